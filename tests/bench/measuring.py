@@ -1,4 +1,4 @@
-"""What any sample must be like, and which processes work in a folder."""
+"""The rules for every sample, and the processes that work in a folder."""
 
 import contextlib
 import os
@@ -10,27 +10,28 @@ from qos.bench.sample import Sample, Work
 def check(
     sample: Sample, work: Work, *, in_window: bool = True, service: bool = False
 ) -> None:
-    """Check that the figures agree with each other and with what was asked for.
+    """Check that the figures agree with each other and with the work.
 
     Args:
-        sample: what was measured.
-        work: what was asked for.
-        in_window: whether the next message waits for the end of one before it.
-        service: whether there is one beside the server.
+        sample: the sample.
+        work: the work that was requested.
+        in_window: whether the next message waits for the end of an earlier one.
+        service: whether there is a service beside the server.
     """
     assert sample.messages >= work.window
     assert sample.seconds < work.seconds + 10
     assert 0 < sample.p50_s <= sample.p99_s <= sample.p999_s <= sample.seconds
     if in_window:
-        # The sender is told of an end a little later than it happens.
+        # The sender learns of an end a little later than it happens.
         assert sample.seconds >= 0.9 * work.seconds
-        # Half of them took at least so long, and only so many do at once.
+        # Half of the messages took at least this long, and only a window of them runs
+        # at a time.
         busy_s = sample.p50_s * sample.messages / 2
         assert busy_s <= work.window * sample.seconds
     processes = {"sender", "receiver", "server"} | ({"service"} if service else set())
     assert set(sample.cpu_s) == processes
     for name, used_s in sample.cpu_s.items():
-        # Each has two cores at most that it could use.
+        # Each process can use at most two cores.
         assert 0 < used_s < 2 * (sample.seconds + 10)
         assert sample.rss_bytes[name] > 2**20
 

@@ -40,24 +40,24 @@ def measured(row: str, *rates: float, window: int = 1, size: int = 200) -> Measu
     [(0.5, 50.0), (0.99, 99.0), (0.999, 100.0), (0.07, 7.0), (0.001, 1.0), (1, 100.0)],
 )
 def test_a_percentile_is_one_that_was_measured(share: float, expected: float) -> None:
-    """The nearest rank, and no mean of two: 0.07 of a hundred are seven."""
+    """The nearest rank, not a mean of two: 0.07 of a hundred are seven."""
     assert percentile([float(n) for n in range(1, 101)], share) == expected
 
 
 def test_of_one_message_all_percentiles_are_its_own() -> None:
-    """A slow store at a small window may not do more in the time there is."""
+    """A slow store at a small window may not handle more messages in the given time."""
     assert [percentile([0.3], share) for share in (0.5, 0.99, 0.999)] == [0.3] * 3
 
 
 def test_the_median_is_that_of_the_turns() -> None:
-    """A turn in which somebody else was busy does not decide."""
+    """A turn in which another program was busy does not decide."""
     row = measured("row", 90.0, 1.0, 100.0)
     assert row.median("rate") == 90.0
     assert row.median("p99_s") == 0.02
 
 
 def test_what_is_not_known_is_not_counted_as_nothing() -> None:
-    """A broker has no slixmpp in it that could count its bytes."""
+    """A broker has no slixmpp that could count its bytes."""
     unknown = measured("row", 1.0)
     assert unknown.median("wire_bytes") is None
     assert unknown.median("cpu_us_server") is None
@@ -66,7 +66,7 @@ def test_what_is_not_known_is_not_counted_as_nothing() -> None:
 
 
 def test_figures_are_of_a_message() -> None:
-    """CPU, bytes and stanzas by the message; memory is that of the process."""
+    """CPU, bytes and stanzas are for each message; memory is that of the process."""
     found = sample(
         50.0,
         cpu_s={"sender": 0.5, "server": 0.01},
@@ -81,7 +81,7 @@ def test_figures_are_of_a_message() -> None:
 
 
 def test_the_ratio_is_the_median_of_those_of_the_turns() -> None:
-    """Not that of the medians: of a slow turn both rows have had their share."""
+    """Not the ratio of the medians: a slow turn affects both rows."""
     ours, floor = (
         measured("ours", 50.0, 4.0, 90.0),
         measured("floor", 100.0, 5.0, 100.0),
@@ -119,7 +119,7 @@ def test_a_row_is_compared_at_its_own_window_and_size() -> None:
 
 
 def test_a_row_can_be_compared_by_its_latency() -> None:
-    """On an idle link a rate says how long the pauses are."""
+    """On an idle link, a rate only tells the length of the pauses."""
     slow = Measured("ours", 1, 200, [sample(10.0, 0.03)])
     floor = Measured("floor", 1, 200, [sample(10.0, 0.02)])
     found = Results(
@@ -131,12 +131,12 @@ def test_a_row_can_be_compared_by_its_latency() -> None:
 
 
 def test_a_table_has_a_line_for_each_row_and_window() -> None:
-    """In which rows that are compared stand together."""
+    """In the table, rows that are compared stand together."""
     (table,) = tables(results())
     title, head, names, *lines = table.splitlines()
     assert title == "ours"
     assert "rate ÷" in head
-    # There is no column of what nobody knows.
+    # A figure that is not known of any row has no column.
     assert names.split() == ["row", "msg/s", "floor", "ms", "ms", "ms"]
     assert [line.split()[:3] for line in lines] == [
         ["window", "1,", "200"],
@@ -152,7 +152,7 @@ def test_a_table_has_a_line_for_each_row_and_window() -> None:
 
 
 def test_every_table_fits_into_120_columns() -> None:
-    """With the longest names there are, every figure known, and large ones."""
+    """With the longest names, every figure known, and large ones."""
     ours = [*FLOOR, *settings_for(list(Level), STORES, managed=True)]
     queues = queue_peers()
     sections = [
@@ -199,7 +199,7 @@ def test_ours_is_compared_with_peers_that_promise_as_much() -> None:
 
 
 def test_a_section_of_which_nothing_was_measured_is_no_table() -> None:
-    """The broker is not installed, say; that stands below."""
+    """The broker may not be installed; a note below tells it."""
     found = Results(
         measured=[measured("ours", 1.0)], sections=[of_peers(as_used())], caveats={}
     )
@@ -207,13 +207,13 @@ def test_a_section_of_which_nothing_was_measured_is_no_table() -> None:
 
 
 def test_what_rows_do_not_guarantee_is_said_once() -> None:
-    """Beside the figures: a broker that forgets is easily faster."""
+    """Beside the figures: a broker that forgets messages is easily faster."""
     assert caveats(results()) == "floor; other: nothing is kept."
     assert absences(results()) == "broker: it is not installed."
 
 
 def test_json_has_medians_and_samples_and_who_is_absent() -> None:
-    """Whoever doubts a median can look at what it is made of."""
+    """A reader who doubts a median can look at its samples."""
     found = plain(results())
     assert found["absent"] == {"broker": "it is not installed"}
     rows = found["rows"]

@@ -16,7 +16,10 @@ FLOOD = Flood(senders=10, quota=20, seconds=2.0)
 async def test_senders_over_their_quotas_leave_an_honest_peer_served(
     tmp_path: Path,
 ) -> None:
-    """Each is refused for itself: nobody waits for him, and nothing is kept of him."""
+    """Each is refused separately.
+
+    Nobody waits for them, and nothing of their messages is kept.
+    """
     flooded = await measure(FLOOD, tmp_path)
     assert flooded.sent == FLOOD.senders * FLOOD.quota * TIMES_QUOTA
     held = FLOOD.senders * FLOOD.quota
@@ -24,12 +27,12 @@ async def test_senders_over_their_quotas_leave_an_honest_peer_served(
     assert flooded.answers == {"received": held, "resource-constraint": refused}
     assert flooded.unanswered == 0
     assert flooded.rss_bytes < FLOOD.rss_bytes_max
-    # Tests beside it have the processors as well: no p99 of theirs tells anything.
+    # Other tests use the processors as well: a p99 has no meaning here.
     assert median(flooded.beside) < 5 * median(flooded.before) + 0.05
 
 
 def test_what_is_wanted_is_missed_by_what_is_not_so() -> None:
-    """A table that cannot say no says nothing."""
+    """A table that never reports a failure is worth nothing."""
     flooded = Flooded(
         before=[0.001] * 100,
         beside=[0.003] * 100,

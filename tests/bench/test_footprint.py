@@ -29,11 +29,11 @@ TINY = Plan(
 
 
 def silent(_text: str) -> None:
-    """Nobody looks."""
+    """Show no progress."""
 
 
 def in_children(monkeypatch: pytest.MonkeyPatch, folder: Path, program: str) -> None:
-    """Let each Python that is started run this first."""
+    """Make each Python that is started run this code first."""
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(program)
     path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
@@ -58,7 +58,7 @@ sys.meta_path.insert(0, Slow())
 async def test_an_import_is_that_of_the_plugin_alone(
     name: str, other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What slixmpp takes is not ours; and who waits uses no processor."""
+    """The time of slixmpp is not ours; and a process that waits uses no processor."""
     in_children(monkeypatch, tmp_path / "slow", SLOW_IMPORT.format(name=name))
     told: list[str] = []
     figures: Any = (await measure_import(TINY, told.append)).figures
@@ -73,7 +73,7 @@ async def test_an_import_is_that_of_the_plugin_alone(
 async def test_what_cannot_be_imported_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A figure of an import that failed would be a very good one."""
+    """The figure of an import that failed would be a very good one."""
     program = "import sys; sys.modules['xep_qos'] = None"
     in_children(monkeypatch, tmp_path / "none", program)
     with pytest.raises(BenchFailed, match=r"^an interpreter could not .*xep_qos.*$"):
@@ -99,7 +99,7 @@ Tap._safely = slow
 async def test_a_plugin_that_is_slow_is_seen_to_be_slower(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By as much as it is: of each two stanzas it sees the one that comes in."""
+    """By the right amount: of every two stanzas it sees the incoming one."""
     in_children(monkeypatch, tmp_path / "slow", SLOW_TAP)
     server = EmbeddedServer()
     try:
@@ -123,7 +123,7 @@ async def test_a_plugin_that_is_slow_is_seen_to_be_slower(
 
 @pytest.fixture(scope="module")
 def at_prosody(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
-    """Measures on a Prosody of its own."""
+    """A measurement on a Prosody of its own."""
 
     async def measured(measure: Any, plan: Plan) -> Part:
         folder = tmp_path_factory.mktemp("footprint")
@@ -142,13 +142,16 @@ def at_prosody(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
 
 @pytest.mark.xmpp
 async def test_memory_is_that_of_what_is_held(at_prosody: Callable[..., Any]) -> None:
-    """In a store in memory each payload is there; in one on disk a window at most."""
+    """In a store in memory each payload is kept.
+
+    With one on disk, at most a window of them.
+    """
     size = 20_000
     plan = replace(TINY, messages=600, payload_bytes=size)
     part = await at_prosody(footprint_outstanding.measure, plan)
     memory, sqlite = part.figures["memory"], part.figures["sqlite"]
     assert memory["rss_bytes"] > 600 * size
-    # 256 are under way, and the rest waits on the disk.
+    # 256 are in flight, and the rest waits on the disk.
     assert sqlite["rss_bytes"] < memory["rss_bytes"]
     assert sqlite["disk_bytes"] > 600 * size
     assert 0 < sqlite["loaded_s"] < sqlite["start_s"]
@@ -166,7 +169,7 @@ async def test_memory_is_that_of_what_is_held(at_prosody: Callable[..., Any]) ->
 
 @pytest.mark.xmpp
 async def test_each_stretch_has_its_own_figures(at_prosody: Callable[..., Any]) -> None:
-    """Nothing is left out between them, and files grow by what is written."""
+    """No message between them is left out, and files grow by the written data."""
     part = await at_prosody(footprint_flat.measure, TINY)
     stretches: Any = part.figures["stretches"]
     numbers = [number for each in stretches for number in (each["first"], each["last"])]
@@ -196,7 +199,7 @@ async def test_each_stretch_has_its_own_figures(at_prosody: Callable[..., Any]) 
     [(1.0, False, True), (1.1, False, False), (1.0, True, True), (0.9, True, False)],
 )
 def test_a_target_that_is_missed_says_so(value: float, least: bool, met: bool) -> None:
-    """Whoever reads the figure has not its bound in mind."""
+    """A reader of the figure does not have its bound in mind."""
     target = Target("it", value, 1.0, "s", least=least)
     assert target.met is met
     assert ("missed" in str(target)) is not met
@@ -206,19 +209,19 @@ def test_a_target_that_is_missed_says_so(value: float, least: bool, met: bool) -
 
 
 def test_what_is_not_a_number_meets_no_target() -> None:
-    """It is the figure of something that was not measured."""
+    """It is the figure of a failed measurement."""
     assert not Target("it", float("nan"), 1.0).met
     assert not Target("it", float("nan"), 1.0, least=True).met
 
 
 def test_quartiles_are_those_of_the_values() -> None:
-    """Half of them lie between; one alone has no spread."""
+    """Half of them are between the quartiles; a single value has no spread."""
     assert Spread.of([5, 1, 4, 2, 3]) == Spread(3, 2, 4)
     assert Spread.of([7]) == Spread(7, 7, 7)
 
 
 def test_the_size_of_files_is_that_of_all_below(tmp_path: Path) -> None:
-    """A journal is a folder, a store a file with others beside it."""
+    """A journal is a folder, a store is a file with others beside it."""
     (tmp_path / "store").write_bytes(b"12")
     (tmp_path / "journal" / "day").mkdir(parents=True)
     (tmp_path / "journal" / "day" / "file").write_bytes(b"345")
@@ -265,7 +268,7 @@ def test_the_command_measures_what_is_chosen(
 def test_wrong_usage_is_one_line_and_status_2(
     words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is started, and nothing is waited for."""
+    """Nothing is started, and it ends at once."""
     assert main(["bench", "footprint", *words]) == 2
     out, err = capsys.readouterr()
     assert out == ""

@@ -1,4 +1,4 @@
-"""What is called a regression, and when it is believed."""
+"""When the guard finds a regression, and when it trusts a measurement."""
 
 import argparse
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ from qos.core.message.model import Level
 
 
 def test_what_is_as_fast_as_expected_is_no_regression() -> None:
-    """Nor what is faster, or as much slower as it may be."""
+    """Nor is a faster row, or one that is slower within the limit."""
     for share in (1.0, 2.0, 1 - LOSS_MAX):
         assert regressions({row: it * share for row, it in EXPECTED.items()}) == {}
 
 
 @pytest.mark.parametrize("row", EXPECTED)
 def test_a_regression_says_which_row_and_by_how_much(row: str) -> None:
-    """Who reads it has to know where to look."""
+    """A reader has to know where to look."""
     ratios = dict(EXPECTED) | {row: EXPECTED[row] * (1 - LOSS_MAX) - 0.01}
     found = regressions(ratios)
     assert list(found) == [row]
@@ -29,12 +29,12 @@ def test_a_regression_says_which_row_and_by_how_much(row: str) -> None:
 
 
 def test_what_is_not_a_number_is_a_regression() -> None:
-    """A guard that nothing can trip guards nothing."""
+    """A guard that nothing can trip is useless."""
     assert set(regressions(dict.fromkeys(EXPECTED, float("nan")))) == set(EXPECTED)
 
 
 def test_each_row_that_is_watched_exists_and_has_a_floor() -> None:
-    """One that was renamed would be watched no more, without a word."""
+    """A renamed row would otherwise silently not be watched any more."""
     floors = {each.name: each.floor for each in settings_for(list(Level), STORES)}
     assert all(floors[row] for row in EXPECTED)
 
@@ -47,7 +47,7 @@ OTHER = FAST | {"assured, memory": 0.01}
 async def decided(
     monkeypatch: pytest.MonkeyPatch, *found: Mapping[str, float]
 ) -> tuple[int, list[Mapping[str, float]]]:
-    """What the command does if it measures this, one after the other."""
+    """The result of the command if it measures these ratios, one after the other."""
     left = list(found)
 
     async def measured() -> Mapping[str, float]:
@@ -73,7 +73,7 @@ async def test_a_row_that_is_slow_only_once_was_disturbed(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Also if another one is then: noise is now here, now there."""
+    """Even if another row is slow then: noise hits one row after the other."""
     assert await decided(monkeypatch, SLOW, second) == (Status.DONE, [])
     assert "assured, sqlite: 0.01" in capsys.readouterr().err
 
@@ -81,7 +81,7 @@ async def test_a_row_that_is_slow_only_once_was_disturbed(
 async def test_a_row_that_is_slow_twice_has_become_slower(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And only that one is named."""
+    """And only this row is named."""
     with pytest.raises(CommandError, match=r"twice: assured, sqlite: 0\.01") as error:
         await decided(monkeypatch, SLOW, SLOW | OTHER | {"assured, sqlite": 0.01})
     assert error.value.status == Status.REFUSED
@@ -92,7 +92,7 @@ async def test_a_row_that_is_slow_twice_has_become_slower(
 def test_it_measures_every_row_that_is_watched(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """For real, only shorter, and so that nothing is too slow."""
+    """With real measurements, only shorter, and with limits that no row can miss."""
     monkeypatch.setattr(bench_guard, "_SECONDS", 0.1)
     monkeypatch.setattr(bench_guard, "_TURNS", 1)
     monkeypatch.setattr("qos.bench.guard.LOSS_MAX", 1.0)

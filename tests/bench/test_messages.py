@@ -49,7 +49,7 @@ def bench(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
 
 
 def check(row: dict[str, Any]) -> None:
-    """What is true of every row, whatever the machine."""
+    """Check the rules for every row, which hold on any machine."""
     kind = row["row"].partition(",")[0]
     if kind == "assured in batches":
         assert 0 < row["stanzas"] <= STANZAS["assured"]
@@ -61,7 +61,8 @@ def check(row: dict[str, Any]) -> None:
     for sample in row["samples"]:
         seconds, messages = sample["seconds"], sample["messages"]
         assert 0 < sample["p50_s"] <= sample["p99_s"] <= sample["p999_s"] <= seconds
-        # Half of them took at least so long, and only a window of them at a time.
+        # Half of the messages took at least this long, and only a window of them runs
+        # at a time.
         assert messages / 2 * sample["p50_s"] <= row["window"] * seconds
         assert sum(sample["cpu_s"].values()) <= (seconds + 1) * (os.cpu_count() or 1)
     assert row["rate"] == median(
@@ -72,7 +73,7 @@ def check(row: dict[str, Any]) -> None:
 def test_a_run_on_the_embedded_server(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As one would run it, only shorter: what belongs together fits together."""
+    """As a user runs it, only shorter: the figures agree with each other."""
     plot = tmp_path / "plot.svg"
     words = ["--embedded", "--floor", "--levels", "assured", "--stores", "memory"]
     words += ["--windows", "4", "1", "4", "--seconds", "0.1", "--repeat", "2"]
@@ -96,7 +97,7 @@ def test_a_run_on_the_embedded_server(
         ]
         assert ours["ratios"] == {"floor of two": pytest.approx(median(ratios))}
         assert floor["ratios"] == {}
-    # One message under way is alone in its stanzas; more are together.
+    # A single message in flight has stanzas of its own; several share them.
     stanzas = [rows["assured in batches, memory", each]["stanzas"] for each in (1, 4)]
     assert stanzas[0] == 4 > stanzas[1]
     used = rows["assured, memory", 4]
@@ -111,7 +112,7 @@ def test_a_run_on_the_embedded_server(
 @pytest.mark.xmpp
 @pytest.mark.timeout(240)
 def test_every_row_on_prosody(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each of them comes to its end there, with its count of stanzas."""
+    """Each row comes to its end there, with the right number of stanzas."""
     words = [
         "--floor",
         "--sm",
@@ -141,7 +142,7 @@ def test_every_row_on_prosody(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["server"]["version"][0].isdigit()
     by_name = {row["row"]: row for row in found["rows"]}
     plain, managed = by_name["assured, memory"], by_name["assured, memory, XEP-0198"]
-    # Its requests for acknowledgement are no stanzas, and yet they are sent.
+    # Its requests for acknowledgement are no stanzas, but are sent too.
     assert managed["wire_bytes"] > plain["wire_bytes"] + 1
     assert [*managed["ratios"]] == ["assured, memory"]
     journaled = by_name["assured in batches, sqlite, journal"]
@@ -153,14 +154,16 @@ IDLE = ("--embedded", "--latency", "--levels", "acknowledged", "--stores", "memo
 
 
 def test_an_idle_link_is_idle(capsys: pytest.CaptureFixture[str]) -> None:
-    """Or its latency would be that of a busy one, which the kernel treats otherwise."""
+    """Otherwise its latency would be that of a busy link, which the kernel treats in
+    another way.
+    """
     (row,) = bench(capsys, *IDLE, "--seconds", "0.3", "--repeat", "1")["rows"]
     assert row["window"] == 1
     assert 2 <= row["samples"][0]["messages"] <= 0.3 / 0.05 + 1
 
 
 def test_a_table_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
-    """With what the rows do not guarantee, and with what it was measured."""
+    """With the missing guarantees of the rows, and with the measured versions."""
     assert main(["bench", *IDLE, "--seconds", "0.1", "--repeat", "1"]) == 0
     out, err = capsys.readouterr()
     head, title, _, names, window, row = out.splitlines()[:6]
@@ -175,7 +178,7 @@ def test_a_table_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 async def test_a_session_of_the_command_is_as_fast_as_any() -> None:
-    """A filter that wants to see iqs costs each an object; this one wants none."""
+    """A filter that wants to see iqs costs an object for each; this one wants none."""
     client = AccountSession(login("a@localhost", 1)).client
     # slixmpp has no name for them.
     filters = client.__dict__["_XMLStream__filters"]["in"]
@@ -207,7 +210,7 @@ async def sample_of(
     row = Row(settings, server, window_max=work.window)
     try:
         await row.start(folder)
-        # At first they ask each other what they support.
+        # At first the two ends ask each other for their features.
         await row.measure(work)
         return await row.measure(work)
     finally:
@@ -236,7 +239,7 @@ async def test_tls_is_not_counted(tmp_path: Path) -> None:
 
 
 async def test_what_was_handed_over_twice_is_not_measured(tmp_path: Path) -> None:
-    """It is easy to be fast, and to do something else."""
+    """It is easy to be fast with wrong results."""
     (settings,) = settings_for([Level.UNACKNOWLEDGED], [])
     async with friends("a", "b", link=Link(1, duplicate=0.5)) as server:
         ends = [login(f"{user}@localhost", server.port) for user in "ab"]
@@ -247,7 +250,7 @@ async def test_what_was_handed_over_twice_is_not_measured(tmp_path: Path) -> Non
 
 
 async def test_an_end_that_dies_is_told(tmp_path: Path) -> None:
-    """At once, and with its last words."""
+    """At once, and with its last lines of the log."""
     (settings,) = settings_for([Level.ASSURED], ["memory"])
     others = children(os.getpid())
     async with friends("a", "b") as server:
@@ -320,19 +323,19 @@ async def start(
 
 
 def children(parent: int) -> set[int]:
-    """The processes that a process has started, and that have not ended."""
+    """The running processes that a process has started."""
     return {pid for pid, its in parents().items() if its == parent}
 
 
 def parents() -> dict[int, int]:
-    """All processes that have not ended, and who has started them."""
+    """All running processes, and the process that started each."""
     found = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             state, ppid, *_ = stat.read_text().rpartition(")")[2].split()
         except OSError:
             continue  # it has just ended
-        # One that nobody has asked for its status yet has ended too.
+        # A process whose status has not been read yet has ended too.
         if state != "Z":
             found[int(stat.parent.name)] = int(ppid)
     return found
@@ -355,7 +358,7 @@ async def until(condition: Callable[[], bool], within_s: float) -> None:
 async def test_its_processes_end_with_it(
     number: signal.Signals, tmp_path: Path
 ) -> None:
-    """With Ctrl-C in order; and if it is killed they do not stay behind either."""
+    """With Ctrl-C in order; if it is killed, they do not stay behind either."""
     process = await start(
         *("--levels", "assured", "--stores", "sqlite", "--windows", "4"),
         folder=tmp_path,
@@ -381,7 +384,7 @@ async def test_its_processes_end_with_it(
 
 
 async def test_a_terminal_shows_what_is_being_measured(tmp_path: Path) -> None:
-    """Ten minutes without a word look like a mistake."""
+    """Ten minutes without output look like a mistake."""
     ours, its = os.openpty()
     words = [*IDLE, "--seconds", "0.1", "--repeat", "2"]
     process = await start(*words, folder=tmp_path, stderr=its)
@@ -398,7 +401,7 @@ async def test_a_terminal_shows_what_is_being_measured(tmp_path: Path) -> None:
 
 
 async def test_a_contender_that_is_not_here_is_left_out(tmp_path: Path) -> None:
-    """Not everybody has three brokers installed."""
+    """Not every user has three brokers installed."""
 
     class Absent:
         name = "absent"
@@ -431,7 +434,7 @@ def test_peers_that_are_not_here_are_told_and_the_rest_is_measured(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With what is needed for them, in the table and in JSON."""
+    """With the packages that they need, in the table and in JSON."""
     setpriv = processes.find_program("setpriv", "util-linux")
     (tmp_path / "setpriv").symlink_to(setpriv)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -456,7 +459,7 @@ def test_peers_that_are_not_here_are_told_and_the_rest_is_measured(
 
 
 async def test_an_error_says_of_whom_it_is(tmp_path: Path) -> None:
-    """There may be two dozen of them; and a script wants to know the kind."""
+    """There may be two dozen contenders; and a script needs the kind of the error."""
 
     class Failing:
         name = "failing"
@@ -524,7 +527,7 @@ def test_wrong_usage_is_one_line_and_status_2(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nothing is started, and nothing is waited for."""
+    """Nothing is started, and it ends at once."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("XMPP_QOS_PASSWORD", raising=False)
     assert main(["bench", *words]) == 2
@@ -537,7 +540,7 @@ def test_wrong_usage_is_one_line_and_status_2(
 def test_without_prosody_there_is_another_way(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is said which, before anything is started."""
+    """It is named before anything is started."""
     monkeypatch.setenv("PATH", "")
     assert main(["bench"]) == 2
     err = capsys.readouterr().err

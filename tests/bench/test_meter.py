@@ -1,4 +1,4 @@
-"""What a stream sends and receives is counted as it is, however it comes in."""
+"""The data of a stream is counted correctly, however it arrives."""
 
 from typing import Any, cast
 
@@ -14,7 +14,7 @@ MANAGED = b"<r xmlns='urn:xmpp:sm:3'/>"
 
 
 class Stream:
-    """What the meter knows of a client."""
+    """The parts of a client that the meter uses."""
 
     def __init__(self) -> None:
         self.transport: Any = None
@@ -29,7 +29,7 @@ class Stream:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 20, 1000])
 def test_stanzas_are_counted_however_they_are_cut(size: int) -> None:
-    """TCP knows no stanzas; and the message in a request is none."""
+    """TCP knows no stanzas; and the message in a request does not count."""
     stream = Stream()
     meter = Meter(cast(ClientXMPP, stream))
     data = ANSWER + REQUEST + MANAGED + PLAIN + ANSWER

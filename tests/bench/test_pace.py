@@ -1,4 +1,4 @@
-"""How messages are kept under way, and their times: the same for every row."""
+"""How messages are kept in flight, and their times: the same for every row."""
 
 import asyncio
 import threading
@@ -59,14 +59,14 @@ async def awaited(
 
 @pytest.mark.parametrize("form", [called_back, awaited])
 async def test_a_window_is_always_under_way_until_the_time_is_over(form: Form) -> None:
-    """And no more: otherwise rows at one window would not be comparable."""
+    """And never more: otherwise rows at one window would not be comparable."""
     times, most = await form(3, 0.2)
     assert most == 3
     assert len(times.given) == len(times.ended) >= 6
     first, last = min(times.given), max(times.ended)
-    # It counts from a little before the first one is given.
+    # The count begins a little before the first message is given.
     assert 0.19 <= last - first < 5
-    # No other one was given when the time was over, but for what the machine delays.
+    # No further message was given after the time, apart from delays of the machine.
     assert max(times.given) < first + 0.2 + 0.1
     for given, ended in zip(times.given, times.ended, strict=True):
         assert ended - given >= ENDS_S / 2
@@ -74,7 +74,7 @@ async def test_a_window_is_always_under_way_until_the_time_is_over(form: Form) -
 
 @pytest.mark.parametrize("form", [called_back, awaited])
 async def test_between_two_messages_there_is_the_pause(form: Form) -> None:
-    """Or the link would not be idle."""
+    """Otherwise the link would not be idle."""
     times, most = await form(1, 0.3, pause_s=0.03)
     assert most == 1
     assert 2 <= len(times.given) <= 11
@@ -83,7 +83,7 @@ async def test_between_two_messages_there_is_the_pause(form: Form) -> None:
 
 
 async def test_a_window_takes_ends_from_any_thread() -> None:
-    """paho calls back in one of its own, while the first ones are being given."""
+    """paho calls back in its own thread, while the first messages are being given."""
     asked: list[int] = []
     more = threading.Semaphore(0)
 
@@ -116,7 +116,7 @@ async def test_what_fails_ends_the_window() -> None:
 
 
 def test_a_sample_is_of_all_messages_from_the_first_to_the_last() -> None:
-    """The order in which they ended plays no role."""
+    """The order of the ends does not matter."""
     given, ended = array("d", [1.0, 1.5, 2.0]), array("d", [4.0, 2.0, 2.25])
     found = sample_of(given, ended, Watch({}), {"stanzas": 6})
     assert found == Sample(

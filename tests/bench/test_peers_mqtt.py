@@ -1,4 +1,7 @@
-"""MQTT as a peer: every library at every QoS, for real, and what is on the wire then."""
+"""MQTT as a peer.
+
+Every library at every QoS, with a real broker, and the packets on the wire.
+"""
 
 import asyncio
 import re
@@ -20,7 +23,7 @@ QOS = [(qos, False) for qos in (0, 1, 2)] + [(qos, True) for qos in (1, 2)]
 
 
 class Observer:
-    """A subscriber of the test's own, to everything."""
+    """A subscriber of the test's own, to all topics."""
 
     def __init__(self, folder: Path) -> None:
         found = re.search(r"listener (\d+)", (folder / "mosquitto.conf").read_text())
@@ -40,7 +43,7 @@ class Observer:
         here.append((message.qos, len(message.payload)))
 
     def until_told(self) -> None:
-        """Wait until it has everything that was published before."""
+        """Wait until it has got all messages that were published before."""
         told = threading.Event()
         self._client.message_callback_add("told", lambda *_: told.set())
         self._client.publish("told", qos=2)
@@ -56,7 +59,7 @@ class Observer:
 async def test_every_message_counted_was_published_at_that_qos(
     library: str, qos: int, replies: bool, tmp_path: Path
 ) -> None:
-    """The figures are of what the row says, and of nothing that was not sent."""
+    """The figures are those of the row's name, and only of messages that were sent."""
     contender = Mqtt(library, qos, replies=replies)
     try:
         await contender.start(tmp_path)
@@ -94,7 +97,7 @@ async def test_a_measurement_that_is_cancelled_leaves_nothing(tmp_path: Path) ->
 async def test_a_library_that_is_not_there_is_said_in_one_line(
     library: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The benchmark leaves the row out, and says what to install."""
+    """The benchmark leaves the row out, and names the package to install."""
     monkeypatch.setitem(sys.modules, LIBRARIES[library], None)
     contender = Mqtt(library, 1)
     with pytest.raises(NotInstalled, match=r"^there is no .*xmpp-qos\[bench\]'$"):
@@ -117,7 +120,7 @@ async def test_a_broker_that_is_not_there_is_said_in_one_line(
 
 
 def test_no_row_claims_more_than_it_has() -> None:
-    """A faster row that promises less must say so beside its figure."""
+    """A faster row with a weaker promise must tell so beside its figure."""
     caveats = {
         (library, qos, replies): Mqtt(library, qos, replies=replies).caveat
         for library in LIBRARIES

@@ -1,4 +1,4 @@
-"""Queues as peers: RabbitMQ and JetStream for real, and what they keep and hold."""
+"""Queues as peers: the real RabbitMQ and JetStream, and the data that they store."""
 
 import asyncio
 import re
@@ -23,19 +23,19 @@ WORK = Work(window=4, payload_bytes=200, seconds=0.2)
 AGAIN = Work(window=1, payload_bytes=0, seconds=0.05)
 
 
-# Its start alone can take a good part of a minute on a machine under load.
+# The start alone can take most of a minute on a machine under load.
 @pytest.mark.timeout(150)
 async def test_a_queue_of_rabbitmq_is_durable_and_empty_in_the_end(
     tmp_path: Path,
 ) -> None:
-    """It is compared with a queue on disk, and each item counted was acknowledged."""
+    """It is compared with a queue on disk, and each counted item was acknowledged."""
     contender = RabbitMq()
     try:
         await contender.start(tmp_path)
         check(await contender.measure(WORK), WORK, in_window=False)
         check(await contender.measure(AGAIN), AGAIN, in_window=False)
         assert await _left_in_rabbitmq(tmp_path) == 0
-        # Its own helpers work elsewhere.
+        # RabbitMQ's own helper processes work in other folders.
         assert len(processes_in(tmp_path)) >= 4
     finally:
         await contender.stop()
@@ -49,7 +49,7 @@ async def _left_in_rabbitmq(folder: Path) -> int:
     async with connection, asyncio.timeout(10):
         channel = await connection.channel()
         while True:
-            # One that is not durable could not be declared so.
+            # Declaring it durable would fail for a queue that is not.
             queue = await channel.declare_queue("bench", durable=True)
             left = queue.declaration_result.message_count
             if not left:
@@ -94,7 +94,7 @@ async def _stream(folder: Path, *, wait: bool) -> StreamInfo:
 async def test_a_server_that_cannot_sync_every_write_is_said_in_one_line(
     tmp_path: Path,
 ) -> None:
-    """Debian 12 has such a one; where a newer one is there, it does as the row says."""
+    """The version of Debian 12 cannot; with a newer one, the row does it."""
     asked = await completed(find_program("nats-server", "nats-server"), "--version")
     version = asked.out
     contender = JetStream(confirmed=True, synced=True)
@@ -126,7 +126,7 @@ async def test_a_queue_that_is_not_there_is_said_in_one_line(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    """The benchmark leaves the row out, and says what to install."""
+    """The benchmark leaves the row out, and names the package to install."""
     with monkeypatch.context() as patch:
         patch.setenv("PATH", str(tmp_path))
         patch.setattr(processes, "SBIN", ())
@@ -148,6 +148,6 @@ def test_every_row_has_a_name_of_its_own_and_a_caveat() -> None:
 
 
 def test_a_library_that_is_not_there_is_named_with_what_installs_it() -> None:
-    """The user has to know what to install."""
+    """The user has to know which package to install."""
     with pytest.raises(NotInstalled, match=r"pip install 'xmpp-qos\[bench\]'"):
         need_modules("no_such_module")

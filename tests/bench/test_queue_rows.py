@@ -1,4 +1,7 @@
-"""Our queues as rows: a real Prosody, service and workers, and what is left on disk."""
+"""Our queues as rows.
+
+A real Prosody, service and workers, and the items left on disk.
+"""
 
 import sqlite3
 from pathlib import Path
@@ -20,7 +23,7 @@ AGAIN = Work(window=1, payload_bytes=0, seconds=0.05)
 async def test_each_item_of_a_row_is_accepted_once_and_nothing_is_left(
     batch: int, tmp_path: Path
 ) -> None:
-    """What is counted was on disk, given to a worker, and ended there."""
+    """Each counted item was on disk, was delivered to a worker, and ended there."""
     contender = OurQueue(batch=batch)
     try:
         await contender.start(tmp_path)
@@ -34,7 +37,7 @@ async def test_each_item_of_a_row_is_accepted_once_and_nothing_is_left(
             done = first.messages + again.messages
             assert db.execute(ended).fetchone() == (done,)
             assert db.execute("SELECT accepted FROM node").fetchone() == (done,)
-            # The peers have as many, and ask for as many at once.
+            # The peers have as many workers, and as many items at once.
             workers = "SELECT COUNT(*), MIN(queue_requests), MAX(batch)"
             assert db.execute(f"{workers} FROM subscription").fetchone() == (
                 WORKERS,
@@ -51,7 +54,7 @@ async def test_each_item_of_a_row_is_accepted_once_and_nothing_is_left(
 async def test_without_a_prosody_it_is_said_in_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The benchmark leaves the row out, and says what to install."""
+    """The benchmark leaves the row out, and names the package to install."""
     monkeypatch.setenv("PATH", str(tmp_path))
     contender = queue_rows()[0]
     with pytest.raises(NotInstalled, match=r"^prosody .*package: prosody\)$"):

@@ -1,4 +1,4 @@
-"""What a process has used is what the system says of it."""
+"""The measured usage of a process agrees with the system's."""
 
 import os
 import subprocess
@@ -40,7 +40,7 @@ def test_the_time_of_another_process_is_that_of_all_its_threads() -> None:
 
 
 def test_our_own_time_is_what_python_says() -> None:
-    """Of the same clock there is another way to ask."""
+    """There is another way to read the same clock."""
     before = time.process_time()
     used = usage_of(os.getpid())
     assert used is not None
@@ -48,7 +48,7 @@ def test_our_own_time_is_what_python_says() -> None:
 
 
 def test_a_process_that_is_gone_has_used_nothing_we_know() -> None:
-    """It is told by who misses its answer."""
+    """The caller that misses its answer reports the end."""
     process = subprocess.Popen((sys.executable, "-c", ""))
     process.wait()
     assert usage_of(process.pid) is None

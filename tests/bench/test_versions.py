@@ -1,4 +1,4 @@
-"""The versions of what is measured."""
+"""The versions of the measured software."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ async def test_the_versions_are_those_that_debian_has_installed() -> None:
 async def test_what_is_not_there_has_no_version(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """And is no error: the rows say what to install."""
+    """This is no error: the rows name the package to install."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(processes, "SBIN", ())
     found = await versions(peers=True)
@@ -33,6 +33,6 @@ async def test_what_is_not_there_has_no_version(
 
 
 async def test_without_peers_only_our_own_are_told() -> None:
-    """Those of nothing that was not measured."""
+    """Software that was not measured is not listed."""
     found = await versions(peers=False)
     assert set(found) == {"python", "slixmpp", "xmpp-qos"}

@@ -1,11 +1,12 @@
-"""A small fleet from a seed: what happens in it, and the journals that its nodes keep.
+"""A small fleet from a seed: its events, and the journals of its nodes.
 
-Hubs and devices, siblings of one account, a component, strangers without journals, a
-queue service and its workers; nodes that are restarted, killed, or cut off from power;
-journals that are off for a while; clocks that differ; messages that take days. Without
-planted faults nothing of all this is wrong.
+It has hubs and devices, siblings of one account, a component, strangers without
+journals, a queue service and its workers. Nodes are restarted, killed, or cut off from
+power; journals are off for a while; clocks differ; messages take days. Without planted
+faults, none of this is an anomaly.
 
-Written from the documented schema of the journal alone: imports nothing of the product.
+Written only from the documented schema of the journal: it imports nothing of the
+product.
 """
 
 from __future__ import annotations
@@ -27,29 +28,30 @@ FAULTS = ("lost", "duplicated", "orphaned", "stuck", "in-doubt")
 START = 1_767_650_400 * SECOND
 HOUR = 3600 * SECOND
 
-#: When the fleet is at work: three nights, the second followed by a day of rest.
+#: The times at which the fleet works: three nights, the second followed by a day of
+#: rest.
 SHIFTS = tuple(
     (START + day * 24 * HOUR, START + (day * 24 + 4) * HOUR) for day in (0, 1, 3)
 )
 
-#: A clock is off by less, so that two of them differ by less than a minute; but for one
-#: that is wrong for a while, and then is set back.
+#: A clock is off by less, so that two of them differ by less than a minute. One clock
+#: is the exception: it is wrong for a while, and then is set back.
 OFFSET_MAX = 25 * SECOND
 SET_BACK = 24 * HOUR
 
-#: Nodes of which the last lines are always given: the others have no message that waits
-#: for hours, as nobody could know that it did not wait forever.
+#: Nodes whose last lines are always given. Other nodes have no message that waits for
+#: hours: it could not be known whether it waits forever.
 PATIENT = ("hub@{}/main", "dev1@{}/a", "dev3@{}/a", "gate.{}")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The fleet that is wanted.
+    """The parameters of a fleet.
 
     Attributes:
         versions: of the schema, one of them for each node.
-        faults: how many of each of FAULTS.
-        domain: of its nodes, so that several fleets can be told apart.
+        faults: the number of each of FAULTS.
+        domain: the domain of its nodes, so that several fleets can be told apart.
     """
 
     seed: int
@@ -66,7 +68,7 @@ class Plan:
 
 
 class Fault(NamedTuple):
-    """Something that really went wrong with a message: its sender's account and id."""
+    """A message that really went wrong: its sender's account and id."""
 
     kind: str
     sender: str
@@ -75,14 +77,14 @@ class Fault(NamedTuple):
 
 @dataclass(slots=True)
 class Fleet:
-    """What has happened.
+    """The history of a fleet.
 
     Attributes:
-        now: when the audit takes place.
+        now: the time of the audit.
         boots: the lines of each boot, as they were written.
         running: the boots that have not ended: their last file is not closed.
-        patient: nodes of which the last lines are given.
-        faults: all that really went wrong.
+        patient: nodes whose last lines are given.
+        faults: all messages that really went wrong.
     """
 
     now: int
@@ -131,24 +133,26 @@ def _nodes(plan: Plan, chance: random.Random) -> list[Node]:
     for node in nodes:
         node.offset = chance.randint(-OFFSET_MAX, OFFSET_MAX)
         _life(node, chance, plan)
-    # The sibling has no journal at first, and another device has none at all.
+    # The sibling has no journal at first, and another device never has one.
     for boot in nodes[2].boots:
         boot.kept = boot.begin > SHIFTS[1][0]
     for boot in nodes[5].boots:
         boot.kept = False
-    # The journal of one is off for a while: none of its boots of a night are kept.
+    # The journal of one node is off for a while: none of its boots of a night are kept.
     for boot in nodes[3].boots:
         boot.kept = not SHIFTS[1][0] <= boot.begin < SHIFTS[1][1]
     return nodes
 
 
 def _set_back(node: Node, chance: random.Random) -> None:
-    """Its clock is at the second night when the first begins, until it is set right."""
+    """At the beginning of the first night, its clock shows the second night, until it
+    is set right.
+    """
     boot = node.boots[0]
     boot.lost_tail = 0
     times = sorted(at for at, *_ in boot.happened)
     if len(times) > 1:
-        # Something happens before and after, or nobody could know.
+        # There are events before and after; otherwise it could not be noticed.
         node.set_back = (boot.begin, chance.choice(times[1:]), SET_BACK)
 
 
@@ -168,7 +172,7 @@ def _life(node: Node, chance: random.Random, plan: Plan) -> None:
                 ending = chance.choice(("open", "closed"))
             boot = Boot(f"{chance.getrandbits(64):016x}", time, cut, ending)
             if ending == "killed":
-                # A power cut takes lines with it that were not on the disk yet.
+                # A power cut also loses lines that were not on the disk yet.
                 boot.lost_tail = chance.choice((0, 0, 1, 2, 3))
             node.boots.append(boot)
             time = cut + chance.randint(3 * SECOND, 60 * SECOND)

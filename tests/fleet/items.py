@@ -1,6 +1,7 @@
-"""Items of the queue of a made-up fleet: what the service and its workers note.
+"""Items of the queue of a made-up fleet: the lines of the service and its workers.
 
-Written from the documented schema of the journal alone: imports nothing of the product.
+Written only from the documented schema of the journal: it imports nothing of the
+product.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class ItemTraffic:
                 time = self._deliver(time, item) + self._delay(600)
 
     def _deliver(self, time: int, item: dict[str, str]) -> int:
-        """Given to workers until it ends; returns when that was."""
+        """Deliver it to workers until it ends; returns the time of its end."""
         if self._chance.random() < 0.1:
             event = self._chance.choice(("withdrawn", "purged", "expired"))
             return self._notes(time, event, item)

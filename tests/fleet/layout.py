@@ -1,9 +1,10 @@
-"""Journals of a made-up fleet as files on a disk, in the worst order that is allowed.
+"""Journals of a made-up fleet as files on a disk, in the worst permitted order.
 
-Some files are missing, late, given twice, torn or not closed yet; lines are shuffled
-over files and days; some are of a version that nobody knows yet; some are no lines.
+Some files are missing, late, given twice, torn or not closed yet. Lines are shuffled
+over files and days. Some lines are of an unknown version, and some are no lines.
 
-Written from the documented schema of the journal alone: imports nothing of the product.
+Written only from the documented schema of the journal: it imports nothing of the
+product.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from nodes import SECOND, Line, day_of
 
 __all__ = ["File", "Layout", "lay_out"]
 
-#: Far beyond any version that there is.
+#: Far beyond any existing version.
 NEWER = 99
 
 
@@ -39,8 +40,8 @@ class Layout:
 
     Attributes:
         given: the lines that an audit can read, once each.
-        newer: lines that are there as of a newer version: nobody can read them.
-        missing: how many lines were written, and are not given.
+        newer: lines marked as of a newer version, which cannot be read.
+        missing: the number of lines that were written, but are not given.
     """
 
     files: list[File] = field(default_factory=list)
@@ -66,8 +67,8 @@ def lay_out(
 
     Args:
         fleet: the fleet.
-        seed: of the layout.
-        hostile: else nothing is missing that was closed.
+        seed: the seed of the layout.
+        hostile: if False, all closed files are there.
         name: part of the names of files that no node has named.
     """
     made = Layout()
@@ -89,14 +90,17 @@ def lay_out(
 
 
 def _follows_jump(boot: list[Line], lines: list[Line]) -> bool:
-    """Whether the clock was set back in these lines: else nobody could know of it."""
+    """Whether the clock was set back in these lines.
+
+    Otherwise it could not be noticed.
+    """
     before = boot[max(0, lines[0].seq - 2)]
     times = [before.at, *(line.at for line in lines)]
     return any(b < a - 3600 * SECOND for a, b in pairwise(times))
 
 
 def _rotated(boot: list[Line], chance: random.Random) -> Iterator[list[Line]]:
-    """The lines of a boot as the files that its writer makes of them."""
+    """The lines of a boot, divided into files as its writer does."""
     first = 0
     while first < len(boot):
         size = chance.randint(10, 60)
@@ -111,7 +115,7 @@ def _files(
     open_: bool,
     chance: random.Random | None,
 ) -> Iterator[File]:
-    """A file of a writer, as it comes to the audit, if it does."""
+    """A file of a writer, as the audit gets it, if it does."""
     name = f"{quote(lines[0].node, safe='@')}-{lines[0].boot}-{number}.jsonl"
     folder = f"date={day_of(lines[0].at)}"
     text = "".join(f"{line.text()}\n" for line in lines)
@@ -144,7 +148,7 @@ def _files(
 
 
 def _shuffle(made: Layout, chance: random.Random, name: str) -> None:
-    """Put the lines of some files together, and share them out to others."""
+    """Put the lines of some files together, and distribute them over other files."""
     days = sorted({file.path.partition("/")[0] for file in made.files})
     whole = [file for file in made.files if file.text.endswith("\n")]
     chosen = [f for f in whole if "/." not in f.path and chance.random() < 0.3]
@@ -160,7 +164,7 @@ def _shuffle(made: Layout, chance: random.Random, name: str) -> None:
 
 
 def _add_foreign(made: Layout, chance: random.Random, name: str) -> None:
-    """Files and lines that are none of a journal's."""
+    """Add files and lines that do not belong to a journal."""
     day = made.files[0].path.partition("/")[0]
     made.files += [
         File(f"{day}/{name}.txt", "not a journal"),

@@ -1,7 +1,7 @@
-"""Nodes of a made-up fleet: their clocks, their lives, and the journals that they keep.
+"""Nodes of a made-up fleet: their clocks, their boots, and their journals.
 
-Written from the documented schema of the journal alone: imports nothing of the product.
-All times are microseconds since the epoch; the true time is that of no node.
+Written only from the documented schema of the journal: it imports nothing of the
+product. All times are microseconds since the epoch; no node knows the true time.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def account(jid: str) -> str:
 
 
 class Away(Exception):
-    """A node does not run any more."""
+    """A node that does not run any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Line:
 
     Attributes:
         at: by the clock of the node.
-        fields: those that only some lines have; `since` is a time like `at`.
+        fields: the fields that only some lines have; `since` is a time like `at`.
     """
 
     version: int
@@ -117,10 +117,10 @@ class Node:
     """A device, a component or a service.
 
     Attributes:
-        jid: of the node.
-        version: of the schema that its journal is written in.
-        offset: of its clock from the true time.
-        set_back: between which true times its clock was ahead, and by how much.
+        jid: the JID of the node.
+        version: the version of the schema of its journal.
+        offset: the difference of its clock from the true time.
+        set_back: the true times between which its clock was ahead, and by how much.
         boots: in order; between them the node is not running.
     """
 
@@ -131,17 +131,17 @@ class Node:
     boots: list[Boot] = field(default_factory=list)
 
     def boot_at(self, time: int) -> Boot | None:
-        """The boot that runs then."""
+        """The boot that runs at this time."""
         for boot in self.boots:
             if boot.begin <= time < boot.end:
                 return boot
         return None
 
     def running(self, time: int) -> int:
-        """The first moment, not before this one, at which it runs.
+        """The first time, from this one on, at which it runs.
 
         Raises:
-            Away: it never does again.
+            Away: it never runs again.
         """
         for boot in self.boots:
             if time < boot.end:
@@ -149,7 +149,7 @@ class Node:
         raise Away
 
     def clock(self, time: int) -> int:
-        """What its clock says then."""
+        """The time of its clock at this time."""
         if self.set_back is not None:
             begin, end, ahead = self.set_back
             if begin <= time < end:
@@ -157,10 +157,10 @@ class Node:
         return time + self.offset
 
     def note(self, time: int, role: str, event: str, **fields: str | int) -> int:
-        """Something happens, as soon as the node runs; returns when that was.
+        """Note an event as soon as the node runs; returns the time.
 
         Raises:
-            Away: it never does again.
+            Away: it never runs again.
         """
         time = self.running(time)
         boot = self.boot_at(time)
@@ -198,7 +198,7 @@ class Node:
     def _with_marks(
         self, boot: Boot, happened: list[tuple[int, str, str, Fields]]
     ) -> list[tuple[int, str, str, Fields]]:
-        """With the lines that say from when to when a journal was kept, and the counts."""
+        """Add the lines about the beginning and end of the journal, and the counts."""
         marks = [(boot.begin, "journal", "opened", Fields())]
         counts: Counter[tuple[str, str, str, str]] = Counter()
         waiting = list(happened)
@@ -219,7 +219,7 @@ class Node:
         """The next end of a window after a moment, by the clock of the node."""
         end = time + WINDOW - self.clock(time) % WINDOW
         if self.set_back is not None and time < self.set_back[1] <= end:
-            # The window that begins here again, or goes on, ends later.
+            # The window that begins here again, or continues, ends later.
             end = self._window_end(self.set_back[1])
         return end
 

@@ -1,11 +1,11 @@
-"""The truth that an audit can know, from the lines that it was given, in plain Python.
+"""The truth that an audit can know from the given lines, in plain Python.
 
 A *run* is a part of a boot without a missing line. Only a run proves that something did
-not happen: a device was heard before and after, and nothing is missing in between. A
-clock that was set back once in a boot proves nothing in all of it. Between runs there
-are *gaps*, and a gap is a reason why nothing is proved.
+not happen: a device has lines before and after, and nothing is missing in between. If a
+clock was set back once in a boot, nothing in the whole boot is a proof. Between runs
+there are *gaps*, and a gap is a reason why nothing is proved.
 
-Written from the documented rules alone: imports nothing of the product.
+Written only from the documented rules: it imports nothing of the product.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Key(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What is known of a message.
+    """The verdict on a message.
 
     Attributes:
         reasons: why nothing is proved, if it is unproven: each of them is true.
-        rests_on: the nodes whose word an accusation rests on.
+        rests_on: the nodes with the lines for an accusation.
     """
 
     verdict: str
@@ -49,7 +49,7 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Lines of a boot of which none is missing in between."""
+    """Lines of a boot without a missing line in between."""
 
     node: str
     boot: str
@@ -60,7 +60,7 @@ class Run:
 
 
 class Gap(NamedTuple):
-    """A time of which a node's lines say nothing."""
+    """A time without lines of a node."""
 
     begin: float
     end: float
@@ -68,7 +68,7 @@ class Gap(NamedTuple):
 
 
 class Witness:
-    """What the lines of each node prove about times of which they say nothing."""
+    """The proof by the lines of each node for times without lines."""
 
     def __init__(self, lines: Iterable[Line], newer: Iterable[Line], skew: int) -> None:
         self._runs: defaultdict[str, list[Run]] = defaultdict(list)
@@ -79,7 +79,7 @@ class Witness:
         ordered = sorted(lines, key=lambda line: (line.node, line.boot, line.seq))
         for boot, some in groupby(ordered, key=lambda line: line.boot):
             given = list(some)
-            # For how long the clock was wrong, nobody knows.
+            # It is not known for how long the clock was wrong.
             if any(after.at < before.at - JUMP for before, after in pairwise(given)):
                 self._wrong_clocks.add(boot)
                 times = [line.at for line in given]
@@ -95,7 +95,7 @@ class Witness:
             ]
 
     def knows(self, jid: str) -> bool:
-        """Whether there are lines of this node, or of one of this account."""
+        """Whether there are lines of this node, or of a node of this account."""
         return any(jid in {node, account(node)} for node in self._runs)
 
     def run_of(self, line: Line) -> Run:
@@ -114,10 +114,10 @@ class Witness:
         return len({self.run_of(line) for line in lines}) == 1 and not wrong
 
     def silence(self, node: str, begin: Line, end: Line) -> frozenset[str]:
-        """Why nothing is proved by its silence between two lines of another node.
+        """Why its silence between two lines of another node proves nothing.
 
         Returns:
-            The reasons; or none: it is proved.
+            The reasons; or none: it is a proof.
         """
         runs = self._runs.get(node)
         if not runs:
@@ -125,7 +125,7 @@ class Witness:
         since, until = begin.at - self._skew, end.at + self._skew
         wrong = self._is_wrong(begin.node, begin.at, end.at)
         if wrong or {begin.boot, end.boot} & self._wrong_clocks:
-            # Of the lines between which it was silent.
+            # The lines between which it was silent.
             return self.gaps(node, since, until) | {"clock"}
         for run in runs:
             whole = run.first_at <= since and run.last_at >= until
@@ -134,7 +134,7 @@ class Witness:
         return self.gaps(node, since, until)
 
     def gaps(self, node: str, since: float, until: float) -> frozenset[str]:
-        """What the gaps are that touch a time of a node's clock."""
+        """The reasons of the gaps that touch a time of a node's clock."""
         found = {
             gap.reason
             for gap in self._gaps[node]
@@ -149,7 +149,10 @@ class Witness:
         return any(low <= until and high >= since for low, high in self._wrong[node])
 
     def until(self, lines: Sequence[Line]) -> frozenset[str]:
-        """Why the first line, or one between these, may be missing; all of one node."""
+        """Why the first line, or a line between these, may be missing.
+
+        All of one node.
+        """
         return self.gaps(lines[0].node, float("-inf"), max(line.at for line in lines))
 
     def after(self, line: Line) -> frozenset[str]:
@@ -206,7 +209,7 @@ def verdicts(
     skew: int = 60 * SECOND,
     stuck_after: int = 3600 * SECOND,
 ) -> dict[Key, Verdict]:
-    """The verdict about each message of which there are lines."""
+    """The verdict on each message with at least one line."""
     given = {(line.boot, line.seq): line for line in lines}.values()
     witness = Witness(given, newer, skew)
     messages: defaultdict[Key, list[Line]] = defaultdict(list)
@@ -224,7 +227,7 @@ def verdicts(
 
 
 class _Message:
-    """The lines about one message, and what can be said of it."""
+    """The lines about one message, and the conclusions from them."""
 
     def __init__(self, lines: Sequence[Line], witness: Witness) -> None:
         self._witness = witness
@@ -240,7 +243,7 @@ class _Message:
         return [line for line in self._got if line.event in events]
 
     def judge(self, now: int, stuck_after: int, *, assured: bool) -> Verdict:
-        """An accusation before what is unproven, and the gravest before the others."""
+        """The gravest accusation, or else that it is unproven."""
         found = []
         if assured:
             found += [self._lost(), self._duplicated(), self._orphaned()]
@@ -274,7 +277,7 @@ class _Message:
         count = len(self._hand_overs)
         if count < 2 or (not self._sent and count <= len(self._held)):
             return None
-        # Without the sender's word the first hold may be missing.
+        # Without a line of the sender, the first hold may be missing.
         whole = self._witness.in_one_run(self._got) and self._got[0].event == "held"
         if not self._sent and not whole:
             return Verdict("unproven", self._witness.until(self._got))
@@ -298,13 +301,13 @@ class _Message:
         return Verdict("orphaned", rests_on=(first.node, device))
 
     def _device(self, jid: str, heard: set[str]) -> str:
-        """The node that a JID names; '': nobody can know which."""
+        """The node that a JID names; '': it is not known which."""
         if "/" in jid or "@" not in jid:
             return jid
         return heard.pop() if heard else ""
 
     def _which(self, begin: Line, end: Line) -> Verdict:
-        """Nobody knows which device was silent; nor when, if the clock was wrong."""
+        """It is not known which device was silent; or when, if the clock was wrong."""
         wrong = "clock" in self._witness.gaps(begin.node, begin.at, end.at)
         reasons = {"which-device", "clock"} if wrong else {"which-device"}
         return Verdict("unproven", frozenset(reasons))

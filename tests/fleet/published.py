@@ -1,4 +1,4 @@
-"""What an audit has published, read without it and without Spark."""
+"""The published tables of an audit, read without its code and without Spark."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ def differences(out: Path, recount: Recount) -> dict[str, object]:
 
 
 def wrong_verdicts(out: Path, truth: Mapping[Key, Verdict]) -> dict[Key, object]:
-    """The messages that an audit judges otherwise: its verdict, and the true one.
+    """The messages with a wrong verdict: the audit's, and the true one.
 
-    Of several true reasons why nothing is proved it may name any.
+    If there are several true reasons why nothing is proved, the audit may name any of
+    them.
     """
     columns = ("sender", "msg_id", "level", "verdict", "reason", "rests_on")
     wrong: dict[Key, object] = {}
@@ -53,7 +54,7 @@ def wrong_verdicts(out: Path, truth: Mapping[Key, Verdict]) -> dict[Key, object]
 
 
 def rows(folder: Path, columns: Sequence[str]) -> Counter[tuple[object, ...]]:
-    """These columns of a table, if it is there; moments and hours as numbers."""
+    """These columns of a table, if it exists; times and hours as numbers."""
     with duckdb.connect() as base:
         if not any(folder.rglob("*.parquet")):
             return Counter()

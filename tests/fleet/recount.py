@@ -1,7 +1,7 @@
-"""The tables of an audit counted again, in SQL by DuckDB, from the same files.
+"""The tables of an audit, computed again in SQL by DuckDB, from the same files.
 
-Written from the documented schema and the documented columns: imports nothing of the
-product. All moments are microseconds since the epoch.
+Written from the documented schema and the documented columns: it imports nothing of the
+product. All times are microseconds since the epoch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import duckdb
 
 __all__ = ["TABLES", "Recount", "comparable"]
 
-#: What is read of a line; the rest is not needed here.
+#: The fields that are read of a line; the others are not needed here.
 _TYPES = {
     **dict.fromkeys(("v", "seq", "attempt", "bytes", "sent", "received"), "BIGINT"),
     **dict.fromkeys(("boot", "node", "role", "event", "level", "msg_id"), "VARCHAR"),
@@ -199,7 +199,7 @@ select coalesce(started_at, first_at) // 3600000000 as hour, worker, queue,
 from turns group by all
 """
 
-#: In the order in which they are made: routes are of deliveries.
+#: In the order of making them: routes are made from deliveries.
 TABLES = {
     "deliveries": _DELIVERIES,
     "routes_hourly": _ROUTES,
@@ -243,12 +243,12 @@ class Recount:
         return [column[0] for column in self._base.table(name).description]
 
     def rows(self, name: str) -> Counter[tuple[object, ...]]:
-        """The rows of a table, as `comparable` has them, and how often each is there."""
+        """The rows of a table in the form of `comparable`, and how often each is there."""
         return comparable(self._base.table(name).fetchall())
 
 
 def comparable(rows: Sequence[Sequence[object]]) -> Counter[tuple[object, ...]]:
-    """Rows whose numbers were added up in any order."""
+    """Rows in a form that does not depend on the order in which numbers were added."""
     return Counter(
         tuple(round(value, 6) if isinstance(value, float) else value for value in row)
         for row in rows

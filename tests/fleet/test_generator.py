@@ -1,7 +1,7 @@
-"""The made-up fleets, and what can be known of them; without Spark.
+"""The made-up fleets, and the truth that can be known of them; without Spark.
 
-`tests/spark/test_fleet.py` compares what an audit says of the same fleets. More of them:
-`QOS_SEEDS=100 pytest tests/fleet tests/spark/test_fleet.py`.
+`tests/spark/test_fleet.py` compares the verdicts of an audit for the same fleets. To
+run more of them: `QOS_SEEDS=100 pytest tests/fleet tests/spark/test_fleet.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from recount import TABLES, Recount
 
 HERE = Path(__file__).parent
 
-#: The modules of this folder, but for its tests.
+#: The modules of this folder, without its tests.
 OURS = {
     *("generator", "items", "layout", "nodes", "oracle", "published", "recount"),
     "traffic",
@@ -61,7 +61,10 @@ def test_neither_the_generator_nor_the_oracle_imports_the_product() -> None:
 
 @pytest.mark.parametrize("seed", seeds())
 def test_nothing_can_be_accused_where_nothing_is_wrong(seed: int) -> None:
-    """The rules themselves: an oracle that accuses would excuse an audit that does."""
+    """The rules themselves.
+
+    An oracle with false accusations would excuse an audit with the same.
+    """
     made = fleet(Plan(seed))
     layout = lay_out(made, seed)
     assert made.faults == set()
@@ -76,7 +79,10 @@ def test_nothing_can_be_accused_where_nothing_is_wrong(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds())
 def test_only_what_really_went_wrong_can_be_accused(seed: int) -> None:
-    """Whatever is missing of the journals: an accusation is one of the planted faults."""
+    """Whatever part of the journals is missing.
+
+    An accusation is one of the planted faults.
+    """
     made = fleet(Plan(seed, faults=4))
     found = judged(made, lay_out(made, seed))
     true = {(fault.sender, fault.msg_id): fault.kind for fault in made.faults}
@@ -86,7 +92,7 @@ def test_only_what_really_went_wrong_can_be_accused(seed: int) -> None:
 
 
 def test_with_all_lines_each_fault_is_proved_somewhere() -> None:
-    """Or an oracle that never accuses would do."""
+    """Otherwise an oracle that never accuses would pass."""
     proved: Counter[str] = Counter()
     for seed in range(3):
         made = fleet(Plan(seed, faults=8))
@@ -96,7 +102,7 @@ def test_with_all_lines_each_fault_is_proved_somewhere() -> None:
 
 
 def test_each_reason_is_there_in_some_fleet() -> None:
-    """What never comes up is never compared."""
+    """A reason that never occurs is never compared."""
     reasons: set[str] = set()
     for seed in range(4):
         made = fleet(Plan(seed, messages=300, faults=25))
@@ -109,7 +115,7 @@ def test_each_reason_is_there_in_some_fleet() -> None:
 def test_another_reader_finds_exactly_the_lines_that_were_given(
     seed: int, tmp_path: Path
 ) -> None:
-    """DuckDB reads the files, and agrees with what the layout says is in them."""
+    """DuckDB reads the files, and agrees with the layout about their lines."""
     made = fleet(Plan(seed, faults=2))
     layout = lay_out(made, seed)
     layout.write(tmp_path)
@@ -121,7 +127,7 @@ def test_another_reader_finds_exactly_the_lines_that_were_given(
 
 
 def test_the_same_seed_makes_the_same_files() -> None:
-    """A fleet that failed can be looked at again."""
+    """A fleet that failed can be examined again."""
     one, other = (lay_out(fleet(Plan(7, faults=1)), 7) for _ in range(2))
     assert one.files == other.files
     assert one.files != lay_out(fleet(Plan(8, faults=1)), 8).files

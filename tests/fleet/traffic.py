@@ -1,6 +1,7 @@
-"""Messages of a made-up fleet: what their senders and receivers note of each.
+"""Messages of a made-up fleet: the lines of their senders and receivers.
 
-Written from the documented schema of the journal alone: imports nothing of the product.
+Written only from the documented schema of the journal: it imports nothing of the
+product.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ __all__ = ["Message", "Traffic"]
 
 HOUR = 3600 * SECOND
 
-#: An answer that takes longer finds the node away: it is asked again later.
+#: An answer that takes longer finds the node away: the request is repeated later.
 ANSWER_MAX = 30 * SECOND
 
 
@@ -36,11 +37,11 @@ class Message:
         return account(self.sender.jid)
 
     def sends(self, time: int, event: str, **more: str | int) -> int:
-        """Its sender notes this as soon as it runs; returns when that was."""
+        """Its sender notes this as soon as it runs; returns the time."""
         return self.sender.note(time, "sender", event, **self._common, **more)
 
     def gets(self, time: int, event: str, **more: str | int) -> int:
-        """The same of its receiver."""
+        """The same for its receiver."""
         return self.receiver.note(time, "receiver", event, **self._common, **more)
 
     @property
@@ -54,7 +55,7 @@ class Message:
 
 
 class Traffic:
-    """Messages between nodes; strangers are nodes of which no journal is here."""
+    """Messages between nodes; strangers are nodes without a journal here."""
 
     def __init__(
         self,
@@ -72,10 +73,10 @@ class Traffic:
         self._count = 0
 
     def normal(self) -> None:
-        """A message that goes well, or is refused, withdrawn or still under way."""
+        """A message that goes well, or is refused, withdrawn or still in flight."""
         draw = self._chance.random()
         message = self._message()
-        # Who is away at the end leaves the message under way.
+        # A node that is away at the end leaves the message in flight.
         with suppress(Away):
             if draw < 0.68:
                 self._exchange(message, self._start())
@@ -104,7 +105,7 @@ class Traffic:
         message = self._message()
         if kind == "duplicated" and self._chance.random() < 0.3:
             message = self._of_stranger(self._between_patient(message))
-        # Early enough that there is time to see what is stuck.
+        # Early enough to have time to see stuck messages.
         time = self._start(until=2 * HOUR)
         if kind == "stuck" and self._chance.random() < 0.7:
             # Nor is its node restarted after that.
@@ -128,12 +129,12 @@ class Traffic:
     def _exchange(
         self, message: Message, time: int, *, wait_s: float = 0, hand_overs: int = 1
     ) -> None:
-        """Both ends of an assured message, with what is repeated after restarts.
+        """Both ends of an assured message, including the repeats after restarts.
 
         Args:
             message: the message.
             time: when it begins.
-            wait_s: how long it may take until it is released.
+            wait_s: the longest time until it is released.
             hand_overs: how often it is handed over without a mark.
         """
         time = message.sends(time, "accepted", bytes=message.size)
@@ -152,7 +153,10 @@ class Traffic:
         message.sends(time, "delivered", attempt=attempt)
 
     def _hold(self, message: Message, time: int) -> tuple[int, int]:
-        """Until the sender knows that it is held: the attempts, and when it knows."""
+        """Until the sender knows that it is held.
+
+        The number of attempts, and the time.
+        """
         attempt = 0
         held = answered = False
         while not answered:
@@ -169,13 +173,16 @@ class Traffic:
         return attempt, message.sends(time, "received")
 
     def _answer(self, message: Message, asked: int, sent: int) -> tuple[int, bool]:
-        """When the sender goes on, and whether it has got an answer."""
+        """The time at which the sender continues, and whether it has got an answer."""
         time = message.sender.running(sent + self._delay())
         same_boot = message.sender.boot_at(time) is message.sender.boot_at(asked)
         return time, same_boot and sent - asked < ANSWER_MAX
 
     def _hand_over(self, message: Message, time: int, hand_overs: int = 1) -> int:
-        """What the receiver does after `deliver`; returns when it was done."""
+        """The steps of the receiver after `deliver`.
+
+        Returns the time when it was done.
+        """
         time = message.gets(time, "released")
         for _ in range(hand_overs):
             time = message.gets(time + self._delay(), "handed-over")
@@ -184,7 +191,7 @@ class Traffic:
             time = message.receiver.running(time + self._delay())
             if message.receiver.boot_at(time) is begun:
                 break
-            # It died before it was done: handed over again, and marked.
+            # It died before the message was done: handed over again, and marked.
             time = message.gets(time, "redelivered")
         return message.gets(time, "done")
 
@@ -213,7 +220,7 @@ class Traffic:
         message.sends(time, "not-delivered", attempt=1, condition=condition)
 
     def _refused(self, message: Message) -> None:
-        """Refused at first, and then taken."""
+        """Refused at first, and then accepted."""
         time = self._start()
         message.gets(
             time, "refused", bytes=message.size, condition="resource-constraint"
@@ -274,10 +281,10 @@ class Traffic:
         return replace(message, sender=self._chance.choice(self._strangers))
 
     def _start(self, *, until: int | None = None, last: bool = True) -> int:
-        """Some moment of a shift: of its beginning, or not of the last one."""
+        """A time within a shift: near its beginning, or not in the last shift."""
         begin, end = self._chance.choice(self._shifts if last else self._shifts[:-1])
         return self._chance.randint(begin, end if until is None else begin + until)
 
     def _delay(self, most_s: float = 1.0) -> int:
-        """Up to so many seconds, and never none."""
+        """A time of up to so many seconds, and never zero."""
         return self._chance.randint(1000, 1000 + round(most_s * SECOND))
