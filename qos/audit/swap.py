@@ -135,21 +135,23 @@ def read_hours(
 
 def in_hours(hours: Collection[Hour]) -> Column:
     """Whether a row is of one of these hours."""
-    by_day: dict[date, list[int]] = {}
-    for day, hour in hours:
-        by_day.setdefault(day, []).append(hour)
     each = [
         (F.col("date") == F.lit(day)) & F.col("hour").isin(some)
-        for day, some in by_day.items()
+        for day, some in _by_day(hours).items()
     ]
     return reduce(Column.__or__, each, F.lit(False))
 
 
+def _by_day(hours: Collection[Hour]) -> dict[date, list[int]]:
+    found: dict[date, list[int]] = {}
+    for day, hour in hours:
+        found.setdefault(day, []).append(hour)
+    return found
+
+
 def _files_of(table: DeltaTable, hours: Collection[Hour]) -> dict[str, int]:
     """The files that may have rows of these hours, and their sizes."""
-    by_day: dict[date, list[int]] = {}
-    for day, hour in hours:
-        by_day.setdefault(day, []).append(hour)
+    by_day = _by_day(hours)
     names = ["path", "size_bytes", "partition.date", "min.hour", "max.hour"]
     found: pa.Table = files(table)
     if not len(found):
