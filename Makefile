@@ -112,11 +112,11 @@ flood: .venv/dev.stamp
 
 # What an audit costs as files, bytes or days grow, each by itself; some minutes.
 scale: .venv/dev.stamp java
-	$(BIN)/python tests/spark/scale.py
+	$(HARNESS) tests/spark/scale.py
 
 # What the looks of a follower cost, each with another hour of journals: LOOKS of them.
 looks: .venv/dev.stamp java
-	$(BIN)/python tests/spark/looks.py $(LOOKS)
+	$(HARNESS) tests/spark/looks.py $(LOOKS)
 
 check: .venv/dev.stamp
 	$(BIN)/ruff format --check

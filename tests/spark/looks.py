@@ -26,6 +26,7 @@ from qos.audit.follow import Follower
 from qos.audit.synth import Plan, synthesise
 from qos.audit.tables import Limits
 from qos.spark.session import spark_session
+from spark_stages import stages
 
 DEVICES = 40
 MESSAGES_A_DAY = 36_000
@@ -76,23 +77,15 @@ def looks(spark: SparkSession, work: Path, count: int) -> Iterator[Cost]:
         journals(work / "made", come), range(count), strict=False
     ):
         now = datetime.fromisoformat(f"{hour}:00:00+00:00") + timedelta(hours=1)
-        stages, cpu_s, began = _stages(spark), _cpu_s(spark), time.monotonic()
+        before, cpu_s, began = stages(spark), _cpu_s(spark), time.monotonic()
         follower.look()
         wall_s = time.monotonic() - began
-        new = [read for stage, read in _stages(spark).items() if stage not in stages]
+        after = stages(spark).items()
+        new = [
+            each.records for stage, each in after if stage not in before and each.tasks
+        ]
         used_s = _cpu_s(spark) - cpu_s
         yield Cost(hour, lines, wall_s, used_s, len(new), sum(new))
-
-
-def _stages(spark: SparkSession) -> dict[int, int]:
-    """The stages that Spark remembers, and how many records each has read."""
-    context = cast(Any, spark.sparkContext)
-    none = context._jvm.java.util.ArrayList()
-    numbers = context._gateway.new_array(context._jvm.double, 0)
-    found = context._jsc.sc().statusStore().stageList(none, False, False, numbers, none)
-    stages = [found.apply(i) for i in range(found.size())]
-    done = [stage for stage in stages if stage.numCompleteTasks()]
-    return {stage.stageId(): stage.inputRecords() for stage in done}
 
 
 def _cpu_s(spark: SparkSession) -> float:

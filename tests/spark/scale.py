@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
@@ -25,6 +24,7 @@ from qos.audit.new_files import files_since
 from qos.audit.synth import FIRST_DAY, Plan, synthesise
 from qos.audit.tables import Limits
 from qos.spark.session import spark_session
+from spark_stages import stages
 
 LINES = 60_000
 FILES = (100, 1_000, 10_000)
@@ -100,7 +100,7 @@ def _split(base: Path, folder: Path, files: int) -> None:
 
 def measured(spark: SparkSession, journals: Journals, out: Path) -> Cost:
     """List the files of the last day and audit it, in a session that is warm."""
-    before = _stages(spark)
+    before = stages(spark)
     began = time.monotonic()
     files = files_since(spark, [str(journals.folder)], journals.last)
     listed_s = time.monotonic() - began
@@ -117,7 +117,8 @@ def measured(spark: SparkSession, journals: Journals, out: Path) -> Cost:
             last=last,
         )
         audited_s = time.monotonic() - began
-    tasks = [task for stage, task in _stages(spark).items() if stage not in before]
+    after = stages(spark).items()
+    tasks = [each.tasks for stage, each in after if stage not in before]
     return Cost(
         len(files),
         sum(file.size for file in files) / 1e6,
@@ -129,16 +130,6 @@ def measured(spark: SparkSession, journals: Journals, out: Path) -> Cost:
         memory.python_bytes / 1e6,
         memory.jvm_bytes / 1e6,
     )
-
-
-def _stages(spark: SparkSession) -> dict[int, int]:
-    """The stages that Spark remembers, and how many tasks each had."""
-    context = cast(Any, spark.sparkContext)
-    none = context._jvm.java.util.ArrayList()
-    numbers = context._gateway.new_array(context._jvm.double, 0)
-    found = context._jsc.sc().statusStore().stageList(none, False, False, numbers, none)
-    stages = [found.apply(i) for i in range(found.size())]
-    return {stage.stageId(): stage.numCompleteTasks() for stage in stages}
 
 
 def main() -> int:
