@@ -36,12 +36,16 @@ unexport PYTHONDONTWRITEBYTECODE
 # Of `make looks`.
 LOOKS ?= 100
 
+# Of `make readers`.
+READS ?= 10000
+KILLS ?= 8
+
 # Of `make campaign` and `make soak`.
 MINUTES ?= 10
 HOURS ?= 1
 CAMPAIGN_ARGS ?=
 
-.PHONY: help demo test docs simulate campaign soak power-cut bench-guard fuzz flood scale looks check format clean system java
+.PHONY: help demo test docs simulate campaign soak power-cut bench-guard fuzz flood scale looks readers check format clean system java
 
 help:
 	@echo 'make demo         see it work: a bad link, killed workers, an audit; no server needed'
@@ -56,6 +60,7 @@ help:
 	@echo 'make scale        what an audit costs as files, bytes or days of history grow'
 	@echo 'make looks        what the hundredth look of audit --follow costs; half an hour'
 	@echo 'make docs         the guide, in build/docs/index.html; each warning is an error'
+	@echo 'make readers      $(READS) reads beside audits that are killed, each read a whole audit'
 	@echo 'make check        format, lint, types and the order of imports only'
 	@echo 'make format       rewrite the sources as check wants them'
 	@echo 'make clean        remove all that was built, .venv included'
@@ -117,6 +122,10 @@ scale: .venv/dev.stamp java
 # What the looks of a follower cost, each with another hour of journals: LOOKS of them.
 looks: .venv/dev.stamp java
 	$(HARNESS) tests/spark/looks.py $(LOOKS)
+
+# Reads without a pause, beside audits that are killed: READS of them, and KILLS.
+readers: .venv/dev.stamp java
+	READS=$(READS) KILLS=$(KILLS) $(BIN)/pytest -n 0 -s --no-header tests/spark/test_reader.py
 
 check: .venv/dev.stamp
 	$(BIN)/ruff format --check
