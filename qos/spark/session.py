@@ -51,6 +51,8 @@ _ALWAYS = {
     "spark.sql.ansi.enabled": "true",
     # Or the frames of a union, each to be a file of its own, would become one file.
     "spark.sql.unionOutputPartitioning": "false",
+    # Java compiles no method of more bytes, and a plan in one such method is slow.
+    "spark.sql.codegen.hugeMethodLimit": "8000",
     # Where in our code a column was made tells a user nothing, and to find it out, for
     # each of thousands, takes as long as all else that is done before a query runs.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
