@@ -16,7 +16,6 @@ from qos.audit.tables.once import (
     bare,
     by_hour,
     event_is,
-    once,
     role_is,
     seconds_between,
 )
@@ -50,8 +49,8 @@ def windows_hourly(events: DataFrame) -> DataFrame:
     is_count = role_is(Role.JOURNAL) & event_is(JournalEvent.COUNTED)
     apart_s = F.abs(seconds_between("since", "at"))
     is_near = apart_s <= WRITTEN_WITHIN.total_seconds()
-    counts = once(events.where(is_count & is_near)).select(
-        F.col("since").alias("window"),
+    counts = events.where(is_count & is_near).select(
+        *("boot", "seq", F.col("since").alias("window")),
         bare(F.col("node")).alias("account"),
         "level",
         bare(F.col("source")).alias("sender"),
@@ -61,6 +60,9 @@ def windows_hourly(events: DataFrame) -> DataFrame:
             for name in ("sent", "received")
         ),
     )
+    # A line that was given twice counts once. What follows goes window by window, so
+    # the counts are brought together by it, and move only this once.
+    counts = counts.repartition("window").distinct()
     has_route = F.col("sender").isNotNull() & F.col("receiver").isNotNull()
     is_part = ~has_route & (F.col("sent") + F.col("received") > 0)
     ends = counts.groupBy("window", "account").agg(F.bool_or(is_part).alias("is_part"))
