@@ -29,7 +29,7 @@ from qos.audit.read import (
     why_unread,
 )
 
-__all__ = ["PROBLEM", "NewFile", "file_problems", "files_since"]
+__all__ = ["PROBLEM", "NewFile", "each_file", "file_problems", "files_since"]
 
 #: Columns: `kind` (see Problem), `place` (the file, or the node and its boot), `count`
 #: and `example`.
@@ -74,13 +74,26 @@ def files_since(
         last: the last day; None: all.
     """
     return [
-        NewFile(path, day, _problem(path, size), size)
-        for folder, day in _days(spark, journals)
-        if (first is None or day >= first.isoformat())
-        and (last is None or day <= last.isoformat())
-        for path, size in _files(spark, folder)
-        if path not in seen
+        file
+        for file in each_file(spark, journals, first, last)
+        if file.path not in seen
     ]
+
+
+def each_file(
+    spark: SparkSession | None,
+    journals: Sequence[str],
+    first: date | None,
+    last: date | None,
+) -> Iterator[NewFile]:
+    """The files one after the other; see files_since. No folder is listed too early."""
+    for folder, day in _days(spark, journals):
+        if first is not None and day < first.isoformat():
+            continue
+        if last is not None and day > last.isoformat():
+            continue
+        for path, size in _files(spark, folder):
+            yield NewFile(path, day, _problem(path, size), size)
 
 
 def file_problems(spark: SparkSession, files: Iterable[NewFile]) -> DataFrame:

@@ -6,8 +6,9 @@ but for so few rows the preparation takes longer than that saves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -25,9 +26,9 @@ _NO_CODE: Final = {
 }
 
 
-def are_small(files: Sequence[NewFile]) -> bool:
-    """Whether files are small, all together."""
-    return sum(file.size for file in files) < _BYTES
+def are_small(files: Iterable[NewFile]) -> bool:
+    """Whether files are small, all together; asks for no more files than it needs."""
+    return all(size < _BYTES for size in accumulate(file.size for file in files))
 
 
 @contextmanager

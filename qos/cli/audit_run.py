@@ -31,7 +31,7 @@ class AuditRun(SparkRun["Summary"]):
         from qos.audit.driver import MARGIN, REPORT
         from qos.audit.journals import tied_folders
         from qos.audit.locations import local_path
-        from qos.audit.new_files import files_since
+        from qos.audit.new_files import each_file
         from qos.audit.small import are_small
 
         given = self._arguments
@@ -40,16 +40,19 @@ class AuditRun(SparkRun["Summary"]):
         if elsewhere or (given.follow and not given.once):
             return False
         first = given.first and given.first - MARGIN
-        files = files_since(
-            None, folders, first, last=given.last and given.last + MARGIN
-        )
+        last = given.last and given.last + MARGIN
+        files = each_file(None, folders, first, last)
         out = local_path(self._out)
-        if given.follow and out is not None:
-            # Nearly all files older than the last report were taken in before it.
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(FileNotFoundError):
+            if given.follow and out is not None and (out / REPORT).exists():
+                # Nearly all files older than the last report were taken in before it.
                 drawn = (out / REPORT).stat().st_mtime
-                files = [each for each in files if os.stat(each.path).st_mtime >= drawn]
-        return are_small(files)
+                return are_small(
+                    each for each in files if os.stat(each.path).st_mtime >= drawn
+                )
+            return are_small(files)
+        # A file was renamed meanwhile.
+        return False
 
     def _limits(self) -> Limits:
         from qos.audit.tables import Limits
