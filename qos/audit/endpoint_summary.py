@@ -9,6 +9,7 @@ may be taken twice: each column is the least, the greatest or a set.
 from __future__ import annotations
 
 import hashlib
+from functools import reduce
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -23,11 +24,12 @@ __all__ = [
     "OUTCOMES",
     "ROLES",
     "SETS",
+    "all_sets",
     "are_of_messages",
+    "count_in",
     "in_arrow",
     "in_spark",
     "is_of_message",
-    "merged_sets",
 ]
 
 _S, _R = SenderEvent, ReceiverEvent
@@ -137,9 +139,15 @@ def _line_id() -> Column:
     return F.conv(digits, 16, 10).cast("long").bitwiseXOR(F.col("seq"))
 
 
-def merged_sets(name: str) -> Column:
-    """An aggregate of rows: the set of all that is in theirs."""
-    return F.array_distinct(F.flatten(F.collect_list(name)))
+def all_sets() -> Column:
+    """An aggregate of rows: the sets of each that has any, for `count_in`."""
+    has_any = reduce(Column.__or__, (F.size(name) > 0 for name in SETS))
+    return F.collect_list(F.when(has_any, F.struct(*SETS)))
+
+
+def count_in(sets: str, name: str) -> Column:
+    """How many there are in all sets of a name, each once; `sets` is of `all_sets`."""
+    return F.size(F.array_distinct(F.flatten(F.col(sets)[name]))).cast("long")
 
 
 def _is_one(field: str, values: tuple[Role | Event, ...]) -> Column:

@@ -66,6 +66,10 @@ def deliveries_of(by_teller: DataFrame) -> DataFrame:
             "outcome": F.col("end.end"),
             "ended_at": F.col("end.ended_at"),
             "condition": F.col("end.condition"),
+            **{
+                name: endpoint_summary.count_in("sets", name)
+                for name in endpoint_summary.SETS
+            },
         }
     ).withColumns(
         {
@@ -155,10 +159,7 @@ def _receiver() -> list[Column]:
         F.max(source).alias("source_last"),
         F.min(hands_over).alias("first_by"),
         F.max(hands_over).alias("last_by"),
-        *(
-            F.size(endpoint_summary.merged_sets(name)).cast("long").alias(name)
-            for name in endpoint_summary.SETS
-        ),
+        endpoint_summary.all_sets().alias("sets"),
         F.max(F.when(_receives(), F.col("bytes"))).alias("bytes_held"),
     ]
 
