@@ -22,6 +22,7 @@ from qos.audit.state import Known, State, few
 from qos.audit.step import Step, pending
 from qos.audit.subjects import message_subject, subject
 from qos.audit.tables import Limits
+from qos.journal.schema import Role
 
 __all__ = ["CarryOver", "known_of"]
 
@@ -39,6 +40,7 @@ def known_of(staged: Staged) -> Known:
     return Known(
         staged.told.withColumn("subject", message_subject()),
         events.withColumn("subject", subject()),
+        staged.roles,
     )
 
 
@@ -98,8 +100,9 @@ class CarryOver:
             messages: those of the audit's days, with their verdicts.
             limits: the limits for judging messages.
         """
-        items = tables.queue_items(known.lines)
-        items = items.where(self._is_within())
+        items = tables.queue_items(known.lines).where(self._is_within())
+        if Role.QUEUE not in known.roles:
+            items = items.limit(0)
         later = self._state.nothing()
         if self._first is not None and self._marks.parts:
             begun = _begun(self._former).localCheckpoint()
@@ -140,7 +143,9 @@ class CarryOver:
         number = self._number + 1
         part = self._state.write(left, number)
         # Where nothing is left, no run is needed.
-        since = left.told.agg((F.min("first_at") - F.lit(_RUNS_BEFORE)).alias("since"))
+        since = self._state.read(part).told.agg(
+            (F.min("first_at") - F.lit(_RUNS_BEFORE)).alias("since")
+        )
         runs = runs.join(F.broadcast(since), F.col("last_at") >= F.col("since"))
         runs = runs.drop("since")
         self._staging.save(Marks(batch=number, parts=(part,)), runs)

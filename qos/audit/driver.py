@@ -34,6 +34,7 @@ from qos.audit.small import are_small, without_compiling
 from qos.audit.speakers import Tied
 from qos.audit.stage import stage
 from qos.audit.tables import Limits
+from qos.journal.schema import Role
 
 __all__ = [
     "METRICS",
@@ -207,6 +208,7 @@ def _audit(
                 (days[0] or NEVER[0], days[1] or NEVER[1]),
                 limits,
                 messages=tables.deliveries_of(known.told),
+                roles=known.roles,
                 from_margin=bool(first),
                 progress=progress,
             )
@@ -236,6 +238,7 @@ def write_tables(
     limits: Limits,
     *,
     messages: DataFrame,
+    roles: Collection[Role] = frozenset(Role),
     from_margin: bool = False,
     progress: Callable[[str], None] = lambda step: None,
 ) -> dict[str, DataFrame]:
@@ -248,6 +251,7 @@ def write_tables(
         days: of which the tables are made.
         limits: by what an anomaly is judged.
         messages: see qos.audit.tables.deliveries.
+        roles: those that `events` may have.
         from_margin: there are lines before these that are not here: what seems to
             begin without its beginning is left out.
         progress: told what is being done.
@@ -257,8 +261,12 @@ def write_tables(
     """
     written: dict[str, DataFrame] = {}
 
-    def write(name: str, table: DataFrame) -> DataFrame:
+    def write(name: str, table: DataFrame, role: Role | None = None) -> DataFrame:
+        """Write a table that is made of the lines of a role, or of messages."""
         progress(f"writing {name}")
+        if role is not None and role not in roles:
+            # Spark sees at once that there is no row, and does nothing to find it out.
+            table = table.limit(0)
         folder = f"{out}/{name}"
         store.replace_days(table, folder, *days)
         written[name] = store.read_table(table, folder, *days)
@@ -284,17 +292,17 @@ def write_tables(
         write("anomalies", found)
 
     def write_queues() -> None:
-        items = write("queue_items", tables.queue_items(events))
+        items = write("queue_items", tables.queue_items(events), Role.QUEUE)
         write("queues_hourly", tables.queues_hourly(items))
 
     at_once(
         write_anomalies,
         lambda: write("routes_hourly", tables.routes_hourly(messages)),
         lambda: write("unproven_hourly", tables.unproven_hourly(messages)),
-        lambda: write("windows_hourly", tables.windows_hourly(events)),
-        lambda: write("refusals", tables.refusals(events)),
+        lambda: write("windows_hourly", tables.windows_hourly(events), Role.JOURNAL),
+        lambda: write("refusals", tables.refusals(events), Role.RECEIVER),
         write_queues,
-        lambda: write("workers_hourly", tables.workers_hourly(events)),
+        lambda: write("workers_hourly", tables.workers_hourly(events), Role.WORKER),
     )
     return written
 

@@ -27,6 +27,7 @@ from pyspark.sql.types import StructType
 from qos.audit import boot_runs, endpoint_summary, lines, read
 from qos.audit.schema import CHECKED, EVENT
 from qos.audit.speakers import NOBODY, Tied
+from qos.journal.schema import Role
 
 __all__ = ["Staged", "stage"]
 
@@ -56,12 +57,14 @@ class Staged:
         told: of the lines of messages; see qos.audit.endpoint_summary.
         late: the runs of lines that are in none of the other frames, as their day is
             closed.
+        roles: those that `lines` may have; of any other there is no line.
     """
 
     lines: DataFrame
     runs: DataFrame
     told: DataFrame
     late: DataFrame
+    roles: frozenset[Role] = frozenset(Role)
 
 
 def stage(
@@ -84,7 +87,8 @@ def stage(
     if not sizes:
         runs = spark.createDataFrame([], boot_runs.RUN)
         by_teller = endpoint_summary.in_spark(spark.createDataFrame([], EVENT))
-        return Staged(spark.createDataFrame([], CHECKED), runs, by_teller, runs)
+        none = spark.createDataFrame([], CHECKED)
+        return Staged(none, runs, by_teller, runs, frozenset())
     files, rest = read.read_these(spark, sizes, tied)
     return _staged(spark, files, rest, folder, open_from, tied)
 
@@ -119,6 +123,7 @@ def _staged(
         )
     for part in _PARTS:
         Path(folder, part).mkdir(parents=True)
+    roles: set[Role] = set()
     for name, frame, checked_in in (
         ("files", files, partial(lines.checked_in, tied=tied)),
         ("rest", rest, _are_checked),
@@ -126,8 +131,8 @@ def _staged(
         if frame is None:
             continue
         write = partial(_write, folder, name, checked_in, open_from)
-        written = frame.mapInArrow(write, "n long")
-        written.write.format("noop").mode("overwrite").save()
+        found = frame.mapInArrow(write, "role string").collect()
+        roles.update(Role(row["role"]) for row in found)
     by_teller = endpoint_summary.in_spark(spark.createDataFrame([], EVENT))
 
     def there(part: str, schema: StructType | str) -> DataFrame:
@@ -138,6 +143,7 @@ def _staged(
         there("runs", boot_runs.RUN),
         there("told", by_teller.schema),
         there("late", boot_runs.RUN).withColumn("kind", F.lit(boot_runs.LATE)),
+        frozenset(roles),
     )
 
 
@@ -157,10 +163,10 @@ def _write(
     open_from: date | None,
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Write what is in a partition, and say how many lines there are."""
+    """Write what is in a partition, and say which roles the lines have that stay lines."""
     tables = (table for batch in batches for table in checked_in(batch))
     others = [lines.CHECKED.empty_table()]
-    count = 0
+    roles = set()
     with (
         _part(folder, "lines", name) as kept,
         _part(folder, "runs", name) as runs,
@@ -168,7 +174,6 @@ def _write(
         _part(folder, "late", name) as late,
     ):
         for group in _groups(tables):
-            count += len(group)
             if open_from is not None:
                 is_late = _are_before(group, open_from)
                 late.write_table(boot_runs.stretches(group.filter(is_late)))
@@ -177,18 +182,19 @@ def _write(
             of_messages = endpoint_summary.are_of_messages(group)
             by_teller.write_table(endpoint_summary.in_arrow(group.filter(of_messages)))
             others.append(group.filter(pc.invert(of_messages)))
-        for same in _by_role(pa.concat_tables(others)):
+        for role, same in _by_role(pa.concat_tables(others)):
             kept.write_table(same)
-    yield pa.record_batch({"n": [count]})
+            if role is not None:
+                roles.add(role)
+    yield pa.record_batch({"role": pa.array(sorted(roles), pa.string())})
 
 
-def _by_role(lines: pa.Table) -> Iterator[pa.Table]:
+def _by_role(lines: pa.Table) -> Iterator[tuple[str | None, pa.Table]]:
     """The lines of each role: Spark does not read groups of rows of other roles."""
     roles = lines["role"]
     for role in pc.unique(roles):
-        yield lines.filter(
-            pc.equal(roles, role) if role.is_valid else pc.is_null(roles)
-        )
+        is_it = pc.equal(roles, role) if role.is_valid else pc.is_null(roles)
+        yield role.as_py(), lines.filter(is_it)
 
 
 def _are_before(lines: pa.Table, day: date) -> pa.ChunkedArray:

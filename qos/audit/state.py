@@ -66,15 +66,19 @@ class Known:
     Attributes:
         told: see qos.audit.endpoint_summary.
         lines: events that are not of messages.
+        roles: those that `lines` may have.
     """
 
     told: DataFrame
     lines: DataFrame
+    roles: frozenset[Role] = frozenset(Role)
 
     def __add__(self, other: Known) -> Known:
         """Both; a line may be in both."""
         return Known(
-            self.told.unionByName(other.told), self.lines.unionByName(other.lines)
+            self.told.unionByName(other.told),
+            self.lines.unionByName(other.lines),
+            self.roles | other.roles,
         )
 
     def subjects(self) -> DataFrame:
@@ -107,7 +111,8 @@ class State:
 
     def nothing(self) -> Known:
         """No row."""
-        return Known(*(self._read(name, ()).drop("step") for name in _KINDS))
+        told, lines = (self._read(name, ()).drop("step") for name in _KINDS)
+        return Known(told, lines, frozenset())
 
     def look_up(self, subjects: DataFrame, parts: Sequence[Part]) -> Known:
         """All records of some subjects.
@@ -119,9 +124,9 @@ class State:
         if not parts:
             return self.nothing()
         keys = few(subjects)
-        return Known(
-            *at_once(*(partial(self._found, name, keys, parts) for name in _KINDS))
-        )
+        found = (partial(self._found, name, keys, parts) for name in _KINDS)
+        told, lines = at_once(*found)
+        return Known(told, lines)
 
     def write(self, known: Known, step: int) -> Part:
         """Write the part of a step, and return it; it is not valid yet.
@@ -159,7 +164,8 @@ class State:
 
     def read(self, part: Part) -> Known:
         """All that is in a part."""
-        return Known(*(self._read(name, [part]).drop("step") for name in _KINDS))
+        told, lines = (self._read(name, [part]).drop("step") for name in _KINDS)
+        return Known(told, lines)
 
     def lines(self, parts: Sequence[Part]) -> DataFrame:
         """The lines of all subjects, some of them repeated."""
