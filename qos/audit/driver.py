@@ -13,6 +13,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import TypeAlias
 
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -70,6 +71,9 @@ METRICS = "metrics.prom"
 #: The time to read before the first day and after the last one: a message that began on
 #: one day may end on another, and a file is in the folder of its first line.
 MARGIN = timedelta(days=2)
+
+#: So many messages are judged sooner than code is compiled for it.
+_SUSPECTS_FEW = 10_000
 
 #: Days between which there is none.
 NEVER: Days = date(1970, 1, 2), date(1970, 1, 1)
@@ -275,7 +279,7 @@ def write_tables(
     if from_margin:
         # It began before these lines: its row is in the table of that day.
         messages = messages.where(F.col("bytes").isNotNull())
-    messages = tables.judged(messages, runs, limits)
+    messages = _judged(messages, runs, limits)
     # As they were before: what is read stays so, whatever is written.
     messages_before = store.read_table(messages, f"{out}/deliveries", *days)
     messages = write("deliveries", messages)
@@ -305,6 +309,22 @@ def write_tables(
         lambda: write("workers_hourly", tables.workers_hourly(events), Role.WORKER),
     )
     return written
+
+
+def _judged(messages: DataFrame, runs: DataFrame, limits: Limits) -> DataFrame:
+    """The messages with their verdicts: few look wrong, and only those are judged."""
+    rows = tables.with_suspicion(messages, limits)
+    rows = rows.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
+    found = tables.judged_ok(rows.where(~F.col("is_suspect")), limits)
+    suspects = rows.where("is_suspect")
+    count = suspects.count()
+    if not count:
+        return found
+    few = count <= _SUSPECTS_FEW
+    with without_compiling(rows.sparkSession, wanted=few):
+        judged = tables.judged(suspects.coalesce(1) if few else suspects, runs, limits)
+        judged = judged.localCheckpoint()
+    return found.unionByName(judged)
 
 
 def draw(

@@ -4,7 +4,14 @@ None of them has a session, reads a clock or knows a file. Times are in the time
 the session, which must be UTC.
 """
 
-from qos.audit.tables.anomalies import Limits, anomalies, judged, revised
+from qos.audit.tables.anomalies import (
+    Limits,
+    anomalies,
+    judged,
+    judged_ok,
+    revised,
+    with_suspicion,
+)
 from qos.audit.tables.deliveries import deliveries, deliveries_of
 from qos.audit.tables.items import queue_items
 from qos.audit.tables.once import once
@@ -21,6 +28,7 @@ __all__ = [
     "deliveries",
     "deliveries_of",
     "judged",
+    "judged_ok",
     "once",
     "queue_items",
     "queues_hourly",
@@ -29,5 +37,6 @@ __all__ = [
     "routes_hourly",
     "unproven_hourly",
     "windows_hourly",
+    "with_suspicion",
     "workers_hourly",
 ]

@@ -38,7 +38,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from qos.audit.tables.deliveries import COLUMNS
-from qos.audit.tables.facts import Limits, cases, how_it_ended, with_cover
+from qos.audit.tables.facts import (
+    Limits,
+    cases,
+    how_it_ended,
+    with_cover,
+    with_suspicion,
+)
 
 __all__ = [
     "KINDS",
@@ -47,7 +53,9 @@ __all__ = [
     "Limits",
     "anomalies",
     "judged",
+    "judged_ok",
     "revised",
+    "with_suspicion",
 ]
 
 #: The accusations. If several are true of a message, the first is its verdict.
@@ -104,6 +112,23 @@ def judged(deliveries: DataFrame, boots: DataFrame, limits: Limits) -> DataFrame
         F.when(in_doubt, how_it_ended()).alias("ended"),
         F.lit(limits.now).cast("timestamp").alias("judged_at"),
     )
+
+
+def judged_ok(deliveries: DataFrame, limits: Limits) -> DataFrame:
+    """Messages that are no suspects: the same as `judged`, and no run is asked.
+
+    Args:
+        deliveries: see `with_suspicion`; only those of which it is false.
+        limits: see Limits.
+    """
+    text = F.lit(None).cast("string")
+    values = {
+        **dict.fromkeys(VERDICT, text),
+        "verdict": F.lit("ok"),
+        "rests_on": F.lit(None).cast("array<string>"),
+        "judged_at": F.lit(limits.now).cast("timestamp"),
+    }
+    return deliveries.select(*COLUMNS, *(values[name].alias(name) for name in VERDICT))
 
 
 def anomalies(messages: DataFrame) -> DataFrame:

@@ -8,16 +8,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from qos.audit.tables.cover import Runs, by_device
+from qos.audit.tables.deliveries import COLUMNS
 from qos.audit.tables.once import bare, seconds_between
 from qos.core.message.model import Level
 from qos.journal.schema import SenderEvent
 
-__all__ = ["Case", "Limits", "cases", "how_it_ended", "with_cover"]
+__all__ = [
+    "Case",
+    "Limits",
+    "cases",
+    "how_it_ended",
+    "with_cover",
+    "with_suspicion",
+]
 
 _S = SenderEvent
 
@@ -69,8 +78,8 @@ def with_cover(deliveries: DataFrame, boots: DataFrame, limits: Limits) -> DataF
     be as large as all their combinations.
     """
     devices = by_device(boots)
-    rows = deliveries.withColumns({"device": _addressed(), **_looks(limits)})
-    rows = rows.withColumn("other", _other()).withColumn("own", _own())
+    rows = _with_looks(deliveries, limits)
+    rows = rows.withColumn("own", _own())
     rows = _OWN.joined(_OTHER.joined(rows, devices), devices)
     rows = rows.withColumns(_own_interval(limits))
     low, high = F.col("own_low"), F.col("own_high")
@@ -110,6 +119,18 @@ def with_cover(deliveries: DataFrame, boots: DataFrame, limits: Limits) -> DataF
             "other_reason": reason,
         }
     )
+
+
+def with_suspicion(deliveries: DataFrame, limits: Limits) -> DataFrame:
+    """The messages, and `is_suspect`: whether one of `cases` may be true of a message.
+
+    Of any other message no run of lines is asked.
+    """
+    lost = _assured() & _is_outcome(_S.DELIVERED) & ~_handed_over()
+    may_be = F.col("other").isNotNull() | lost | _is_outcome(_S.IN_DOUBT)
+    may_be |= reduce(Column.__or__, map(F.col, _LOOKS))
+    rows = _with_looks(deliveries, limits)
+    return rows.select(*COLUMNS, may_be.alias("is_suspect"))
 
 
 def cases() -> Sequence[Case]:
@@ -208,7 +229,7 @@ def _other() -> Column:
 
 def _own() -> Column:
     """The node whose own lines have to be complete."""
-    told = F.col("looks_duplicated") | F.col("looks_orphaned") | F.col("looks_stuck")
+    told = reduce(Column.__or__, map(F.col, _LOOKS))
     node = F.when(_sender_seen(), F.col("sender_node"))
     node = node.otherwise(F.col("receiver_node"))
     return F.when(told | F.col("other").isNotNull(), node)
@@ -259,6 +280,13 @@ def _is_device(jid: Column) -> Column:
 
 
 # -- what a message looks like ---------------------------------------------
+
+_LOOKS = ("looks_duplicated", "looks_orphaned", "looks_stuck")
+
+
+def _with_looks(deliveries: DataFrame, limits: Limits) -> DataFrame:
+    rows = deliveries.withColumns({"device": _addressed(), **_looks(limits)})
+    return rows.withColumn("other", _other())
 
 
 def _looks(limits: Limits) -> dict[str, Column]:
