@@ -21,8 +21,10 @@ from qos.audit.tables import (
     anomalies,
     deliveries,
     judged,
+    judged_ok,
     routes_hourly,
     unproven_hourly,
+    with_suspicion,
 )
 
 pytestmark = [
@@ -587,6 +589,28 @@ def test_an_audit_says_exactly_what_the_lines_prove(
         if re.search(rf"\bworld{number}\b", who)
     ]
     assert here == list(CASES[number].found)
+
+
+def test_a_message_that_is_no_suspect_is_ok_as_if_it_were_judged(
+    spark: SparkSession,
+) -> None:
+    """An audit judges only suspects: one that is missed would never be accused."""
+    lines = Lines()
+    for number in range(len(CASES)):
+        lines += world(number)
+    limits = Limits(now=NOON + timedelta(seconds=NOW_S))
+    messages = deliveries(lines.frame(spark))
+    of_all = judged(messages, runs_of(lines, spark), limits).localCheckpoint()
+    marked = with_suspicion(messages, limits).localCheckpoint()
+    others = judged_ok(marked.where("not is_suspect"), limits)
+    suspects = marked.where("is_suspect").select("level", "sender", "msg_id")
+    expected = of_all.join(suspects, suspects.columns, "left_anti")
+    assert others.count() > 10
+    assert others.schema.names == of_all.schema.names
+    columns = of_all.columns
+    assert sorted(map(repr, others.select(columns).collect())) == sorted(
+        map(repr, expected.select(columns).collect())
+    )
 
 
 def test_a_verdict_names_those_whose_word_it_rests_on(
