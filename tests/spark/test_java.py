@@ -1,6 +1,8 @@
 """The second Java has at once what the first one had to look for; and says nothing."""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import time
@@ -34,7 +36,7 @@ def test_the_first_java_writes_a_file_and_the_next_one_reads_it(cache: Path) -> 
     file = file_of(java_options(*_OF, short=False), "ArchiveClassesAtExit")
     assert file.parent == cache
     file.write_bytes(_UNFINISHED)
-    assert java_options(*_OF, short=False) == ""
+    assert ".jsa" not in java_options(*_OF, short=False)
     os.utime(file, (0, 0))
     assert file_of(java_options(*_OF, short=False), "ArchiveClassesAtExit") == file
     file.write_bytes(_WHOLE)
@@ -74,6 +76,28 @@ def test_without_a_place_for_it_java_starts_as_it_always_did(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Da=b -XX:SharedArchiveFile=own.jsa")
     assert "Archive" not in java_options(*_OF, short=short)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("short", [False, True])
+@pytest.mark.parametrize("of_user", ["", "-XX:+UseG1GC"])
+def test_java_has_one_collector_and_that_of_the_user_if_there_is_one(
+    of_user: str, short: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told of two, Java ends: "Multiple garbage collectors selected"."""
+    # No folder can be made there: the options are none of an archive.
+    monkeypatch.setenv("XDG_CACHE_HOME", os.devnull)
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", of_user)
+    options = java_options(*_OF, short=short).split()
+    done = subprocess.run(
+        (shutil.which("java") or "", *options, "-XX:+PrintFlagsFinal", "-version"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    names = re.findall(r"Use(G1|Serial|Parallel)GC +[:=]+ true", done.stdout)
+    assert names == ["G1" if of_user else "Serial" if short else "Parallel"]
 
 
 _CHILD = """
