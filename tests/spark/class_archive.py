@@ -25,7 +25,7 @@ _END_S_MAX = 120.0
 
 
 def main(path: Path) -> None:
-    # What it is to be used with, it must be made with; but for itself.
+    # The file must be made with the same options with which it is used, except its own.
     runpy.run_path(str(Path(__file__).parents[1] / "conftest.py"))
     words = os.environ["JAVA_TOOL_OPTIONS"].split(" ")
     os.environ["JAVA_TOOL_OPTIONS"] = " ".join(
@@ -33,7 +33,7 @@ def main(path: Path) -> None:
     )
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         made, journals = Path(folder, "made"), Path(folder, "journals")
-        # Of Spark's Java alone, not of the one that looks how to start it.
+        # Only of Spark's Java, not of the one that finds out how to start it.
         option = f"--driver-java-options -XX:ArchiveClassesAtExit={made}"
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"{option} pyspark-shell"
         plan = Plan(devices=5, messages=60, lost=2, stuck=1, days=2, hours=1)
@@ -43,7 +43,7 @@ def main(path: Path) -> None:
             assert gateway is not None
             limits = Limits(now=datetime(2026, 2, 1, tzinfo=UTC))
             audit(spark, [str(journals)], f"{folder}/out", limits=limits)
-        # It ends with its stdin, and writes then.
+        # It ends with its stdin, and writes the file then.
         with contextlib.suppress(OSError):
             gateway.proc.stdin.close()
         gateway.proc.wait(_END_S_MAX)

@@ -19,9 +19,9 @@ from qos.spark.session import spark_session
 
 @pytest.fixture(scope="session")
 def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    """As `xmpp-qos audit` has it, but for less to share out."""
+    """A session as for `xmpp-qos audit`, but with fewer partitions."""
     if "PYTEST_XDIST_WORKER" in os.environ:
-        # Without groups each file would be taken apart, and nobody would say so.
+        # Without groups, each file would silently be split.
         assert any("@spark" in item.nodeid for item in request.session.items)
     with spark_session("tests", master="local[2]", quiet=True) as spark:
         yield spark
@@ -29,11 +29,11 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
 
 @dataclass(frozen=True)
 class Audited:
-    """Two lost, one doubled, two stuck, and a line that is none.
+    """Journals with two lost messages, one duplicated, two stuck, and one bad line.
 
     Attributes:
         journals: of one day.
-        out: what an audit of them, much later, has made.
+        out: the result of an audit of them, much later.
     """
 
     journals: Path
@@ -42,7 +42,7 @@ class Audited:
 
 @pytest.fixture(scope="session")
 def audited(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Audited:
-    """For those who come to the same in another way."""
+    """For tests that reach the same result in another way."""
     folder = tmp_path_factory.mktemp("audited")
     made = Audited(folder / "journals", folder / "out")
     plan = Plan(devices=5, messages=60, lost=2, duplicated=1, stuck=2, hours=1)
@@ -65,7 +65,9 @@ def fleets(tmp_path_factory: pytest.TempPathFactory) -> Fleets:
 def audited_fleets(
     spark: SparkSession, fleets: Fleets, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """What an audit of them makes, for those who come to the same in another way."""
+    """The result of an audit of them, for tests that reach the same result in another
+    way.
+    """
     out = tmp_path_factory.mktemp("audited-fleets")
     audit(spark, [str(fleets.journals)], str(out), limits=Limits(now=NOW))
     return out

@@ -1,8 +1,8 @@
 """Uses a landing, and dies in the middle of it.
 
 Not a test: `test_landing.py` runs it as a program; see `killed_runs`. A run, `FOLDER
-NUMBER`, is killed at step NUMBER on the disk; -1: it is not. Each thing that is certain is
-a line in `FOLDER/acks`.
+NUMBER`, is killed at step NUMBER on the disk; -1: it is not killed. Everything that is
+certain is noted as a line in `FOLDER/acks`.
 """
 
 import os

@@ -1,8 +1,8 @@
-"""What the looks of a follower cost, each with the journals of another hour.
+"""The cost of the looks of a follower, each with the journals of another hour.
 
-Run by `make looks`, or `make looks LOOKS=30`. Prints a row for each look, and then what
-the looks of the last day cost beside those of the first one. Ends with 1 if that is
-more than half as much again.
+Run by `make looks`, or `make looks LOOKS=30`. Prints a row for each look, and then the
+cost of the looks of the last day, compared with that of the first day. Returns 1 if it
+is more than 1.5 times as high.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ DEVICES = 40
 MESSAGES_A_DAY = 36_000
 LATE = timedelta(days=1)
 
-#: A look of the last day may cost so much more.
+#: The most that a look of the last day may cost, as a ratio.
 _MORE = 1.5
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a look has cost; `cpu_s` of Java and Python together."""
+    """The cost of a look; `cpu_s` is that of Java and Python together."""
 
     hour: str
     lines: int
@@ -97,7 +97,7 @@ def _cpu_s(spark: SparkSession) -> float:
 
 
 def main(count: int) -> int:
-    """Print what each costs; return the exit status."""
+    """Print the cost of each look; return the exit status."""
     print("look  hour           lines  seconds  CPU s  stages  records read")
     found: list[Cost] = []
     with (
@@ -111,7 +111,7 @@ def main(count: int) -> int:
                 f"{cost.cpu_s:>5.1f}  {cost.stages:>6}  {cost.read:>12,}",
                 flush=True,
             )
-    # Without the first, in which Java is cold; and the same hours of another day.
+    # Without the first look, in which Java is cold; and the same hours of another day.
     first = found[1:24]
     hours = {cost.hour[11:] for cost in first}
     last = [cost for cost in found[-24:] if cost.hour[11:] in hours]

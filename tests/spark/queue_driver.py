@@ -1,4 +1,4 @@
-"""A Spark driver that does as it is told, to be killed. Not a test.
+"""A Spark driver that executes commands, to be killed. Not a test.
 
 It is a child of `Driver` in `driver_process.py`; see `qos.testing.child`.
 """
@@ -54,7 +54,7 @@ class FailingXmppWriter(XmppStreamWriter):
 
 
 class FailingQueue(QueueFormat):
-    """Its tasks fail after the last row, while the file of option `flag` is there."""
+    """Its tasks fail after the last row, while the file of option `flag` exists."""
 
     @classmethod
     def name(cls) -> str:
@@ -88,7 +88,7 @@ class FailingXmpp(XmppFormat):
 
 
 class Driver:
-    """The commands that it obeys. They block: it does one thing at a time."""
+    """The commands that it executes. They block: it does one thing at a time."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
@@ -162,12 +162,12 @@ class Driver:
         return {"error": None}
 
 
-#: Tasks fail here again and again, and each goes on in a new Python process.
+#: Tasks repeatedly fail here, and each continues in a new Python process.
 ARGUMENTS = "--conf spark.python.daemon.module=qos.spark.daemon pyspark-shell"
 
 
 def main() -> None:
-    """Do as stdin says, to its end."""
+    """Execute the commands on stdin, to its end."""
     # First, or Java would write to the stdout that the test reads.
     parent = Parent()
     os.environ["PYSPARK_SUBMIT_ARGS"] = ARGUMENTS

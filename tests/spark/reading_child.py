@@ -1,7 +1,7 @@
-"""Reads the tables of audits without a pause, and says what it has seen.
+"""Reads the tables of audits without a pause, and reports the content.
 
-Stops when it has read often enough and there is a file that says so. A read that fails,
-or whose tables do not fit together, ends it with a traceback.
+It stops when it has read often enough and a certain file exists. A read that fails, or
+whose tables do not fit together, ends it with a traceback.
 """
 
 import json
@@ -16,12 +16,12 @@ from deltalake import DeltaTable
 
 from qos.audit.snapshot import snapshot
 
-#: A snapshot that was opened so many reads ago is read once more.
+#: A snapshot that was opened this many reads ago is read once more.
 _LATER = 50
 
 
 def in_duckdb(tables: dict[str, DeltaTable]) -> dict[str, object]:
-    """What is in the tables, as DuckDB has it."""
+    """The content of the tables, read by DuckDB."""
     data = {name: table.to_pyarrow_dataset() for name, table in tables.items()}
     messages = duckdb.from_arrow(data["deliveries"])
     sent, all_of_them = messages.aggregate(
@@ -42,7 +42,8 @@ def in_arrow(tables: dict[str, DeltaTable]) -> dict[str, object]:
     sent = len(messages) - messages["sender_last_at"].null_count
     assert pc.sum(routes["messages"]).as_py() == sent
     assert pc.sum(routes["one_sided"]).as_py() == len(messages) - sent
-    # The other audit is of other journals: what it does not find it withdraws.
+    # The other audit is of other journals: it withdraws the anomalies that it does not
+    # find.
     kinds = tables["anomalies"].to_pyarrow_table()
     kinds = kinds.filter(pc.field("withdrawn_at").is_null())["kind"].to_pylist()
     return {
@@ -61,7 +62,7 @@ def main(out: str, reads: str, pause_s: str, stop: str, expected: str) -> None:
         tables = snapshot(out)
         found = (in_duckdb, in_arrow)[seen.total() % 2](tables)
         assert found in states, found
-        # By itself, a table may be newer, but it is whole.
+        # A single table may be newer, but it is whole.
         alone = DeltaTable(f"{out}/deliveries").to_pyarrow_table()["sender_last_at"]
         sent = len(alone) - alone.null_count
         assert sent in {state["sent"] for state in states}, sent

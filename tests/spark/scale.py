@@ -1,7 +1,7 @@
-"""What an audit costs when files, bytes or days of history grow, each by itself.
+"""The cost of an audit when files, bytes or days of history grow, each by itself.
 
-Run by `make scale`. Prints a table; ends with 1 if one of the days costs more because
-there are others.
+Run by `make scale`. Prints a table; returns 1 if a day costs more because of other
+days.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ FILES = (100, 1_000, 10_000)
 TIMES = (1, 4, 16)
 DAYS = (1, 10, 100)
 
-#: A day may take so much longer because there are others; the machine is not quiet.
+#: The most that other days may increase the time of a day; the machine is not quiet.
 _SLOWER = 1.5
 
 
 @dataclass(frozen=True)
 class Journals:
-    """Journals in which one number is another one."""
+    """Journals that differ in one number."""
 
     grows: str
     folder: Path
@@ -60,7 +60,10 @@ class Cost:
 
 
 def made(work: Path) -> Iterator[Journals]:
-    """One after the other; each can be removed when the next one is asked for."""
+    """One journal after the other.
+
+    Each can be removed when the next one is requested.
+    """
     # A small one, so that Java is warm.
     day = work / "warm"
     synthesise(Plan(devices=5, messages=500), day, processes=1)

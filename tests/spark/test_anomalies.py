@@ -1,7 +1,7 @@
-"""Verdicts: what the lines prove, and above all what they do not.
+"""Verdicts: what the lines prove, and above all what they do not prove.
 
-Each case is a world of its own: accounts a and b of its own domain. All of them go
-through Spark together, as a query takes some seconds whatever it is about.
+Each case is separate: accounts a and b of its own domain. All cases go through Spark
+together, because a query takes some seconds for any amount of data.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SENT = ("accepted", "offered", "received", "released", "delivered")
 GOT = ("held", "released", "handed-over", "done")
 DOUBT = ("accepted", "offered", "received", "released", "in-doubt")
 
-#: When the audit is, in seconds after noon: whatever is open is old by then.
+#: The time of the audit, in seconds after noon: everything open is old by then.
 NOW_S = 6 * 3600.0
 
 DAY_S = 86_400.0
@@ -51,7 +51,7 @@ def kept(lines: Lines, *devices: str, **fields: object) -> Lines:
 
 
 def until(lines: Lines, at: float, *devices: str, **fields: object) -> Lines:
-    """They go on until then: each has a line of something else."""
+    """They continue until then: each has a line about something else."""
     for device in devices or ("a", "b"):
         _says(lines, device, at, **fields)
     return lines
@@ -101,7 +101,7 @@ def acknowledged(lines: Lines) -> None:
 
 
 def sibling_began_later(lines: Lines) -> None:
-    """Its account has a journal all the time: of another device."""
+    """Its account has a journal all the time, but of another device."""
     kept(lines).sent(*SENT, to=f"b@{lines.domain}/2")
     kept(lines, "b/2", boot="late")
     lines.rows[-1]["at"] = NOON + timedelta(seconds=300)
@@ -122,7 +122,7 @@ def power_cut(lines: Lines) -> None:
 
 
 def journal_off(lines: Lines) -> None:
-    """For a day the device has kept none; what it did then, nobody knows."""
+    """For a day the device has kept none, so that nothing is known of that time."""
     kept(lines, "a")
     kept(lines, "b", boot="before")
     lines.sent(*SENT)
@@ -130,7 +130,7 @@ def journal_off(lines: Lines) -> None:
 
 
 def without(lines: Lines, node: str, *events: str) -> None:
-    """These lines are not there, and their numbers are missing."""
+    """Remove these lines: their numbers are missing."""
     name = f"{node}@{lines.domain}/1"
     lines.rows = [
         row
@@ -170,7 +170,10 @@ def clock_went_back(lines: Lines) -> None:
 
 
 def to_an_account(lines: Lines) -> None:
-    """One that has begun to receive it is known; of the other nothing is."""
+    """The device that has begun to receive it is known.
+
+    Nothing is known of the other.
+    """
     kept(lines).sent(*SENT, to=f"b@{lines.domain}")
     lines.sent(*SENT, to=f"b@{lines.domain}", msg_id="held").got(
         "held", "released", to=f"b@{lines.domain}", msg_id="held"
@@ -179,7 +182,7 @@ def to_an_account(lines: Lines) -> None:
 
 
 def released_later(lines: Lines) -> None:
-    """The receiver's journal began between what was accepted and what was released."""
+    """The receiver's journal began between the acceptance and the release."""
     kept(lines, "b")
     lines.rows[-1]["at"] = NOON + timedelta(seconds=100)
     lines.sent("accepted", "offered", at=-10)
@@ -233,7 +236,7 @@ def twice_with_a_hole(lines: Lines) -> None:
 
 
 def twice_after_a_hole(lines: Lines) -> None:
-    """The first hold is missing: not the run, but the message is incomplete."""
+    """The first hold is missing: the run is complete, but the message is not."""
     source = "before@elsewhere/2"
     kept(lines).got(*GOT, source=source).got(*GOT, at=30, source=source)
     until(lines, 600)
@@ -318,7 +321,7 @@ def clock_is_ahead(seconds: float) -> Callable[[Lines], None]:
 
 @dataclass(frozen=True)
 class Case:
-    """What an audit finds, as (verdict, msg_id); all else is ok."""
+    """The expected result of an audit, as (verdict, msg_id); everything else is ok."""
 
     sentence: str
     build: Callable[[Lines], None]
@@ -557,7 +560,7 @@ def world(number: int) -> Lines:
 
 @pytest.fixture(scope="module")
 def verdicts(spark: SparkSession) -> list[tuple[str, str, str]]:
-    """(verdict, msg_id, the two accounts) of all worlds, but those that are ok."""
+    """(verdict, msg_id, the two accounts) of all cases, without those that are ok."""
     lines = Lines()
     for number in range(len(CASES)):
         lines += world(number)
@@ -582,7 +585,7 @@ def verdicts(spark: SparkSession) -> list[tuple[str, str, str]]:
 def test_an_audit_says_exactly_what_the_lines_prove(
     number: int, verdicts: list[tuple[str, str, str]]
 ) -> None:
-    """Who gets false alarms stops to read them; who misses a loss pays for it."""
+    """False alarms make people stop reading; a missed loss is expensive."""
     here = [
         (verdict, msg_id)
         for verdict, msg_id, who in verdicts
@@ -616,7 +619,7 @@ def test_a_message_that_is_no_suspect_is_ok_as_if_it_were_judged(
 def test_a_verdict_names_those_whose_word_it_rests_on(
     spark: SparkSession, lines: Lines
 ) -> None:
-    """Whoever is told of a loss wants to know who says so, and to see it all."""
+    """A user who hears of a loss wants to know the source, and all evidence."""
     kept(lines).sent(*SENT).got("held", "done").got(*GOT, at=5, msg_id="orphan")
     until(lines, 600)
     limits = Limits(now=NOON + timedelta(days=1))
@@ -635,7 +638,9 @@ def test_a_verdict_names_those_whose_word_it_rests_on(
 def test_what_is_not_proven_is_counted_by_route_and_reason(
     spark: SparkSession, lines: Lines
 ) -> None:
-    """How much of the traffic an audit can speak of, and which journal it needs."""
+    """The share of the traffic that can be judged, and the journals that are missing
+    for the rest.
+    """
     strangers(lines)
     lines.sent(*SENT, at=700, msg_id="well").got(*GOT, at=700, msg_id="well")
     limits = Limits(now=NOON + timedelta(days=1))

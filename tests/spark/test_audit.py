@@ -1,4 +1,4 @@
-"""A whole audit: what was put into journals is what comes out, and nothing else."""
+"""A whole audit finds exactly the anomalies that were put into the journals."""
 
 import contextlib
 import io
@@ -85,7 +85,7 @@ def shuffled(folder: Path, chance: random.Random) -> None:
 def test_exactly_the_anomalies_are_found_however_the_lines_lie(
     plan: Plan, seed: int, spark: SparkSession
 ) -> None:
-    """Shuffled over files, and given twice: it does not matter which line is where."""
+    """Shuffled over files, and given twice: the place of a line does not matter."""
     with tempfile.TemporaryDirectory() as name:
         made = synthesise(plan, Path(name), processes=1)
         shuffled(Path(name), random.Random(seed))
@@ -159,7 +159,7 @@ def test_an_audit_counts_what_there_is(summary: dict[str, Any], journals: Path) 
 def test_an_audit_writes_each_table_and_a_report(
     summary: dict[str, Any], out: Path, spark: SparkSession
 ) -> None:
-    """By date, so that whoever reads them reads little."""
+    """By date, so that readers read little."""
     for name in TABLES:
         table = spark_frame(spark, snapshot(str(out))[name])
         assert table.count() == summary["rows"][name]
@@ -193,7 +193,7 @@ def test_the_report_is_drawn_in_a_browser_without_a_network(
 
 
 def test_a_browser_would_tell_of_a_page_that_needs_more(tmp_path: Path) -> None:
-    """Or the test above could not fail."""
+    """Otherwise the test above could not fail."""
     page = tmp_path / "page.html"
     page.write_text(
         "<img src='http://127.0.0.1:9/pixel.png'><script>no_such_thing()</script>"
@@ -212,7 +212,7 @@ def test_an_audit_of_one_day_replaces_that_day(
     """And makes the same of it as the audit of all days."""
 
     def rows(of: dict[str, DeltaTable]) -> dict[str, Counter[str]]:
-        """Count the rows of each table, but for when they were judged."""
+        """Count the rows of each table, without the time of their verdict."""
         when = ("judged_at", "found_at", "history", *SKETCHES)
         frames = {name: spark_frame(spark, of[name]).drop(*when) for name in TABLES}
         return {name: Counter(map(str, frames[name].collect())) for name in TABLES}
@@ -223,23 +223,23 @@ def test_an_audit_of_one_day_replaces_that_day(
     again = audit(spark, [str(journals)], str(out), limits=LIMITS, first=day, last=day)
     assert 0 < again.rows["deliveries"] < summary["rows"]["deliveries"]
     after = snapshot(str(out))
-    # `is True`: what pytest says of two long lists that differ takes minutes.
+    # `is True`: pytest's comparison of two long lists takes minutes.
     assert (rows(after) == expected) is True
-    # The day before is there since an earlier audit.
+    # The day before is there from an earlier audit.
     assert "2026-01-06 against 2026-01-05" in (out / "report.html").read_text()
     # A suspected message of the day before is judged again; these rows are not.
     for name in ("refusals", "workers_hourly"):
         names = set(files(before[name])["path"].to_pylist())
         kept = {each for each in names if "date=2026-01-06" not in each}
         assert names & set(files(after[name])["path"].to_pylist()) == kept
-    # Who has begun to read what was replaced reads on.
+    # A reader that has begun to read the replaced rows continues to read them.
     assert (rows(before) == expected) is True
 
 
 def test_an_audit_that_fails_leaves_nothing_behind(
     spark: SparkSession, journals: Path, tmp_path: Path
 ) -> None:
-    """What it keeps meanwhile is as large as the journals; it may not pile up."""
+    """Its temporary data is as large as the journals, and must not pile up."""
     (tmp_path / STAGED).mkdir(parents=True)
     (tmp_path / STAGED / "of one that was killed").write_text("")
 
@@ -259,7 +259,10 @@ def test_an_audit_that_fails_leaves_nothing_behind(
 def test_an_audit_of_no_line_is_neither_good_nor_bad(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A fleet that has done nothing yet, or has closed no file; and it is not green."""
+    """A fleet that has done nothing yet, or has closed no file.
+
+    The result is not green.
+    """
     day = tmp_path / "journal" / "date=2026-01-05"
     day.mkdir(parents=True)
     (day / ".a@x%2F1-b1-1.jsonl").write_text("{")
@@ -280,7 +283,10 @@ def test_an_audit_of_no_line_is_neither_good_nor_bad(
 def test_lines_that_are_there_twice_make_no_other_tables(
     summary: dict[str, Any], journals: Path, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Nor are they read again: what a node says of a message is a set of lines."""
+    """Nor are they read again.
+
+    The records of a node about a message are a set of lines.
+    """
     shutil.copytree(journals, tmp_path / "journal")
     for path in list((tmp_path / "journal").glob("date=*/hub-*.jsonl")):
         shutil.copy(path, path.with_name(f"copy-{path.name}"))
@@ -308,7 +314,7 @@ def test_files_that_are_too_long_to_be_in_memory_make_no_other_tables(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They are not ours, perhaps, but what is in them may be."""
+    """They may not be ours, but their lines may be."""
     sizes = [path.stat().st_size for path in journals.glob("date=*/*.jsonl")]
     monkeypatch.setattr(read, "local_path", lambda _folder: None)
     monkeypatch.setattr(read, "_WHOLE_BYTES_MAX", sorted(sizes)[len(sizes) // 2])
@@ -344,7 +350,7 @@ def test_a_message_of_several_days_is_one_row_day_by_day(
         again = partial(audit, spark, [str(journals)], str(out), limits=limits)
         if day:
             with monkeypatch.context() as patch:
-                # As late as can be: what it has written is taken back by the next one.
+                # As late as possible: the next audit takes back its writes.
                 patch.setattr(Audits, "record", _killed)
                 with pytest.raises(Killed):
                     again(first=first, last=first)

@@ -1,4 +1,4 @@
-"""`xmpp-qos bench audit`: figures that mean what they say, of an audit that is right."""
+"""`xmpp-qos bench audit`: correct figures, of an audit with a correct result."""
 
 import dataclasses
 import json
@@ -19,7 +19,7 @@ from qos.cli import main
 def test_a_size_is_measured_end_to_end(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As one would run it, only smaller; what is kept is what was measured."""
+    """As a user runs it, only smaller; the stored result is the measured one."""
     plot, keep = tmp_path / "plot.svg", tmp_path / "kept"
     words = ["--events", "1k", "--repeat", "1", "--json"]
     words += ["--plot", str(plot), "--keep", str(keep)]
@@ -58,7 +58,10 @@ def measured(lines: int, *seconds: float, counted: float = 2.0) -> Measured:
 
 
 def test_the_fixed_cost_is_told_from_that_of_a_line() -> None:
-    """Else an audit of few lines seems slow, and one of many fast; one size says nothing."""
+    """Otherwise an audit of few lines seems slow, and one of many fast.
+
+    One size tells nothing.
+    """
     sizes = [
         measured(n, 20 + n * 8e-6, 1e9, 0.0, counted=1 + n * 4e-6)
         for n in (10**6, 3 * 10**6, 10**7)
@@ -84,14 +87,14 @@ def test_no_cost_of_a_line_is_told_where_noise_hides_it(
 
 
 def test_the_ratio_is_the_median_of_the_turns() -> None:
-    """A turn in which somebody else was busy does not decide."""
+    """A turn in which another program was busy does not decide."""
     found = measured(1, 2.0, 90.0, 3.0)
     assert (found.ratio, found.ratio_inferred) == (3.0, 1.5)
 
 
 @pytest.mark.parametrize("events", [1, 1000, 100_000])
 def test_a_plan_has_about_so_many_events(events: int, tmp_path: Path) -> None:
-    """Or 10 million would not be what the figures are about."""
+    """Otherwise the figures would not be those of 10 million lines."""
     if events > 1000:
         made = synthesise(plan_for(events), tmp_path, processes=1)
         assert made.lines == pytest.approx(events, rel=0.03)
@@ -121,7 +124,7 @@ def test_wrong_usage_is_one_line_and_status_2(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nothing is made, and nothing is waited for."""
+    """Nothing is created, and it ends at once."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("x")
@@ -135,7 +138,7 @@ def test_wrong_usage_is_one_line_and_status_2(
 def test_a_plot_without_its_extra_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is said before anything is measured, not after half an hour."""
+    """The error comes before the measurement, not after half an hour."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["bench", "audit", "--plot", "p.svg"]) == 2
     assert "pip install 'xmpp-qos[bench]'" in capsys.readouterr().err

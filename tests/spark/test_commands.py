@@ -1,4 +1,7 @@
-"""What the two commands refuse, before there is any Spark; and what the README says."""
+"""Wrong usage that the two commands refuse before Spark starts.
+
+And the text of the README.
+"""
 
 import re
 from pathlib import Path
@@ -92,7 +95,7 @@ FOLLOW = ("audit", "full", "--out", "o", "--follow")
 def test_wrong_usage_is_one_line_and_status_2(
     words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is written, and ten seconds are not waited for."""
+    """Nothing is written, and Spark's start of ten seconds is not waited for."""
     assert said in refused(capsys, *words)
 
 
@@ -123,7 +126,7 @@ def test_an_old_java_is_one_line(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With JAVA_HOME it is that one which counts, as for Spark itself."""
+    """With JAVA_HOME, that Java counts, as for Spark itself."""
     java = tmp_path / "home" / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
@@ -137,7 +140,7 @@ def test_an_old_java_is_one_line(
 def test_a_missing_extra_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Most who have this library have no use for Spark."""
+    """Most users of this library do not need Spark."""
     monkeypatch.setattr(session, "_EXTRA", ("pyspark_is_not_here", "pyarrow"))
     line = refused(capsys, *AUDIT)
     assert "no pyspark_is_not_here: pip install 'xmpp-qos[spark]'" in line
@@ -155,7 +158,7 @@ def test_synth_says_what_it_has_made(
 
 
 def test_the_guide_lists_the_tables_and_the_anomalies() -> None:
-    """Each of them, in order, and none that is not there."""
+    """Each of them, in order, and no others."""
     guide = (Path(__file__).parents[2] / "docs" / "audit.md").read_text()
 
     def listed(heading: str) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ FOLDER = Path(qos.audit.__path__[0]) / "declarative"
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """The folder as a user has it, who has copied it and set what has to be set."""
+    """The folder of a user who has copied it and filled in the settings."""
     shutil.copytree(FOLDER, tmp_path / "project")
     spec = tmp_path / "project" / "spark-pipeline.yml"
     text = spec.read_text()
@@ -45,7 +45,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def run(project: Path, **settings: str) -> None:
-    """What a platform team would have a scheduler do."""
+    """Run it as the scheduler of a platform team would."""
     spec = project / "spark-pipeline.yml"
     text = spec.read_text()
     for name, value in settings.items():
@@ -63,7 +63,7 @@ def run(project: Path, **settings: str) -> None:
             "SPARK_CONF_DIR": str(project),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
-            # Else the port is always the same.
+            # Otherwise the port is always the same.
             "SPARK_TESTING": "1",
         },
         capture_output=True,
@@ -76,7 +76,10 @@ def run(project: Path, **settings: str) -> None:
 def test_two_runs_of_the_pipeline_come_to_what_an_audit_comes_to(
     project: Path, tmp_path: Path, fleets: Fleets, audited_fleets: Path
 ) -> None:
-    """With new journals in between: they are taken in, and none of the old ones twice."""
+    """New journals come in between.
+
+    They are taken in, and no old line is counted twice.
+    """
     journals = tmp_path / "journals"
     fleets.write(journals, late=False)
     warehouse = project / "spark-warehouse"

@@ -1,4 +1,4 @@
-"""One row a message, whoever tells of it, however often and in whatever order."""
+"""One row for each message, whichever node recorded it, however often and in any order."""
 
 import pytest
 from pyspark.sql import SparkSession
@@ -19,7 +19,7 @@ GOT = ("held", "released", "handed-over", "done")
 def test_a_message_is_one_row_with_the_times_of_both_sides(
     spark: SparkSession, lines: Lines
 ) -> None:
-    """The two sides agree on the account of the sender and the msg_id, and no more."""
+    """The two sides share only the account of the sender and the msg_id."""
     lines.sent(*SENT, attempt=2).got(*GOT, source="a@x/other")
     row = only(deliveries(lines.frame(spark)))
     assert (
@@ -58,7 +58,7 @@ def test_a_message_is_one_row_with_the_times_of_both_sides(
 def test_lines_that_are_given_twice_count_once(
     spark: SparkSession, lines: Lines
 ) -> None:
-    """Whoever copies a journal has not handed anything over twice."""
+    """A copied journal does not mean a second hand-over."""
     lines.sent(*SENT).got(*GOT)
     frame = lines.frame(spark)
     row = only(deliveries(frame.unionByName(frame).unionByName(frame)))
@@ -77,7 +77,7 @@ def test_of_several_outcomes_the_last_counts(spark: SparkSession, lines: Lines) 
 def test_what_was_marked_as_a_repeat_is_no_second_hand_over(
     spark: SparkSession, lines: Lines
 ) -> None:
-    """After a crash the receiver says itself that it may be one."""
+    """After a crash, the receiver itself records that it may be a repeat."""
     lines.got("held", "released", "handed-over")
     lines.got("redelivered", "done", at=50, boot="another")
     row = only(deliveries(lines.frame(spark)))
@@ -122,7 +122,7 @@ def test_refusals_queues_and_workers_are_no_messages(
 def test_the_row_is_of_the_hour_in_which_the_message_began(
     spark: SparkSession, lines: Lines
 ) -> None:
-    """Or a rerun of the next day would make it a second time."""
+    """Otherwise a rerun of the next day would make it a second time."""
     lines.sent("accepted", at=12 * 3600 - 1).sent("delivered", at=12 * 3600 + 5)
     row = only(deliveries(lines.frame(spark)))
     assert (row["date"], row["hour"]) == (NOON.date(), 23)

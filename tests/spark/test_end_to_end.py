@@ -1,4 +1,7 @@
-"""Real endpoints on a real server, killed again and again; then the audit of it all."""
+"""Real endpoints on a real server, killed again and again.
+
+Then the audit of their journals.
+"""
 
 import asyncio
 import contextlib
@@ -39,7 +42,7 @@ pytestmark = [
 
 USERS = ("alice", "bob", "carol", "mallory")
 
-#: One clock, and all is over: whatever a journal does not explain is an anomaly.
+#: One clock, and everything has ended: any gap in the journals is an anomaly.
 STRICT = ("--skew", "0.001", "--stuck-after", "1")
 
 ITEMS = 400
@@ -56,7 +59,7 @@ WAIT_S_MAX = 20.0
 
 @dataclass(frozen=True)
 class Traffic:
-    """What the endpoints have left.
+    """The data that the endpoints have left.
 
     Attributes:
         folder: with a journal in `devices`, and one in `queue`.
@@ -174,7 +177,7 @@ class Bees:
             await process.wait()
 
     async def _flowing(self) -> None:
-        """Wait until some more has been done."""
+        """Wait until more messages or items are done."""
         deeds = self._folder / "deeds"
 
         def size() -> int:
@@ -213,10 +216,13 @@ def summary(
 def test_after_all_kills_there_is_no_anomaly(
     traffic: Traffic, summary: dict[str, Any]
 ) -> None:
-    """The journals agree with each other, whoever was killed where; and none has a hole."""
+    """The journals agree with each other, whichever process was killed.
+
+    And none has a gap.
+    """
     assert summary["anomalies"] == summary["problems"] == {}
     assert summary["outcomes"].keys() <= {"delivered", "not-delivered"}
-    # It would prove nothing if little had happened.
+    # With only a few events, this would prove nothing.
     lines = [line for journal in traffic.journals for line in read_journal(journal)]
     own = sum(
         line["role"] == "journal"
@@ -236,12 +242,12 @@ def test_after_all_kills_there_is_no_anomaly(
 def test_each_message_that_was_taken_is_a_delivery(
     traffic: Traffic, summary: dict[str, Any], out: Path, spark: SparkSession
 ) -> None:
-    """Compared with what the receiver has written down by itself, and not by us."""
+    """Compared with the receiver's own notes, which do not come from our code."""
     rows = spark_frame(spark, snapshot(str(out))["deliveries"]).collect()
     assert len(rows) == sum(summary["outcomes"].values())
     handed_over = {row.msg_id for row in rows if row.handed_over_at is not None}
     assert handed_over == {entry["id"] for entry in traffic.took}
-    # What it was killed over before the store had it; nobody was told that it had it.
+    # The kill came before the store had it; its sender was not told otherwise.
     others = [row for row in rows if row.outcome != "delivered"]
     assert {row.condition for row in others} <= {"not-stored"}
     assert not handed_over & {row.msg_id for row in others}
@@ -253,7 +259,7 @@ def test_each_message_that_was_taken_is_a_delivery(
 def test_each_item_that_was_published_is_complete(
     traffic: Traffic, summary: dict[str, Any], out: Path, spark: SparkSession
 ) -> None:
-    """One row an item, with its end, whoever had it when it was killed."""
+    """One row for each item, with its end, whichever worker had it when it was killed."""
     rows: list[Row] = spark_frame(spark, snapshot(str(out))["queue_items"]).collect()
     # What came with the commit that never was, was published again as another item.
     items = [row for row in rows if row.reason != "not-stored"]
@@ -278,7 +284,7 @@ def test_each_item_that_was_published_is_complete(
 def test_what_is_cut_out_of_a_journal_is_lost_and_what_is_added_is_doubled(
     traffic: Traffic, summary: dict[str, Any], tmp_path: Path, spark: SparkSession
 ) -> None:
-    """Exactly these two: the audit finds what is wrong, and blames nobody else."""
+    """The audit finds exactly these two faults, and accuses no other node."""
     devices = tmp_path / "devices"
     shutil.copytree(traffic.folder / "devices", devices)
     lost, doubled = once_each(devices)
@@ -351,7 +357,7 @@ def once_each(journal: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 def edit(
     journal: Path, change: Callable[[dict[str, Any]], list[dict[str, Any]]]
 ) -> None:
-    """Write each line of a journal anew."""
+    """Write each line of a journal again, changed."""
     for path in journal.glob("date=*/*.jsonl"):
         lines = [json.loads(text) for text in path.read_text().splitlines()]
         new = [each for line in lines for each in change(line)]

@@ -1,4 +1,4 @@
-"""What is made of lines in Arrow, while they are checked, is what Spark makes of them."""
+"""Arrow, while lines are checked, and Spark make the same summary of them."""
 
 import random
 from datetime import UTC
@@ -25,7 +25,7 @@ ROLES = {f"{role.value}@x/1": role for role in Role}
 
 
 def random_lines(chance: random.Random, count: int) -> Lines:
-    """Lines of any node, about few messages, at few times: much comes together."""
+    """Lines of any node, about few messages, at few times: many coincide."""
     made = Lines()
     for _ in range(count):
         node = chance.choice(sorted(ROLES))
@@ -64,7 +64,7 @@ def rows_of(table: pa.Table) -> list[dict[str, Any]]:
 def test_a_node_tells_the_same_of_a_message_in_spark_and_in_arrow(
     spark: SparkSession,
 ) -> None:
-    """An audit has its deliveries of the one, a follower of the other."""
+    """An audit makes its deliveries from the one, a follower from the other."""
     some = random_lines(random.Random(1), 2000)
     frame = endpoint_summary.in_spark(
         some.frame(spark).where(endpoint_summary.is_of_message())
@@ -89,7 +89,10 @@ def messages(by_teller: DataFrame) -> list[str]:
 
 
 def test_a_line_that_is_given_twice_changes_no_message(spark: SparkSession) -> None:
-    """However the lines are shared out: rows of the same lines come to one row."""
+    """The distribution of the lines does not matter.
+
+    Rows of the same lines give one row.
+    """
     some = random_lines(random.Random(2), 1500)
     parts = [Lines(), Lines(), Lines()]
     for number, row in enumerate(some.rows):

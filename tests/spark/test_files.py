@@ -1,4 +1,4 @@
-"""The files of journals are looked for once, in the folders of the days that count."""
+"""The files of journals are listed once, in the folders of the relevant days."""
 
 import os
 import subprocess
@@ -42,7 +42,10 @@ def history(tmp_path: Path) -> Path:
 def test_an_audit_of_a_day_looks_once_into_each_folder_that_counts(
     history: Path, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fleet has years of journals; of a store elsewhere, each look costs a request."""
+    """A fleet has years of journals.
+
+    In a remote store, each listing costs a request.
+    """
     looked: list[str] = []
     walk = os.walk
 
@@ -69,7 +72,10 @@ def test_an_audit_of_a_day_looks_once_into_each_folder_that_counts(
 def test_files_of_this_machine_are_dealt_by_their_sizes(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not by their number: one worker would read most of the lines, and others wait."""
+    """Not by their number.
+
+    Otherwise one worker would read most of the lines, and others wait.
+    """
     monkeypatch.setattr(read, "_PART_BYTES", 1000)
     sizes = {str(tmp_path / f"{number:02}"): 10 * number for number in range(1, 41)}
     files, rest = read.read_these(spark, sizes)
@@ -84,7 +90,7 @@ def test_files_of_this_machine_are_dealt_by_their_sizes(
 
 
 def test_joined_files_come_to_the_same(spark: SparkSession, tmp_path: Path) -> None:
-    """Also where what joins them was killed before it had removed all of them."""
+    """Even if the join was killed before it had removed all old files."""
     journals, cut = tmp_path / "journals", tmp_path / "cut"
     plan = Plan(devices=3, messages=60, lost=2, duplicated=2, stuck=1, hours=3)
     synthesise(plan, cut, processes=1)
@@ -123,7 +129,7 @@ def rows(spark: SparkSession, journals: Path, out: Path) -> dict[str, Counter[st
 
 
 def test_a_folder_of_no_day_is_no_journal(spark: SparkSession, tmp_path: Path) -> None:
-    """Nor is what is hidden."""
+    """Nor is a hidden one."""
     for name in ("notes", "date=2026-01-05/.tmp", "date=someday"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "a@x-b1-1.jsonl").write_text("{}\n")

@@ -39,6 +39,6 @@ def test_an_audit_counts_and_judges_as_others_do(
 def check(fleets: Fleets, out: Path) -> None:
     assert differences(out, fleets.recount) == {}
     accused = rows(out / "anomalies", ("kind", "sender", "msg_id"))
-    # Of what did not happen nobody is accused, whatever is missing.
+    # No accusation without a fault, whatever is missing.
     assert set(accused) <= set(fleets.faults)
     assert wrong_verdicts(out, fleets.truth) == {}

@@ -1,4 +1,4 @@
-"""What follows journals comes to what an audit of them comes to, whatever happens."""
+"""A follower of journals reaches the result of an audit of them, whatever happens."""
 
 import random
 import shutil
@@ -39,7 +39,7 @@ WEEK = timedelta(days=7)
 def follower(
     spark: SparkSession, journals: Path, out: Path, *, late: timedelta = WEEK
 ) -> Follower:
-    """A new process could know no more."""
+    """A new process would not know more."""
     return Follower(spark, [str(journals)], str(out), limits=lambda: LIMITS, late=late)
 
 
@@ -48,7 +48,7 @@ def rows(spark: SparkSession, out: Path) -> dict[str, Counter[str]]:
     found = {}
     for name in (*TABLES, "problems"):
         frame = spark_frame(spark, snapshot(str(out))[name])
-        # A follower has judged them before, when it knew less.
+        # A follower has judged them before, with less knowledge.
         names = sorted({*frame.columns} - {"history", *SKETCHES})
         found[name] = Counter(map(str, frame.select(*names).collect()))
     return found
@@ -102,7 +102,7 @@ def expected(
 
 
 def at(found: dict[str, Counter[str]], folder: Path) -> dict[str, Counter[str]]:
-    """With the places of problems as they are within the folder."""
+    """With the places of problems as paths within the folder."""
     places = {row.replace(f"{folder}/", ""): n for row, n in found["problems"].items()}
     return {**found, "problems": Counter(places)}
 
@@ -114,7 +114,7 @@ class Killed(Exception):
 def fails(
     monkeypatch: pytest.MonkeyPatch, where: object, name: str, after: int
 ) -> None:
-    """Let a function fail when it has been called so often."""
+    """Make a function fail after this number of calls."""
     real: Callable[..., Any] = getattr(where, name)
     calls = 0
 
@@ -167,7 +167,7 @@ WHOLE = ("accepted", "offered", "received", "released", "delivered")
 def test_what_comes_for_a_closed_day_is_counted_and_changes_no_table(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """But a message that took ten days has one row, which says how it ended."""
+    """But a message that took ten days has one row, with its outcome."""
     journals, out = tmp_path / "journals", tmp_path / "out"
     write_journal(journals, "first", Lines().sent(*WHOLE, msg_id="over"))
     write_journal(
@@ -221,7 +221,7 @@ def test_what_comes_for_a_closed_day_is_counted_and_changes_no_table(
 def test_what_is_stuck_shows_up_though_nothing_new_comes(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Nobody writes a line when nothing happens."""
+    """When nothing happens, no line is written."""
     journals, out = tmp_path / "journals", tmp_path / "out"
     journals.mkdir()
     now = NOON + timedelta(minutes=1)
@@ -248,7 +248,7 @@ def test_what_is_stuck_shows_up_though_nothing_new_comes(
 def test_one_folder_is_for_one_process_and_the_same_journals(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Else files would be taken in twice, or never."""
+    """Otherwise files would be taken in twice, or never."""
     out = str(tmp_path)
     for _ in range(2):
         check_options(spark, out, ["/a", "/b"], WEEK)
@@ -268,7 +268,7 @@ def test_one_folder_is_for_one_process_and_the_same_journals(
 def test_what_is_kept_is_not_taken_for_complete_when_it_is_not(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A plan alone knows which files were read, and not what was in them."""
+    """A plan alone tells which files were read, but not their content."""
     staging = Staging(spark, str(tmp_path / FOLDER))
     assert staging.marks() == Marks()
     staging.save_plan([NewFile("/a-b-1.jsonl", "2026-01-05", None, 9)], 0)

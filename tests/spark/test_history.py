@@ -1,4 +1,4 @@
-"""Verdicts that are revised as files come: none vanishes without a word."""
+"""Verdicts that are revised as files come: no anomaly silently vanishes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def kept(node: str, *times: float) -> Lines:
 def test_a_verdict_that_is_revised_says_when_and_why(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Who was told of a loss learns that it was none, and when that was found."""
+    """A user who heard of a loss learns that it was none, and when that was found."""
     journals, out = tmp_path / "journals", str(tmp_path / "out")
 
     def look(

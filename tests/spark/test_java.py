@@ -1,4 +1,7 @@
-"""The second Java has at once what the first one had to look for; and says nothing."""
+"""The second Java can use at once the classes that the first one had to find.
+
+Without output.
+"""
 
 import os
 import re
@@ -32,7 +35,7 @@ def file_of(options: str, option: str) -> Path:
 
 
 def test_the_first_java_writes_a_file_and_the_next_one_reads_it(cache: Path) -> None:
-    """What Java has not finished is not read, and written again some time later."""
+    """An unfinished file is not read, and is written again some time later."""
     file = file_of(java_options(*_OF, short=False), "ArchiveClassesAtExit")
     assert file.parent == cache
     file.write_bytes(_UNFINISHED)
@@ -46,7 +49,7 @@ def test_the_first_java_writes_a_file_and_the_next_one_reads_it(cache: Path) -> 
 
 
 def test_files_that_nobody_has_used_for_a_month_are_removed(cache: Path) -> None:
-    """They are large; and whoever has one open keeps it."""
+    """They are large; a process that has one open keeps it."""
     file = file_of(java_options(*_OF, short=False), "ArchiveClassesAtExit")
     file.write_bytes(_WHOLE)
     os.utime(file, (0, 0))
@@ -65,7 +68,7 @@ def test_files_that_nobody_has_used_for_a_month_are_removed(cache: Path) -> None
 def test_without_a_place_for_it_java_starts_as_it_always_did(
     short: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No home, a name that Spark would take apart, or a file of the user's own."""
+    """Without a home, with a name that Spark would split, or with a user's own file."""
     monkeypatch.delenv("JAVA_TOOL_OPTIONS")
     (tmp_path / "file").touch()
     for cache in (tmp_path / "file", tmp_path / "a b"):
@@ -113,7 +116,7 @@ with spark_session("child", master="local[1]", quiet=True, short=True) as spark:
 @pytest.mark.spark
 @pytest.mark.timeout(180)
 def test_java_does_so(tmp_path: Path) -> None:
-    """Not a word of it on stdout or stderr."""
+    """Without any output on stdout or stderr."""
     found = []
     for _ in range(2):
         environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}

@@ -32,7 +32,9 @@ def rows(folder: Path, start: int, end: int, *, lines: int = 100) -> list[str]:
 
 
 def check(folder: Path) -> None:
-    """What was certain is there, each item in one file, and all of it whole."""
+    """Check that all certain items are there, each in one file, and that all files are
+    whole.
+    """
     acks: dict[str, list[str]] = {}
     for line in (folder / "acks").read_text().splitlines():
         word, *rest = line.split()
@@ -58,14 +60,17 @@ def check(folder: Path) -> None:
 @pytest.mark.crash
 @pytest.mark.timeout(120)
 def test_a_landing_is_whole_after_a_kill_at_any_step(tmp_path: Path) -> None:
-    """What Spark was told of is there; what it was not is there whole or not at all."""
+    """Files that were reported to Spark are there.
+
+    Others are there whole or not at all.
+    """
     number = 0
     status = -signal.SIGKILL.value
     with Runs(Path(__file__).with_name("landing_child.py")) as runs:
         while status:
             folder = tmp_path / str(number)
             folder.mkdir()
-            # Of a landing that there is, and of one that there is not.
+            # For an existing landing, and for a new one.
             if number % 2:
                 assert runs.run(folder, -1) == 0
             status = runs.run(folder, number)
@@ -102,7 +107,7 @@ def test_an_item_that_comes_again_is_known(tmp_path: Path) -> None:
 
 
 def test_an_item_that_has_ended_is_forgotten_after_a_month(tmp_path: Path) -> None:
-    """Or a source that runs for years would remember each item of them."""
+    """Otherwise a source that runs for years would remember every item."""
     now = 0.0
     landing = Landing(tmp_path, OWNER, clock=lambda: now)
     for number, days in enumerate((0, 30, 31)):
@@ -148,7 +153,7 @@ def test_files_are_read_in_parts(tmp_path: Path) -> None:
 
 
 def test_a_claim_that_is_settled_twice_lands_once(tmp_path: Path) -> None:
-    """A crash between the two steps of it."""
+    """There is a crash between its two steps."""
     landing = opened(tmp_path)
     name = landing.claim([item("a"), item("b")])
     claim = (tmp_path / name).read_bytes()
@@ -185,7 +190,7 @@ def test_a_landing_is_that_of_one_query(tmp_path: Path) -> None:
 def test_a_damaged_landing_is_one_line(
     tmp_path: Path, name: str, text: str | None, said: str
 ) -> None:
-    """It is not taken for an empty one: items would come twice, or never."""
+    """It does not count as an empty one: items would come twice, or never."""
     landing = opened(tmp_path)
     landing.land([item("a")])
     landing.land([item("b")])
@@ -201,7 +206,7 @@ def test_a_damaged_landing_is_one_line(
 
 
 def test_a_task_that_does_not_see_the_folder_says_so(tmp_path: Path) -> None:
-    """On a cluster, the first mistake that is made."""
+    """This is the most common mistake on a cluster."""
     landing = opened(tmp_path)
     landing.land([item("a")])
     (part,) = slices(tmp_path, 0, 1, lines=10)
@@ -234,7 +239,7 @@ def offset(number: int, landing: str = "mine") -> str:
 
 
 def test_done_is_what_spark_has_committed(tmp_path: Path) -> None:
-    """What it was only going to do is not."""
+    """Rows that Spark only planned do not count."""
     found = checkpoint(tmp_path / "a", offset(1), offset(2), offset(3), commits=2)
     assert found.done() == 2
     assert checkpoint(tmp_path / "b", offset(1), commits=0).done() == 0
@@ -246,7 +251,7 @@ def test_done_is_what_spark_has_committed(tmp_path: Path) -> None:
 
 
 def test_the_checkpoint_of_another_query_is_one_line(tmp_path: Path) -> None:
-    """Nothing would ever be retracted, or what is not done would be."""
+    """Otherwise nothing would ever be retracted, or items that are not done would be."""
     with pytest.raises(CheckpointError, match=f"checkpoint {tmp_path}: there is none"):
         Checkpoint(str(tmp_path), "mine")
     found = checkpoint(tmp_path / "a", offset(1), offset(2), commits=1)

@@ -1,7 +1,8 @@
-"""One node that lies: what it can do to the verdict about others, and what it cannot.
+"""One node that lies: its possible effects on verdicts about others, and their limits.
 
-Each sentence of "What one lying node can do" in docs/audit.md has its test here. Honest are
-a@x/1, who sends, and b@x/1, who receives; m@x/1 lies. Each has a folder of its own.
+Each sentence of "What one lying node can do" in docs/audit.md has its test here. Two
+nodes are honest: a@x/1 sends, and b@x/1 receives. m@x/1 lies. Each has a folder of its
+own.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def liar() -> Lines:
 
 @dataclass(frozen=True)
 class Audited:
-    """What came of it.
+    """The results.
 
     Attributes:
         verdicts: by msg_id.
@@ -113,7 +114,7 @@ def audited(
 
 
 def test_it_speaks_for_others_where_its_folder_is_not_tied(audited: Audited) -> None:
-    """It clears a loss with a hand-over in the name of the receiver."""
+    """It hides a loss by a hand-over in the name of the receiver."""
     tied = not audited.summary.untied
     assert audited.summary.untied == (0 if tied else 3)
     assert audited.verdicts["lost"] == ("lost" if tied else "ok")
@@ -121,7 +122,7 @@ def test_it_speaks_for_others_where_its_folder_is_not_tied(audited: Audited) -> 
 
 
 def test_it_speaks_of_messages_of_others_in_vain(audited: Audited) -> None:
-    """As itself it clears nothing, and blames neither a sender nor a receiver."""
+    """In its own name it hides nothing, and accuses neither a sender nor a receiver."""
     assert audited.verdicts["lost too"] == "lost"
     assert audited.verdicts["well"] == "ok"
     assert not {"made up", "made up too"} & audited.verdicts.keys()
@@ -129,7 +130,7 @@ def test_it_speaks_of_messages_of_others_in_vain(audited: Audited) -> None:
 
 
 def test_it_blames_others_with_messages_of_its_own(audited: Audited) -> None:
-    """The verdict names it: it rests on its word against the silence of the other."""
+    """The verdict names it: it rests on its lines against the silence of the other."""
     assert audited.verdicts["never sent"] == "lost"
     assert audited.rests_on["never sent"] == [M, B]
     assert audited.verdicts["never received"] == "orphaned"
@@ -138,10 +139,10 @@ def test_it_blames_others_with_messages_of_its_own(audited: Audited) -> None:
 
 
 def test_it_hides_what_it_has_done_itself(audited: Audited) -> None:
-    """That it handed a message over, only it can say."""
+    """Only its own lines can tell that it handed a message over."""
     assert audited.verdicts["lost by the liar"] == "ok"
 
 
 def test_a_node_that_gives_no_journal_is_accused_of_nothing(audited: Audited) -> None:
-    """And nobody else is for what it was sent."""
+    """And no other node is accused for messages to it."""
     assert audited.verdicts["to one without a journal"] == "unproven"

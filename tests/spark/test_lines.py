@@ -38,7 +38,7 @@ def line(seq: int = 1, **changes: object) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 
 
-#: One of each that a bulk check could take wrongly, or stumble over.
+#: One of each kind that a bulk check could misread, or fail on.
 ODD = {
     "torn": line()[:50] + b"\n",
     "torn and glued": line()[:50] + line(),
@@ -72,7 +72,7 @@ ODD = {
 
 
 def meaning(text: bytes) -> str:
-    """What `parse_line` makes of it."""
+    """The result of `parse_line`."""
     try:
         fields = parse_line(text[:-1].decode())
     except NewerSchema:
@@ -83,7 +83,7 @@ def meaning(text: bytes) -> str:
 
 
 def found(table: pa.Table) -> list[str]:
-    # A foreign word is a good line, of somebody who may not say it.
+    # A foreign word is a well-formed line of a node that may not write it.
     names = {None: "event", "newer-schema": "newer", "foreign-word": "event"}
     return [names.get(each, "bad") for each in table["problem"].to_pylist()]
 
@@ -92,7 +92,7 @@ def found(table: pa.Table) -> list[str]:
 def test_an_odd_line_among_many_is_what_it_is_alone(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In its place; and those around it are checked together as before."""
+    """In its place; the lines around it are checked together as before."""
     odd = ODD[name]
     assert found(checked("f", odd)) == [meaning(odd)]
     texts = [line(seq) for seq in range(1, 2500)]
@@ -109,13 +109,13 @@ def test_an_odd_line_among_many_is_what_it_is_alone(
     assert found(table) == [meaning(text) for text in texts]
     seqs = [each for each in table["seq"].to_pylist() if each not in {None, 1}]
     assert seqs == [seq for seq in range(2, 2500) if seq not in {701, 2001}]
-    # A line that only a parser finds odd costs some around it.
+    # A line that only a parser finds odd is checked together with some around it.
     assert len(singly) <= (2 * 128 if name in PARSED else 2)
     if name != "deleted":
         assert singly.count(odd[:-1]) == 2
 
 
-#: Of these only a parser knows.
+#: Only a parser notices these.
 PARSED = {
     "number for text",
     "no time",
@@ -142,7 +142,7 @@ def test_a_name_that_is_escaped_is_no_reason_to_look_at_each_line(
 
 
 def test_problems_are_of_their_files_though_files_are_checked_together() -> None:
-    """An operator looks there."""
+    """An operator looks for them there."""
     contents = [line(n) + f"bad {n}\n".encode() * n + line(n) for n in range(1, 20)]
     names = [f"f{n}" for n in range(1, 20)]
     batch = pa.record_batch({"file": names, "content": pa.array(contents, pa.binary())})
@@ -191,7 +191,7 @@ def read_in_child(*paths: Path) -> tuple[int, dict[str, int]]:
 
 
 def test_a_line_of_400_mb_costs_a_few(tmp_path: Path) -> None:
-    """Anybody who can write into the folder could end each audit by one."""
+    """Otherwise anybody who can write into the folder could end each audit."""
     path = tmp_path / "a-b-1.jsonl"
     with path.open("wb") as file:
         file.write(line(1))

@@ -1,4 +1,4 @@
-"""The metrics: what Prometheus makes of them, and that an alert can rely on each."""
+"""The metrics: how Prometheus reads them, and that an alert can rely on each."""
 
 import re
 from datetime import UTC, datetime
@@ -68,7 +68,7 @@ def test_prometheus_reads_each_number() -> None:
 
 
 def test_what_was_not_found_is_zero() -> None:
-    """An alert on a number that is not there stays silent."""
+    """An alert on a missing number stays silent."""
     text = made(ReportData())
     for kind in ("lost", "duplicated", "orphaned", "stuck", "in-doubt"):
         assert value(text, "anomalies", kind=kind) == 0
@@ -79,7 +79,7 @@ def test_what_was_not_found_is_zero() -> None:
 
 
 def test_a_name_is_never_taken_for_a_sample() -> None:
-    """Whoever names a queue must not be able to raise an alert, or to hide one."""
+    """The owner of a queue's name must not be able to raise an alert, or to hide one."""
     text = made(report(EVIL))
     name = EVIL.replace("\ud800", "?")
     assert value(text, "queue_open_items", service=name, queue=name) == 1
@@ -106,7 +106,7 @@ def test_two_queues_of_the_same_name_are_no_broken_file() -> None:
 
 
 def test_the_alerts_ask_for_numbers_that_there_are() -> None:
-    """Else they would never be raised."""
+    """Otherwise they would never be raised."""
     (group,) = yaml.safe_load(ALERTS.read_text())["groups"]
     names = {name for name, _ in samples(made(report("q")))}
     for rule in group["rules"]:

@@ -1,4 +1,4 @@
-"""Names that were documented before: they work for one release, and say what to write."""
+"""Names of earlier documentation: they work for one release, and print the new name."""
 
 import importlib
 import sys
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
     ],
 )
 def test_a_name_of_before_is_the_same_thing(old: str, name: str, new: str) -> None:
-    """Who upgrades is told, and nothing breaks."""
+    """A user who upgrades gets a hint, and nothing breaks."""
     sys.modules.pop(f"qos.pipeline.{old}", None)
     with pytest.warns(DeprecationWarning, match=new):
         module = importlib.import_module(f"qos.pipeline.{old}")

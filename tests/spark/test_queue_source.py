@@ -34,7 +34,7 @@ WAIT_S_MAX = 20.0
 
 
 async def until(true: Callable[[], Awaitable[bool]]) -> None:
-    """Nobody tells: look."""
+    """There is no event for it: look."""
     async with asyncio.timeout(WAIT_S_MAX):
         while not await true():  # noqa: ASYNC110
             await asyncio.sleep(0.05)
@@ -87,7 +87,7 @@ class Shop:
 
 
 class Query:
-    """What Spark does with a source, one run of it."""
+    """The calls of Spark to a source, one run of it."""
 
     def __init__(self, checkpoint: Path, options: dict[str, str]) -> None:
         for name in ("offsets", "commits"):
@@ -143,7 +143,7 @@ class Query:
         await asyncio.to_thread(self.reader.stop)
 
     async def kill(self) -> None:
-        """Be gone without a word, as after `kill -9`; locks stay."""
+        """End without a word, as after `kill -9`; locks stay."""
         running, self.reader._running = self.reader._running, None
         assert running is not None
         await asyncio.to_thread(running._background.close)
@@ -177,7 +177,7 @@ NAMES = [f"i{number}" for number in range(25)]
 
 
 async def test_items_are_rows_and_gone_when_their_batch_is_done(tmp_path: Path) -> None:
-    """The last batch too, of a query that goes on without a further item."""
+    """Also the last batch of a query that continues without a further item."""
     async with open_shop(tmp_path) as shop:
         await shop.owner.publish(
             SERVICE, NODE, [NewItem("<o xmlns='urn:o'/>", "first", priority=9)]
@@ -197,7 +197,7 @@ async def test_items_are_rows_and_gone_when_their_batch_is_done(tmp_path: Path) 
 async def test_stop_retracts_the_last_batch_and_gives_back_the_rest(
     tmp_path: Path,
 ) -> None:
-    """Spark says nothing of it: the source looks for itself."""
+    """Spark does not report it: the source finds it out."""
     async with open_shop(tmp_path, lock_timeout="60") as shop:
         await shop.publish("done", "planned", "waiting")
         query = shop.query()
@@ -219,7 +219,7 @@ async def test_stop_retracts_the_last_batch_and_gives_back_the_rest(
 async def test_what_was_done_before_a_kill_is_retracted_at_the_next_start(
     tmp_path: Path,
 ) -> None:
-    """With the token that is in the landing, while the lock lives."""
+    """With the token in the landing, while the lock lives."""
     async with open_shop(tmp_path, lock_timeout="60") as shop:
         await shop.publish(*NAMES)
         query = shop.query(max_items="10")
@@ -233,7 +233,7 @@ async def test_what_was_done_before_a_kill_is_retracted_at_the_next_start(
 
 
 async def test_an_item_that_comes_again_is_known(tmp_path: Path) -> None:
-    """Its lock has ended while nobody was there: it has a newer token."""
+    """Its lock has ended while no query ran: it has a newer token."""
     async with open_shop(tmp_path, lock_timeout="0.3", max_deliveries="100") as shop:
         await shop.publish("done", "planned", "waiting")
         query = shop.query(lock="0.3")
@@ -268,7 +268,7 @@ async def test_files_that_are_done_with_are_removed(tmp_path: Path) -> None:
 
 
 async def test_available_now_takes_what_is_there_and_ends(tmp_path: Path) -> None:
-    """More than may be held at a time; and nothing of a queue that is empty."""
+    """More than may be held at a time; and nothing of an empty queue."""
     async with open_shop(tmp_path) as shop:
         query = shop.query(max_items="3")
         await asyncio.to_thread(query.reader.prepareForTriggerAvailableNow)
@@ -287,7 +287,10 @@ async def test_available_now_takes_what_is_there_and_ends(tmp_path: Path) -> Non
 
 
 async def test_two_that_claim_have_each_item_once_together(tmp_path: Path) -> None:
-    """For a node with other consumers: what is shown is ours, and gone."""
+    """For a node with other consumers.
+
+    The items shown are ours, and gone from the queue.
+    """
     async with open_shop(tmp_path) as shop:
         queries = []
         for name in "ab":
@@ -313,7 +316,7 @@ async def test_two_that_claim_have_each_item_once_together(tmp_path: Path) -> No
 async def test_a_claim_that_a_kill_interrupted_is_settled_at_the_next_start(
     tmp_path: Path,
 ) -> None:
-    """Whether the service had heard of it or not; what is not ours is dropped."""
+    """Whether the service had got it or not; items that are not ours are dropped."""
     async with open_shop(tmp_path, lock_timeout="60") as shop:
         await shop.publish("unheard", "heard", "taken")
         query = shop.query(mode="claim")
@@ -338,7 +341,7 @@ async def test_a_claim_that_a_kill_interrupted_is_settled_at_the_next_start(
 
 
 async def test_a_disk_that_fails_ends_the_query(tmp_path: Path) -> None:
-    """Not only the part of it that nobody sees: nothing would be retracted any more."""
+    """Not only its hidden part: otherwise nothing would be retracted any more."""
     async with open_shop(tmp_path) as shop:
         query = shop.query()
         await asyncio.to_thread(query.reader.initialOffset)
@@ -361,7 +364,10 @@ async def test_a_disk_that_fails_ends_the_query(tmp_path: Path) -> None:
 
 
 async def test_a_checkpoint_and_a_landing_belong_together(tmp_path: Path) -> None:
-    """Each that is lost, or is that of another, is one line: nothing is guessed."""
+    """If one is lost, or belongs to another, the error is one line.
+
+    Nothing is guessed.
+    """
     async with open_shop(tmp_path) as shop:
         await shop.publish("a", "b")
         query = shop.query()

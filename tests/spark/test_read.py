@@ -1,4 +1,4 @@
-"""What is in a journal's folder is an event or a reported problem: nothing else."""
+"""The content of a journal's folder is either an event or a reported problem."""
 
 import json
 from collections.abc import Mapping
@@ -138,7 +138,7 @@ LINES = [
 
 
 def meaning(line: str) -> str:
-    """What `parse_line` makes of it."""
+    """The result of `parse_line`."""
     try:
         parse_line(line)
     except NewerSchema:
@@ -152,9 +152,9 @@ def meaning(line: str) -> str:
 def test_a_line_means_here_what_it_means_to_the_journal(
     alone: bool, spark: SparkSession
 ) -> None:
-    """One schema for the writer and both readers, whatever pyarrow thinks of JSON.
+    """The writer and both readers have one schema, whatever pyarrow accepts as JSON.
 
-    A file that looks good is taken as a whole; so each line is tried alone, too.
+    A good file is checked as a whole; so each line is checked alone, too.
     """
     files = [f"file {n if alone else 1}" for n in range(len(LINES))]
     frame = spark.createDataFrame(
@@ -170,7 +170,7 @@ def test_a_line_means_here_what_it_means_to_the_journal(
 
 
 def test_files_that_differ_by_a_byte_too_much_are_read_line_by_line() -> None:
-    """Whoever hides a null, or two objects in a line, is found out by the length."""
+    """A hidden null, or two objects in a line, is found by the length."""
     good = f"{GOOD_LINE}\n".encode() * 3
     assert problems_in(good) == [None] * 3
     hidden = changed(to=None)[:-1].replace(" ", "") + ',"to":null}'
@@ -226,7 +226,7 @@ def unread(spark: SparkSession, folder: Path) -> DataFrame:
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Path:
-    """A journal with all that can be wrong in it, in a folder with an odd name."""
+    """A journal with every kind of problem, in a folder with an odd name."""
     folder = tmp_path / "journal {of} [all], 50%"
     day = folder / "date=2026-01-05"
     day.mkdir(parents=True)
@@ -251,7 +251,7 @@ def test_each_problem_is_counted_at_its_place(
     """None is fatal, and none is silently left out."""
     checked = read_checked(spark, str(journal))
     assert read.events_of(checked).count() == 3
-    # As from elsewhere: what is too long to be read as a whole is read by lines.
+    # As if from elsewhere: files too large to be read as a whole are read by lines.
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(read, "local_path", lambda _folder: None)
         elsewhere.setattr(read, "_WHOLE_BYTES_MAX", len(GOOD_LINE) + 1)
@@ -259,7 +259,7 @@ def test_each_problem_is_counted_at_its_place(
         # The same file may be file:/x here and file:///x there.
         here, there = (each.drop("file").collect() for each in (checked, by_line))
         assert sorted(map(str, here)) == sorted(map(str, there))
-        # Java has only some of a long line in its memory, and leaves out the rest.
+        # Java has only a part of a long line in its memory, and leaves out the rest.
         elsewhere.setattr(read, "_JAVA_LINE_BYTES_MAX", 2**19)
         by_line = read_checked(spark, str(journal))
         long = by_line.where("problem = 'long-line'").collect()
@@ -312,7 +312,7 @@ def test_the_folder_of_a_day_may_be_given_itself(
 def test_a_clock_that_jumps_back_is_reported_with_its_place(
     spark: SparkSession, lines: Lines
 ) -> None:
-    """An hour back, and then on; being set right by seconds is nothing."""
+    """An hour back, and then on; a correction by seconds does not count."""
     for at in (0, 10, 3620, 20, 30, 25, 4000):
         lines.line("a@x/1", "sender", "offered", at)
     for at in (0, 5, 10, 7, 4000):
@@ -329,7 +329,7 @@ def test_a_clock_that_jumps_back_is_reported_with_its_place(
 
 
 def test_lines_that_are_missing_are_counted(spark: SparkSession, lines: Lines) -> None:
-    """A file that nobody has copied looks like messages that were lost."""
+    """A file that was not copied looks like lost messages."""
     for at in range(10):
         lines.line("a@x/1", "sender", "offered", at)
         lines.line("b@x/1", "sender", "offered", at)
@@ -346,7 +346,7 @@ def test_lines_that_are_missing_are_counted(spark: SparkSession, lines: Lines) -
 def test_lines_that_are_given_twice_hide_none_that_are_missing(
     spark: SparkSession, lines: Lines
 ) -> None:
-    """As many as there should be, and yet one is not there and one is twice."""
+    """The number of lines is right, but one is missing and one is there twice."""
     for at in range(200):
         lines.line("a@x/1", "sender", "offered", at)
     lines.rows = [row for row in lines.rows if row["seq"] != 70] + [lines.rows[129]]

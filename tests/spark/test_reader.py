@@ -32,10 +32,10 @@ pytestmark = [
 #: More by hand: READS=10000 KILLS=20 pytest -s tests/spark/test_reader.py
 READS = int(os.environ.get("READS", "200"))
 KILLS = int(os.environ.get("KILLS", "1"))
-#: Where other tests run beside this one.
+#: The limits when other tests run beside this one.
 PAUSE_S = 0.0 if "READS" in os.environ else 0.05
 
-#: When an audit says that it begins with one of these it is killed, a moment later.
+#: An audit is killed a moment after it has announced one of these steps.
 MOMENTS = (
     *("writing routes_hourly", "drawing the report", "writing deliveries"),
     *("writing anomalies", "writing refusals", "writing queue_items"),

@@ -34,7 +34,7 @@ EXAMPLE = fields(
 
 
 def test_each_value_is_a_row_with_its_number_and_its_unit(spark: SparkSession) -> None:
-    """What XEP-0323 calls a field, in columns that can be computed with."""
+    """The fields of XEP-0323, in columns for computations."""
     items = spark.createDataFrame([("i1", EXAMPLE)], "item string, payload string")
     noon = datetime(2026, 1, 5, 12)  # noqa: DTZ001 - as Spark returns it
     found = [tuple(row) for row in readings(items).collect()]
@@ -69,7 +69,10 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_read(spark: SparkSession) -
 def test_a_time_that_python_cannot_collect_is_told_and_the_rest_is_collected(
     spark: SparkSession,
 ) -> None:
-    """A device without a clock says the year 1; it must not cost everybody's readings."""
+    """A device without a clock has the year 1.
+
+    It must not cost the readings of others.
+    """
     value = "<numeric name='a' value='1'/>"
     times = {
         "0001-01-01T00:00:00Z": False,

@@ -1,4 +1,4 @@
-"""The page: whole, bounded, and never what somebody else has written."""
+"""The page: complete, bounded, and without harmful content of others."""
 
 import re
 from collections.abc import Iterator
@@ -59,7 +59,7 @@ def evil_page() -> str:
 
 
 def test_a_name_is_never_taken_for_a_tag(evil_page: str) -> None:
-    """All names were chosen by somebody else: msg_ids by anyone at all."""
+    """All names were chosen by others: msg_ids by anyone."""
     page, harmless = Page(evil_page), Page(render_day(report("x")))
     assert [tag for tag, _ in page.tags] == [tag for tag, _ in harmless.tags]
     assert "alert(1)" in page.text
@@ -96,7 +96,7 @@ def test_the_page_tells_what_was_found(evil_page: str) -> None:
 
 
 def test_beside_the_verdict_stands_how_far_it_reaches(evil_page: str) -> None:
-    """An audit that saw half of the journals has judged half of the traffic."""
+    """An audit that has only half of the journals has judged half of the traffic."""
     text = Page(evil_page).text
     assert "99.50 % provable: 1,990 of 2,000 messages, of either side" in text
     assert "97.22 % counted at both ends: 280 of 288 windows" in text
@@ -106,7 +106,7 @@ def test_beside_the_verdict_stands_how_far_it_reaches(evil_page: str) -> None:
 
 
 def test_the_queues_and_the_day_before_are_at_the_top(evil_page: str) -> None:
-    """What waits is as urgent as what is lost."""
+    """Waiting items are as urgent as lost ones."""
     top = Page(evil_page).text.partition("Anomalies")[0]
     words = " ".join(top.split())
     for says in ("5queue items", "1dead", "1still there", "25 holdest still there"):
@@ -141,7 +141,7 @@ def test_the_queues_and_the_day_before_are_at_the_top(evil_page: str) -> None:
     ],
 )
 def test_only_what_was_judged_is_green(data: ReportData, kind: str, says: str) -> None:
-    """An operator looks at the colour; of nothing it must not be green."""
+    """An operator looks at the colour; without a verdict it must not be green."""
     page = Page(render_day(data))
     (shown,) = (
         attributes["class"]
@@ -168,7 +168,7 @@ def test_no_share_that_is_less_than_all_is_called_all() -> None:
 
 
 def test_the_heading_of_a_number_stands_above_it(evil_page: str) -> None:
-    """On the right, as numbers do; else nobody knows which column is which."""
+    """On the right, like numbers: otherwise the columns could be confused."""
     tables = re.findall(r"<table>.*?</table>", evil_page, re.DOTALL)
     assert len(tables) > 8
     for table in tables:
@@ -176,7 +176,7 @@ def test_the_heading_of_a_number_stands_above_it(evil_page: str) -> None:
         heads = re.findall(r'<th scope="col"(?: class="(\w+)")?>', table)
         first = re.findall(r'<th scope="row"(?: class="(\w+)")?>', table)
         cells = re.findall(r'<td(?: class="(\w+)")?>', table)
-        # A heading is a text, and a cell a number, if nothing else is said.
+        # A heading is a text, and a cell a number, if there is no other class.
         below = [head or "text" for head in heads[1:]]
         assert [cell or "number" for cell in cells] == below * len(first)
         assert set(first) == {heads[0]}
@@ -195,7 +195,7 @@ def points(*places: int) -> Rows:
 
 
 def drawn(image: str, colour: str) -> list[list[float]]:
-    """From where to where each path of a colour goes, from left to right."""
+    """The left and right ends of each path of a colour, from left to right."""
     found = []
     for path in ET.fromstring(image).iter("path"):  # noqa: S314 - our own
         if f"var(--{colour})" in path.attrib["style"]:
@@ -205,7 +205,7 @@ def drawn(image: str, colour: str) -> list[list[float]]:
 
 
 def test_a_gap_is_a_gap() -> None:
-    """A line across it would say that there were messages, and how slow they were."""
+    """A line across it would suggest messages, and a latency."""
     axis = TimeAxis(MOMENT, MOMENT + 9 * STEP, 900)
     image = bands(points(0, 1, 3, 5, 6, 7), axis, "x")
     first, dot, last = drawn(image, "series")
@@ -251,7 +251,7 @@ def test_a_chart_says_what_a_bar_stands_for(seconds: int, says: str) -> None:
 
 
 def test_an_audit_of_nothing_has_a_page() -> None:
-    """An operator who gets none does not know what to think."""
+    """Without a page, an operator would not know the reason."""
     text = Page(render(ReportData(), None, None, lines=0)).text
     assert "Nothing to judge" in text
     assert "All journals are whole." in text

@@ -1,4 +1,7 @@
-"""What the report takes from the tables: only what stands, and nothing left out."""
+"""The data of the report.
+
+Only anomalies that were not withdrawn, and nothing left out.
+"""
 
 from datetime import UTC, date, datetime, timedelta
 
@@ -56,7 +59,7 @@ _NUMBERS = ("retries", "hand_overs", "redeliveries", "bytes")
 
 
 def anomalies(spark: SparkSession) -> DataFrame:
-    """One that stands on each day, and one that a later audit has withdrawn."""
+    """One valid anomaly on each day, and one that a later audit has withdrawn."""
     return table(
         spark,
         "date date, kind string, msg_id string, begun_at timestamp, "
@@ -135,7 +138,7 @@ def collected(spark: SparkSession) -> ReportData:
 
 
 def test_how_much_could_be_judged_is_summed_over_hours(collected: ReportData) -> None:
-    """By reason all of it, and the largest groups one by one."""
+    """By reason all messages, and the largest groups one by one."""
     proof = collected.proof
     assert isinstance(proof, Proof)
     assert (proof.judged, proof.unproven, proof.share) == (2, 2, 1 / 2)
@@ -151,7 +154,7 @@ def test_how_much_could_be_judged_is_summed_over_hours(collected: ReportData) ->
 def test_windows_are_summed_and_what_is_missing_is_told_by_route(
     collected: ReportData,
 ) -> None:
-    """The most first, and no route of which all is there."""
+    """The routes with the most missing first, and no complete route."""
     found = collected.windows
     assert found is not None
     assert (found.windows, found.complete) == (48, 34)
@@ -171,7 +174,10 @@ def test_what_was_withdrawn_is_no_anomaly(collected: ReportData) -> None:
 
 
 def test_a_day_is_compared_with_the_day_before(collected: ReportData) -> None:
-    """Which an earlier audit may have made; what only a receiver saw is no message."""
+    """An earlier audit may have made it.
+
+    A message that only a receiver has recorded does not count.
+    """
     assert collected.trend == (DayTotals(BEFORE, 2, 1.5, 1), DayTotals(DAY, 3, 2.5, 1))
     assert collected.levels == [{"level": "assured", "messages": 3, "p95": 2.5}]
     assert collected.outcomes == {"delivered": 2, "open": 1}

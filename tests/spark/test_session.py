@@ -1,4 +1,4 @@
-"""The settings of a Spark session of ours, beside those of the user."""
+"""The settings of our Spark sessions, together with those of the user."""
 
 import json
 import os

@@ -54,7 +54,7 @@ def task() -> Iterator[None]:
 
 
 def in_task(partition: int = 0, *, query: str = "", batch: int = 0) -> None:
-    """Be a task of Spark: of a batch write, or of a streaming query."""
+    """Pretend to be a task of Spark: of a batch write, or of a streaming query."""
     context = TaskContext._getOrCreate()
     context._partitionId = partition
     context._localProperties = (
@@ -74,7 +74,7 @@ def ids(contents: Iterable[str], run: str = "r", **task: Any) -> list[str]:
 
 
 def test_a_repeat_has_the_same_ids_in_any_order() -> None:
-    """A shuffle does not keep one; equal rows are as many as they are."""
+    """A shuffle does not keep an order; equal rows count as often as they occur."""
     rows = ["a", "b", "a", "c", "a"]
     first = ids(rows, query="q", batch=7)
     assert len(set(first)) == 5
@@ -134,7 +134,7 @@ def queue(server: LoopbackServer, **options: str) -> dict[str, str]:
 
 
 async def write(writer: Any, rows: Iterable[Row], **task: Any) -> int:
-    """As a task; returns how many rows it says that it has written."""
+    """Write as a task; returns the number of rows that it reports."""
     given: dict[str, Any] = {"query": "q", "batch": 1, **task}
 
     def work() -> int:
@@ -169,7 +169,7 @@ async def test_a_task_that_is_done_again_publishes_nothing_twice() -> None:
 
 
 async def test_a_row_names_its_item_if_it_wants_to() -> None:
-    """Then that is what is published once."""
+    """Then the item is published once under this name."""
     async with shop() as (server, owner):
         rows = [Row(payload="<x/>", item_id=name) for name in ("a", "b", "a")]
         writer = QueueStreamWriter(queue(server), schema("payload", "item_id"))
@@ -190,7 +190,7 @@ async def test_a_row_names_its_item_if_it_wants_to() -> None:
     ],
 )
 async def test_a_row_that_is_refused_is_named(bad: dict[str, Any], said: str) -> None:
-    """One among many: its number, the partition, and what the service says."""
+    """One among many: its number, the partition, and the error of the service."""
     async with shop() as (server, _owner):
         names = ("payload", "item_id", "priority")
         writer = QueueStreamWriter(queue(server), schema(*names))
@@ -279,7 +279,7 @@ QUEUE = {**GOOD, "service": SERVICE, "node": NODE}
 
 
 def test_columns_that_cannot_be_written_are_named() -> None:
-    """Before anything is: a column that is left out would not be missed."""
+    """Before any row is written: a silently missing column would not be noticed."""
     sink = QueueFormat(QUEUE)
     for given, said in (
         (schema("item_id"), "there is no column 'payload'"),

@@ -1,4 +1,4 @@
-"""Who reads tables beside an audit sees those of one that is over, and all of them."""
+"""A reader during an audit sees the tables of a finished one, and all of them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Killed(BaseException):
 
 
 def write(spark: SparkSession, out: str, name: str, *, killed_after: str = "") -> None:
-    """As an audit does, with tables that have but one row."""
+    """Write as an audit does, with tables of only one row."""
     tables = Audits(spark, out)
     tables.recover()
     for table in (ONE, TWO):
@@ -62,7 +62,7 @@ def names(out: str) -> dict[str, list[str]]:
 
 
 def files(out: Path) -> Counter[str]:
-    """How many files each table has on disk, whoever knows of them."""
+    """The number of files of each table on disk, whether or not a log has them."""
     return Counter(
         path.relative_to(out).parts[0] for path in out.rglob("part*.parquet")
     )
@@ -71,7 +71,7 @@ def files(out: Path) -> Counter[str]:
 def test_a_killed_audit_changes_nothing_and_leaves_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Wherever it is killed: the next one takes back what was committed."""
+    """Wherever it is killed: the next audit takes back its commits."""
     out = str(tmp_path)
     for killed in (ONE, TWO):
         with pytest.raises(Killed):
@@ -85,7 +85,7 @@ def test_a_killed_audit_changes_nothing_and_leaves_nothing(
         with pytest.raises(Killed):
             write(spark, out, "never", killed_after=killed)
         assert names(out) == {ONE: ["first"], TWO: ["first"]}
-    # Of another day: what the killed one had written of the first day is gone.
+    # Of another day: the killed audit's rows of the first day are gone.
     Audits(spark, out).recover()
     assert DeltaTable(f"{out}/{ONE}").to_pyarrow_table()["name"].to_pylist() == [
         "first"
@@ -98,7 +98,7 @@ def test_a_killed_audit_changes_nothing_and_leaves_nothing(
 def test_what_was_never_committed_is_removed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Spark was killed while it wrote; what any version has stays."""
+    """Spark was killed while it wrote; files of any version stay."""
     out = str(tmp_path)
     write(spark, out, "first")
     write(spark, out, "second")
@@ -202,7 +202,7 @@ def test_one_audit_at_a_time_writes_into_a_folder(
 def test_without_a_lock_one_of_two_audits_gets_an_error(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """As on an object store: whoever is last, no reader sees parts of both."""
+    """As on an object store: whichever commits last, no reader sees parts of both."""
     out = str(tmp_path)
     write(spark, out, "first")
     slow = Audits(spark, out)

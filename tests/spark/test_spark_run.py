@@ -1,4 +1,4 @@
-"""What a command says when Java is gone, and Py4J has much to say of it."""
+"""The output of a command when Java is gone, and Py4J reports many errors."""
 
 import argparse
 import contextlib
@@ -57,7 +57,7 @@ def test_what_py4j_raises_is_not_said_twice(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Who ends the command as well wants no word of it, and others get one line."""
+    """The user who ended the command needs no message, and others get one line."""
 
     async def run(arguments: argparse.Namespace) -> int:
         await Asks(master=None, out="x").run()

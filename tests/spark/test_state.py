@@ -1,4 +1,4 @@
-"""All that is known of a subject is found again, and little else is read."""
+"""All records of a subject are found again, and little else is read."""
 
 import random
 from collections import Counter
@@ -25,7 +25,7 @@ DAY_S = 86_400.0
 
 
 def known(spark: SparkSession, lines: Lines) -> Known:
-    """What a step is given of some lines."""
+    """The records that a step gets from some lines."""
     events = lines.frame(spark)
     messages = endpoint_summary.in_spark(events.where(endpoint_summary.is_of_message()))
     others = events.where(~F.coalesce(endpoint_summary.is_of_message(), F.lit(False)))
@@ -68,7 +68,7 @@ def some_lines() -> Lines:
 def test_lines_in_any_order_come_to_the_same_rows(
     gathers: bool, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Each row is made of the newest part alone; and a gathered part is no other."""
+    """Each row is made only from the newest part; a gathered part gives the same."""
     lines = some_lines()
     chance = random.Random(3)
     mixed = [*lines.rows, *chance.sample(lines.rows, 9)]
@@ -114,7 +114,7 @@ def test_only_the_parts_that_know_a_subject_are_read(
 def test_what_has_ended_long_ago_is_not_gathered(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """What is still open stays, however old it is."""
+    """Open subjects stay, however old they are."""
     lines = Lines()
     lines.sent("accepted", "delivered", msg_id="old")
     lines.sent("accepted", "offered", msg_id="old and open")
@@ -163,7 +163,7 @@ def test_the_number_of_parts_grows_as_a_logarithm() -> None:
 
 
 def test_parts_of_closed_days_become_one() -> None:
-    """A step looks through the open days, and what has not ended of those before."""
+    """A step looks through the open days, and the open subjects of earlier days."""
     looks_a_day, late = 24, timedelta(days=3)
     parts: list[Part] = []
     for step in range(looks_a_day * 40):

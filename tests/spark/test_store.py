@@ -39,7 +39,7 @@ def table(spark: SparkSession, *rows: tuple[date, int, str]) -> DataFrame:
 def test_a_rerun_of_a_day_replaces_it(
     scheme: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Whatever its folder is called; and never a day beside it."""
+    """Its folder may have any name; and other days stay."""
     folder = f"{scheme}{tmp_path}/table {{1}} [a] +&"
     before = table(
         spark,
@@ -62,13 +62,13 @@ def test_a_rerun_of_a_day_replaces_it(
         ]
     assert store.read_table(before, folder, SEVENTH, SEVENTH).count() == 1
     assert store.count_rows(spark, folder, SIXTH, SIXTH) == 2
-    # What was read before is read still.
+    # A frame that was read before can still be read.
     assert sorted(earlier.collect()) == sorted(before.collect())
     assert [path.name for path in tmp_path.iterdir()] == ["table {1} [a] +&"]
 
 
 def test_a_table_without_rows_can_be_read(spark: SparkSession, tmp_path: Path) -> None:
-    """By anybody, who does not know what its columns are."""
+    """By any reader, without knowing its columns."""
     folder = str(tmp_path / "t")
     empty = table(spark)
     assert store.read_table(empty, folder).collect() == []
@@ -88,7 +88,7 @@ def test_a_small_table_is_replaced_as_a_whole(
 ) -> None:
     """It has no days; and may have no rows."""
     folder = str(tmp_path / "t")
-    # Left by one that was killed when it began.
+    # Left by a process that was killed at its beginning.
     (tmp_path / "t" / "_delta_log").mkdir(parents=True)
     rows = [(FIFTH, 1, "a"), (SIXTH, 2, "b")]
     for each in (rows, rows[1:], []):
@@ -124,7 +124,7 @@ def test_rows_of_few_days_do_not_move_to_be_written(
 
 
 def test_the_log_knows_what_is_in_a_file(spark: SparkSession, tmp_path: Path) -> None:
-    """So that readers open only files that may have what they look for."""
+    """So that readers open only files that may have the rows they look for."""
     folder = str(tmp_path / "t")
     moments = [datetime(2026, 1, 5, 12, 0, 0, micro, UTC) for micro in (1, 999_999)]
     rows = [(FIFTH, moment, None, "x" * 65, 1.5, True) for moment in moments]
@@ -159,7 +159,7 @@ def test_the_log_knows_what_is_in_a_file(spark: SparkSession, tmp_path: Path) ->
 def test_of_two_writers_of_a_table_one_gets_an_error(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else both would replace the day, and it would have the rows of both."""
+    """Otherwise both would replace the day, and it would have the rows of both."""
     folder = str(tmp_path / "t")
     store.replace_days(table(spark), folder, FIFTH, SEVENTH)
     real = parquet_files.add_actions
@@ -178,7 +178,10 @@ def test_of_two_writers_of_a_table_one_gets_an_error(
 def test_a_new_column_is_added_and_another_type_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A later version of the library may know more; older days stay as they are."""
+    """A later version of the library may have more columns.
+
+    Older days stay as they are.
+    """
     folder = str(tmp_path / "t")
     store.replace_days(table(spark, (FIFTH, 1, "a")), folder, FIFTH, FIFTH)
     more = table(spark, (SIXTH, 2, "b")).withColumn("more", F.lit("new"))
@@ -194,7 +197,7 @@ def test_a_new_column_is_added_and_another_type_refused(
 def test_a_folder_has_a_name_for_spark_and_one_for_deltalake(
     spark: SparkSession,
 ) -> None:
-    """There is no object store here: only how they are told of one."""
+    """There is no object store here: only the names for both are compared."""
     assert delta_uri("s3a://bucket/a b") == "s3://bucket/a b"
     assert spark_folder("s3://bucket/a/t/") == "s3a://bucket/a/t"
     assert delta_uri("abfss://c@a.example/t") == "abfss://c@a.example/t"
@@ -239,7 +242,7 @@ def test_a_report_can_be_written_where_spark_can_write(
 def test_files_of_some_days_are_joined_and_no_row_changes(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """What each version has stays to be read; and a second time nothing is done."""
+    """The files of each version can still be read; a second join does nothing."""
     folder = f"{tmp_path}/table"
     for hour in (1, 2, 3):
         rows = [(day, hour, f"{day} {hour}") for day in (FIFTH, SIXTH, SEVENTH)]
@@ -273,7 +276,7 @@ def test_files_of_some_days_are_joined_and_no_row_changes(
 def test_a_joined_file_is_not_too_big(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that a late row of one hour does not have a whole day written again."""
+    """Otherwise a late row of one hour would cause a whole day to be written again."""
     folder = f"{tmp_path}/table"
     for hour in range(6):
         frame = table(spark, (FIFTH, hour, "x"))

@@ -1,4 +1,4 @@
-"""What `synth` makes are journals, and has in it what it says, and nothing else."""
+"""`synth` makes valid journals with exactly the announced anomalies."""
 
 import json
 from collections import Counter
@@ -20,7 +20,7 @@ def lines_of(folder: Path) -> list[str]:
 
 
 def test_each_line_is_as_the_writer_would_write_it(tmp_path: Path) -> None:
-    """They are put together as text, so this has to be seen."""
+    """They are put together as text, so this has to be checked."""
     made = synthesise(Plan(devices=60, messages=400), tmp_path, processes=1)
     lines = lines_of(tmp_path)
     assert len(lines) == made.lines
@@ -47,7 +47,7 @@ def test_each_boot_counts_its_lines_without_a_hole(tmp_path: Path) -> None:
 def test_no_node_has_two_boots_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or it is not clear which of them a message was for, and nothing is proved."""
+    """Otherwise the device of a message is not clear, and nothing is proved."""
     monkeypatch.setattr("qos.audit.synth._MESSAGES_A_SLICE", 500)
     plan = Plan(devices=9, messages=6000, lost=40, stuck=9, days=2)
     synthesise(plan, tmp_path, processes=1)
@@ -157,7 +157,7 @@ def test_days_and_files_are_those_of_the_lines(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("hours", [1, 3])
 def test_all_begins_in_the_hours_that_are_asked_for(hours: int, tmp_path: Path) -> None:
-    """Each is files of its own in the tables: a test has no use for so many."""
+    """Each hour has files of its own in the tables: a test does not need so many."""
     plan = Plan(devices=9, messages=500, days=2, hours=hours)
     synthesise(plan, tmp_path, processes=1)
     begun = Counter(

@@ -74,7 +74,7 @@ def test_a_route_has_its_counts_and_its_latencies(
 def test_a_line_with_an_absurd_number_stops_no_audit(
     spark: SparkSession, lines: Lines
 ) -> None:
-    """Whoever may write a line could say how many bytes a message has."""
+    """Every writer of a line could give a message any number of bytes."""
     for number in range(2):
         huge = {"msg_id": f"m{number}", "bytes": 2**63 - 1}
         lines.line("a@x/1", "sender", "accepted", 0, level="assured", to="b@x", **huge)
@@ -86,7 +86,7 @@ def test_a_line_with_an_absurd_number_stops_no_audit(
 
 
 def test_refusals_are_by_source_and_reason(spark: SparkSession, lines: Lines) -> None:
-    """A stranger multiplies itself by resources; it is one account all the same."""
+    """A stranger may use many resources, but it is one account."""
     for number in range(3):
         fields = {"source": f"s@x/{number}", "condition": "not-allowed", "bytes": 10}
         lines.line("b@x/1", "receiver", "refused", number, **fields)
@@ -102,7 +102,7 @@ def test_refusals_are_by_source_and_reason(spark: SparkSession, lines: Lines) ->
 
 
 def counted(lines: Lines, node: str, window: int, **fields: object) -> None:
-    """A node has counted: at the end of the window with this number."""
+    """A node's count, at the end of the window with this number."""
     count = {"sent": 0, "received": 0, "since": NOON + timedelta(seconds=300 * window)}
     at = 300 * (window + 1)
     lines.line(node, "journal", "counted", at, **(count | fields))
@@ -111,13 +111,16 @@ def counted(lines: Lines, node: str, window: int, **fields: object) -> None:
 def test_a_window_is_complete_when_both_ends_have_counted_it(
     spark: SparkSession, lines: Lines
 ) -> None:
-    """Each end of what it knows; a restart adds up, and a line given twice does not."""
+    """Each end with its own counts.
+
+    Those of a restart are added up, and a repeated line is not.
+    """
     route = {"level": "assured", "source": "a@x", "to": "b@x"}
     counted(lines, "a@x/1", 0, sent=3, **route)
     counted(lines, "a@x/1", 0, sent=2, boot="after a restart", **route)
-    # What a node says of another one's end is nothing.
+    # A node's count for another node's end is not valid.
     counted(lines, "b@x/1", 0, sent=9, received=5, **route)
-    # Nothing in a window; or nothing is there.
+    # A window without messages; or without a count.
     counted(lines, "a@x/1", 1, sent=1, **route)
     counted(lines, "b@x/1", 1)
     counted(lines, "a@x/1", 2, sent=1, **route)
@@ -166,7 +169,7 @@ def queue_line(lines: Lines, event: str, at: float, **fields: object) -> None:
 
 
 def test_an_item_has_its_whole_life_in_a_row(spark: SparkSession, lines: Lines) -> None:
-    """Waits, deliveries, and who handled it."""
+    """Its waits, its deliveries, and the worker that accepted it."""
     queue_line(lines, "published", 0, source="a@x/1", bytes=70)
     queue_line(lines, "acquired", 2, to="w1@x/w", attempt=1)
     queue_line(lines, "timed-out", 32, source="w1@x/w")
@@ -245,7 +248,7 @@ def test_a_queue_has_its_hours(spark: SparkSession, lines: Lines) -> None:
 def test_hours_together_have_the_percentiles_of_all_their_values(
     spark: SparkSession, lines: Lines
 ) -> None:
-    """Exactly where there are few; and none where nothing was delivered."""
+    """Exact if there are few; and none if nothing was delivered."""
     for number in range(1, 101):
         at = number * 60
         lines.sent("accepted", at=at, msg_id=str(number))
@@ -326,7 +329,10 @@ def test_a_worker_has_its_hours(spark: SparkSession, lines: Lines) -> None:
 def test_a_figure_has_neither_one_point_nor_thousands(
     length_s: int, bucket_s: int, spark: SparkSession
 ) -> None:
-    """A demo of half a minute, a day and three months: each shows how it went."""
+    """A demo of half a minute, a day and three months.
+
+    Each has a useful number of points.
+    """
     lines = Lines().sent("accepted", "offered")
     lines.sent("accepted", at=length_s, msg_id="m2")
     events = lines.frame(spark)
