@@ -1,9 +1,10 @@
-"""Many lines at once that are just as our writer writes them: they are taken for events.
+"""Many lines at once that are exactly as our writer writes them: they count as events.
 
-Nearly every line is. No line can be shorter than the shortest one that says the same in
-ASCII, so one that is not longer has nothing in it that our writer does not write: that
-is proven of thousands of lines by their lengths, and by the values of their fields. A
-line of which it cannot be proven may be an event all the same: see qos.audit.lines.
+Nearly every line is so. No line can be shorter than the shortest ASCII line with the
+same meaning. So a line that is no longer than that contains nothing that our writer
+does not write. This is proven for thousands of lines by their lengths, and by the
+values of their fields. A line without this proof may still be an event: see
+qos.audit.lines.
 """
 
 from __future__ import annotations
@@ -26,21 +27,22 @@ from qos.journal.schema import (
 
 __all__ = ["ATTEMPT_MAX", "CHECKED", "Array", "in_bulk", "look_like_ours"]
 
-#: It is an int elsewhere; nobody tries so often.
+#: Other code has an int for it; no message has that many attempts.
 ATTEMPT_MAX = 2**31 - 1
 
-#: A byte each.
+#: One character for each byte.
 _AT_LIKE = "__________T_______________Z"
-#: The year 1, in microseconds: Python knows none before.
+#: The year 1, in microseconds: the first year in Python.
 _AT_LEAST = -62_135_596_800_000_000
 
-#: How much is parsed at once: more than any line, and little enough that what comes
-#: of it is still in the cache of a processor when it is looked at next.
+#: The bytes parsed at once: more than any line, but few enough that the result is still
+#: in the processor's cache at the next step.
 _PARSED_BYTES = 4 * LINE_BYTES_MAX
 
 _TYPES = {"int": pa.int64(), "text": pa.string(), "time": pa.timestamp("us", tz="UTC")}
 
-#: A line as pyarrow is to parse it. Times are text still: their shape is checked.
+#: The fields of a line for pyarrow's parser. Times are still text: their form is
+#: checked later.
 _LINE = pa.schema(
     [
         (field.name, pa.int64() if field.kind == "int" else pa.string())
@@ -50,7 +52,7 @@ _LINE = pa.schema(
 _PARSE = pj.ParseOptions(explicit_schema=_LINE, unexpected_field_behavior="ignore")
 _READ = pj.ReadOptions(use_threads=False, block_size=_PARSED_BYTES)
 
-#: Of an event; `v` is not, it has been looked at.
+#: The fields of an event, without `v`, which has been checked.
 _FIELDS = [field for field in FIELDS if field.name != "v"]
 _TIMES = [field.name for field in FIELDS if field.kind == "time"]
 _INTS = [field.name for field in FIELDS if field.kind == "int"]
@@ -69,13 +71,14 @@ CHECKED = pa.schema(
     ]
 )
 
-#: Lines that cannot be parsed together are taken apart into so many parts; fewer lines
-#: than these take less time one by one.
+#: Lines that cannot be parsed together are split into this many parts; fewer lines than
+#: these take less time one by one.
 _PARTS = 8
 _FEW_LINES = 128
 
-#: How much longer than in UTF-8 a byte of a text is in a line, at least: as
-#: `\n`, `\u00e9` or `\ud83d\ude00`, and 0 for all that may stand for itself.
+#: The least number of bytes by which a byte of a text is longer in a line than in
+#: UTF-8, when written as `\n`, `\u00e9` or `\ud83d\ude00`; 0 for every byte that may
+#: stand for itself.
 _ESCAPED = np.zeros(256, np.int64)
 _ESCAPED[:0x20] = 5
 _ESCAPED[[*b'\b\t\n\f\r"\\']] = 1
@@ -83,9 +86,8 @@ _ESCAPED[0xC0:0xE0] = 4
 _ESCAPED[0xE0:0xF0] = 3
 _ESCAPED[0xF0:] = 8
 
-#: The fields that some event must have, a bit each; and of each event, by the names of
-#: it and its role, the bits that it must have. Of one that there is not: a bit that no
-#: line has.
+#: The fields that some event must have, a bit each. And for each event and role, the
+#: bits that it must have. For an unknown event: a bit that no line has.
 _BITS = {
     name: 1 << number
     for number, name in enumerate(
@@ -99,12 +101,12 @@ _NEEDED = {
     for event in EVENTS[role]
 }
 
-#: A line for each byte of a mask, or a number.
+#: One element for each byte or line: a mask, or a number.
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
 def look_like_ours(content: bytes, raw: Array, starts: Array, ends: Array) -> Array:
-    """Which lines begin and end as an object does, and are short and all ASCII."""
+    """Whether each line begins and ends like an object, and is short and pure ASCII."""
     good: Array = (
         (raw[starts] == ord("{"))
         & (raw[np.maximum(ends - 2, 0)] == ord("}"))
@@ -121,7 +123,7 @@ def look_like_ours(content: bytes, raw: Array, starts: Array, ends: Array) -> Ar
 
 
 def in_bulk(content: bytes, lengths: Array) -> tuple[Array, list[pa.Table]]:
-    """Which of these lines are as our writer writes them, and their events."""
+    """Whether our writer would write each line so; and the events of such lines."""
     if not len(lengths):
         return np.zeros(0, bool), []
     found = _parsed(content, len(lengths))
@@ -152,7 +154,10 @@ def in_bulk(content: bytes, lengths: Array) -> tuple[Array, list[pa.Table]]:
 
 
 def _have_one_brace(content: bytes, lengths: Array) -> Array:
-    """Which lines have one opening brace: a torn line and the next one have two."""
+    """Whether each line has one opening brace.
+
+    A torn line with the next one has two.
+    """
     braces = np.frombuffer(content, np.uint8) == ord("{")
     starts = np.cumsum(lengths) - lengths
     found: Array = np.add.reduceat(braces, starts, dtype=np.int64) == 1
@@ -162,10 +167,10 @@ def _have_one_brace(content: bytes, lengths: Array) -> Array:
 def _parsed(
     content: bytes, lines: int
 ) -> tuple[pa.Table, dict[str, pa.ChunkedArray]] | None:
-    """The fields of lines, and those that are times; None: not all can be parsed."""
+    """The fields of lines, and the times among them; None: not all can be parsed."""
     try:
         table = pj.read_json(pa.py_buffer(content), _READ, _PARSE)
-        # Each line is one object, for none is less than one.
+        # Each line is one object, because no line is less than one.
         if table.num_rows != lines:
             return None
         table = table.combine_chunks()
@@ -177,9 +182,10 @@ def _parsed(
 def _as_written(
     table: pa.Table, times: Mapping[str, pa.ChunkedArray], lengths: Array
 ) -> Array:
-    """Which lines are events, and have nothing in them that our writer does not write.
+    """Whether each line is an event, with nothing that our writer does not write.
 
-    No whitespace, no escape without need, no null, no field that is not in FIELDS.
+    That means: no whitespace, no needless escape, no null, no field that is not in
+    FIELDS.
     """
     columns = {
         name: table[name].chunk(0)
@@ -189,7 +195,7 @@ def _as_written(
     there = {name: _there(column) for name, column in columns.items()}
     if not all(field.name in columns for field in FIELDS if field.always):
         return np.zeros(len(table), bool)
-    # The braces; each field has a comma or the newline behind it.
+    # The braces; each field is followed by a comma or the newline.
     least = np.full(len(table), 2)
     texts = []
     for name, column in columns.items():
@@ -218,7 +224,7 @@ def _as_written(
 
 
 def _there(column: pa.Array) -> Array | np.bool:
-    """Whether a line has the field."""
+    """Whether each line has the field."""
     if not column.null_count:
         return np.True_
     found: Array = column.is_valid().to_numpy(zero_copy_only=False)
@@ -226,13 +232,16 @@ def _there(column: pa.Array) -> Array | np.bool:
 
 
 def _offsets(texts: pa.StringArray) -> Array:
-    """Where each text begins: they lie one behind the other."""
+    """The start of each text; the texts are stored one after the other."""
     offsets = np.frombuffer(texts.buffers()[1], np.int32)
     return offsets[texts.offset : texts.offset + len(texts) + 1]
 
 
 def _digits(column: pa.Array) -> Array:
-    """How many digits numbers have; a minus is none, and makes a line too long."""
+    """The number of digits of each number.
+
+    A minus is not counted, and makes a line too long.
+    """
     numbers = column.fill_null(0).to_numpy(zero_copy_only=False)
     digits = np.ones(len(numbers), np.int64)
     power, high = 10, int(numbers.max(initial=0))
@@ -243,7 +252,7 @@ def _digits(column: pa.Array) -> Array:
 
 
 def _escaped(columns: Iterable[pa.StringArray], lines: int) -> Array:
-    """How much longer lines are for what has to be escaped in their texts.
+    """The number of bytes that escapes in the texts add to each line.
 
     For half a character, which is no UTF-8: more than any line has.
     """
@@ -263,9 +272,10 @@ def _escaped(columns: Iterable[pa.StringArray], lines: int) -> Array:
 
 
 def _are_times(texts: pa.StringArray, times: pa.Array) -> Array:
-    """Whether what pyarrow takes for times are such as ours; also where there is none.
+    """Whether each time that pyarrow has read has our form; true where there is none.
 
-    It knows other forms, but of so many bytes only ours has a T there and a Z there.
+    pyarrow accepts other forms, but at this length only ours has a T and a Z at these
+    places.
     """
     ours = pc.and_(
         pc.match_like(texts, _AT_LIKE),
@@ -278,7 +288,7 @@ def _are_times(texts: pa.StringArray, times: pa.Array) -> Array:
 def _are_events(
     columns: Mapping[str, pa.Array], there: Mapping[str, Array | np.bool]
 ) -> Array:
-    """Whether there is each event, and has the fields that it must have."""
+    """Whether each event exists, and has its required fields."""
     roles, events = (columns[name].dictionary_encode() for name in ("role", "event"))
     names = events.dictionary.to_pylist()
     needed = np.array(
@@ -288,7 +298,7 @@ def _are_events(
             for event in [*names, None]
         ]
     )
-    # A null is behind all others.
+    # A null gets the index after all others.
     role_at, event_at = (
         each.indices.fill_null(len(each.dictionary)).to_numpy(zero_copy_only=False)
         for each in (roles, events)

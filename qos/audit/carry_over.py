@@ -142,7 +142,7 @@ class CarryOver:
     def _save(self, left: Known, runs: DataFrame) -> None:
         number = self._number + 1
         part = self._state.write(left, number)
-        # Where nothing is left, no run is needed.
+        # If nothing is left, no run is needed.
         since = self._state.read(part).told.agg(
             (F.min("first_at") - F.lit(_RUNS_BEFORE)).alias("since")
         )

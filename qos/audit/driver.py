@@ -72,10 +72,10 @@ METRICS = "metrics.prom"
 #: one day may end on another, and a file is in the folder of its first line.
 MARGIN = timedelta(days=2)
 
-#: So many messages are judged sooner than code is compiled for it.
+#: For at most this many messages, judging takes less time than compiling code for it.
 _SUSPECTS_FEW = 10_000
 
-#: Days between which there is none.
+#: An empty range of days.
 NEVER: Days = date(1970, 1, 2), date(1970, 1, 1)
 
 
@@ -249,16 +249,16 @@ def write_tables(
     """Make the tables of these days; existing rows of these days are replaced.
 
     Args:
-        events: all lines of what has a row in these days.
-        runs: of all lines, merged; see qos.audit.boot_runs.
+        events: all lines of the messages and items with a row in these days.
+        runs: the runs of all lines, merged; see qos.audit.boot_runs.
         out: see audit.
-        days: of which the tables are made.
-        limits: by what an anomaly is judged.
+        days: the days of the tables.
+        limits: the limits for anomalies.
         messages: see qos.audit.tables.deliveries.
-        roles: those that `events` may have.
-        from_margin: there are lines before these that are not here: what seems to
-            begin without its beginning is left out.
-        progress: told what is being done.
+        roles: the roles that `events` may have.
+        from_margin: earlier lines exist that are not here: a message or item without
+            its beginning is left out.
+        progress: called with a description of the present step.
 
     Returns:
         Each table as it is on disk, for these days.
@@ -266,10 +266,10 @@ def write_tables(
     written: dict[str, DataFrame] = {}
 
     def write(name: str, table: DataFrame, role: Role | None = None) -> DataFrame:
-        """Write a table that is made of the lines of a role, or of messages."""
+        """Write a table that is made from the lines of a role, or from messages."""
         progress(f"writing {name}")
         if role is not None and role not in roles:
-            # Spark sees at once that there is no row, and does nothing to find it out.
+            # Spark sees at once that there is no row, and starts no work to find out.
             table = table.limit(0)
         folder = f"{out}/{name}"
         store.replace_days(table, folder, *days)
@@ -280,7 +280,7 @@ def write_tables(
         # It began before these lines: its row is in the table of that day.
         messages = messages.where(F.col("bytes").isNotNull())
     messages = _judged(messages, runs, limits)
-    # As they were before: what is read stays so, whatever is written.
+    # The rows before this audit: data that is read stays so, whatever is written.
     messages_before = store.read_table(messages, f"{out}/deliveries", *days)
     messages = write("deliveries", messages)
 
@@ -312,7 +312,7 @@ def write_tables(
 
 
 def _judged(messages: DataFrame, runs: DataFrame, limits: Limits) -> DataFrame:
-    """The messages with their verdicts: few look wrong, and only those are judged."""
+    """The messages with their verdicts; only the few that look wrong are judged."""
     rows = tables.with_suspicion(messages, limits)
     rows = rows.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
     found = tables.judged_ok(rows.where(~F.col("is_suspect")), limits)

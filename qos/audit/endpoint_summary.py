@@ -140,13 +140,16 @@ def _line_id() -> Column:
 
 
 def all_sets() -> Column:
-    """An aggregate of rows: the sets of each that has any, for `count_in`."""
+    """An aggregate of rows: the sets of each row that has any, for `count_in`."""
     has_any = reduce(Column.__or__, (F.size(name) > 0 for name in SETS))
     return F.collect_list(F.when(has_any, F.struct(*SETS)))
 
 
 def count_in(sets: str, name: str) -> Column:
-    """How many there are in all sets of a name, each once; `sets` is of `all_sets`."""
+    """The number of different values in all sets with a name.
+
+    `sets` is from `all_sets`.
+    """
     return F.size(F.array_distinct(F.flatten(F.col(sets)[name]))).cast("long")
 
 

@@ -1,10 +1,10 @@
 """Checks the lines of journals in bulk; runs in the Python workers of Spark.
 
-What is an event is what `qos.journal.parse_line` says is one. Nearly every line is
-just as our writer writes it, and that is proven of many lines at once: see
-qos.audit.as_written. Any other line is checked by itself, and those around it are not.
+A line is an event if `qos.journal.parse_line` accepts it. Nearly every line is exactly
+as our writer writes it, and this is proven for many lines at once: see
+qos.audit.as_written. Any other line is checked by itself, without those around it.
 
-Knows nothing of Spark, and of a journal's file only the name.
+This module knows nothing of Spark, and of a journal's file only the name.
 """
 
 from __future__ import annotations

@@ -86,7 +86,10 @@ def each_file(
     first: date | None,
     last: date | None,
 ) -> Iterator[NewFile]:
-    """The files one after the other; see files_since. No folder is listed too early."""
+    """The files one after the other; see files_since.
+
+    A folder is listed only when needed.
+    """
     for folder, day in _days(spark, journals):
         if first is not None and day < first.isoformat():
             continue

@@ -27,7 +27,7 @@ _NO_CODE: Final = {
 
 
 def are_small(files: Iterable[NewFile]) -> bool:
-    """Whether files are small, all together; asks for no more files than it needs."""
+    """Whether files are small, all together; takes no more files than it needs."""
     return all(size < _BYTES for size in accumulate(file.size for file in files))
 
 

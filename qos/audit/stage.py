@@ -52,12 +52,12 @@ class Staged:
     """The written files.
 
     Attributes:
-        lines: see qos.audit.read.checked_lines; only those that are not of messages.
-        runs: see qos.audit.boot_runs; of all lines, the same perhaps twice.
-        told: of the lines of messages; see qos.audit.endpoint_summary.
-        late: the runs of lines that are in none of the other frames, as their day is
+        lines: see qos.audit.read.checked_lines; only those that are not about messages.
+        runs: see qos.audit.boot_runs; of all lines, with possible repetitions.
+        told: from the lines about messages; see qos.audit.endpoint_summary.
+        late: the runs of lines that are in none of the other frames, since their day is
             closed.
-        roles: those that `lines` may have; of any other there is no line.
+        roles: the roles that `lines` may have; no line has another one.
     """
 
     lines: DataFrame
@@ -163,7 +163,7 @@ def _write(
     open_from: date | None,
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Write what is in a partition, and say which roles the lines have that stay lines."""
+    """Write the contents of a partition; returns the roles of the written lines."""
     tables = (table for batch in batches for table in checked_in(batch))
     others = [lines.CHECKED.empty_table()]
     roles = set()
@@ -190,7 +190,7 @@ def _write(
 
 
 def _by_role(lines: pa.Table) -> Iterator[tuple[str | None, pa.Table]]:
-    """The lines of each role: Spark does not read groups of rows of other roles."""
+    """The lines of each role: then Spark skips the row groups of other roles."""
     roles = lines["role"]
     for role in pc.unique(roles):
         is_it = pc.equal(roles, role) if role.is_valid else pc.is_null(roles)

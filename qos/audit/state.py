@@ -65,8 +65,8 @@ class Known:
 
     Attributes:
         told: see qos.audit.endpoint_summary.
-        lines: events that are not of messages.
-        roles: those that `lines` may have.
+        lines: events that are not about messages.
+        roles: the roles that `lines` may have.
     """
 
     told: DataFrame
@@ -163,7 +163,7 @@ class State:
         return whole
 
     def read(self, part: Part) -> Known:
-        """All that is in a part."""
+        """All rows of a part."""
         told, lines = (self._read(name, [part]).drop("step") for name in _KINDS)
         return Known(told, lines)
 

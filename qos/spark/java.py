@@ -26,8 +26,9 @@ _SHORT: Final = (
     "-XX:ReservedCodeCacheSize=240m",
 )
 
-#: The garbage collectors that take least processor time, for a short Java and a long
-#: one. They stop all threads meanwhile, and nobody waits for an answer within an audit.
+#: The garbage collectors with the least processor time, for a short and for a long run
+#: of Java. They stop all threads while they work, which does not matter in an audit:
+#: nobody waits for an answer.
 _COLLECTOR: Final = {True: "-XX:+UseSerialGC", False: "-XX:+UseParallelGC"}
 
 #: The environment variables in which a user may give options.
@@ -47,7 +48,7 @@ def java_options(*of: str, short: bool) -> str:
     """
     options = [*_SHORT] if short else []
     if not any("GC" in os.environ.get(name, "") for name in _BY_USER):
-        # Java does not start if it is told of two collectors.
+        # Java does not start with two collectors in its options.
         options.append(_COLLECTOR[short])
     if not any("SharedArchiveFile" in os.environ.get(name, "") for name in _BY_USER):
         options += _archive(hashlib.sha256("\n".join(of).encode()).hexdigest()[:16])

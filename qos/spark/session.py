@@ -1,7 +1,7 @@
-"""A Spark session for an audit, or one clear line why there can be none.
+"""A Spark session for an audit, or one clear line with the reason why none is possible.
 
-The one place that knows how Spark is started: on this machine, bound to loopback, or
-on a cluster. Imports pyspark when it is asked for a session, and not before.
+Only this module knows how Spark is started: on this machine, bound to loopback, or on a
+cluster. It imports pyspark only when a session is requested.
 """
 
 from __future__ import annotations
@@ -49,12 +49,15 @@ _ALWAYS = {
     # The other type is deprecated, and takes several times as long to write.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.ansi.enabled": "true",
-    # Or the frames of a union, each to be a file of its own, would become one file.
+    # Otherwise the frames of a union, each for a file of its own, would become one
+    # file.
     "spark.sql.unionOutputPartitioning": "false",
-    # Java compiles no method of more bytes, and a plan in one such method is slow.
+    # Java compiles no method with more bytes than this, and a plan in such a method is
+    # slow.
     "spark.sql.codegen.hugeMethodLimit": "8000",
-    # Where in our code a column was made tells a user nothing, and to find it out, for
-    # each of thousands, takes as long as all else that is done before a query runs.
+    # The place in our code where a column was made tells a user nothing. To find it
+    # out, for each of thousands of columns, takes as long as everything else before a
+    # query runs.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 

@@ -115,7 +115,7 @@ def judged(deliveries: DataFrame, boots: DataFrame, limits: Limits) -> DataFrame
 
 
 def judged_ok(deliveries: DataFrame, limits: Limits) -> DataFrame:
-    """Messages that are no suspects: the same as `judged`, and no run is asked.
+    """Messages that are no suspects, with the same columns as `judged`; needs no runs.
 
     Args:
         deliveries: see `with_suspicion`; only those of which it is false.

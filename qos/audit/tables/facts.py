@@ -124,7 +124,7 @@ def with_cover(deliveries: DataFrame, boots: DataFrame, limits: Limits) -> DataF
 def with_suspicion(deliveries: DataFrame, limits: Limits) -> DataFrame:
     """The messages, and `is_suspect`: whether one of `cases` may be true of a message.
 
-    Of any other message no run of lines is asked.
+    For other messages, no run of lines is needed.
     """
     lost = _assured() & _is_outcome(_S.DELIVERED) & ~_handed_over()
     may_be = F.col("other").isNotNull() | lost | _is_outcome(_S.IN_DOUBT)
@@ -228,7 +228,7 @@ def _other() -> Column:
 
 
 def _own() -> Column:
-    """The node whose own lines have to be complete."""
+    """The node whose own lines must be complete."""
     told = reduce(Column.__or__, map(F.col, _LOOKS))
     node = F.when(_sender_seen(), F.col("sender_node"))
     node = node.otherwise(F.col("receiver_node"))
@@ -279,7 +279,7 @@ def _is_device(jid: Column) -> Column:
     return jid.contains("/") | ~jid.contains("@")
 
 
-# -- what a message looks like ---------------------------------------------
+# -- the anomalies that a message shows ------------------------------------
 
 _LOOKS = ("looks_duplicated", "looks_orphaned", "looks_stuck")
 

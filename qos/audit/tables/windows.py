@@ -60,8 +60,8 @@ def windows_hourly(events: DataFrame) -> DataFrame:
             for name in ("sent", "received")
         ),
     )
-    # A line that was given twice counts once. What follows goes window by window, so
-    # the counts are brought together by it, and move only this once.
+    # A repeated line counts once. The next steps work window by window, so the counts
+    # are brought together by windows here, and move only once.
     counts = counts.repartition("window").distinct()
     has_route = F.col("sender").isNotNull() & F.col("receiver").isNotNull()
     is_part = ~has_route & (F.col("sent") + F.col("received") > 0)
