@@ -13,7 +13,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 from xml.etree import ElementTree as ET
 
 from slixmpp import JID
@@ -24,8 +24,7 @@ from qos import arguments
 from qos.errors import MessageTooLarge, NoAnswer
 from qos.ids import new_id
 from qos.jids import jid_of
-from qos.stream.tap import Tap
-from qos.stream.wire import Wire
+from qos.stream.tap import Part, Tap
 from qos.xml import render_iq
 from xep_0254 import client_stanza
 from xep_0254.events import Event, parse_event
@@ -69,21 +68,20 @@ class Channel:
         self._stanza_bytes_max = stanza_bytes_max
         self._pending: dict[str, _Pending] = {}
         self._listeners: dict[tuple[str, str], list[Listener]] = {}
-        self._wire = Wire(xmpp)
-        self._tap = Tap(
-            xmpp,
-            take_iq=self._take_answer,
-            take=self._take,
-            taken=self._wire.count_received,
-            handlers=self._events(),
+        self._tap = Tap.of(xmpp)
+        self._wire = self._tap.wire
+        self._part = self._tap.join(
+            Part(
+                take_iq=self._take_answer,
+                take_message=self._take_event,
+                session_started=self._session_started,
+                session_lost=self._session_lost,
+            )
         )
-        if xmpp.session_bind_event.is_set():
-            self._session_started(None)
 
     def close(self) -> None:
         """Leave the stream as it was; who waits for an answer gets none."""
-        self._tap.close()
-        self._wire.close()
+        self._tap.leave(self._part)
         self._session_lost()
         self._listeners.clear()
 
@@ -164,9 +162,6 @@ class Channel:
 
     # -- the stream --------------------------------------------------------
 
-    def _take(self, received: StanzaBase) -> bool:
-        return received.name == "message" and self._take_event(received.xml)
-
     def _take_answer(self, xml: ET.Element) -> bool:
         pending = self._pending.get(xml.get("id", ""))
         if pending is None or xml.get("type") not in {"result", "error"}:
@@ -179,7 +174,8 @@ class Channel:
             pending.answer.set_result(xml)
         return True
 
-    def _take_event(self, xml: ET.Element) -> bool:
+    def _take_event(self, message: StanzaBase) -> bool:
+        xml = message.xml
         # Servers re-route a message whose resource has gone, and a stranger can
         # send whatever he likes (queue.md §1, row 6).
         if not self._listeners or xml.find(_EVENT) is None:
@@ -198,23 +194,13 @@ class Channel:
 
     # -- the session -------------------------------------------------------
 
-    def _events(self) -> list[tuple[str, Callable[[Any], None]]]:
-        return [
-            ("session_start", self._session_started),
-            ("session_resumed", self._session_started),
-            ("session_end", self._session_lost),
-            ("disconnected", self._session_lost),
-        ]
-
-    def _session_started(self, _event: object) -> None:
+    def _session_started(self, *, resumed: bool) -> None:
         self.own = self._xmpp.boundjid.full
-        self._wire.session_started()
         self.in_session.set()
 
-    def _session_lost(self, _event: object = None) -> None:
+    def _session_lost(self) -> None:
         self.own = None
         self.in_session.clear()
-        self._wire.session_lost()
         pending, self._pending = self._pending, {}
         for each in pending.values():
             if not each.answer.done():

@@ -15,7 +15,6 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any
 from xml.etree import ElementTree as ET
 
 from slixmpp import JID, ClientXMPP, ComponentXMPP
@@ -57,8 +56,8 @@ from qos.jids import account_or_domain, normal_jid
 from qos.journal.writer import JournalWriter, check_folder
 from qos.stores.queue_store import QueueStore, queue_store_from_url
 from qos.stream.closing import close_at_once
-from qos.stream.tap import Tap
-from qos.stream.wire import Wire
+from qos.stream.gate import in_session
+from qos.stream.tap import Part, Tap
 from qos.xml import CLIENT, attribute, render_iq
 from xep_0254 import disco, events
 from xep_0254.elements import bad_request
@@ -66,6 +65,7 @@ from xep_0254.namespaces import DISCO_INFO, DISCO_ITEMS, STANZAS
 from xep_0254.requests import is_request, parse_publish_message, parse_request
 from xep_0254.service_stanza import render_error, render_refusal, render_result
 from xep_qos import XEP_QOS
+from xep_qos.batch_stanza import batch_in
 from xep_qos.settings import Settings, TrustCallback
 from xep_qos.stanza import request_element
 
@@ -186,17 +186,20 @@ class QueueService:
                 close_at_once(xmpp.loop, self._engine.aclose())
                 raise
         xmpp.register_plugin("xep_0030")
-        self._wire = Wire(xmpp)
-        self._tap = Tap(
-            xmpp,
-            take_iq=self._take_iq,
-            take=self._take,
-            taken=self._wire.count_received,
-            handlers=self._events(),
-        )
-        if xmpp.session_bind_event.is_set():
+        self._tap = Tap.of(xmpp)
+        self._wire = self._tap.wire
+        xmpp.add_event_handler("session_bind", self._session_bind)
+        if in_session(xmpp):
             self._session_bind(xmpp.boundjid)
-            self._session_started(None)
+        self._part = self._tap.join(
+            Part(
+                take_iq=self._take_iq,
+                take_message=self._take_message,
+                saw_presence=self._saw_presence,
+                session_started=self._session_started,
+                session_lost=self._session_lost,
+            )
+        )
 
     async def aclose(self) -> None:
         """Finish the running writes and close the store.
@@ -205,14 +208,17 @@ class QueueService:
         that they are not implemented, and the clients would believe it.
         """
         self._closed = True
-        # First: what was answered in this turn of the loop is still to be sent.
-        self._wire.close()
         self._session_lost()
         await self._engine.aclose()
-        if self._registers_qos:
-            await XEP_QOS.of(self._xmpp).aclose()
+        qos = self._qos()
+        if self._registers_qos and qos is not None:
+            await qos.aclose()
         if not self._xmpp.is_connected():
-            self._tap.close()
+            self._step_out()
+
+    def _step_out(self) -> None:
+        self._tap.leave(self._part)
+        self._xmpp.del_event_handler("session_bind", self._session_bind)
 
     def open_nodes(self) -> tuple[list[str], list[str]]:
         """The nodes that everybody may subscribe to, and those to publish to.
@@ -227,15 +233,6 @@ class QueueService:
 
     # -- the session -------------------------------------------------------
 
-    def _events(self) -> list[tuple[str, Any]]:
-        return [
-            ("session_bind", self._session_bind),
-            ("session_start", self._session_started),
-            ("session_resumed", self._session_started),
-            ("session_end", self._session_lost),
-            ("disconnected", self._session_lost),
-        ]
-
     def _session_bind(self, jid: JID) -> None:
         """Announce our features (XEP-0254 §3).
 
@@ -248,44 +245,46 @@ class QueueService:
         for feature in disco.SERVICE_FEATURES:
             plugin.add_feature(feature, jid=jid)
 
-    def _session_started(self, _event: object) -> None:
+    def _session_started(self, *, resumed: bool) -> None:
         self._own = self._xmpp.boundjid.full
-        self._wire.session_started()
         self._engine.online()
 
-    def _session_lost(self, event: object = None) -> None:
-        if self._closed and event is not None:
-            self._tap.close()
+    def _session_lost(self) -> None:
+        if self._closed and not self._xmpp.is_connected():
+            self._step_out()
         self._own = None
         self._engine.offline()
         self._probes.clear()
         self._unanswered.clear()
-        self._wire.session_lost()
 
     # -- incoming stanzas --------------------------------------------------
 
     def _take_iq(self, xml: ET.Element) -> bool:
         if self._closed:
-            return is_request(xml) or request_element(xml) is not None
+            return is_request(xml) or (self._registers_qos and _is_of_qos(xml))
         self._wire.quicken()
         requester = _from(xml.get("from", ""))
         is_ours = self._own is not None and xml.get("to", "") == self._own
         return is_ours and bool(requester) and self._iq(xml, requester)
 
-    def _take(self, received: StanzaBase) -> bool:
+    def _take_message(self, message: StanzaBase) -> bool:
         if self._closed:
             return False
         self._wire.quicken()
-        requester = _from(received.xml.get("from", ""))
-        to = received.xml.get("to", "")
+        requester = _from(message.xml.get("from", ""))
         if self._own is None or not requester:
             return False
-        if received.name == "message":
-            # One that was held for long may be for a resource that we had then.
-            return bare(to) == bare(self._own) and self._message(received, requester)
-        if to == self._own and received.name == "presence":
-            self._presence(received.xml, requester)
-        return False
+        # One that was held for long may be for a resource that we had then.
+        to = bare(message.xml.get("to", ""))
+        return to == bare(self._own) and self._message(message, requester)
+
+    def _saw_presence(self, xml: ET.Element) -> None:
+        if self._closed:
+            return
+        self._wire.quicken()
+        sender = _from(xml.get("from", ""))
+        if sender and self._own is not None and xml.get("to", "") == self._own:
+            self._presence(xml, sender)
 
     def _iq(self, xml: ET.Element, requester: str) -> bool:
         kind, iq_id = xml.get("type"), xml.get("id", "")
@@ -367,14 +366,15 @@ class QueueService:
 
     def _message(self, message: StanzaBase, sender: str) -> bool:
         xml = message.xml
-        info = XEP_QOS.of(self._xmpp).incoming(message)
+        qos = self._qos()
+        info = None if qos is None else qos.incoming(message)
         # An account may have handlers of the application for it; a component has not.
         is_ours = info is not None and self._xmpp.is_component
         if xml.get("type") == "error":
             self._engine.bounced(sender, xml.get("id", ""))
             return is_ours
         self._engine.heard(sender)
-        if info is None:
+        if qos is None or info is None:
             return False
         # An item published without an id gets one here. It is the same when the message
         # is handed over again. No other message has it, not even one with the same
@@ -390,12 +390,19 @@ class QueueService:
             if publish is None:
                 text = "the message has no items to publish (XEP-0060 §7.1) in it"
                 raise Refusal(text, condition="bad-request", type="modify")
-            XEP_QOS.of(self._xmpp).take_until(message, done)
+            qos.take_until(message, done)
             self._publish(xml, sender, publish, done)
         except Refusal as refusal:
-            XEP_QOS.of(self._xmpp).take_until(message, done)
+            qos.take_until(message, done)
             self._refused(xml, sender, refusal, done)
         return True
+
+    def _qos(self) -> XEP_QOS | None:
+        """The plugin of the stream; None: the application has closed it."""
+        try:
+            return XEP_QOS.of(self._xmpp)
+        except LookupError:
+            return None
 
     def _publish(
         self,
@@ -599,6 +606,11 @@ def _normal_jid(jid: str) -> str:
         return normal_jid(jid)
     except ValueError as error:
         raise Refusal(str(error), condition="jid-malformed", type="modify") from error
+
+
+def _is_of_qos(xml: ET.Element) -> bool:
+    """Whether an iq is for xep_qos: one request, or several in a batch."""
+    return request_element(xml) is not None or batch_in(xml) is not None
 
 
 def _from(jid: str) -> str:

@@ -44,8 +44,7 @@ from qos.journal.recorder import Recorder, recorder_of
 from qos.journal.writer import JournalWriter, check_folder
 from qos.stores.base import Contents, Remember
 from qos.stream.closing import close_at_once
-from qos.stream.tap import Tap
-from qos.stream.wire import Wire
+from qos.stream.tap import Part, Tap
 from xep_qos import batch_stanza, stanza
 from xep_qos.batch import BatchedRequest, BatchReceiver, BatchSender
 from xep_qos.consumers import Consumers
@@ -154,7 +153,8 @@ class Endpoint:
         if not settings.receives:
             # It is for a process that receives, and stays in the store for it.
             contents = replace(contents, incoming=[])
-        self._wire = Wire(self.xmpp)
+        self._tap = Tap.of(self.xmpp)
+        self._wire = self._tap.wire
         self._takers = Takers(self.xmpp)
         undo.callback(self._takers.close)
         self.outbox = Outbox(
@@ -212,16 +212,21 @@ class Endpoint:
             decided=self._decided,
             no_room=self.inbox.turn_away,
         )
-        self._tap = Tap(
-            self.xmpp,
+        self._part = Part(
             take_iq=self._take_iq,
-            take=self._take,
-            taken=self._wire.count_received,
-            handlers=self._events(),
+            saw_presence=self._saw_presence,
+            session_started=self._session_started,
+            session_lost=self._session_lost,
         )
-        undo.callback(self._tap.close)
-        if self.xmpp.session_bind_event.is_set():
-            self._session_started(None)
+        # An event of each presence: those of a type are called by what the peer shows,
+        # away, say.
+        self.xmpp.add_event_handler("presence", self._presence)
+        undo.callback(self._step_out)
+        self._tap.join(self._part)
+
+    def _step_out(self) -> None:
+        self._tap.leave(self._part)
+        self.xmpp.del_event_handler("presence", self._presence)
 
     def _new_journal(self, node: str) -> JournalWriter | None:
         if self.settings.journal is None:
@@ -235,13 +240,12 @@ class Endpoint:
 
     def leave(self) -> Coroutine[Any, Any, None]:
         """Leave the stream as it was; what is returned closes the store."""
-        self._tap.close()
         self._takers.close()
         # First: what is answered in this turn of the loop is still to be sent.
         self.inbox.stop()
         for request in self.guard.undecided():
             self.inbox.turn_away(request)
-        self._wire.close()
+        self._step_out()
         self._session_lost()
         self.outbox.stop()
         self._batches.stop()
@@ -329,16 +333,6 @@ class Endpoint:
 
     # -- the session -------------------------------------------------------
 
-    def _events(self) -> list[tuple[str, Any]]:
-        return [
-            ("session_start", self._session_started),
-            ("session_resumed", self._session_resumed),
-            ("session_end", self._session_lost),
-            ("disconnected", self._session_lost),
-            # Those of a type are called by what the peer shows: away, say.
-            ("presence", self._presence),
-        ]
-
     def _ask_for_resource(self, remembered: str) -> None:
         """Ask for the same resource: a foreign peer holds messages for our full JID."""
         wanted = self.xmpp.requested_jid
@@ -346,19 +340,12 @@ class Endpoint:
         if resource and not wanted.resource and account == wanted.bare:
             wanted.resource = resource
 
-    def _session_started(self, _event: object) -> None:
-        self._online(resumed=False)
-
-    def _session_resumed(self, _event: object) -> None:
-        self._online(resumed=True)
-
-    def _online(self, *, resumed: bool) -> None:
+    def _session_started(self, *, resumed: bool) -> None:
         own = self.own = self.xmpp.boundjid.full
         written = self.store.write((Remember(_OWN_JID, own),))
         if written is not None:
             # An error does not matter: without this value, no resource is asked for.
             written.add_done_callback(lambda done: done.exception())
-        self._wire.session_started()
         if not resumed:
             self._discovery.session_started()
         self.guard.session_started(resumed=resumed)
@@ -368,9 +355,8 @@ class Endpoint:
             self.inbox.restart()
         self.outbox.session_started(own)
 
-    def _session_lost(self, _event: object = None) -> None:
+    def _session_lost(self) -> None:
         self.own = None
-        self._wire.session_lost()
         self.guard.session_lost()
         self.outbox.session_lost()
         self._batches.session_lost()
@@ -410,12 +396,9 @@ class Endpoint:
             self._wire.quicken()
         return taken
 
-    def _take(self, received: StanzaBase) -> bool:
-        if received.name == "message":
-            self._wire.fed(received)
-        elif received.name == "presence" and received.xml.find(_MUC_USER) is not None:
-            self.guard.saw_occupant(received.xml.get("from", ""))
-        return False
+    def _saw_presence(self, xml: ET.Element) -> None:
+        if xml.find(_MUC_USER) is not None:
+            self.guard.saw_occupant(xml.get("from", ""))
 
     def _asked(self, xml: ET.Element) -> bool:
         element = stanza.request_element(xml)
@@ -555,7 +538,7 @@ class Endpoint:
         self._until[message.xml] = None
         try:
             with self._takers.watching() as hand_over:
-                self._wire.feed(message)
+                self._tap.feed(message)
             taken = hand_over.taken
         except Exception:
             log.exception("a handler failed on %r", record.msg_id)

@@ -22,6 +22,7 @@ from qos.errors import InvalidArgument, LocalProtocolError
 from qos.jids import jid_of
 from qos.stores.base import Store
 from qos.stream.caps import PromptCaps
+from qos.stream.gate import in_session
 from xep_qos import stanza
 from xep_qos.batch import features as batch_features
 from xep_qos.consumers import Consumer, HandlerT, Match
@@ -443,6 +444,9 @@ class XEP_QOS(BasePlugin):
             if self.xmpp.is_component:
                 api = self.xmpp.plugin["xep_0030"].api
                 api.register(self._info_at_any_address, "get_info")
+            if in_session(self.xmpp) and not self.xmpp.session_bind_event.is_set():
+                # slixmpp calls it in a session that was begun, not in a resumed one.
+                self.session_bind(self.xmpp.boundjid)
         except Exception:
             # slixmpp has put the plugin on its list before; it must not stay there
             # unusable.

@@ -12,7 +12,9 @@ what such an attacker writes:
   handshake of a component is accepted (XEP-0114), the only stanzas that pass are the
   answers needed for this.
 
-It knows slixmpp's events and its hook for incoming elements, and nothing of QoS.
+What has passed the gate goes to the tap (`qos.stream.tap`), if there is one, and then to
+slixmpp. The gate knows slixmpp's events and its hook for incoming elements, and nothing of
+QoS.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from slixmpp.basexmpp import BaseXMPP
 
 from qos.xml import CLIENT, COMPONENT
 
-__all__ = ["Gate", "Take", "is_confidential"]
+__all__ = ["Gate", "Take", "in_session", "is_confidential"]
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +60,14 @@ def is_confidential(xmpp: BaseXMPP) -> bool:
     return transport is not None and transport.get_extra_info("ssl_object") is not None
 
 
+def in_session(xmpp: BaseXMPP) -> bool:
+    """Whether there is a session: a resource is bound, or a session was resumed.
+
+    slixmpp has an event for the first alone.
+    """
+    return xmpp.session_bind_event.is_set() or xmpp._session_started
+
+
 class Gate:
     """The gate of one stream."""
 
@@ -72,10 +82,9 @@ class Gate:
 
     def __init__(self, xmpp: BaseXMPP) -> None:
         """Put it up; see `of`."""
-        # Replaced, not changed: one may leave while they are asked.
-        self._takers: tuple[Take, ...] = ()
+        self._take: Take | None = None
         self._xmpp = xmpp
-        self._open = xmpp.session_bind_event.is_set()
+        self._open = in_session(xmpp)
         #: The parser that has read `<proceed/>`: the restarted stream has another.
         self._proceeded: object = None
         self._warned = False
@@ -90,16 +99,12 @@ class Gate:
         self._dispatch = xmpp._spawn_event
         xmpp._spawn_event = self._came  # type: ignore[method-assign]
 
-    def add(self, take: Take) -> None:
-        """Ask `take`, before those that were added before it, of what has passed.
+    def pass_to(self, take: Take | None) -> None:
+        """Ask `take` of each element that has passed the gate; None: nobody.
 
-        What it takes is dispatched to nobody else.
+        What it takes is not dispatched.
         """
-        self._takers = (take, *self._takers)
-
-    def remove(self, take: Take) -> None:
-        """Ask `take` no more."""
-        self._takers = tuple(each for each in self._takers if each != take)
+        self._take = take
 
     def _unlock(self, _event: object) -> None:
         self._open, self._proceeded = True, None
@@ -113,10 +118,8 @@ class Gate:
         if not self._open and not self._may_pass(xml):
             self._warn(xml)
             return
-        for take in self._takers:
-            if take(xml):
-                return
-        self._dispatch(xml)
+        if self._take is None or not self._take(xml):
+            self._dispatch(xml)
 
     def _may_pass(self, xml: ET.Element) -> bool:
         """Whether an element that comes outside a session is needed to get one."""

@@ -9,9 +9,9 @@ from slixmpp import ClientXMPP, ComponentXMPP
 from slixmpp.stanza import StreamFeatures
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
+from qos.stream.filters import passes_iqs
 from qos.stream.server import Component, Login
 from qos.stream.session import Session
-from qos.stream.tap import passes_iqs
 
 __all__ = ["AccountSession", "ComponentSession"]
 

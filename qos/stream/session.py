@@ -25,9 +25,9 @@ from qos.core.backoff import Backoff
 from qos.engine.retry import Retry
 from qos.errors import CannotConnect
 from qos.stream.closing import close
+from qos.stream.filters import passes_iqs
 from qos.stream.gate import Gate, is_confidential
 from qos.stream.server import Server
-from qos.stream.tap import passes_iqs
 
 __all__ = ["Session"]
 

@@ -1,138 +1,223 @@
-"""A place below the handlers of a stream, where stanzas are taken out.
+"""A tap below the handlers of a stream, where our parts take stanzas out.
 
-It knows slixmpp's filters and events, and not what is looked for.
+One on each stream, which all parts of ours on it share. It knows slixmpp's filters and
+events, and not what is looked for.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 from xml.etree import ElementTree as ET
 
 from slixmpp.basexmpp import BaseXMPP
+from slixmpp.stanza import Message
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
-from qos.stream.gate import Gate
+from qos.stream.filters import filters_of, is_foreign
+from qos.stream.gate import Gate, in_session
+from qos.stream.stream_management import StreamManagement
+from qos.stream.wire import Wire
 
-__all__ = ["Handlers", "Tap", "is_foreign", "passes_iqs"]
+__all__ = ["Part", "SessionStarted", "Tap"]
 
 log = logging.getLogger(__name__)
 
-#: Names of slixmpp's events, and what is to be called.
-Handlers: TypeAlias = Iterable[tuple[str, Callable[[Any], None]]]
+#: Where a stream has its tap.
+_ATTRIBUTE = "_xep_qos_tap"
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+_T = TypeVar("_T")
 
-_MARK = "passes_iqs"
+
+class SessionStarted(Protocol):
+    """Called when there is a session."""
+
+    def __call__(self, *, resumed: bool) -> None:
+        """Go online; resumed: the session is the one before (XEP-0198 §5)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Part:
+    """A part of ours on a stream: what it takes out, and what it is told.
+
+    Attributes:
+        take_iq: whether it takes this iq out: then nobody else sees it.
+        take_message: the same of a message; None: it takes none.
+        saw_presence: called with each presence; None: it is not.
+        session_started: called when there is a session, and at once if there is one.
+        session_lost: called when there is none any more; twice is no harm.
+    """
+
+    take_iq: Callable[[ET.Element], bool]
+    take_message: Callable[[StanzaBase], bool] | None = None
+    saw_presence: Callable[[ET.Element], None] | None = None
+    session_started: SessionStarted
+    session_lost: Callable[[], None]
 
 
 class Tap:
-    """Sees every stanza that comes in, before any handler.
+    """The tap of one stream: sees every stanza that comes in, before any handler.
 
-    An iq is looked at before slixmpp makes an object of it, which would take longer
-    than all that is done with it here; unless the application has a filter of its own,
-    which is to see it first.
+    An iq is looked at before slixmpp makes an object of it, which would take longer than
+    all that is done with it here; unless the application has a filter of its own, which
+    is to see it first. Everything else is looked at in a last filter.
+
+    Attributes:
+        wire: the way out, for all parts.
     """
 
-    def __init__(
-        self,
-        xmpp: BaseXMPP,
-        *,
-        take_iq: Callable[[ET.Element], bool],
-        take: Callable[[StanzaBase], bool],
-        taken: Callable[[], None],
-        handlers: Handlers,
-    ) -> None:
-        """Step into the stream.
+    @classmethod
+    def of(cls, xmpp: BaseXMPP) -> Tap:
+        """The tap of this stream. While it has no parts it leaves the stream alone."""
+        tap = xmpp.__dict__.get(_ATTRIBUTE)
+        if tap is None:
+            tap = xmpp.__dict__[_ATTRIBUTE] = cls(xmpp)
+        assert isinstance(tap, cls)
+        return tap
 
-        Args:
-            xmpp: the stream.
-            take_iq: whether it takes this iq out: then nobody else sees it.
-            take: the same of other stanzas.
-            taken: called for each iq that no filter has seen, XEP-0198's included.
-            handlers: of events, for as long as this is there.
-        """
+    def __init__(self, xmpp: BaseXMPP) -> None:
+        """See `of`."""
         self._xmpp = xmpp
-        self._take_iq = take_iq
-        self._take = take
-        self._taken = taken
+        self._management = StreamManagement(xmpp)
+        self.wire = Wire(xmpp, self._management)
+        # Replaced, not changed: one may leave while they are asked.
+        self._parts: tuple[Part, ...] = ()
         self._iq = f"{{{xmpp.default_ns}}}iq"
         self._looked_at: ET.Element | None = None
-        known: dict[str, list[Any]] = getattr(xmpp, "_XMLStream__filters", {})
-        self._known = known.get("in", [])
+        #: A message of our own, until it has passed all filters.
+        self._fed: StanzaBase | None = None
+        self._known = filters_of(xmpp, "in")
         self._filters: list[Any] = []
         self._first = False
-        self._closed = False
-        self._handlers = (("connected", self._connected), *handlers)
-        xmpp.add_filter("in", self._filter)
-        for event, handler in self._handlers:
-            xmpp.add_event_handler(event, handler)
-        self._gate = Gate.of(xmpp)
-        self._gate.add(self._take_first)
+        self._handlers = (
+            ("connected", self._connected),
+            ("session_start", self._session_started),
+            ("session_resumed", self._session_resumed),
+            ("session_end", self._session_lost),
+            ("disconnected", self._session_lost),
+        )
 
-    def close(self) -> None:
-        """Leave the stream as it was, but for the gate, which stays."""
-        self._closed = True
-        self._gate.remove(self._take_first)
+    # -- the parts ---------------------------------------------------------
+
+    def join(self, part: Part) -> Part:
+        """Ask this part, before those that joined before it; returns it."""
+        if not self._parts:
+            self._open()
+        self._parts = (part, *self._parts)
+        if in_session(self._xmpp):
+            part.session_started(resumed=False)
+        return part
+
+    def leave(self, part: Part) -> None:
+        """Ask this part no more; no harm if it has left.
+
+        With the last one the stream is as it was, but for the gate, which stays.
+        """
+        if part in self._parts:
+            self._parts = tuple(each for each in self._parts if each is not part)
+            if not self._parts:
+                self._close()
+
+    def _open(self) -> None:
+        self._xmpp.add_filter("in", self._filter)
+        for event, handler in self._handlers:
+            self._xmpp.add_event_handler(event, handler)
+        Gate.of(self._xmpp).pass_to(self._take_first)
+        if in_session(self._xmpp):
+            self.wire.session_started(resumed=False)
+
+    def _close(self) -> None:
+        Gate.of(self._xmpp).pass_to(None)
         self._xmpp.del_filter("in", self._filter)
         for event, handler in self._handlers:
             self._xmpp.del_event_handler(event, handler)
+        self.wire.close()
+
+    # -- the session -------------------------------------------------------
 
     def _connected(self, _event: object) -> None:
         """Stay a last filter: XEP-0198 must have counted what is taken out."""
         self._xmpp.del_filter("in", self._filter)
         self._xmpp.add_filter("in", self._filter)
 
-    def _take_first(self, xml: ET.Element) -> bool:
-        """Before slixmpp makes an object of it."""
-        if xml.tag == self._iq and not self._closed and self._is_first():
-            self._looked_at = xml
-            if self._safely(self._take_iq, xml):
-                self._taken()
-                return True
-        return False
+    def _session_started(self, _event: object) -> None:
+        self._online(resumed=False)
 
-    def _is_first(self) -> bool:
+    def _session_resumed(self, _event: object) -> None:
+        self._online(resumed=True)
+
+    def _online(self, *, resumed: bool) -> None:
+        self.wire.session_started(resumed=resumed)
+        for part in reversed(self._parts):
+            part.session_started(resumed=resumed)
+
+    def _session_lost(self, _event: object) -> None:
+        self.wire.session_lost()
+        for part in reversed(self._parts):
+            part.session_lost()
+
+    # -- what comes in -----------------------------------------------------
+
+    def feed(self, message: Message) -> None:
+        """Have a message of our own processed as one that has come."""
+        self._fed = message
+        try:
+            with self._management.uncounted():
+                self._xmpp.recv_stanza(message)
+        finally:
+            self._fed = None
+
+    def _take_first(self, xml: ET.Element) -> bool:
+        """Before slixmpp makes an object of it: whether an element is taken."""
+        if xml.tag != self._iq:
+            return False
         if self._known != self._filters:
             self._filters = list(self._known)
             self._first = not any(map(is_foreign, self._filters))
-        return self._first
+        if not self._first:
+            return False
+        self._looked_at = xml
+        if self._takes_iq(xml):
+            self._management.received()
+            return True
+        return False
 
-    def _filter(self, received: StanzaBase) -> StanzaBase | None:
-        if received.name != "iq":
-            taken = self._safely(self._take, received)
-        else:
+    def _filter(self, stanza: StanzaBase) -> StanzaBase | None:
+        """The last filter, behind that of XEP-0198."""
+        if stanza is self._fed:
+            self._fed = None
+            self._management.passed()
+        if stanza.name == "iq":
             seen, self._looked_at = self._looked_at, None
-            taken = received.xml is not seen and self._safely(
-                self._take_iq, received.xml
-            )
-        return None if taken else received
+            taken = stanza.xml is not seen and self._takes_iq(stanza.xml)
+        elif stanza.name == "message":
+            taken = self._takes_message(stanza)
+        else:
+            taken = False
+            if stanza.name == "presence":
+                self._saw_presence(stanza.xml)
+        return None if taken else stanza
 
-    def _safely(self, take: Callable[[Any], bool], stanza: object) -> bool:
+    def _takes_iq(self, xml: ET.Element) -> bool:
+        return any(self._safely(each.take_iq, xml) for each in self._parts)
+
+    def _takes_message(self, message: StanzaBase) -> bool:
+        return any(
+            each.take_message is not None and self._safely(each.take_message, message)
+            for each in self._parts
+        )
+
+    def _saw_presence(self, xml: ET.Element) -> None:
+        for each in self._parts:
+            if each.saw_presence is not None:
+                self._safely(each.saw_presence, xml)
+
+    def _safely(self, look: Callable[[_T], bool | None], stanza: _T) -> bool:
         """What fails here must not end the connection: a peer repeats itself."""
         try:
-            return take(stanza)
+            return bool(look(stanza))
         except Exception:
             log.exception("a stanza could not be looked into")
             return False
-
-
-def passes_iqs(filter_: _F) -> _F:
-    """Mark a filter that lets every iq pass, and wants to see none.
-
-    An object of each iq would be made for it otherwise.
-    """
-    filter_.__dict__[_MARK] = True
-    return filter_
-
-
-def is_foreign(filter_: object) -> bool:
-    """Whether a filter is the application's: neither slixmpp's nor one of ours.
-
-    One that `passes_iqs` is none of those that have to be asked.
-    """
-    if getattr(filter_, _MARK, False):
-        return False
-    module = str(getattr(filter_, "__module__", ""))
-    return not module.startswith(("slixmpp.", "qos.stream.", "xep_qos.", "xep_0254."))

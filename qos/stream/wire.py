@@ -1,4 +1,4 @@
-"""The stream below the handlers: writes text, feeds messages, keeps counts.
+"""The way out of a stream, below the handlers: writes text, and all of a turn at once.
 
 slixmpp has two ways to send. A stanza object passes the filters, among them the
 one by which XEP-0198 counts, but its serialiser leaves out attributes of foreign
@@ -9,7 +9,7 @@ see what goes out, an object is sent after all, and made a text in a last filter
 
 from __future__ import annotations
 
-import logging
+import asyncio
 import socket
 from collections.abc import Sequence
 from typing import Any
@@ -19,15 +19,11 @@ from slixmpp.basexmpp import BaseXMPP
 from slixmpp.stanza import Iq, Message
 
 from qos.core.message.model import Incoming
-from qos.stream.tap import is_foreign
+from qos.stream.filters import filters_of, is_foreign
+from qos.stream.stream_management import StreamManagement, parsed
 from qos.xml import CLIENT, render
 
 __all__ = ["Wire"]
-
-log = logging.getLogger(__name__)
-
-#: XEP-0198 §4: counters wrap.
-_COUNT_MAX = 2**32
 
 #: Linux only. Acknowledge what was read at once, so that a server that waits
 #: for it before it writes more (Nagle's algorithm) does not wait 40 ms.
@@ -35,36 +31,63 @@ _QUICKACK = getattr(socket, "TCP_QUICKACK", None)
 
 
 class Wire:
-    """The wire of one slixmpp stream, below the handlers."""
+    """The way out of one stream, which all our parts on it share."""
 
-    def __init__(self, xmpp: BaseXMPP) -> None:
+    def __init__(self, xmpp: BaseXMPP, management: StreamManagement) -> None:
+        """Nothing is done to the stream before something is sent."""
         self._xmpp = xmpp
+        self._management = management
         self._socket: socket.socket | None = None
-        # While a message is fed in: what XEP-0198 had counted before.
-        self._feeding: tuple[Message, int] | None = None
         # Of this turn of the loop.
         self._in_turn = self._quickened = self._written = False
         self._gathered: list[str] = []
-        self._writes = False
+        #: While what slixmpp sends again has not been written.
+        self._behind: asyncio.Task[None] | None = None
+        self._writes = self._closed = False
+        # Objects of ours that have not come to the last filter yet.
+        self._on_their_way = 0
 
     def close(self) -> None:
-        """Leave the stream as it was."""
-        self._send_gathered()
-        if self._writes:
-            self._writes = False
-            self._xmpp.del_filter("out_sce", self._write)
-        self._socket = None
+        """Send what was gathered, and leave the stream as it was.
 
-    def session_started(self) -> None:
-        """There is a connection, to be kept quick."""
+        Objects that are on their way through the application's filters find the last
+        filter in its place; it goes with them. The wire may be used again.
+        """
+        self._send_gathered()
+        self._forget()
+        self._closed = True
+        self._stop_writing()
+
+    def session_started(self, *, resumed: bool) -> None:
+        """There is a connection, to be kept quick.
+
+        XEP-0198 §5: slixmpp sends again what a resumption has found missing, through its
+        queue. It has counted that before, so nothing of ours may be written ahead.
+        """
         transport = self._xmpp.transport
         if transport is not None and _QUICKACK is not None:
             self._socket = transport.get_extra_info("socket")
+        if resumed and not self._xmpp.waiting_queue.empty():
+            self._behind = self._xmpp.loop.create_task(self._catch_up())
 
     def session_lost(self) -> None:
-        """There is none."""
+        """There is none, and what was gathered is not sent."""
         self._gathered.clear()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Have nothing more to do with the connection."""
         self._socket = None
+        if self._behind is not None:
+            self._behind.cancel()
+            self._behind = None
+
+    async def _catch_up(self) -> None:
+        # `join` waits for ever: slixmpp drops what is queued without counting it as done.
+        while not self._xmpp.waiting_queue.empty():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        self._behind = None
+        self._send_gathered()
 
     def quicken(self) -> None:
         """Call at each stanza of ours: at each read the kernel forgets the setting.
@@ -90,7 +113,7 @@ class Wire:
         Returns:
             False: there is no connection any more, and nothing of it was or will be sent.
         """
-        if self._written:
+        if self._written or self._behind is not None:
             self._gathered.append(text)
             return True
         self._written = True
@@ -104,7 +127,8 @@ class Wire:
 
     def _turned(self) -> None:
         self._in_turn = self._quickened = self._written = False
-        self._send_gathered()
+        if self._behind is None:
+            self._send_gathered()
 
     def _send_gathered(self) -> None:
         if self._gathered:
@@ -114,7 +138,7 @@ class Wire:
     def _send(self, texts: Sequence[str]) -> bool:
         if self._filtered():
             for text in texts:
-                xml = _parsed(text, self._xmpp.default_ns)
+                xml = parsed(text, self._xmpp.default_ns)
                 own = _OwnMessage if text.startswith("<message") else _OwnIq
                 self._send_object(own(self._xmpp, xml=xml))
             return True
@@ -123,38 +147,8 @@ class Wire:
             return False  # not sent, and not answered: it will be repeated
         self._xmpp.send_raw("".join(texts))
         # In the order of writing: nothing comes between.
-        management = self._management()
-        if management is not None and management.enabled_out:
-            for text in texts:
-                _count_sent(management, text)
+        self._management.sent(texts)
         return True
-
-    def count_received(self) -> None:
-        """Count a stanza that was taken out before XEP-0198 could see it."""
-        management = self._management()
-        if management is not None and management.enabled_in:
-            management.handled = (management.handled + 1) % _COUNT_MAX
-
-    def feed(self, message: Message) -> None:
-        """Feed a message into normal processing.
-
-        XEP-0198 counts what it sees in its filter, and the server does not know
-        of this one: the count is put back before any handler runs.
-        """
-        management = self._management()
-        self._feeding = (message, management.handled) if management else None
-        try:
-            self._xmpp.recv_stanza(message)
-        finally:
-            self.fed(message)
-
-    def fed(self, stanza: object) -> None:
-        """Call in the last filter: a message that is being fed has passed all."""
-        if self._feeding is not None and self._feeding[0] is stanza:
-            management = self._management()
-            if management is not None:
-                management.handled = self._feeding[1]
-            self._feeding = None
 
     def message(self, record: Incoming) -> Message:
         """The message as a stanza of this stream, with the iq's to and from."""
@@ -177,6 +171,8 @@ class Wire:
         if not self._writes:
             self._writes = True
             self._xmpp.add_filter("out_sce", self._write)
+        self._closed = False
+        self._on_their_way += 1
         self._xmpp.send(stanza)
 
     def _stanza(self, payload: str, *, to: str, sender: str) -> ET.Element:
@@ -191,23 +187,16 @@ class Wire:
             xml.set("from", sender)
         return xml
 
-    def _management(self) -> Any:
-        """The XEP-0198 plugin, if it is there and counts."""
-        if self._xmpp.is_component or "xep_0198" not in self._xmpp.plugin:
-            return None
-        return self._xmpp.plugin["xep_0198"]
-
     def _filtered(self) -> bool:
         """Whether the application wants to see what goes out.
 
         slixmpp's own filters are for messages and presences, but for that of
         XEP-0198, which we stand in for.
         """
-        filters: dict[str, list[Any]] = getattr(self._xmpp, "_XMLStream__filters", {})
         return any(
             is_foreign(filter_)
             for mode in ("out", "out_sync", "out_sce")
-            for filter_ in filters.get(mode, ())
+            for filter_ in filters_of(self._xmpp, mode)
         )
 
     def _write(self, stanza: Any) -> Any:
@@ -215,23 +204,16 @@ class Wire:
         if not isinstance(stanza, _OwnIq | _OwnMessage):
             return stanza
         text = render(stanza.xml)
-        management = self._management()
-        if management is not None and management.unacked_queue:
-            seq, sent = management.unacked_queue[-1]
-            if sent is stanza:
-                management.unacked_queue[-1] = (seq, SentText(text))
+        self._management.keep_as_text(stanza, text)
         self._xmpp.send_raw(text)
+        self._on_their_way -= 1
+        self._stop_writing()
         return None
 
-
-def _count_sent(management: Any, text: str) -> None:
-    """XEP-0198 §4, as slixmpp's filter does it for a stanza object."""
-    management.seq = (management.seq + 1) % _COUNT_MAX
-    management.unacked_queue.append((management.seq, SentText(text)))
-    management.window_counter -= 1
-    if management.window_counter == 0:
-        management.window_counter = management.window
-        management.request_ack()
+    def _stop_writing(self) -> None:
+        if self._closed and self._writes and self._on_their_way <= 0:
+            self._writes = False
+            self._xmpp.del_filter("out_sce", self._write)
 
 
 class _OwnIq(Iq):
@@ -240,24 +222,3 @@ class _OwnIq(Iq):
 
 class _OwnMessage(Message):
     """A plain message of ours, likewise."""
-
-
-class SentText(str):
-    """A sent text in the queue of XEP-0198: to be read as a stanza when it is sent again."""
-
-    __slots__ = ()
-
-    def __getitem__(self, key: Any) -> Any:
-        if not isinstance(key, str):
-            return super().__getitem__(key)
-        xml = _parsed(str(self), CLIENT)
-        stanza_class = Message if self.startswith("<message") else Iq
-        return stanza_class(xml=xml)[key]
-
-
-def _parsed(text: str, namespace: str) -> ET.Element:
-    """A stanza of ours, which names its namespace or is in this one."""
-    name = text[1:].partition(" ")[0]
-    if not text.startswith(f"<{name} xmlns="):
-        text = text.replace(f"<{name}", f"<{name} xmlns='{namespace}'", 1)
-    return ET.fromstring(text)  # noqa: S314 - our own text

@@ -86,13 +86,15 @@ async def test_what_cannot_be_imported_is_one_line(
 SLOW_TAP = """
 import time
 from qos.stream.tap import Tap
-safely = Tap._safely
-def slow(self, take, stanza):
-    until = time.process_time() + 0.0005
-    while time.process_time() < until:
-        pass
-    return safely(self, take, stanza)
-Tap._safely = slow
+def slowed(look):
+    def slow(self, stanza):
+        until = time.process_time() + 0.0005
+        while time.process_time() < until:
+            pass
+        return look(self, stanza)
+    return slow
+Tap._takes_iq = slowed(Tap._takes_iq)
+Tap._takes_message = slowed(Tap._takes_message)
 """
 
 

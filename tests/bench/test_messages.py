@@ -22,9 +22,9 @@ from qos.bench.settings import FLOOR, STORES, Settings, settings_for
 from qos.cli import main
 from qos.core.backoff import Backoff
 from qos.core.message.model import Level
+from qos.stream.filters import is_foreign
 from qos.stream.login import AccountSession
 from qos.stream.server import Login
-from qos.stream.tap import is_foreign
 from qos.testing import Link, LoopbackServer, friends, processes
 from qos.testing.processes import NotInstalled, ProcessFailed
 from qos.testing.prosody import Prosody

@@ -82,7 +82,7 @@ def fail(*_: object, **__: object) -> Any:
 
 
 @pytest.fixture(
-    params=["qos.journal.writer.JournalWriter.of_store", "xep_qos.endpoint.Tap"]
+    params=["qos.journal.writer.JournalWriter.of_store", "qos.stream.tap.Tap.join"]
 )
 def break_it(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch

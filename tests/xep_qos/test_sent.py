@@ -12,7 +12,7 @@ import pytest
 from slixmpp import ClientXMPP
 
 from qos.core.message.effects import Report
-from qos.stream.wire import Wire
+from qos.stream.tap import Tap
 from xep_0337 import XEP_0337
 from xep_qos.reporting import Reporter
 
@@ -47,7 +47,7 @@ async def test_whoever_hears_of_acknowledged_stanzas_can_read_the_id(
     acknowledged: list[Any] = []
     client.add_event_handler("stanza_acked", acknowledged.append)
     client.transport = mock.Mock(is_closing=lambda: False)
-    wire = Wire(client)
+    wire = Tap.of(client).wire
     for text in (
         "<iq type='set' id='i1' to='a@b/c'><x xmlns='urn:x'/></iq>",
         "<message xmlns='jabber:client' id='m1' to='a@b/c'><body>on</body></message>",
@@ -77,8 +77,8 @@ async def test_a_message_handed_over_is_not_counted_though_a_filter_stops_it(
             raise ArithmeticError
 
     client.add_filter("in", stop)
-    wire = Wire(client)
+    tap = Tap.of(client)
     message = client.make_message("bob@localhost/b", "x")
     with pytest.raises(ArithmeticError) if fails else contextlib.nullcontext():
-        wire.feed(message)
+        tap.feed(message)
     assert management.handled == 7

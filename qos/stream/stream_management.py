@@ -1,0 +1,107 @@
+"""The counts of stream management (XEP-0198) on one stream.
+
+slixmpp's plugin counts stanzas in filters, one for what comes and one for what goes. A
+stanza that passes none of them is counted here; one that passes though no server has sent
+it is taken off again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from slixmpp.basexmpp import BaseXMPP
+from slixmpp.stanza import Iq, Message
+
+from qos.xml import CLIENT
+
+__all__ = ["StreamManagement", "parsed"]
+
+#: XEP-0198 §4: counters wrap.
+_COUNT_MAX = 2**32
+
+
+class StreamManagement:
+    """The counts of one stream; without XEP-0198 nothing is counted."""
+
+    def __init__(self, xmpp: BaseXMPP) -> None:
+        """Count on this stream; the plugin may come and go."""
+        self._xmpp = xmpp
+        #: While a stanza that nobody has sent passes: what had been counted before.
+        self._handled: int | None = None
+
+    def received(self) -> None:
+        """Count a stanza that was taken out before the plugin could see it."""
+        plugin = self._plugin()
+        if plugin is not None and plugin.enabled_in:
+            plugin.handled = (plugin.handled + 1) % _COUNT_MAX
+
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Let a stanza of our own pass the filters of what comes in this context.
+
+        The plugin counts it, and the count is put back by `passed`, before any handler
+        runs; at the latest it is at the end.
+        """
+        plugin = self._plugin()
+        self._handled = None if plugin is None else plugin.handled
+        try:
+            yield
+        finally:
+            self.passed()
+
+    def passed(self) -> None:
+        """Put the count back: the stanza that nobody has sent has passed all filters."""
+        plugin = self._plugin()
+        if plugin is not None and self._handled is not None:
+            plugin.handled = self._handled
+        self._handled = None
+
+    def sent(self, texts: Iterable[str]) -> None:
+        """Count stanzas that were just written, as slixmpp's filter does it for objects."""
+        plugin = self._plugin()
+        if plugin is None or not plugin.enabled_out:
+            return
+        for text in texts:
+            plugin.seq = (plugin.seq + 1) % _COUNT_MAX
+            plugin.unacked_queue.append((plugin.seq, SentText(text)))
+            plugin.window_counter -= 1
+            if plugin.window_counter == 0:
+                plugin.window_counter = plugin.window
+                plugin.request_ack()
+
+    def keep_as_text(self, stanza: object, text: str) -> None:
+        """Have a stanza that was just counted sent again, if need be, as this text."""
+        plugin = self._plugin()
+        if plugin is not None and plugin.unacked_queue:
+            seq, sent = plugin.unacked_queue[-1]
+            if sent is stanza:
+                plugin.unacked_queue[-1] = (seq, SentText(text))
+
+    def _plugin(self) -> Any:
+        """The XEP-0198 plugin, if it is there and counts."""
+        if self._xmpp.is_component or "xep_0198" not in self._xmpp.plugin:
+            return None
+        return self._xmpp.plugin["xep_0198"]
+
+
+class SentText(str):
+    """A sent text in the queue of XEP-0198: to be read as a stanza when it is sent again."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: Any) -> Any:
+        if not isinstance(key, str):
+            return super().__getitem__(key)
+        stanza_class = Message if self.startswith("<message") else Iq
+        return stanza_class(xml=parsed(str(self), CLIENT))[key]
+
+
+def parsed(text: str, namespace: str) -> ET.Element:
+    """A stanza of ours, which names its namespace or is in this one."""
+    name = text[1:].partition(" ")[0]
+    if not text.startswith(f"<{name} xmlns="):
+        text = text.replace(f"<{name}", f"<{name} xmlns='{namespace}'", 1)
+    return ET.fromstring(text)  # noqa: S314 - our own text
