@@ -195,8 +195,8 @@ LIMITS: Final = (
     Limit("xep_0254.elements:_NUMBER_CHARS_MAX", "characters of a number"),
     Limit("xep_0254.elements:_LEGAL_CHARS_MAX", "characters of a text in an error"),
     # -- both
-    Limit("qos.xml:_NAMES_MAX", "names of elements remembered"),
-    Limit("qos.xml:_NAME_CHARS_MAX", "characters of one that is"),
+    Limit("qos.xml_text:_NAMES_MAX", "names of elements remembered"),
+    Limit("qos.xml_text:_NAME_CHARS_MAX", "characters of one that is"),
     Limit(
         "qos.engine.clock:_OUTDATED_MAX", "outdated timers, beside as many as there are"
     ),

@@ -25,7 +25,7 @@ from qos.errors import MessageTooLarge, NoAnswer
 from qos.ids import new_id
 from qos.jids import jid_of
 from qos.stream.tap import Part, Tap
-from qos.xml import render_iq
+from qos.xml_text import render_iq
 from xep_0254 import client_stanza
 from xep_0254.events import Event, parse_event
 from xep_0254.namespaces import EVENT

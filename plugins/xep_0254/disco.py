@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree as ET
 
 from qos.core.queue.node_options import Field
-from qos.xml import attribute, text
+from qos.xml_text import attribute, text
 from xep_0254.elements import attributes, decimal, whole
 from xep_0254.forms import parse_form, render_form
 from xep_0254.namespaces import (

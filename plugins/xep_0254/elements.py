@@ -13,7 +13,7 @@ from functools import cache
 from xml.etree import ElementTree as ET
 
 from qos.core.queue.requests import Refusal
-from qos.xml import attribute, render
+from qos.xml_text import attribute, render
 from xep_0254.namespaces import EXTENSIONS
 
 __all__ = [

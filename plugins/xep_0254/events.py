@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from xml.etree import ElementTree as ET
 
 from qos.core.queue.item import PRIORITIES, PRIORITY, Item
-from qos.xml import attribute
+from qos.xml_text import attribute
 from xep_0254.elements import (
     BOOLEANS,
     attributes,

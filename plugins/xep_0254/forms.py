@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 
 from qos.core.queue.node_options import QUEUE_REQUESTS, Field
 from qos.core.queue.requests import Refusal
-from qos.xml import attribute, text
+from qos.xml_text import attribute, text
 from xep_0254.elements import bad_request, seconds
 from xep_0254.namespaces import DATA_FORM, FORM_VALIDATION, SUBSCRIBE_OPTIONS
 

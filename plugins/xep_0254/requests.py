@@ -36,7 +36,7 @@ from qos.core.queue.requests import (
     Unlock,
     Unsubscribe,
 )
-from qos.xml import CLIENT, COMPONENT
+from qos.xml_text import CLIENT, COMPONENT
 from xep_0254.elements import bad_request, decimal, extended, local, unsupported, whole
 from xep_0254.forms import fields_of, parse_form
 from xep_0254.namespaces import (

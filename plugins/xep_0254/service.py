@@ -58,7 +58,7 @@ from qos.stores.queue_store import QueueStore, queue_store_from_url
 from qos.stream.closing import close_at_once
 from qos.stream.gate import in_session
 from qos.stream.tap import Part, Tap
-from qos.xml import CLIENT, attribute, render_iq
+from qos.xml_text import CLIENT, attribute, render_iq
 from xep_0254 import disco, events
 from xep_0254.elements import bad_request
 from xep_0254.namespaces import DISCO_INFO, DISCO_ITEMS, STANZAS

@@ -31,7 +31,7 @@ from qos.core.queue.requests import (
     SubscribeResult,
     SubscriptionsResult,
 )
-from qos.xml import attribute, render_iq, text
+from qos.xml_text import attribute, render_iq, text
 from xep_0254.elements import (
     attributes,
     extended,

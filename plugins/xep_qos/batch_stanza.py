@@ -15,7 +15,7 @@ from qos.core.message.effects import Answer, Transmit
 from qos.core.message.model import MARKS_NAMESPACE, Level
 from qos.core.message.sender import Reply
 from qos.core.strings import ID_CHARS_MAX
-from qos.xml import attribute, render_iq, text
+from qos.xml_text import attribute, render_iq, text
 from xep_qos import stanza
 
 __all__ = [

@@ -17,7 +17,7 @@ from qos.core.message.receiver_table import Request
 from qos.core.message.sender import Reply
 from qos.core.strings import ID_CHARS_MAX, one_line
 from qos.errors import InvalidArgument, LocalProtocolError, RemoteProtocolError
-from qos.xml import CLIENT, attribute, render, render_iq, text
+from qos.xml_text import CLIENT, attribute, render, render_iq, text
 
 __all__ = [
     "OVERHEAD_BYTES",

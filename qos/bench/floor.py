@@ -24,7 +24,7 @@ from qos.bench.ways import body
 from qos.core.message.effects import Answer, Transmit
 from qos.core.message.model import MARKS_NAMESPACE, NAMESPACES, Level, Outgoing, Route
 from qos.core.message.receiver_table import Request
-from qos.xml import CLIENT
+from qos.xml_text import CLIENT
 from xep_qos.stanza import message_with_body, render_answer, render_request
 
 __all__ = ["IqReceiver", "IqSender", "RawReceiver", "RawSender"]

@@ -19,7 +19,7 @@ from qos.cli.status import Status
 from qos.core.message.model import Level
 from qos.errors import UsageError
 from qos.options.parser import Parser
-from qos.xml import render
+from qos.xml_text import render
 
 __all__ = ["parser", "run"]
 

@@ -29,7 +29,7 @@ from qos.errors import (
 )
 from qos.options.login import login_from
 from qos.stream.login import AccountSession
-from qos.xml import text as xml_text
+from qos.xml_text import text as xml_text
 from xep_0254.queueing import XEP_0254, NewItem
 
 __all__ = ["run"]

@@ -32,8 +32,8 @@ from qos.errors import (
     UsageError,
 )
 from qos.options.parser import Parser, address
-from qos.xml import CLIENT
-from qos.xml import text as xml_text
+from qos.xml_text import CLIENT
+from qos.xml_text import text as xml_text
 
 __all__ = ["Results", "attended", "parser", "run"]
 

@@ -34,7 +34,7 @@ from qos.errors import (
 from qos.journal.recorder import recorder_of
 from qos.journal.writer import JournalWriter
 from qos.stores.base import Contents, ForgetEnded, Store
-from qos.xml import same_message
+from qos.xml_text import same_message
 
 __all__ = ["Outbox", "OutboxLimits", "Port"]
 

@@ -26,7 +26,7 @@ from xml.etree import ElementTree as ET
 
 from slixmpp.basexmpp import BaseXMPP
 
-from qos.xml import CLIENT, COMPONENT
+from qos.xml_text import CLIENT, COMPONENT
 
 __all__ = ["Gate", "Take", "in_session", "is_confidential"]
 

@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 from slixmpp.basexmpp import BaseXMPP
 from slixmpp.stanza import Iq, Message
 
-from qos.xml import CLIENT
+from qos.xml_text import CLIENT
 
 __all__ = ["StreamManagement", "parsed"]
 

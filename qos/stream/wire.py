@@ -21,7 +21,7 @@ from slixmpp.stanza import Iq, Message
 from qos.core.message.model import Incoming
 from qos.stream.filters import filters_of, is_foreign
 from qos.stream.stream_management import StreamManagement, parsed
-from qos.xml import CLIENT, render
+from qos.xml_text import CLIENT, render
 
 __all__ = ["Wire"]
 
@@ -176,7 +176,7 @@ class Wire:
         self._xmpp.send(stanza)
 
     def _stanza(self, payload: str, *, to: str, sender: str) -> ET.Element:
-        xml = ET.fromstring(payload)  # noqa: S314 - written by qos.xml
+        xml = ET.fromstring(payload)  # noqa: S314 - written by qos.xml_text
         if self._xmpp.default_ns != CLIENT:
             for element in xml.iter():
                 if element.tag.startswith(f"{{{CLIENT}}}"):

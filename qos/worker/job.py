@@ -129,7 +129,7 @@ class Job:
         """The payload as a new element each time; None: there is none."""
         if not self.payload_text:
             return None
-        return ET.fromstring(self.payload_text)  # noqa: S314 - written by qos.xml
+        return ET.fromstring(self.payload_text)  # noqa: S314 - written by qos.xml_text
 
     @property
     def held(self) -> bool:

@@ -1,4 +1,4 @@
-"""What `qos.xml` writes, a parser reads back as it was, and nothing else gets out.
+"""What `qos.xml_text` writes, a parser reads back as it was, and nothing else gets out.
 
 ElementTree is the judge: whatever it can hold must come back from it unchanged.
 """
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from qos.xml import attribute, render, same_message, text
+from qos.xml_text import attribute, render, same_message, text
 
 XML = "http://www.w3.org/XML/1998/namespace"
 DEEP = 50_000
