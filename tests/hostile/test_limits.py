@@ -47,7 +47,7 @@ NOT_OF_OTHERS = {
     "xep_0254.queueing:_RETRY_S_MAX": "when we try again",
     "xep_0337.stanza:_OFFSET_MAX": "of a time zone",
     "xep_qos.endpoint:_JID_BYTES_MAX": "of any JID, says RFC 7622",
-    "qos.stream.wire:_COUNT_MAX": "where a counter begins anew",
+    "qos.stream.stream_management:_COUNT_MAX": "where a counter begins anew",
 }
 
 #: Numeric options of ours that limit nobody.
