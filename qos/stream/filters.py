@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any, TypeVar
 
 from slixmpp.basexmpp import BaseXMPP
 
-__all__ = ["filters_of", "is_foreign", "passes_iqs"]
+__all__ = ["ForeignFilters", "filters_of", "is_foreign", "passes_iqs"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -23,6 +24,23 @@ def filters_of(xmpp: BaseXMPP, mode: str) -> list[Any]:
     """
     filters: dict[str, list[Any]] = getattr(xmpp, "_XMLStream__filters", {})
     return filters.get(mode, [])
+
+
+class ForeignFilters:
+    """The application's filters of a stream in some modes: whether there are any."""
+
+    def __init__(self, xmpp: BaseXMPP, *modes: str) -> None:
+        """Watch these modes; see `filters_of`."""
+        self._filters = [filters_of(xmpp, mode) for mode in modes]
+        self._seen: list[list[Any]] = []
+        self._any = False
+
+    def any(self) -> bool:
+        """Whether there is one; asked for each stanza, and looked up after a change."""
+        if self._seen != self._filters:
+            self._seen = [list(each) for each in self._filters]
+            self._any = any(map(is_foreign, chain.from_iterable(self._seen)))
+        return self._any
 
 
 def passes_iqs(filter_: _F) -> _F:

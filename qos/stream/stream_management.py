@@ -27,14 +27,21 @@ class StreamManagement:
     """The counts of one stream; without XEP-0198 nothing is counted."""
 
     def __init__(self, xmpp: BaseXMPP) -> None:
-        """Count on this stream; the plugin may come and go."""
+        """Count on this stream."""
         self._xmpp = xmpp
+        self._plugin: Any = None
+        self.connected()
         #: While a stanza that nobody has sent passes: what had been counted before.
         self._handled: int | None = None
 
+    def connected(self) -> None:
+        """Look for the plugin: it counts on a connection that it was there for."""
+        there = not self._xmpp.is_component and "xep_0198" in self._xmpp.plugin
+        self._plugin = self._xmpp.plugin["xep_0198"] if there else None
+
     def received(self) -> None:
         """Count a stanza that was taken out before the plugin could see it."""
-        plugin = self._plugin()
+        plugin = self._plugin
         if plugin is not None and plugin.enabled_in:
             plugin.handled = (plugin.handled + 1) % _COUNT_MAX
 
@@ -45,7 +52,7 @@ class StreamManagement:
         The plugin counts it, and the count is put back by `passed`, before any handler
         runs; at the latest it is at the end.
         """
-        plugin = self._plugin()
+        plugin = self._plugin
         self._handled = None if plugin is None else plugin.handled
         try:
             yield
@@ -54,14 +61,14 @@ class StreamManagement:
 
     def passed(self) -> None:
         """Put the count back: the stanza that nobody has sent has passed all filters."""
-        plugin = self._plugin()
+        plugin = self._plugin
         if plugin is not None and self._handled is not None:
             plugin.handled = self._handled
         self._handled = None
 
     def sent(self, texts: Iterable[str]) -> None:
         """Count stanzas that were just written, as slixmpp's filter does it for objects."""
-        plugin = self._plugin()
+        plugin = self._plugin
         if plugin is None or not plugin.enabled_out:
             return
         for text in texts:
@@ -74,17 +81,11 @@ class StreamManagement:
 
     def keep_as_text(self, stanza: object, text: str) -> None:
         """Have a stanza that was just counted sent again, if need be, as this text."""
-        plugin = self._plugin()
+        plugin = self._plugin
         if plugin is not None and plugin.unacked_queue:
             seq, sent = plugin.unacked_queue[-1]
             if sent is stanza:
                 plugin.unacked_queue[-1] = (seq, SentText(text))
-
-    def _plugin(self) -> Any:
-        """The XEP-0198 plugin, if it is there and counts."""
-        if self._xmpp.is_component or "xep_0198" not in self._xmpp.plugin:
-            return None
-        return self._xmpp.plugin["xep_0198"]
 
 
 class SentText(str):

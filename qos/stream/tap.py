@@ -7,16 +7,16 @@ events, and not what is looked for.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 from xml.etree import ElementTree as ET
 
 from slixmpp.basexmpp import BaseXMPP
 from slixmpp.stanza import Message
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
-from qos.stream.filters import filters_of, is_foreign
+from qos.stream.filters import ForeignFilters
 from qos.stream.gate import Gate, in_session
 from qos.stream.stream_management import StreamManagement
 from qos.stream.wire import Wire
@@ -82,15 +82,13 @@ class Tap:
         self._xmpp = xmpp
         self._management = StreamManagement(xmpp)
         self.wire = Wire(xmpp, self._management)
-        # Replaced, not changed: one may leave while they are asked.
         self._parts: tuple[Part, ...] = ()
+        self._set_parts(())
         self._iq = f"{{{xmpp.default_ns}}}iq"
         self._looked_at: ET.Element | None = None
         #: A message of our own, until it has passed all filters.
         self._fed: StanzaBase | None = None
-        self._known = filters_of(xmpp, "in")
-        self._filters: list[Any] = []
-        self._first = False
+        self._foreign = ForeignFilters(xmpp, "in")
         self._handlers = (
             ("connected", self._connected),
             ("session_start", self._session_started),
@@ -105,7 +103,7 @@ class Tap:
         """Ask this part, before those that joined before it; returns it."""
         if not self._parts:
             self._open()
-        self._parts = (part, *self._parts)
+        self._set_parts((part, *self._parts))
         if in_session(self._xmpp):
             part.session_started(resumed=False)
         return part
@@ -116,11 +114,19 @@ class Tap:
         With the last one the stream is as it was, but for the gate, which stays.
         """
         if part in self._parts:
-            self._parts = tuple(each for each in self._parts if each is not part)
+            self._set_parts(tuple(each for each in self._parts if each is not part))
             if not self._parts:
                 self._close()
 
+    def _set_parts(self, parts: tuple[Part, ...]) -> None:
+        # Replaced, not changed: one may leave while they are asked.
+        self._parts = parts
+        self._take_iq = [each.take_iq for each in parts]
+        self._take_message = [e.take_message for e in parts if e.take_message]
+        self._saw_presence = [e.saw_presence for e in parts if e.saw_presence]
+
     def _open(self) -> None:
+        self._management.connected()
         self._xmpp.add_filter("in", self._filter)
         for event, handler in self._handlers:
             self._xmpp.add_event_handler(event, handler)
@@ -139,6 +145,7 @@ class Tap:
 
     def _connected(self, _event: object) -> None:
         """Stay a last filter: XEP-0198 must have counted what is taken out."""
+        self._management.connected()
         self._xmpp.del_filter("in", self._filter)
         self._xmpp.add_filter("in", self._filter)
 
@@ -171,15 +178,10 @@ class Tap:
 
     def _take_first(self, xml: ET.Element) -> bool:
         """Before slixmpp makes an object of it: whether an element is taken."""
-        if xml.tag != self._iq:
-            return False
-        if self._known != self._filters:
-            self._filters = list(self._known)
-            self._first = not any(map(is_foreign, self._filters))
-        if not self._first:
+        if xml.tag != self._iq or self._foreign.any():
             return False
         self._looked_at = xml
-        if self._takes_iq(xml):
+        if self._is_taken(xml, self._take_iq):
             self._management.received()
             return True
         return False
@@ -189,35 +191,28 @@ class Tap:
         if stanza is self._fed:
             self._fed = None
             self._management.passed()
+        taken = False
         if stanza.name == "iq":
             seen, self._looked_at = self._looked_at, None
-            taken = stanza.xml is not seen and self._takes_iq(stanza.xml)
+            if stanza.xml is not seen:
+                taken = self._is_taken(stanza.xml, self._take_iq)
         elif stanza.name == "message":
-            taken = self._takes_message(stanza)
-        else:
-            taken = False
-            if stanza.name == "presence":
-                self._saw_presence(stanza.xml)
+            taken = self._is_taken(stanza, self._take_message)
+        elif stanza.name == "presence":
+            self._is_taken(stanza.xml, self._saw_presence)
         return None if taken else stanza
 
-    def _takes_iq(self, xml: ET.Element) -> bool:
-        return any(self._safely(each.take_iq, xml) for each in self._parts)
+    def _is_taken(
+        self, stanza: _T, looks: Iterable[Callable[[_T], bool | None]]
+    ) -> bool:
+        """Whether one of the parts takes it.
 
-    def _takes_message(self, message: StanzaBase) -> bool:
-        return any(
-            each.take_message is not None and self._safely(each.take_message, message)
-            for each in self._parts
-        )
-
-    def _saw_presence(self, xml: ET.Element) -> None:
-        for each in self._parts:
-            if each.saw_presence is not None:
-                self._safely(each.saw_presence, xml)
-
-    def _safely(self, look: Callable[[_T], bool | None], stanza: _T) -> bool:
-        """What fails here must not end the connection: a peer repeats itself."""
-        try:
-            return bool(look(stanza))
-        except Exception:
-            log.exception("a stanza could not be looked into")
-            return False
+        What fails in one must not end the connection: a peer repeats itself.
+        """
+        for look in looks:
+            try:
+                if look(stanza):
+                    return True
+            except Exception:
+                log.exception("a stanza could not be looked into")
+        return False

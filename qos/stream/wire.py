@@ -19,7 +19,7 @@ from slixmpp.basexmpp import BaseXMPP
 from slixmpp.stanza import Iq, Message
 
 from qos.core.message.model import Incoming
-from qos.stream.filters import filters_of, is_foreign
+from qos.stream.filters import ForeignFilters
 from qos.stream.stream_management import StreamManagement, parsed
 from qos.xml_text import CLIENT, render
 
@@ -37,6 +37,9 @@ class Wire:
         """Nothing is done to the stream before something is sent."""
         self._xmpp = xmpp
         self._management = management
+        # slixmpp's own are for messages and presences, but for that of XEP-0198, which
+        # we stand in for.
+        self._foreign = ForeignFilters(xmpp, "out", "out_sync", "out_sce")
         self._socket: socket.socket | None = None
         # Of this turn of the loop.
         self._in_turn = self._quickened = self._written = False
@@ -127,16 +130,17 @@ class Wire:
 
     def _turned(self) -> None:
         self._in_turn = self._quickened = self._written = False
-        if self._behind is None:
+        if self._gathered and self._behind is None:
             self._send_gathered()
 
     def _send_gathered(self) -> None:
-        if self._gathered:
-            gathered, self._gathered = self._gathered, []
+        gathered, self._gathered = self._gathered, []
+        if gathered:
             self._send(gathered)
 
     def _send(self, texts: Sequence[str]) -> bool:
-        if self._filtered():
+        if self._foreign.any():
+            # The application wants to see what goes out.
             for text in texts:
                 xml = parsed(text, self._xmpp.default_ns)
                 own = _OwnMessage if text.startswith("<message") else _OwnIq
@@ -186,18 +190,6 @@ class Wire:
         if sender:
             xml.set("from", sender)
         return xml
-
-    def _filtered(self) -> bool:
-        """Whether the application wants to see what goes out.
-
-        slixmpp's own filters are for messages and presences, but for that of
-        XEP-0198, which we stand in for.
-        """
-        return any(
-            is_foreign(filter_)
-            for mode in ("out", "out_sync", "out_sce")
-            for filter_ in filters_of(self._xmpp, mode)
-        )
 
     def _write(self, stanza: Any) -> Any:
         """The last filter: write a stanza of ours as text, lossless."""

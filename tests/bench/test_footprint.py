@@ -86,15 +86,13 @@ async def test_what_cannot_be_imported_is_one_line(
 SLOW_TAP = """
 import time
 from qos.stream.tap import Tap
-def slowed(look):
-    def slow(self, stanza):
-        until = time.process_time() + 0.0005
-        while time.process_time() < until:
-            pass
-        return look(self, stanza)
-    return slow
-Tap._takes_iq = slowed(Tap._takes_iq)
-Tap._takes_message = slowed(Tap._takes_message)
+is_taken = Tap._is_taken
+def slow(self, stanza, looks):
+    until = time.process_time() + 0.0005
+    while time.process_time() < until:
+        pass
+    return is_taken(self, stanza, looks)
+Tap._is_taken = slow
 """
 
 
