@@ -45,7 +45,7 @@ MINUTES ?= 10
 HOURS ?= 1
 CAMPAIGN_ARGS ?=
 
-.PHONY: help demo test docs simulate campaign soak power-cut bench-guard fuzz flood scale looks readers check format clean system java
+.PHONY: help demo test docs simulate campaign soak power-cut bench-guard calls fuzz flood scale looks readers check format clean system java
 
 help:
 	@echo 'make demo         see it work: a bad link, killed workers, an audit; no server needed'
@@ -55,6 +55,7 @@ help:
 	@echo 'make simulate     $(SEEDS) seeds of the simulation, and its mutants; or SEEDS=100000'
 	@echo 'make power-cut    open the stores in all that a power cut may leave, STATES=$(STATES)'
 	@echo 'make bench-guard  it has not become slower beside its floor, in a minute'
+	@echo 'make calls        which calls of our own an assured message takes, both ends together'
 	@echo 'make fuzz         hostile stanzas, as many lists as you like: make fuzz EXAMPLES=10000'
 	@echo 'make flood        50 senders at 10 times their quotas, and an honest one; a minute'
 	@echo 'make scale        what an audit costs as files, bytes or days of history grow'
@@ -106,6 +107,10 @@ power-cut: system .venv/dev.stamp
 # After the tests, and not beside them: it needs the machine for itself.
 bench-guard: .venv/dev.stamp
 	$(BIN)/xmpp-qos bench guard
+
+# The same whatever else the machine does: calls are counted, no time is measured.
+calls: .venv/dev.stamp
+	$(BIN)/python tests/bench/calls.py
 
 # Each handler gets as many lists of stanzas. A list that fails is made as short as can be.
 fuzz: .venv/dev.stamp

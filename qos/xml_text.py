@@ -77,7 +77,8 @@ def attribute(value: str) -> str:
     Raises:
         ValueError: XML has no way to carry one of the characters.
     """
-    if _is_plain(value):
+    # Ids are alphanumeric, and this is the fastest test.
+    if value.isalnum() or _is_plain(value):
         return f"'{value}'"
     return f"'{_escaped(value, _IN_ATTRIBUTE)}'"
 
@@ -115,8 +116,6 @@ def _node(node: ET.Element) -> tuple[object, ...]:
 
 
 def _is_plain(value: str) -> bool:
-    if value.isalnum():
-        return True  # Ids are alphanumeric, and this is the fastest test.
     special = _SPECIAL if value.isascii() else _special_or_not_ascii()
     return special.search(value) is None
 

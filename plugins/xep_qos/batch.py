@@ -6,7 +6,7 @@ were alone. The rules are in BATCH.md, and as code in `qos.core.message.batch`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field, fields
 from functools import partial
 from xml.etree import ElementTree as ET
@@ -36,6 +36,9 @@ __all__ = ["BatchReceiver", "BatchSender", "BatchedRequest", "features"]
 
 _Peer = tuple[str, str]
 
+#: The features of a peer that takes batches of ours.
+_BATCHES = frozenset({BATCH_NAMESPACE, MARKS_NAMESPACE})
+
 
 def features(batch_max: object) -> tuple[str, ...]:
     """The features that this option makes us advertise."""
@@ -50,7 +53,7 @@ class BatchSender:
         settings: Settings,
         clock: LoopClock,
         *,
-        supports: Callable[[str, str], bool],
+        supports: Callable[[str, Set[str]], bool],
         render: Callable[[Transmit, str], str],
         store_id: str,
         send: Callable[[str], object],
@@ -62,7 +65,7 @@ class BatchSender:
         Args:
             settings: the options.
             clock: the time.
-            supports: whether a JID is known to have a feature.
+            supports: whether a JID is known to have these features.
             render: gives the iq of a request, with this from where it needs one.
             store_id: the mark of our store.
             send: writes a stanza.
@@ -101,15 +104,12 @@ class BatchSender:
         deliver = transmit.step == "deliver"
         if (record.delivers if deliver else record.attempts) > 1:
             return False
-        if self._count_max == 1 or not all(
-            self._supports(route.jid, feature)
-            for feature in (BATCH_NAMESPACE, MARKS_NAMESPACE)
-        ):
+        if self._count_max == 1 or not self._supports(route.jid, _BATCHES):
             return False
         iq_id = record.deliver_id if deliver else record.offer_id
         peer = (route.jid, sender)
-        text = batch_stanza.render_element(transmit)
-        self._loads_of(peer).add(Element(iq_id, text, transmit))
+        element = Element(iq_id, transmit, batch_stanza.render_element)
+        self._loads_of(peer).add(element)
         self._flush_soon(peer)
         return True
 

@@ -163,10 +163,10 @@ class Discovery:
         self._known.clear()
         self._versions.clear()
 
-    def supports(self, jid: str, feature: str) -> bool:
-        """Whether this JID is known to support it; asks nobody."""
+    def supports(self, jid: str, features: AbstractSet[str]) -> bool:
+        """Whether this JID is known to support all of these; asks nobody."""
         known = self._known.get(jid)
-        return known is not None and feature in known.features
+        return known is not None and known.features >= features
 
     def _available(self, account: str, sender: str) -> list[tuple[str, int]]:
         own = bare(sender or self._xmpp.boundjid.full)

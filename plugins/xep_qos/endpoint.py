@@ -185,7 +185,7 @@ class Endpoint:
             namespaces=settings.namespaces,
             timeout_s=settings.retry_first_s,
             now=self._clock.now,
-            found=self.outbox.route_found,
+            found=self.outbox.in_flight.route_found,
             shows_presence=lambda account: self.guard.shows_presence(account),
         )
         self._batches = BatchSender(
@@ -370,7 +370,7 @@ class Endpoint:
             caps = presence.xml.find(_CAPS)
             version = None if caps is None else caps.get("ver")
             self._discovery.came(jid, to, presence["priority"], version)
-            self.outbox.peer_came(account_of(jid))
+            self.outbox.in_flight.peer_came(account_of(jid))
         elif kind == "unavailable":
             self._discovery.went(jid, to)
 
@@ -463,7 +463,7 @@ class Endpoint:
 
     def _answered(self, xml: ET.Element) -> bool:
         iq_id = xml.get("id", "")
-        if self.outbox.awaits(iq_id):
+        if self.outbox.in_flight.awaits(iq_id):
             self._batches.answered(iq_id, xml.get("from", ""))
             self._reply(stanza.parse_reply(xml))
         elif self._batches.awaits(iq_id):
@@ -477,7 +477,7 @@ class Endpoint:
         if reply.error not in {None, "resource-constraint"}:
             # It may be away, and come back with other features.
             self._discovery.forget(reply.source)
-        self.outbox.reply(reply)
+        self.outbox.in_flight.reply(reply)
 
     def _sender_of_answer(self, to: str) -> str:
         """The from of an answer: a component has to give it.

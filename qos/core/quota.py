@@ -12,14 +12,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, fields
 
-from qos.core.strings import bare
-
 __all__ = ["Ledger", "Quotas", "Share", "Tally", "domain_of", "own_domains"]
 
 
 def domain_of(jid: str) -> str:
     """The domain of a JID, bare or full."""
-    return bare(jid).rpartition("@")[2]
+    return jid.partition("/")[0].rpartition("@")[2]
 
 
 def own_domains(jid: str, *, component: bool) -> frozenset[str]:
@@ -74,7 +72,7 @@ class Tally:
     def refusal(self, account: str, more: int = 1) -> str | None:
         """The limit that more would exceed: `account`, `domain`, `total` or None."""
         share, domain = self._share, domain_of(account)
-        if self.used(account) + more > share.account:
+        if self._accounts.get(account, 0) + more > share.account:
             return "account"
         of_domain = self._domains.get(domain, 0) + more
         foreign = domain not in self._own_domains

@@ -42,7 +42,7 @@ class Port(Protocol):
     def route(self, record: Outgoing) -> Route | None:
         """Whom to address an attempt to, by what is known now.
 
-        None: nobody yet. The port calls Outbox.route_found when that changes.
+        None: nobody yet. The port calls InFlight.route_found when that changes.
         """
 
     def transmit(self, transmit: Transmit) -> bool:
@@ -162,12 +162,12 @@ class InFlight:
 
     def begin(self, message: Message) -> None:
         """Count a message as under way; it is attempted when it is due."""
-        record = message.record
-        flow = self._flows[record.flow] = self.flow(record.flow)
-        self._idle.pop(record.flow, None)
+        record, name = message.record, message.record.flow
+        flow = self._flows[name] = self.flow(name)
+        self._idle.pop(name, None)
         flow.begin(record)
         self._messages[record.msg_id] = message
-        self._by_flow.setdefault(record.flow, {})[record.msg_id] = message
+        self._by_flow.setdefault(name, {})[record.msg_id] = message
         self._index(message)
         self._timers.set(record.msg_id, sender.wake_at(record))
 
@@ -429,20 +429,20 @@ class InFlight:
 
     def _drop(self, message: Message) -> None:
         """The message is not under way any more: others may move up."""
-        record = message.record
+        record, name = message.record, message.record.flow
         message.inputs.clear()
         self._by_iq.pop(record.offer_id, None)
         self._by_iq.pop(record.deliver_id, None)
         self._timers.clear(record.msg_id)
         del self._messages[record.msg_id]
-        others = self._by_flow[record.flow]
+        others = self._by_flow[name]
         del others[record.msg_id]
-        self.flow(record.flow).end(record)
+        self.flow(name).end(record)
         if record.ordered:
             for other in list(others.values()):
                 if other.record.state is OutgoingState.RECEIVED and not other.busy:
                     self._performed(other)
         if not others:
-            del self._by_flow[record.flow]
-            self._rest(record.flow, self._flows.pop(record.flow))
+            del self._by_flow[name]
+            self._rest(name, self._flows.pop(name))
         self._left(message)

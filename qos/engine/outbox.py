@@ -16,7 +16,7 @@ from qos.core.backoff import Backoff
 from qos.core.message import sender as core
 from qos.core.message.effects import Save
 from qos.core.message.model import Level, Outgoing
-from qos.core.message.sender import Reply, SenderInput
+from qos.core.message.sender import SenderInput
 from qos.engine.backlog import Backlog
 from qos.engine.clock import Clock, Timers
 from qos.engine.deliveries import Deliveries
@@ -77,7 +77,12 @@ class OutboxLimits:
 
 
 class Outbox:
-    """Everything that an endpoint sends at level acknowledged or assured."""
+    """Everything that an endpoint sends at level acknowledged or assured.
+
+    Attributes:
+        in_flight: the messages in flight: takes what a peer answers, and what is heard
+            of it.
+    """
 
     def __init__(
         self,
@@ -102,7 +107,7 @@ class Outbox:
         self._bytes = contents.outbox_bytes
         self._backlog = Backlog(store, contents.queued)
         self._deliveries = Deliveries(self, durable=store.durable)
-        self._in_flight = InFlight(
+        self.in_flight = InFlight(
             store,
             port,
             clock=clock,
@@ -121,7 +126,7 @@ class Outbox:
         # perhaps none of them ran for long enough.
         self._kept = self._kept_max = max(_KEPT_MIN, limits.outcomes // 4)
         for record in contents.outgoing:
-            self._in_flight.begin(Message(core.resumed(record, clock.now())))
+            self.in_flight.begin(Message(core.resumed(record, clock.now())))
         self._expect_expiry(0.0)
 
     # -- the application ---------------------------------------------------
@@ -221,13 +226,13 @@ class Outbox:
         accepting = self._deliveries.accepting(msg_id)
         if accepting is not None:
             return accepting
-        message = self._in_flight.get(msg_id)
+        message = self.in_flight.get(msg_id)
         record = message.record if message else self._store.find_outgoing(msg_id)
         return None if record is None or record.state.ended else record
 
     def _ending(self, msg_id: str) -> Delivery | None:
         """The delivery of a message whose end is being written; None: there is none."""
-        message = self._in_flight.get(msg_id)
+        message = self.in_flight.get(msg_id)
         if message is None or not message.record.state.ended:
             return None
         return self._deliveries.of(message.record)
@@ -256,7 +261,7 @@ class Outbox:
         """See Delivery.withdraw."""
         await self._deliveries.until_accepted(msg_id)
         self._check_running()
-        message = self._in_flight.get(msg_id)
+        message = self.in_flight.get(msg_id)
         if message is None:
             record = self._store.find_outgoing(msg_id)
             if record is None:
@@ -265,7 +270,7 @@ class Outbox:
         if message.withdrawn is None:
             message.withdrawn = asyncio.get_running_loop().create_future()
             waiting = message.withdrawn
-            self._in_flight.feed(message, SenderInput.WITHDRAW)
+            self.in_flight.feed(message, SenderInput.WITHDRAW)
         else:
             waiting = message.withdrawn
         await asyncio.shield(waiting)
@@ -303,7 +308,7 @@ class Outbox:
 
     def _outstanding_records(self) -> Iterator[Outgoing]:
         for record in self._store.outgoing():
-            message = self._in_flight.get(record.msg_id)
+            message = self.in_flight.get(record.msg_id)
             present = message.record if message else record
             if not present.state.ended:
                 yield present
@@ -312,29 +317,13 @@ class Outbox:
 
     def session_started(self, own: str) -> None:
         """There is a session under this full JID: everything is due again."""
-        self._in_flight.session_started(own)
+        self.in_flight.session_started(own)
         for flow in self._backlog.flows:
             self._pump(flow)
 
     def session_lost(self) -> None:
         """Nothing is attempted until there is a session. Deadlines go on."""
-        self._in_flight.own = None
-
-    def awaits(self, iq_id: str) -> bool:
-        """Whether a message under way has this iq id."""
-        return self._in_flight.awaits(iq_id)
-
-    def reply(self, reply: Reply) -> None:
-        """Take an iq result or error; one that is not awaited is ignored."""
-        self._in_flight.reply(reply)
-
-    def route_found(self, flow: str) -> None:
-        """It may now be known whom to address the messages of a flow to."""
-        self._in_flight.route_found(flow)
-
-    def peer_came(self, flow: str) -> None:
-        """The account has become available: what waits for it is due soon."""
-        self._in_flight.peer_came(flow)
+        self.in_flight.own = None
 
     def stop(self) -> None:
         """Do nothing more, for good; outstanding messages stay in the store.
@@ -343,7 +332,7 @@ class Outbox:
         is being written still succeeds or fails.
         """
         self._stopped = True
-        self._in_flight.stop()
+        self.in_flight.stop()
         self._deliveries.stop()
         self._queue_timer.stop()
         self._forgetting.stop()
@@ -360,7 +349,7 @@ class Outbox:
         self._bytes += record.size
         accepted = self._deliveries.begin(record)
         flow = record.flow
-        admitted = self._in_flight.flow(flow).admits(record)
+        admitted = self.in_flight.flow(flow).admits(record)
         if self._backlog.waiting(flow) or not admitted:
             self._backlog.add(flow)
             self._recorder.accepted(record)
@@ -373,7 +362,7 @@ class Outbox:
         self._backlog.passed(record)
         message = Message(record)
         message.accepted = partial(self._deliveries.decided, record)
-        self._in_flight.start(message)
+        self.in_flight.start(message)
         return accepted
 
     def _queued(self, record: Outgoing, written: asyncio.Future[None] | None) -> None:
@@ -393,7 +382,7 @@ class Outbox:
 
     def _pump(self, flow: str) -> None:
         """Take queued messages into the window while there is room."""
-        in_flight = self._in_flight
+        in_flight = self.in_flight
         state = in_flight.flow(flow)
         now = self._clock.now()
         while in_flight.own is not None and state.room and self._backlog.waiting(flow):
@@ -412,7 +401,7 @@ class Outbox:
         self._backlog.discard(record)
         message = Message(record)
         message.unqueued = True
-        self._in_flight.begin(message)
+        self.in_flight.begin(message)
         return message
 
     def _expire_queued(self, _key: None) -> None:
@@ -428,8 +417,8 @@ class Outbox:
         # Messages in flight reach their deadline by themselves.
         self._expiring = {record.seq for record in overdue}
         for record in overdue:
-            if self._in_flight.get(record.msg_id) is None:
-                self._in_flight.feed(self._unqueue(record), SenderInput.DEADLINE)
+            if self.in_flight.get(record.msg_id) is None:
+                self.in_flight.feed(self._unqueue(record), SenderInput.DEADLINE)
 
     def _expect_expiry(self, earliest: float) -> None:
         expiry = self._store.next_expiry()
@@ -438,10 +427,10 @@ class Outbox:
 
     def _left(self, message: Message) -> None:
         """A message has ended, or was not accepted: the next one may begin."""
-        record = message.record
+        record, flow = message.record, message.record.flow
         if message.unqueued and not record.state.ended:
             self._backlog.put_back(record)
-            self._pump(record.flow)
+            self._pump(flow)
             return
         self._uncount(record)
         self._backlog.left(record)
@@ -452,10 +441,11 @@ class Outbox:
             self._expiring.remove(record.seq)
             if not self._expiring:
                 self._expect_expiry(self._clock.now() + _EXPIRE_PAUSE_S)
-        idle = not self._in_flight.flow(record.flow).in_flight
-        if idle and not self._backlog.waiting(record.flow):
-            self._backlog.forget(record.flow)
-        self._pump(record.flow)
+        if not self._backlog.waiting(flow):
+            if not self.in_flight.flow(flow).in_flight:
+                self._backlog.forget(flow)
+            return
+        self._pump(flow)
 
     def _expect_forgetting(self) -> None:
         """Count an ended message.

@@ -101,7 +101,8 @@ class Wire:
             return
         if self._socket is not None and _QUICKACK is not None:
             self._quickened = True
-            self._turn()
+            if not self._in_turn:
+                self._begin_turn()
             try:
                 self._socket.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
             except OSError:  # not TCP, or just closed
@@ -120,15 +121,15 @@ class Wire:
             self._gathered.append(text)
             return True
         self._written = True
-        self._turn()
+        if not self._in_turn:
+            self._begin_turn()
         return self._send((text,))
 
-    def _turn(self) -> None:
-        if not self._in_turn:
-            self._in_turn = True
-            self._xmpp.loop.call_soon(self._turned)
+    def _begin_turn(self) -> None:
+        self._in_turn = True
+        self._xmpp.loop.call_soon(self._end_turn)
 
-    def _turned(self) -> None:
+    def _end_turn(self) -> None:
         self._in_turn = self._quickened = self._written = False
         if self._gathered and self._behind is None:
             self._send_gathered()

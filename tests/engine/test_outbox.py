@@ -125,7 +125,7 @@ class Bench:
             reply = Reply(
                 record.offer_id, record.to, received=record.msg_id, hold="hold"
             )
-        self.outbox.reply(reply)
+        self.outbox.in_flight.reply(reply)
 
     async def answer_all(self) -> None:
         while self.port.sent:
@@ -443,7 +443,7 @@ async def test_what_does_not_fit_the_window_waits_on_disk(bench: Bench) -> None:
     await bench.run()
     assert len(bench.port.sent) == WINDOW_FIRST
     assert bench.outbox.outstanding == 100
-    assert len(bench.outbox._in_flight) == WINDOW_FIRST
+    assert len(bench.outbox.in_flight) == WINDOW_FIRST
     await bench.answer_all()
     assert bench.outbox.outstanding == 0
     assert not list(bench.store.outgoing())
@@ -463,7 +463,7 @@ async def test_memory_holds_no_account_for_ever(
             await bench.submit(to=f"user{number}@example.org/1")
         await bench.run()
         await bench.answer_all()
-    held = bench.outbox._in_flight
+    held = bench.outbox.in_flight
     assert not held._flows
     assert list(held._idle) == [f"user{number}@example.org" for number in (7, 8, 9)]
     assert held.flow("user9@example.org").window > WINDOW_FIRST
@@ -707,7 +707,7 @@ async def test_a_queued_message_whose_end_cannot_be_written_ends_when_it_can(
     bench.store.disk.full = True
     await bench.run(10)
     assert not delivery.ended
-    assert len(bench.outbox._in_flight) == WINDOW_FIRST
+    assert len(bench.outbox.in_flight) == WINDOW_FIRST
     bench.store.disk.full = False
     await bench.run(5)
     assert (await delivery.outcome()).status is OutgoingState.NOT_DELIVERED
@@ -837,7 +837,7 @@ async def test_withdrawing(bench: Bench) -> None:
     with pytest.raises(CannotWithdraw):
         await releasing.withdraw()
     # The queued message has taken the place of the offered one.
-    assert len(bench.outbox._in_flight) == WINDOW_FIRST
+    assert len(bench.outbox.in_flight) == WINDOW_FIRST
     with pytest.raises(UnknownMessage):
         await bench.outbox.withdraw("nobody")
 
@@ -928,9 +928,9 @@ async def test_what_is_put_back_is_not_offered_beside_those_that_passed_it() -> 
     await settle()
     # There is room for all queued messages: they pass it while its end is being
     # written.
-    bench.outbox._in_flight.flow("lamp@example.org")._window = 20.0
+    bench.outbox.in_flight.flow("lamp@example.org")._window = 20.0
     bench.outbox.session_started(OWN)
-    assert len(bench.outbox._in_flight) == 8
+    assert len(bench.outbox.in_flight) == 8
     await bench.run()
     with pytest.raises(StoreFull):
         await taken_back
@@ -1048,7 +1048,7 @@ async def test_a_peer_without_a_route_is_tried_when_there_is_one(bench: Bench) -
     await bench.run(10)
     assert not bench.port.sent
     bench.port.reachable = True
-    bench.outbox.route_found("lamp@example.org")
+    bench.outbox.in_flight.route_found("lamp@example.org")
     await bench.run()
     assert len(bench.port.sent) == 1
 

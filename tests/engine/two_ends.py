@@ -233,7 +233,7 @@ class _ReceiverPort:
         if not self._alive.value:
             return
         reply = reply_to(request, answer)
-        self._world.carry(lambda: self._world.outbox.reply(reply))
+        self._world.carry(lambda: self._world.outbox.in_flight.reply(reply))
 
     def consumption(self, record: Incoming) -> None:
         """There is no consumer."""

@@ -148,7 +148,7 @@ class Node:
             received=request.msg_id if answer.kind == "received" else None,
             hold=answer.hold or None,
         )
-        self._loop.call_soon(lambda: self.outbox.reply(reply))
+        self._loop.call_soon(lambda: self.outbox.in_flight.reply(reply))
 
     def consumption(self, record: Incoming) -> None:
         """There is no consumer."""

@@ -145,4 +145,4 @@ def test_the_size_of_an_element_is_that_of_what_is_sent(transmit: Transmit) -> N
         for elements in ([element], [])
     ]
     longer, shorter = (len(text.encode()) for text in texts)
-    assert longer - shorter == Element("i", element, transmit).size
+    assert longer - shorter == Element("i", transmit, batch_stanza.render_element).size

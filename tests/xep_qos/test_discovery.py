@@ -55,7 +55,7 @@ class Watched(Discovery):
         self.answered.clear()
         assert self.route(record(LAMP)) is None
         await asyncio.wait_for(self.answered.wait(), 10)
-        return {each for each in NAMESPACES if self.supports(LAMP, each)}
+        return {each for each in NAMESPACES if self.supports(LAMP, {each})}
 
     def shows(self, jid: str) -> None:
         """Presence says that this JID is available."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -57,24 +57,42 @@ ANSWER_WITHIN_S = 0.1
 _UNANSWERED_MAX = 64
 
 
-@dataclass(frozen=True, slots=True)
 class Element:
     """A request to be sent, with others or alone.
 
+    Its text is made when it is first asked for: a request that goes alone needs none.
+
     Attributes:
         iq_id: of the iq that it would be alone; its id in a batch.
-        text: as it stands in a batch.
-        transmit: what it was made of.
+        transmit: what it is made of.
     """
 
-    iq_id: str
-    text: str
-    transmit: Transmit
+    __slots__ = ("_render", "_size", "_text", "iq_id", "transmit")
+
+    def __init__(
+        self, iq_id: str, transmit: Transmit, render: Callable[[Transmit], str]
+    ) -> None:
+        """Nothing is rendered yet."""
+        self.iq_id = iq_id
+        self.transmit = transmit
+        self._render = render
+        self._text = ""
+        self._size = 0
+
+    @property
+    def text(self) -> str:
+        """The request as it stands in a batch."""
+        if not self._text:
+            self._text = self._render(self.transmit)
+        return self._text
 
     @property
     def size(self) -> int:
         """Bytes of UTF-8 in a batch."""
-        return len(self.text) if self.text.isascii() else len(self.text.encode())
+        if not self._size:
+            text = self.text
+            self._size = len(text) if text.isascii() else len(text.encode())
+        return self._size
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +124,9 @@ class BatchQueue:
         self._count_max = count_max
         self._bytes_max = bytes_max
         self._patience_s = patience_s
-        self._waiting: deque[tuple[Element, int]] = deque()
-        self._bytes = 0
+        self._waiting: deque[Element] = deque()
+        # Of those that wait, how many have been measured, and their bytes.
+        self._measured = self._bytes = 0
         # By the id of the iq, the oldest first.
         self._sent: dict[str, _Sent] = {}
 
@@ -118,27 +137,34 @@ class BatchQueue:
 
     def add(self, element: Element) -> None:
         """A request is to be sent, after those before it."""
-        size = element.size
-        self._waiting.append((element, size))
-        self._bytes += size
+        self._waiting.append(element)
 
     def take(self, now: float) -> tuple[Element, ...]:
         """The next load, if one may be sent now; else nothing."""
-        full = len(self._waiting) >= self._count_max or self._bytes > self._bytes_max
-        if not self._waiting or (not full and now < self._held_until()):
+        if not self._waiting or (now < self._held_until() and not self._full()):
             return ()
         load = [self._pop()]
-        size = load[0].size
+        # One that goes alone is not measured.
+        size = load[0].size if self._waiting else 0
         while self._waiting and len(load) < self._count_max:
-            size += self._waiting[0][1]
+            size += self._waiting[0].size
             if size > self._bytes_max:
                 break
             load.append(self._pop())
         return tuple(load)
 
+    def _full(self) -> bool:
+        """Whether what has gathered is as much as a stanza takes."""
+        for element in islice(self._waiting, self._measured, None):
+            self._bytes += element.size
+        self._measured = len(self._waiting)
+        return self._measured >= self._count_max or self._bytes > self._bytes_max
+
     def _pop(self) -> Element:
-        element, size = self._waiting.popleft()
-        self._bytes -= size
+        element = self._waiting.popleft()
+        if self._measured:
+            self._measured -= 1
+            self._bytes -= element.size
         return element
 
     def _held_until(self) -> float:

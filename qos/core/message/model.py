@@ -222,7 +222,7 @@ class Outgoing:
     @property
     def flow(self) -> str:
         """What its window and its order are counted by: the account it goes to."""
-        return bare(self.to)
+        return self.to.partition("/")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,8 @@ def request(iq_id: str, text: str) -> Element:
         offer_id=iq_id,
         deliver_id="d",
     )
-    return Element(iq_id, text, Transmit("offer", record, Route(record.to)))
+    transmit = Transmit("offer", record, Route(record.to))
+    return Element(iq_id, transmit, lambda _: text)
 
 
 def loads(*, count_max: int = 4, bytes_max: int = 1_000) -> BatchQueue:

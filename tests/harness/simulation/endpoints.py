@@ -228,7 +228,7 @@ class Endpoint(Machine):
     def peer_came(self, jid: str) -> None:
         """See Machine."""
         assert self.outbox is not None
-        self.outbox.peer_came(bare(jid))
+        self.outbox.in_flight.peer_came(bare(jid))
 
     def receive(self, source: str, body: object) -> None:
         """See Machine."""
@@ -241,14 +241,16 @@ class Endpoint(Machine):
                 self._ledger.released(body.msg_id, body.hold)
             self.inbox.request(body, trusted=True)
         elif isinstance(body, Reply):
-            self.outbox.reply(body if self.marked else replace(body, hold=None))
+            self.outbox.in_flight.reply(
+                body if self.marked else replace(body, hold=None)
+            )
 
     def bounced(self, to: str, body: object, condition: str) -> None:
         """See Machine."""
         if isinstance(body, Request):
             assert self.outbox is not None
             error_type = _ERROR_TYPES[condition]
-            self.outbox.reply(
+            self.outbox.in_flight.reply(
                 Reply(body.iq_id, to, error=condition, error_type=error_type)
             )
 

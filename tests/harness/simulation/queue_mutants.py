@@ -192,8 +192,8 @@ QUEUE = (
     Mutant(
         "one-bound-for-all",
         "qos.core.quota",
-        "return self._total if account is None else self._accounts.get(account, 0)",
-        "return self._total",
+        "if self._accounts.get(account, 0) + more > share.account:",
+        "if self._total + more > share.account:",
         "One account takes no room of another.",
         by=("nobody_takes_the_room_of_others",),
         seed=2,
