@@ -24,7 +24,7 @@ from qos.core.message.batch import (
 from qos.core.message.effects import Answer, Transmit
 from qos.core.message.model import MARKS_NAMESPACE
 from qos.core.message.receiver_table import Request
-from qos.core.message.sender import Reply
+from qos.core.message.sender_table import Reply
 from qos.core.strings import own_servers
 from qos.engine import LoopClock
 from qos.engine.clock import Handle, Timers

@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 from qos.core.message.batch import BATCH_NAMESPACE, ELEMENTS_MAX
 from qos.core.message.effects import Answer, Transmit
 from qos.core.message.model import MARKS_NAMESPACE, Level
-from qos.core.message.sender import Reply
+from qos.core.message.sender_table import Reply
 from qos.core.strings import ID_CHARS_MAX
 from qos.xml_text import attribute, render_iq, text
 from xep_qos import stanza

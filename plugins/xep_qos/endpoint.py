@@ -25,7 +25,7 @@ from qos import arguments
 from qos.core.message.effects import Answer, Report, Transmit
 from qos.core.message.model import Incoming, Level, Outgoing, Route
 from qos.core.message.receiver_table import Request
-from qos.core.message.sender import Reply
+from qos.core.message.sender_table import Reply
 from qos.core.message.trust import Trusted
 from qos.core.quota import own_domains
 from qos.core.strings import ID_CHARS_MAX

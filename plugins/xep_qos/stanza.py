@@ -14,7 +14,7 @@ from qos import arguments
 from qos.core.message.effects import Answer, Transmit
 from qos.core.message.model import MARKS_NAMESPACE, NAMESPACES, Level
 from qos.core.message.receiver_table import Request
-from qos.core.message.sender import Reply
+from qos.core.message.sender_table import Reply
 from qos.core.strings import ID_CHARS_MAX, one_line
 from qos.errors import InvalidArgument, LocalProtocolError, RemoteProtocolError
 from qos.xml_text import CLIENT, attribute, render, render_iq, text

@@ -18,7 +18,7 @@ from qos.core.backoff import Backoff
 from qos.core.message import sender
 from qos.core.message.effects import End
 from qos.core.message.model import Ended, Outgoing
-from qos.core.message.sender import SenderInput
+from qos.core.message.sender_table import At, SenderInput
 from qos.engine import Delivery, Outcome
 from qos.errors import UnknownMessage
 from qos.journal.recorder import Recorder
@@ -152,7 +152,7 @@ async def _withdraw(store: Store, record: Outgoing, recorder: Recorder) -> None:
     The message is withdrawn only if it is certainly not delivered.
     """
     now = time.time()
-    at = sender.At(now=now, jitter=0.0, backoff=Backoff(), new_id=str, remember=True)
+    at = At(now=now, jitter=0.0, backoff=Backoff(), new_id=str, remember=True)
     withdraw = SenderInput.WITHDRAW
     ended, effects = sender.step(sender.resumed(record, now), withdraw, at)
     recorder.sent(ended, withdraw, effects)

@@ -19,7 +19,14 @@ from qos.core.message import sender
 from qos.core.message.effects import Effect, End, Forget, Save, Transmit
 from qos.core.message.flow import Flow
 from qos.core.message.model import Outgoing, OutgoingState, Route
-from qos.core.message.sender import Reply, SenderInput
+from qos.core.message.sender_table import (
+    At,
+    Reply,
+    SenderInput,
+    classify,
+    on_peer,
+    on_session,
+)
 from qos.core.replace import replace
 from qos.engine.clock import Clock, Timers
 from qos.errors import CannotWithdraw, StillOutstanding
@@ -211,7 +218,7 @@ class InFlight:
             if message.no_route:
                 self.attempt(message)
             else:
-                self.feed(message, sender.on_session(message.record, own=own))
+                self.feed(message, on_session(message.record, own=own))
 
     def awaits(self, iq_id: str) -> bool:
         """Whether a message in flight waits for this iq id."""
@@ -233,7 +240,7 @@ class InFlight:
         """Take the news that an account is available: its messages are due soon."""
         for message in list(self._by_flow.get(flow, {}).values()):
             message.record = sender.came(message.record)
-            meaning = sender.on_peer(message.record)
+            meaning = on_peer(message.record)
             if meaning is not None and not message.no_route:
                 self.feed(message, meaning)
         self.route_found(flow)
@@ -275,7 +282,7 @@ class InFlight:
 
     def _take(self, message: Message, input_: SenderInput | Reply) -> None:
         if isinstance(input_, Reply):
-            meaning = sender.classify(message.record, input_, own=self.own or "")
+            meaning = classify(message.record, input_, own=self.own or "")
             if meaning is not None:
                 self._step(message, meaning, reply=input_)
         elif input_ is SenderInput.ATTEMPT and self._overdue(message):
@@ -299,7 +306,7 @@ class InFlight:
         reply: Reply | None = None,
     ) -> None:
         before = message.record
-        at = sender.At(
+        at = At(
             now=self._clock.now(),
             jitter=self._port.jitter(),
             backoff=self._backoff,

@@ -16,7 +16,7 @@ from qos.core.backoff import Backoff
 from qos.core.message import sender as core
 from qos.core.message.effects import Save
 from qos.core.message.model import Level, Outgoing
-from qos.core.message.sender import SenderInput
+from qos.core.message.sender_table import SenderInput
 from qos.engine.backlog import Backlog
 from qos.engine.clock import Clock, Timers
 from qos.engine.deliveries import Deliveries

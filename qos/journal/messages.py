@@ -21,7 +21,7 @@ from qos.core.message.model import (
 )
 from qos.core.message.receiver import NOT_NOW
 from qos.core.message.receiver_table import ReceiverInput, Request
-from qos.core.message.sender import SenderInput
+from qos.core.message.sender_table import SenderInput
 from qos.core.strings import bare
 from qos.journal.files import Begun
 from qos.journal.schema import Entry, Event, ReceiverEvent, Role, SenderEvent

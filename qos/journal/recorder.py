@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from qos.core.message.effects import Effect
 from qos.core.message.model import Incoming, Outgoing
 from qos.core.message.receiver_table import ReceiverInput, Request
-from qos.core.message.sender import SenderInput
+from qos.core.message.sender_table import SenderInput
 from qos.journal import messages
 from qos.journal.writer import JournalWriter
 

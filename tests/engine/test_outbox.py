@@ -14,7 +14,7 @@ from qos.core.backoff import Backoff
 from qos.core.message.effects import Transmit
 from qos.core.message.flow import WINDOW_FIRST
 from qos.core.message.model import Level, Outgoing, OutgoingState, Route
-from qos.core.message.sender import Reply
+from qos.core.message.sender_table import Reply
 from qos.engine import Delivery, Outbox, OutboxLimits, in_flight
 from qos.errors import (
     CannotWithdraw,

@@ -22,7 +22,7 @@ from qos.core.backoff import Backoff
 from qos.core.message.effects import Answer, Report, Transmit
 from qos.core.message.model import Incoming, Level, Outgoing, Route
 from qos.core.message.receiver_table import Request
-from qos.core.message.sender import Reply
+from qos.core.message.sender_table import Reply
 from qos.core.queue.effects import Notification
 from qos.core.queue.item import ItemOutcome
 from qos.core.queue.requests import (

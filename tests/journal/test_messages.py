@@ -18,8 +18,8 @@ from qos.core.message.model import (
     Route,
 )
 from qos.core.message.receiver_table import At, ReceiverInput, Request
-from qos.core.message.sender import At as SenderAt
-from qos.core.message.sender import Reply, SenderInput
+from qos.core.message.sender_table import At as SenderAt
+from qos.core.message.sender_table import Reply, SenderInput
 from qos.journal import Entry, ReceiverEvent, SenderEvent
 from qos.journal import messages as journaled
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from qos.core.message.effects import Answer, Transmit
 from qos.core.message.model import MARKS_NAMESPACE, NAMESPACES, Level, Outgoing, Route
 from qos.core.message.receiver_table import Request
-from qos.core.message.sender import Reply
+from qos.core.message.sender_table import Reply
 from qos.core.strings import ID_CHARS_MAX
 from qos.errors import ErrorType, LocalProtocolError, RemoteProtocolError
 from xep_qos import stanza

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from qos.core.message.effects import Transmit
-from qos.core.message.sender import Reply
+from qos.core.message.sender_table import Reply
 
 __all__ = [
     "ANSWER_WITHIN_S",

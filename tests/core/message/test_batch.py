@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from qos.core.message.batch import Answers, BatchQueue, Element, for_each
 from qos.core.message.effects import Transmit
 from qos.core.message.model import Level, Outgoing, Route
-from qos.core.message.sender import Reply
+from qos.core.message.sender_table import Reply
 
 PATIENCE_S = 0.25
 

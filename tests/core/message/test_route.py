@@ -16,7 +16,8 @@ from qos.core.message.model import (
     Route,
 )
 from qos.core.message.route import Resource, choose, namespace_for, to_jid
-from qos.core.message.sender import At, Reply, SenderInput, classify, step
+from qos.core.message.sender import step
+from qos.core.message.sender_table import At, Reply, SenderInput, classify
 
 TEXT, IEEE, NEURO = NAMESPACES
 OURS = frozenset({TEXT, MARKS_NAMESPACE})

@@ -14,21 +14,23 @@ from qos.core.message.effects import Effect, End, Forget, Save, Settle, Transmit
 from qos.core.message.model import NAMESPACES, Ended, Level, Outgoing, Route
 from qos.core.message.model import OutgoingState as S
 from qos.core.message.sender import (
-    TRANSITIONS,
-    At,
-    Reply,
     came,
     clamped,
-    classify,
-    on_peer,
-    on_session,
     overdue,
     resumed,
     step,
     unsent,
     wake_at,
 )
-from qos.core.message.sender import SenderInput as I
+from qos.core.message.sender_table import (
+    TRANSITIONS,
+    At,
+    Reply,
+    classify,
+    on_peer,
+    on_session,
+)
+from qos.core.message.sender_table import SenderInput as I
 from qos.errors import CannotWithdraw, LocalProtocolError
 
 OWN = "door@example.org/a"

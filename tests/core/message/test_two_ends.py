@@ -60,8 +60,8 @@ from qos.core.message.model import (
 from qos.core.message.receiver import key_of
 from qos.core.message.receiver_table import At, ReceiverInput, Request
 from qos.core.message.route import Resource, choose, to_jid
-from qos.core.message.sender import At as SenderAt
-from qos.core.message.sender import Reply, SenderInput
+from qos.core.message.sender_table import At as SenderAt
+from qos.core.message.sender_table import Reply, SenderInput, classify, on_session
 from qos.core.message.tombstones import Tombstones
 from qos.core.quota import Ledger, Quotas
 from qos.core.strings import bare
@@ -388,7 +388,7 @@ class Sender(Process):
         record = self.records.get(self.asked[said.reply.iq_id])
         if not self.up or self.own != said.to or record is None:
             return
-        input_ = sender.classify(record, said.reply, own=self.own)
+        input_ = classify(record, said.reply, own=self.own)
         if input_ is not None:
             with self.mortal():
                 self.act(record, input_, reply=said.reply)
@@ -428,7 +428,7 @@ class Sender(Process):
         self.own = own
         with self.mortal():
             for record in list(self.records.values()):
-                self.act(record, sender.on_session(record, own=own))
+                self.act(record, on_session(record, own=own))
 
 
 class Device(Process):

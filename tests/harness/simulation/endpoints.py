@@ -25,7 +25,7 @@ from qos.core.message.model import (
 )
 from qos.core.message.receiver_table import Request
 from qos.core.message.route import Resource, choose, to_jid
-from qos.core.message.sender import Reply
+from qos.core.message.sender_table import Reply
 from qos.core.quota import Quotas
 from qos.core.replace import replace
 from qos.core.strings import bare

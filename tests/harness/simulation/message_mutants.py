@@ -28,7 +28,7 @@ SENDER = (
     ),
     Mutant(
         "store-gone-is-never-doubt",
-        "qos.core.message.sender",
+        "qos.core.message.sender_table",
         "return _I.STORE_GONE_UNSEEN if record.delivers == 1 else _I.STORE_GONE",
         "return _I.STORE_GONE_UNSEEN",
         "What a lost store may have handed over is not offered again.",
@@ -37,7 +37,7 @@ SENDER = (
     ),
     Mutant(
         "not-mine-is-store-gone",
-        "qos.core.message.sender",
+        "qos.core.message.sender_table",
         "if reply.source != record.peer:",
         "if reply.source == '':",
         "Another device that does not hold a message says nothing about it.",
@@ -119,7 +119,7 @@ SENDER = (
     Mutant(
         "bounce-taken-for-proof",
         "qos.core.message.sender",
-        '_UNSURE = _AWAY | {"undefined-condition"}',
+        '_UNSURE = AWAY | {"undefined-condition"}',
         '_UNSURE = frozenset({"recipient-unavailable", "remote-server-timeout"})',
         "What a server returns may have arrived before the connection was lost.",
         by=("never_what_is_not_delivered",),
@@ -136,8 +136,8 @@ SENDER = (
     ),
     Mutant(
         "away-is-the-end",
-        "qos.core.message.sender",
-        'if reply.error_type == "wait" or reply.error in _AWAY:',
+        "qos.core.message.sender_table",
+        'if reply.error_type == "wait" or reply.error in AWAY:',
         'if reply.error_type == "wait":',
         "That a peer is away ends nothing.",
         by=("not_delivered_has_a_cause",),
@@ -145,7 +145,7 @@ SENDER = (
     ),
     Mutant(
         "no-room-is-the-end",
-        "qos.core.message.sender",
+        "qos.core.message.sender_table",
         """reply.error == "resource-constraint":
         return _I.CONSTRAINED
     if reply.error_type""",

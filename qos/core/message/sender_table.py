@@ -1,0 +1,270 @@
+"""The sending side of a message at level acknowledged or assured.
+
+::
+
+                 ATTEMPT            RECEIVED            RELEASE
+    QUEUED ─────────────▶ OFFERED ─────────▶ RECEIVED ─────────▶ RELEASING
+      │                    │  ▲ │                │                 │  │  │
+      │                    │  │ │ CONFIRMED      │       CONFIRMED │  │  │
+      │                    │  │ └────────────────┼──▶ DELIVERED ◀──┘  │  │
+      │ DEADLINE           │  │                  │                    │  │
+      │ WITHDRAW           │  └──────────────────┴────────────────────┘  │
+      │                    │ REFUSED …   STORE_GONE_UNSEEN, ORPHANED     │
+      ▼                    ▼                                             ▼
+    NOT_DELIVERED ◀── before a hand-over was possible      after: IN_DOUBT
+
+Level acknowledged goes from OFFERED to its end: its only step is a hand-over. It ends
+NOT_DELIVERED only if each attempt certainly did not arrive, and IN_DOUBT otherwise.
+
+The crash argument. Each step is written before it is sent, so what is stored
+is never behind what a peer has seen:
+
+- OFFERED is on disk before `assured` is sent. After a restart the same iq id is
+  used again; the receiver holds a message once, whatever it gets.
+- RELEASING is on disk before the first `deliver` is sent, with the peer, the
+  hold and the number of `deliver`. After a restart only `deliver` is repeated,
+  never `assured`: that could make a second message of it.
+- The record is gone from the disk before the application learns the end, so
+  that *not delivered* stays true after a restart. If the process dies between,
+  that end is not told, but how it ended has taken the record's place in the same
+  write, for an application that asks.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from qos.core.backoff import Backoff
+from qos.core.message.model import Level, Outgoing, OutgoingState, Route
+from qos.core.strings import own_servers
+
+__all__ = [
+    "AWAY",
+    "TRANSITIONS",
+    "At",
+    "Reply",
+    "SenderInput",
+    "classify",
+    "on_peer",
+    "on_session",
+]
+
+
+class SenderInput(enum.Enum):
+    """The inputs of a message in flight."""
+
+    #: It is time for an attempt, and there is a route.
+    ATTEMPT = "attempt"
+    #: It is time for an attempt, and nobody to address it to.
+    NO_ROUTE = "no route"
+    #: A new session, or the peer has come: an attempt is due soon.
+    WAKE = "wake"
+    #: The peer holds the message.
+    RECEIVED = "received"
+    #: The message may be released now.
+    RELEASE = "release"
+    #: The peer has handed it over.
+    CONFIRMED = "confirmed"
+    #: The peer has no room for it at present.
+    CONSTRAINED = "constrained"
+    #: An error that may pass.
+    UNAVAILABLE = "unavailable"
+    #: An error that will not pass.
+    REFUSED = "refused"
+    #: The receiving application has it and rejects it: it is certainly not delivered.
+    REJECTED = "rejected"
+    #: Another resource does not hold it.
+    NOT_MINE = "not mine"
+    #: The peer that held it does not any more; it saw at most one `deliver`.
+    STORE_GONE_UNSEEN = "store gone, nothing handed over"
+    #: The same, and an earlier `deliver` may have released it.
+    STORE_GONE = "store gone"
+    #: A peer that is not ours can only be asked by a JID that we have lost.
+    ORPHANED = "orphaned"
+    #: The deadline has come.
+    DEADLINE = "deadline"
+    #: The application wants it back.
+    WITHDRAW = "withdraw"
+
+
+_S, _I = OutgoingState, SenderInput
+_LIVE = (_S.QUEUED, _S.OFFERED, _S.RECEIVED, _S.RELEASING)
+
+#: Where each input leads. What is missing cannot happen; step() refuses it.
+TRANSITIONS: dict[tuple[OutgoingState, SenderInput], OutgoingState] = {
+    (_S.QUEUED, _I.ATTEMPT): _S.OFFERED,
+    (_S.OFFERED, _I.ATTEMPT): _S.OFFERED,
+    (_S.RECEIVED, _I.ATTEMPT): _S.RECEIVED,  # nothing to send before its turn
+    (_S.RELEASING, _I.ATTEMPT): _S.RELEASING,
+    **{(state, _I.NO_ROUTE): state for state in _LIVE},
+    **{(state, _I.WAKE): state for state in _LIVE},
+    (_S.OFFERED, _I.RECEIVED): _S.RECEIVED,
+    (_S.RECEIVED, _I.RELEASE): _S.RELEASING,
+    (_S.OFFERED, _I.CONFIRMED): _S.DELIVERED,  # level acknowledged
+    (_S.RELEASING, _I.CONFIRMED): _S.DELIVERED,
+    (_S.OFFERED, _I.CONSTRAINED): _S.OFFERED,
+    (_S.RELEASING, _I.CONSTRAINED): _S.RELEASING,
+    (_S.OFFERED, _I.UNAVAILABLE): _S.OFFERED,
+    (_S.RELEASING, _I.UNAVAILABLE): _S.RELEASING,
+    (_S.OFFERED, _I.REFUSED): _S.NOT_DELIVERED,
+    (_S.RELEASING, _I.REFUSED): _S.IN_DOUBT,
+    (_S.RELEASING, _I.REJECTED): _S.NOT_DELIVERED,
+    (_S.RELEASING, _I.NOT_MINE): _S.RELEASING,
+    (_S.RELEASING, _I.STORE_GONE_UNSEEN): _S.OFFERED,
+    (_S.RELEASING, _I.STORE_GONE): _S.IN_DOUBT,
+    (_S.RECEIVED, _I.ORPHANED): _S.OFFERED,
+    (_S.RELEASING, _I.ORPHANED): _S.IN_DOUBT,
+    (_S.QUEUED, _I.DEADLINE): _S.NOT_DELIVERED,
+    (_S.OFFERED, _I.DEADLINE): _S.NOT_DELIVERED,
+    (_S.RECEIVED, _I.DEADLINE): _S.NOT_DELIVERED,
+    (_S.RELEASING, _I.DEADLINE): _S.IN_DOUBT,
+    (_S.QUEUED, _I.WITHDRAW): _S.NOT_DELIVERED,
+    (_S.OFFERED, _I.WITHDRAW): _S.NOT_DELIVERED,
+    (_S.RECEIVED, _I.WITHDRAW): _S.NOT_DELIVERED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An iq result or error, as it came.
+
+    Attributes:
+        iq_id: its id.
+        source: its from ('' where there is none).
+        error: the condition, or None for a result.
+        error_type: of an error.
+        received: the msgId of the `received` in it, or None.
+        hold: our mark: an attribute of `received`, or a child of its own.
+        namespace: of `received`, if it is one of ours.
+        rejected: the hold stands in our mark `rejected`: the error is the final word of
+            the receiving application.
+        redelivered: that may have accepted the message in an earlier hand-over.
+        text: of an error, for people, one line; or None.
+        by: who returned the error, as the error says (RFC 6120 §8.3.1), or None.
+    """
+
+    iq_id: str
+    source: str
+    error: str | None = None
+    error_type: str = "cancel"
+    received: str | None = None
+    hold: str | None = None
+    namespace: str | None = None
+    rejected: bool = False
+    redelivered: bool = False
+    text: str | None = None
+    by: str | None = None
+
+
+class At(NamedTuple):
+    """The circumstances of a step, beside the record and the input.
+
+    Attributes:
+        now: the time, seconds.
+        jitter: in [0, 1), random.
+        backoff: the user's settings.
+        new_id: gives an id that was never used.
+        route: for ATTEMPT, whom to address.
+        reply: for the inputs that classify() gave, what it was given.
+        own: our full JID.
+        remember: keep how a message ended.
+    """
+
+    now: float
+    jitter: float
+    backoff: Backoff
+    new_id: Callable[[], str]
+    route: Route | None = None
+    reply: Reply | None = None
+    own: str = ""
+    remember: bool = False
+
+
+#: RFC 6120 §8.3.3: how a server says, with type cancel, that the peer is away.
+AWAY = frozenset(
+    {
+        "service-unavailable",
+        "recipient-unavailable",
+        "remote-server-not-found",
+        "remote-server-timeout",
+        "gone",
+        "internal-server-error",
+    }
+)
+
+
+def classify(record: Outgoing, reply: Reply, *, own: str) -> SenderInput | None:
+    """What a reply means for the message, or None when it means nothing.
+
+    Only the JID that was addressed may answer, for the step that is pending;
+    an error may also come from the own server. What does not answer the
+    question that was asked is ignored, and the question repeated in time.
+    """
+    if reply.source not in record.addressed and (
+        reply.error is None or reply.source not in own_servers(own)
+    ):
+        return None
+    if record.state is _S.OFFERED and reply.iq_id == record.offer_id:
+        return _first_answer(record, reply)
+    if record.state is _S.RELEASING and reply.iq_id == record.deliver_id:
+        return _second_answer(record, reply, own=own)
+    return None
+
+
+def _first_answer(record: Outgoing, reply: Reply) -> SenderInput | None:
+    if reply.error is None:
+        if record.level is Level.ACKNOWLEDGED:
+            return _I.CONFIRMED if reply.received is None else None
+        return _I.RECEIVED if reply.received == record.msg_id else None
+    if reply.error == "resource-constraint":
+        return _I.CONSTRAINED
+    if reply.error_type == "wait" or reply.error in AWAY:
+        return _I.UNAVAILABLE
+    return _I.REFUSED
+
+
+def _second_answer(record: Outgoing, reply: Reply, *, own: str) -> SenderInput | None:
+    """By now the peer has shown that it can and may, so most errors pass."""
+    held_there = record.hold is not None and reply.hold == record.hold
+    if reply.error is None:
+        if record.hold is None:
+            asked_alike = reply.source == record.peer and own == record.own
+            answers = asked_alike and reply.received is None
+            return _I.CONFIRMED if answers else None
+        return _I.CONFIRMED if held_there else None
+    if reply.rejected and held_there:
+        return _I.REFUSED if reply.redelivered else _I.REJECTED
+    if reply.error == "item-not-found" and held_there:
+        if reply.source != record.peer:
+            return _I.NOT_MINE
+        return _I.STORE_GONE_UNSEEN if record.delivers == 1 else _I.STORE_GONE
+    if reply.error == "bad-request":
+        return _I.REFUSED
+    if reply.error == "resource-constraint":
+        return _I.CONSTRAINED
+    return _I.UNAVAILABLE
+
+
+def on_session(record: Outgoing, *, own: str) -> SenderInput:
+    """What a new session under this full JID means for the message.
+
+    A peer that is not ours knows the message by the full JID that offered it,
+    so from another one the second step would be answered about nothing.
+    """
+    lost = record.own is not None and record.hold is None and record.own != own
+    if lost and record.state in {_S.RECEIVED, _S.RELEASING}:
+        return _I.ORPHANED
+    return _I.WAKE
+
+
+def on_peer(record: Outgoing) -> SenderInput | None:
+    """What it means for the message that its peer has become available.
+
+    An attempt that has just been made is given its time: the peer may announce
+    itself for reasons of its own.
+    """
+    just_asked = record.unanswered and record.tries <= 1
+    return None if just_asked else _I.WAKE
