@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import logging
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from xml.etree import ElementTree as ET
@@ -23,15 +23,6 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 
 import xep_qos
 from qos import arguments
-from qos.core.backoff import Backoff
-from qos.core.message.model import NAMESPACES
-from qos.core.queue.effects import (
-    Notification,
-    NotifyNode,
-    NotifyRetract,
-    NotifySubscription,
-    NotifyUnlock,
-)
 from qos.core.queue.item import Affiliation
 from qos.core.queue.requests import (
     GetOptions,
@@ -48,8 +39,7 @@ from qos.core.queue.service import MESSAGE_QUOTAS, QueueBounds
 from qos.core.quota import Quotas, domain_of, own_domains
 from qos.core.strings import bare
 from qos.engine.clock import LoopClock
-from qos.engine.queue_engine import Payloads, QueueEngine, Stats, Unwritten
-from qos.engine.retry import Retry
+from qos.engine.queue_engine import QueueEngine, Stats, Unwritten
 from qos.errors import InvalidArgument
 from qos.ids import new_id
 from qos.jids import account_or_domain, normal_jid
@@ -58,10 +48,11 @@ from qos.stores.queue_store import QueueStore, queue_store_from_url
 from qos.stream.closing import close_at_once
 from qos.stream.gate import in_session
 from qos.stream.tap import Part, Tap
-from qos.xml_text import CLIENT, attribute, render_iq
-from xep_0254 import disco, events
+from qos.xml_text import attribute
+from xep_0254 import disco
 from xep_0254.elements import bad_request
-from xep_0254.namespaces import DISCO_INFO, DISCO_ITEMS, STANZAS
+from xep_0254.event_sender import EventSender
+from xep_0254.namespaces import DISCO_INFO, DISCO_ITEMS
 from xep_0254.requests import is_request, parse_publish_message, parse_request
 from xep_0254.service_stanza import render_error, render_refusal, render_result
 from xep_qos import XEP_QOS
@@ -75,15 +66,6 @@ log = logging.getLogger(__name__)
 
 #: The longest id of a stanza, or JID, that is repeated in an answer.
 _ID_CHARS_MAX = 1024
-
-#: RFC 6120 §8.3.3: a client that is there answers a ping, or says that it cannot.
-#: The others are what a server answers for one that is not.
-_IS_THERE = frozenset({"feature-not-implemented", "bad-request", "not-allowed"})
-
-_PING = "urn:xmpp:ping"
-
-#: Before an acknowledged event is sent again.
-_REPEAT = Backoff(first_s=2.0, max_s=30.0)
 
 #: Before a message is tried again that could not be written.
 _AGAIN_S = 1.0
@@ -165,19 +147,18 @@ class QueueService:
             new_journal = partial(
                 JournalWriter.of_store, journal, str(xmpp.requested_jid), clock.now
             )
+        self._tap = Tap.of(xmpp)
+        self._events = EventSender(xmpp, self._tap.wire)
         self._engine = QueueEngine(
             store,
-            self,
+            self._events,
             clock=clock,
             creators=may_create,
             bounds=replace(bounds, own_domains=bounds.own_domains | own),
             journal=new_journal,
         )
-        self._own: str | None = None
+        self._events.engine = self._engine
         self._closed = False
-        self._probes: dict[str, str] = {}
-        # Events that were sent acknowledged: to whom, by their ids.
-        self._unanswered: dict[str, str] = {}
         self._registers_qos = "xep_qos" not in xmpp.plugin
         if self._registers_qos:
             try:
@@ -186,8 +167,6 @@ class QueueService:
                 close_at_once(xmpp.loop, self._engine.aclose())
                 raise
         xmpp.register_plugin("xep_0030")
-        self._tap = Tap.of(xmpp)
-        self._wire = self._tap.wire
         xmpp.add_event_handler("session_bind", self._session_bind)
         if in_session(xmpp):
             self._session_bind(xmpp.boundjid)
@@ -239,59 +218,59 @@ class QueueService:
         And know our own JID before session_start, when xep_qos hands over again the
         messages that a crash has interrupted.
         """
-        self._own = jid.full
+        self._events.own = jid.full
         plugin = self._xmpp.plugin["xep_0030"]
         plugin.add_identity("pubsub", "service", "Queues", jid=jid)
         for feature in disco.SERVICE_FEATURES:
             plugin.add_feature(feature, jid=jid)
 
     def _session_started(self, *, resumed: bool) -> None:
-        self._own = self._xmpp.boundjid.full
+        self._events.own = self._xmpp.boundjid.full
         self._engine.online()
 
     def _session_lost(self) -> None:
         if self._closed and not self._xmpp.is_connected():
             self._step_out()
-        self._own = None
+        self._events.session_lost()
         self._engine.offline()
-        self._probes.clear()
-        self._unanswered.clear()
 
     # -- incoming stanzas --------------------------------------------------
 
     def _take_iq(self, xml: ET.Element) -> bool:
         if self._closed:
             return is_request(xml) or (self._registers_qos and _is_of_qos(xml))
-        self._wire.quicken()
+        self._tap.wire.quicken()
         requester = _from(xml.get("from", ""))
-        is_ours = self._own is not None and xml.get("to", "") == self._own
+        is_ours = self._events.own is not None and xml.get("to", "") == self._events.own
         return is_ours and bool(requester) and self._iq(xml, requester)
 
     def _take_message(self, message: StanzaBase) -> bool:
         if self._closed:
             return False
-        self._wire.quicken()
+        self._tap.wire.quicken()
         requester = _from(message.xml.get("from", ""))
-        if self._own is None or not requester:
+        if self._events.own is None or not requester:
             return False
         # One that was held for long may be for a resource that we had then.
         to = bare(message.xml.get("to", ""))
-        return to == bare(self._own) and self._message(message, requester)
+        return to == bare(self._events.own) and self._message(message, requester)
 
     def _saw_presence(self, xml: ET.Element) -> None:
         if self._closed:
             return
-        self._wire.quicken()
+        self._tap.wire.quicken()
         sender = _from(xml.get("from", ""))
-        if sender and self._own is not None and xml.get("to", "") == self._own:
+        if (
+            sender
+            and self._events.own is not None
+            and xml.get("to", "") == self._events.own
+        ):
             self._presence(xml, sender)
 
     def _iq(self, xml: ET.Element, requester: str) -> bool:
         kind, iq_id = xml.get("type"), xml.get("id", "")
         if kind in {"result", "error"}:
-            return self._event_answered(xml, requester) or self._probe_answered(
-                xml, requester
-            )
+            return self._events.takes_answer(xml, requester)
         if len(iq_id) > _ID_CHARS_MAX:
             # An answer would have to repeat the id, and could break our own stream.
             return is_request(xml)
@@ -309,10 +288,10 @@ class QueueService:
 
     def _request(self, xml: ET.Element, requester: str) -> None:
         try:
-            request = _normal(parse_request(xml, new_id=self.new_id))
+            request = _normal(parse_request(xml, new_id=new_id))
         except Refusal as refusal:
             self._engine.heard(requester)
-            self._send(self._refusal(xml, refusal))
+            self._events.send(self._refusal(xml, refusal))
             return
 
         def answer(result: Result | Refusal, payloads: Mapping[int, str]) -> None:
@@ -329,31 +308,33 @@ class QueueService:
         if isinstance(result, Refusal):
             text = self._refusal(xml, result)
         else:
-            text = render_result(xml, result, sender=self._sender, payloads=payloads)
-        self._send(text)
+            text = render_result(
+                xml, result, sender=self._events.sender, payloads=payloads
+            )
+        self._events.send(text)
 
     def _node_info(self, xml: ET.Element, requester: str, node: str) -> bool:
         if not node:
             return False
 
         def tell(stats: Stats | Refusal) -> None:
-            sender = self._sender
+            sender = self._events.sender
             if isinstance(stats, Refusal):
                 text = render_refusal(xml, stats, sender=sender)
             else:
                 text = disco.render_node_info(xml, node, stats=stats, sender=sender)
-            self._send(text)
+            self._events.send(text)
 
         return self._engine.stats(node, requester, tell)
 
     def _nodes(self, xml: ET.Element, requester: str) -> None:
         def tell(nodes: list[str] | Refusal) -> None:
-            service, sender = str(self._own), self._sender
+            service, sender = str(self._events.own), self._events.sender
             if isinstance(nodes, Refusal):
                 text = render_refusal(xml, nodes, sender=sender)
             else:
                 text = disco.render_items(xml, nodes, service=service, sender=sender)
-            self._send(text)
+            self._events.send(text)
 
         self._engine.nodes(requester, tell)
 
@@ -442,140 +423,18 @@ class QueueService:
         head = (
             f"<message type='error' id={attribute(xml.get('id', '')[:_ID_CHARS_MAX])}"
         )
-        sender = f" from={attribute(self._sender)}" if self._sender else ""
-        error = render_error(refusal, by=str(self._own or ""))
-        self._send(f"{head} to={attribute(to)}{sender}>{error}</message>")
+        sender = (
+            f" from={attribute(self._events.sender)}" if self._events.sender else ""
+        )
+        error = render_error(refusal, by=str(self._events.own or ""))
+        self._events.send(f"{head} to={attribute(to)}{sender}>{error}</message>")
 
-    def _probe_answered(self, xml: ET.Element, sender: str) -> bool:
-        iq_id = xml.get("id", "")
-        if self._probes.get(iq_id) != sender:
-            return False
-        del self._probes[iq_id]
-        conditions = {
-            child.tag.rpartition("}")[2]
-            for error in xml
-            for child in error
-            if child.tag.startswith(f"{{{STANZAS}}}")
-        }
-        if xml.get("type") == "result" or conditions & _IS_THERE:
-            self._engine.heard(sender)
-        else:
-            self._engine.absent(sender)
-        return True
-
-    # -- what goes out (see qos.engine.queue_engine.QueuePort) --------------------
-
-    @property
-    def _sender(self) -> str:
-        """A component has to say who it is, for a client it is known."""
-        return str(self._own or "") if self._xmpp.is_component else ""
+    # -- what goes out ------------------------------------------------------
 
     def _refusal(self, xml: ET.Element, refusal: Refusal) -> str:
         return render_refusal(
-            xml, refusal, sender=self._sender, by=str(self._own or "")
+            xml, refusal, sender=self._events.sender, by=str(self._events.own or "")
         )
-
-    def _send(self, text: str) -> None:
-        if self._own is not None:
-            self._wire.send(text)
-
-    def notify_items(
-        self, to: str, items: Payloads, *, acknowledged: bool
-    ) -> Sequence[tuple[str, Payloads]]:
-        """See QueuePort."""
-        sent = []
-        for some in events.split_items(items):
-            event_id = self.new_id()
-            now = self._engine.now()
-            text = events.render_items(
-                to, some, event_id=event_id, now=now, sender=self._sender
-            )
-            if acknowledged:
-                self._send_acknowledged(text, to, event_id)
-            else:
-                self._send(text)
-            sent.append((event_id, some))
-        return sent
-
-    def notify(self, notification: Notification) -> None:
-        """See QueuePort."""
-        to, sender, event_id = notification.to, self._sender, self.new_id()
-        match notification:
-            case NotifyRetract() | NotifyUnlock():
-                render = (
-                    events.render_retract
-                    if isinstance(notification, NotifyRetract)
-                    else events.render_unlock
-                )
-                node = notification.node
-                for some in events.split_ids(notification.item_ids):
-                    text = render(to, node, some, event_id=event_id, sender=sender)
-                    self._send(text)
-            case NotifyNode(node=node, what=what):
-                self._send(
-                    events.render_node(to, node, what, event_id=event_id, sender=sender)
-                )
-            case NotifySubscription(node=node, jid=jid, subid=subid):
-                self._send(
-                    events.render_subscription(
-                        to, node, jid, subid, event_id=event_id, sender=sender
-                    )
-                )
-
-    def probe(self, jid: str) -> None:
-        """See QueuePort."""
-        iq_id = self.new_id()
-        self._probes[iq_id] = jid
-        ping = f"<ping xmlns='{_PING}'/>"
-        self._send(render_iq("get", iq_id, ping, to=jid, sender=self._sender))
-
-    def new_id(self) -> str:
-        """See QueuePort."""
-        return new_id()
-
-    # -- acknowledged events -----------------------------------------------
-
-    def _send_acknowledged(self, text: str, to: str, event_id: str) -> None:
-        """Send an event at level acknowledged, and again until there is an answer.
-
-        Not by the outbox of xep_qos: that would repeat it when its locks have ended,
-        and after a restart, when the engine sends what is still locked by itself.
-        """
-        content = text.partition(">")[2]
-        acknowledged = (
-            f"<acknowledged xmlns='{NAMESPACES[0]}'>"
-            f"<message xmlns='{CLIENT}' id={attribute(event_id)}>{content}"
-            "</acknowledged>"
-        )
-        iq = render_iq("set", event_id, acknowledged, to=to, sender=self._sender)
-        self._unanswered[event_id] = to
-        self._send(iq)
-        # No jitter: the delay is the time that the subscriber has for the answer.
-        retry = Retry(_REPEAT, jitter=lambda: 1.0)
-        self._repeat_later(iq, event_id, retry)
-
-    def _repeat_later(self, iq: str, event_id: str, retry: Retry) -> None:
-        self._xmpp.loop.call_later(retry.failed(), self._repeat, iq, event_id, retry)
-
-    def _repeat(self, iq: str, event_id: str, retry: Retry) -> None:
-        if event_id not in self._unanswered:
-            return
-        if not self._engine.is_live(event_id):
-            del self._unanswered[event_id]
-            return
-        self._send(iq)
-        self._repeat_later(iq, event_id, retry)
-
-    def _event_answered(self, xml: ET.Element, sender: str) -> bool:
-        event_id = xml.get("id", "")
-        if self._unanswered.get(event_id) != sender:
-            return False
-        del self._unanswered[event_id]
-        if xml.get("type") == "error":
-            self._engine.bounced(sender, event_id)
-        else:
-            self._engine.heard(sender)
-        return True
 
 
 #: A tuple: to look for a class in it takes less time than to make a union.

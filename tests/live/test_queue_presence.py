@@ -286,7 +286,9 @@ async def test_an_unanswered_event_is_repeated_until_it_is_answered(
     queues: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a bad link the first repeat may be lost as well."""
-    monkeypatch.setattr("xep_0254.service._REPEAT", Backoff(first_s=0.05, max_s=0.05))
+    monkeypatch.setattr(
+        "xep_0254.event_sender._REPEAT", Backoff(first_s=0.05, max_s=0.05)
+    )
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
         await bob.subscribe(NODE, 1, options=ACKNOWLEDGED)
@@ -351,7 +353,9 @@ async def test_an_acknowledged_event_is_not_repeated_after_its_lock_has_ended(
     queues: Served, restarted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that has forgotten the token would do an accepted item once more."""
-    monkeypatch.setattr("xep_0254.service._REPEAT", Backoff(first_s=0.05, max_s=0.05))
+    monkeypatch.setattr(
+        "xep_0254.event_sender._REPEAT", Backoff(first_s=0.05, max_s=0.05)
+    )
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
         await bob.subscribe(NODE, 1, options=ACKNOWLEDGED)

@@ -700,10 +700,10 @@ async def test_a_worker_that_has_answered_a_ping_leaves_nothing_in_memory(
     service: QueueService, bob: ClientXMPP
 ) -> None:
     """A session may last for months, and workers are pinged after each restart."""
-    service.probe(bob.boundjid.full)
-    assert service._probes
+    service._events.probe(bob.boundjid.full)
+    assert service._events._probes
     async with asyncio.timeout(10):
-        while service._probes:  # noqa: ASYNC110 - it is no event
+        while service._events._probes:  # noqa: ASYNC110 - it is no event
             await asyncio.sleep(0.01)
 
 
