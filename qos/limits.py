@@ -93,9 +93,7 @@ LIMITS: Final = (
     Limit("qos.client.messages:PLAIN_MAX", "plain messages that wait for a loop"),
     Limit("qos.client.messages:PLAIN_BYTES_MAX", "their bytes"),
     # -- reports about peers
-    Limit(
-        "xep_qos.endpoint:_SAID_MAX", "accounts of whom it is said that nobody takes"
-    ),
+    Limit("xep_qos.feed:_SAID_MAX", "accounts of whom it is said that nobody takes"),
     Limit(
         "qos.core.rate:SOURCES_MAX", "accounts reported for themselves in an interval"
     ),

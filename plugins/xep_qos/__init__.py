@@ -11,7 +11,7 @@ Importing this package makes the plugin known to slixmpp::
 
 from slixmpp.plugins.base import register_plugin
 
-from xep_qos.endpoint import IncomingInfo
+from xep_qos.feed import IncomingInfo
 from xep_qos.plugin import XEP_QOS
 from xep_qos.settings import Settings
 

@@ -11,14 +11,12 @@ import asyncio
 import contextlib
 import logging
 import random
-import weakref
 from collections.abc import Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree as ET
 
 from slixmpp import JID, ClientXMPP, ComponentXMPP
-from slixmpp.stanza import Message
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from qos import arguments
@@ -32,10 +30,8 @@ from qos.core.strings import ID_CHARS_MAX
 from qos.core.strings import bare as account_of
 from qos.engine import Consumption, Delivery, Inbox, LoopClock, Outbox
 from qos.errors import (
-    LocalProtocolError,
     MessageTooLarge,
     RemoteProtocolError,
-    StoreDamaged,
 )
 from qos.ids import new_id
 from qos.jids import jid_of
@@ -47,14 +43,14 @@ from qos.stream.closing import close_at_once
 from qos.stream.tap import Part, Tap
 from xep_qos import batch_stanza, stanza
 from xep_qos.batch import BatchedRequest, BatchReceiver, BatchSender
-from xep_qos.consumers import Consumers
 from xep_qos.discovery import Discovery
+from xep_qos.feed import Feed
 from xep_qos.guard import Guard
 from xep_qos.reporting import Reporter
 from xep_qos.settings import Settings, policy_of, store_of
 from xep_qos.takers import Takers
 
-__all__ = ["Endpoint", "IncomingInfo"]
+__all__ = ["Endpoint"]
 
 log = logging.getLogger(__name__)
 
@@ -69,30 +65,8 @@ _OWN_JID = "own_jid"
 #: The answer of an endpoint that does not receive: the sender tries again.
 _AWAY = RemoteProtocolError("away", condition="service-unavailable", type="cancel")
 
-#: Accounts of whose messages it is said once that nobody takes them.
-_SAID_MAX = 1_000
-
 _CAPS = "{http://jabber.org/protocol/caps}c"
 _MUC_USER = "{http://jabber.org/protocol/muc#user}x"
-
-
-@dataclass(frozen=True, slots=True)
-class IncomingInfo:
-    """The way in which a message was delivered.
-
-    Attributes:
-        level: acknowledged or assured.
-        msg_id: the sender's id for it: msgId, or at level acknowledged the id of
-            the iq.
-        redelivered: it may have been handed over before this process started.
-        identity: the same whenever this message is handed over, and no other's, of
-            whatever sender; msg_id may be the same again, if its sender is not ours.
-    """
-
-    level: Level
-    msg_id: str
-    redelivered: bool
-    identity: str
 
 
 class Endpoint:
@@ -111,12 +85,6 @@ class Endpoint:
         self.own: str | None = None
         #: Whether there has been a session: messages held then have been handed over.
         self.has_been_online = False
-        self._delivered: weakref.WeakKeyDictionary[ET.Element, IncomingInfo] = (
-            weakref.WeakKeyDictionary()
-        )
-        # Of each message that is just being handed over.
-        self._until: dict[ET.Element, asyncio.Future[None] | None] = {}
-        self._said: set[str] = set()
         self._clock = LoopClock(self.xmpp.loop)
         self._reporter = Reporter(
             self.xmpp,
@@ -167,7 +135,7 @@ class Endpoint:
             journal=journal,
         )
         undo.callback(self.outbox.stop)
-        self.consumers = Consumers(self._stanza_of)
+        self.feed = Feed(self._tap, self._takers, store_url=self.store.url)
         self.inbox = Inbox(
             self.store,
             contents,
@@ -312,10 +280,6 @@ class Endpoint:
         limit = self.settings.stanza_bytes_max
         if size > limit:
             raise MessageTooLarge(to, size=size, limit=limit)
-
-    def incoming(self, message: StanzaBase) -> IncomingInfo | None:
-        """See XEP_QOS.incoming."""
-        return self._delivered.get(message.xml)
 
     async def flush(self) -> None:
         """See XEP_QOS.flush."""
@@ -522,77 +486,12 @@ class Endpoint:
             self._wire.send(stanza.render_answer(request, answer, sender=sender))
 
     def hand_over(self, record: Incoming) -> asyncio.Future[None] | bool:
-        """See qos.engine.inbox_message.InboxPort.
-
-        Somebody has taken a message if a handler of the application matched it, or is
-        registered for an event that slixmpp raised for it, or has called `take_until`,
-        or if a filter took it out; whether or not a handler raised an exception.
-        """
-        try:
-            message = self._stanza_of(record)
-        except ET.ParseError as error:
-            # It could be read when it came.
-            text = f"the message {record.msg_id!r} of {record.source} cannot be read"
-            log.error("%s", StoreDamaged(self.store.url, f"{text}: {error}"))
-            return False
-        self._until[message.xml] = None
-        try:
-            with self._takers.watching() as hand_over:
-                self._tap.feed(message)
-            taken = hand_over.taken
-        except Exception:
-            log.exception("a handler failed on %r", record.msg_id)
-            taken = hand_over.matched
-        until = self._until.pop(message.xml)
-        if until is not None:
-            return until
-        if not taken:
-            self._say_that_nobody_takes(record)
-        return taken
-
-    def _say_that_nobody_takes(self, record: Incoming) -> None:
-        source = account_of(record.source)
-        if source not in self._said and len(self._said) < _SAID_MAX:
-            self._said.add(source)
-            log.warning(
-                "no handler has taken the message %r of %s; its sender is told to try "
-                "again. Register one before the client connects: "
-                "client.add_event_handler('message', …) for messages with a body, "
-                "client.register_handler(…) or a consumer for others. This is said once "
-                "for each sender",
-                record.msg_id,
-                record.source,
-            )
+        """See qos.engine.inbox_message.InboxPort."""
+        return self.feed.hand_over(record)
 
     def consumption(self, record: Incoming) -> Consumption | None:
         """See qos.engine.inbox_message.InboxPort."""
-        try:
-            return self.consumers.consumption(record)
-        except ET.ParseError:
-            return None  # hand_over() says so
-
-    def _stanza_of(self, record: Incoming) -> Message:
-        """The message as a stanza, with what `incoming` says of it."""
-        message = self._wire.message(record)
-        self._delivered[message.xml] = IncomingInfo(
-            level=record.level,
-            msg_id=record.msg_id,
-            redelivered=record.redelivered,
-            identity=record.identity,
-        )
-        return message
-
-    def take_until(self, message: StanzaBase, done: asyncio.Future[None]) -> None:
-        """See XEP_QOS.take_until."""
-        info = self._delivered.get(message.xml)
-        if info is None:
-            return
-        if message.xml not in self._until:
-            raise LocalProtocolError(
-                f"take_until() for {info.msg_id!r} comes too late: a handler that is no "
-                "coroutine has to call it, before it returns"
-            )
-        self._until[message.xml] = done
+        return self.feed.consumption(record)
 
     def report(self, source: str, report: Report) -> None:
         """See qos.engine.inbox_message.InboxPort."""

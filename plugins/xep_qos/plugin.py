@@ -26,7 +26,8 @@ from qos.stream.gate import in_session
 from xep_qos import stanza
 from xep_qos.batch import features as batch_features
 from xep_qos.consumers import Consumer, HandlerT, Match
-from xep_qos.endpoint import Endpoint, IncomingInfo
+from xep_qos.endpoint import Endpoint
+from xep_qos.feed import IncomingInfo
 from xep_qos.settings import Settings
 
 __all__ = ["XEP_QOS"]
@@ -200,7 +201,7 @@ class XEP_QOS(BasePlugin):
 
     def incoming(self, message: StanzaBase) -> IncomingInfo | None:
         """In a handler: how this message came; None: as a plain message."""
-        return self._endpoint.incoming(_stanza(message))
+        return self._endpoint.feed.incoming(_stanza(message))
 
     def take_until(self, message: StanzaBase, done: asyncio.Future[None]) -> None:
         """In a handler: this message counts as taken when the future is done.
@@ -225,7 +226,7 @@ class XEP_QOS(BasePlugin):
         """
         if not asyncio.isfuture(done):
             raise InvalidArgument("done", done, "a Future")
-        self._endpoint.take_until(_stanza(message), done)
+        self._endpoint.feed.take_until(_stanza(message), done)
 
     def consumer(
         self,
@@ -308,7 +309,7 @@ class XEP_QOS(BasePlugin):
             )
 
         def register(handler: HandlerT) -> HandlerT:
-            self._endpoint.consumers.add(
+            self._endpoint.feed.consumers.add(
                 Consumer(
                     handler=handler,
                     name=name or str(getattr(handler, "__qualname__", handler)),

@@ -198,7 +198,7 @@ ROOM = 20
 BOUNDS = (
     *("qos.core.rate.SOURCES_MAX", "xep_qos.guard._ROOMS_MAX"),
     *("xep_qos.discovery._PRESENT_MAX", "qos.engine.queue_engine._SENT_MAX"),
-    "xep_qos.endpoint._SAID_MAX",
+    "xep_qos.feed._SAID_MAX",
     *("qos.engine.clock._OUTDATED_MAX", "qos.core.queue.service._RESOURCES_MAX"),
 )
 

@@ -1356,7 +1356,7 @@ async def test_to_say_too_late_when_a_message_is_taken_is_an_error(
         await until(lambda: errors)
         assert sent.status is OutgoingState.DELIVERED
         assert "'m1' comes too late" in str(errors[0])
-        assert not qos._endpoint._until
+        assert not qos._endpoint.feed._until
         # What came as a plain message is nobody's to take.
         qos.take_until(carol.make_message("x@y", "z"), asyncio.Future())
 

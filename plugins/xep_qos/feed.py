@@ -1,0 +1,154 @@
+"""The hand-over of messages to the application: to its handlers, or to its consumers.
+
+A message is fed into the stream as one that has come, and goes the way of any. This
+module knows slixmpp's handlers, and neither stores nor what is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from dataclasses import dataclass
+from xml.etree import ElementTree as ET
+
+from slixmpp.stanza import Message
+from slixmpp.xmlstream.stanzabase import StanzaBase
+
+from qos.core.message.model import Incoming, Level
+from qos.core.strings import bare
+from qos.engine import Consumption
+from qos.errors import LocalProtocolError, StoreDamaged
+from qos.stream.tap import Tap
+from xep_qos.consumers import Consumers
+from xep_qos.takers import Takers
+
+__all__ = ["Feed", "IncomingInfo"]
+
+log = logging.getLogger(__name__)
+
+#: Accounts of whose messages it is said once that nobody takes them.
+_SAID_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingInfo:
+    """The way in which a message was delivered.
+
+    Attributes:
+        level: acknowledged or assured.
+        msg_id: the sender's id for it: msgId, or at level acknowledged the id of
+            the iq.
+        redelivered: it may have been handed over before this process started.
+        identity: the same whenever this message is handed over, and no other's, of
+            whatever sender; msg_id may be the same again, if its sender is not ours.
+    """
+
+    level: Level
+    msg_id: str
+    redelivered: bool
+    identity: str
+
+
+class Feed:
+    """Hands messages over to the application, and learns whether somebody takes them.
+
+    Attributes:
+        consumers: the consumers of the application, which go before its handlers.
+    """
+
+    def __init__(self, tap: Tap, takers: Takers, *, store_url: str) -> None:
+        """Prepare.
+
+        Args:
+            tap: of the stream.
+            takers: the handlers of the stream.
+            store_url: where the messages are, for the log.
+        """
+        self.consumers = Consumers(self._stanza_of)
+        self._tap = tap
+        self._takers = takers
+        self._store_url = store_url
+        self._delivered: weakref.WeakKeyDictionary[ET.Element, IncomingInfo] = (
+            weakref.WeakKeyDictionary()
+        )
+        # Of each message that is just being handed over.
+        self._until: dict[ET.Element, asyncio.Future[None] | None] = {}
+        self._said: set[str] = set()
+
+    def hand_over(self, record: Incoming) -> asyncio.Future[None] | bool:
+        """See qos.engine.inbox_message.InboxPort.
+
+        Somebody has taken a message if a handler of the application matched it, or is
+        registered for an event that slixmpp raised for it, or has called `take_until`,
+        or if a filter took it out; whether or not a handler raised an exception.
+        """
+        try:
+            message = self._stanza_of(record)
+        except ET.ParseError as error:
+            # It could be read when it came.
+            text = f"the message {record.msg_id!r} of {record.source} cannot be read"
+            log.error("%s", StoreDamaged(self._store_url, f"{text}: {error}"))
+            return False
+        self._until[message.xml] = None
+        try:
+            with self._takers.watching() as hand_over:
+                self._tap.feed(message)
+            taken = hand_over.taken
+        except Exception:
+            log.exception("a handler failed on %r", record.msg_id)
+            taken = hand_over.matched
+        until = self._until.pop(message.xml)
+        if until is not None:
+            return until
+        if not taken:
+            self._say_that_nobody_takes(record)
+        return taken
+
+    def _say_that_nobody_takes(self, record: Incoming) -> None:
+        source = bare(record.source)
+        if source not in self._said and len(self._said) < _SAID_MAX:
+            self._said.add(source)
+            log.warning(
+                "no handler has taken the message %r of %s; its sender is told to try "
+                "again. Register one before the client connects: "
+                "client.add_event_handler('message', …) for messages with a body, "
+                "client.register_handler(…) or a consumer for others. This is said once "
+                "for each sender",
+                record.msg_id,
+                record.source,
+            )
+
+    def consumption(self, record: Incoming) -> Consumption | None:
+        """See qos.engine.inbox_message.InboxPort."""
+        try:
+            return self.consumers.consumption(record)
+        except ET.ParseError:
+            return None  # hand_over() says so
+
+    def incoming(self, message: StanzaBase) -> IncomingInfo | None:
+        """See XEP_QOS.incoming."""
+        return self._delivered.get(message.xml)
+
+    def take_until(self, message: StanzaBase, done: asyncio.Future[None]) -> None:
+        """See XEP_QOS.take_until."""
+        info = self._delivered.get(message.xml)
+        if info is None:
+            return
+        if message.xml not in self._until:
+            raise LocalProtocolError(
+                f"take_until() for {info.msg_id!r} comes too late: a handler that is no "
+                "coroutine has to call it, before it returns"
+            )
+        self._until[message.xml] = done
+
+    def _stanza_of(self, record: Incoming) -> Message:
+        """The message as a stanza, with what `incoming` says of it."""
+        message = self._tap.wire.message(record)
+        self._delivered[message.xml] = IncomingInfo(
+            level=record.level,
+            msg_id=record.msg_id,
+            redelivered=record.redelivered,
+            identity=record.identity,
+        )
+        return message
