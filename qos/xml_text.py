@@ -16,6 +16,7 @@ __all__ = [
     "CLIENT",
     "COMPONENT",
     "attribute",
+    "local",
     "render",
     "render_iq",
     "same_message",
@@ -58,6 +59,11 @@ _NAME_CHARS_MAX = 256
 #: escaped.
 _IN_TEXT = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("\r", "&#13;"))
 _IN_ATTRIBUTE = (*_IN_TEXT, ("'", "&apos;"), ("\n", "&#10;"), ("\t", "&#9;"))
+
+
+def local(element: ET.Element) -> str:
+    """The name of an element, without its namespace."""
+    return element.tag.rpartition("}")[2]
 
 
 def text(value: str) -> str:

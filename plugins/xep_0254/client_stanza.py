@@ -20,14 +20,13 @@ from qos.errors import (
 )
 from qos.ids import new_id
 from qos.jids import jid_of
-from qos.xml_text import text
+from qos.xml_text import local, text
 from xep_0254.disco import STATS_FIELDS, parse_stats
 from xep_0254.elements import attributes as attributes_of
 from xep_0254.elements import (
     decimal,
     extended,
     legal,
-    local,
     moment,
     namespace,
     payload_text,

@@ -23,7 +23,6 @@ __all__ = [
     "decimal",
     "extended",
     "legal",
-    "local",
     "moment",
     "namespace",
     "payload_text",
@@ -54,11 +53,6 @@ _LEGAL_CHARS_MAX = 1000
 def namespace(element: ET.Element) -> str:
     """The namespace of an element, or ''."""
     return element.tag[1:].partition("}")[0] if element.tag[:1] == "{" else ""
-
-
-def local(element: ET.Element) -> str:
-    """The name of an element, without its namespace."""
-    return element.tag.rpartition("}")[2]
 
 
 def extended(name: str) -> str:

@@ -21,6 +21,7 @@ from qos.core.queue.node_options import QUEUE_REQUESTS
 from qos.engine.retry import Retry
 from qos.errors import InvalidArgument
 from qos.jids import jid_of
+from qos.stream.plugins import plugin_of
 from xep_0254 import client_stanza
 from xep_0254.channel import Channel, Listener
 from xep_0254.client_stanza import BrowsedItem, NewItem, Page
@@ -76,14 +77,7 @@ class XEP_0254(BasePlugin):
         Raises:
             LookupError: the plugin was not registered.
         """
-        arguments.instance(BaseXMPP, "xmpp", xmpp, "a client or component of slixmpp")
-        plugin = xmpp.plugin.get(cls.name, None)
-        if not isinstance(plugin, cls):
-            raise LookupError(
-                "xep_0254 is not registered: import xep_0254, then "
-                "client.register_plugin('xep_0254')"
-            )
-        return plugin
+        return plugin_of(xmpp, cls)
 
     # -- nodes -------------------------------------------------------------
 

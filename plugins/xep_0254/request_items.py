@@ -12,13 +12,12 @@ from xml.etree import ElementTree as ET
 
 from qos.core.queue.item import PRIORITIES, ItemOutcome
 from qos.core.queue.requests import PublishedItem, Refusal, Settlement
-from qos.xml_text import XML_NAMESPACE, attribute
+from qos.xml_text import XML_NAMESPACE, attribute, local
 from xep_0254.elements import (
     BOOLEANS,
     bad_request,
     decimal,
     extended,
-    local,
     namespace,
     payload_text,
     whole,

@@ -36,8 +36,8 @@ from qos.core.queue.requests import (
     Unlock,
     Unsubscribe,
 )
-from qos.xml_text import CLIENT, COMPONENT
-from xep_0254.elements import bad_request, decimal, extended, local, unsupported, whole
+from qos.xml_text import CLIENT, COMPONENT, local
+from xep_0254.elements import bad_request, decimal, extended, unsupported, whole
 from xep_0254.forms import fields_of, parse_form
 from xep_0254.namespaces import (
     DATA_FORM,

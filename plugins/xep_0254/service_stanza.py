@@ -31,12 +31,11 @@ from qos.core.queue.requests import (
     SubscribeResult,
     SubscriptionsResult,
 )
-from qos.xml_text import attribute, render_iq, text
+from qos.xml_text import attribute, local, render_iq, text
 from xep_0254.elements import (
     attributes,
     extended,
     legal,
-    local,
     namespace,
     seconds,
     timestamp,

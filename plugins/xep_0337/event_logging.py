@@ -27,6 +27,7 @@ from qos import arguments
 from qos.core.rate import RateLimit
 from qos.core.strings import bare
 from qos.jids import jid_of
+from qos.stream.plugins import plugin_of
 from xep_0337 import stanza
 from xep_0337.stanza import (
     ILLEGAL_CHARACTER,
@@ -106,14 +107,7 @@ class XEP_0337(BasePlugin):
         Raises:
             LookupError: the plugin is not registered on it.
         """
-        arguments.instance(BaseXMPP, "xmpp", xmpp, "a client or component of slixmpp")
-        plugin = xmpp.get(cls.name)
-        if not isinstance(plugin, cls):
-            raise LookupError(
-                f"{cls.name} is not registered on {xmpp.boundjid}: "
-                f'import {cls.name}, then call register_plugin("{cls.name}")'
-            )
-        return plugin
+        return plugin_of(xmpp, cls)
 
     @staticmethod
     def parse(message: Message) -> tuple[LogEvent, ...]:

@@ -83,7 +83,7 @@ class BatchSender:
         self._send = send
         self._soon = soon
         self._new_id = new_id
-        self._loads: dict[_Peer, BatchQueue] = {}
+        self._queues: dict[_Peer, BatchQueue] = {}
         # The stanzas under way, by their ids.
         self._peers: dict[str, _Peer] = {}
         # Those that something has to be sent to in this turn of the loop.
@@ -109,19 +109,19 @@ class BatchSender:
         iq_id = record.deliver_id if deliver else record.offer_id
         peer = (route.jid, sender)
         element = Element(iq_id, transmit, batch_stanza.render_element)
-        self._loads_of(peer).add(element)
+        self._queue_of(peer).add(element)
         self._flush_soon(peer)
         return True
 
-    def _loads_of(self, peer: _Peer) -> BatchQueue:
-        loads = self._loads.get(peer)
-        if loads is None:
-            loads = self._loads[peer] = BatchQueue(
+    def _queue_of(self, peer: _Peer) -> BatchQueue:
+        queue = self._queues.get(peer)
+        if queue is None:
+            queue = self._queues[peer] = BatchQueue(
                 count_max=self._count_max,
                 bytes_max=self._bytes_max,
                 patience_s=self._patience_s,
             )
-        return loads
+        return queue
 
     def answered(self, iq_id: str, source: str) -> None:
         """Note the answer to a request that may have been sent alone from here."""
@@ -153,19 +153,19 @@ class BatchSender:
 
     def _end(self, iq_id: str, peer: _Peer) -> tuple[str, ...]:
         del self._peers[iq_id]
-        loads = self._loads[peer]
-        ids = loads.answered(iq_id)
-        if loads.idle:
-            del self._loads[peer]
+        queue = self._queues[peer]
+        ids = queue.answered(iq_id)
+        if queue.idle:
+            del self._queues[peer]
         else:
             self._flush_soon(peer)
         return ids
 
     def session_lost(self) -> None:
         """Forget everything: what is outstanding is asked again."""
-        for peer in self._loads:
+        for peer in self._queues:
             self._timers.clear(peer)
-        self._loads.clear()
+        self._queues.clear()
         self._peers.clear()
         self._ready.clear()
 
@@ -185,16 +185,16 @@ class BatchSender:
             self._flush_one(peer)
 
     def _flush_one(self, peer: _Peer) -> None:
-        loads = self._loads.get(peer)
-        if loads is None:
+        queue = self._queues.get(peer)
+        if queue is None:
             return
         now = self._clock.now()
-        while load := loads.take(now):
-            self._send_load(peer, loads, load, now)
-        self._timers.set(peer, loads.next_at())
+        while load := queue.take(now):
+            self._send_load(peer, queue, load, now)
+        self._timers.set(peer, queue.next_at())
 
     def _send_load(
-        self, peer: _Peer, loads: BatchQueue, load: tuple[Element, ...], now: float
+        self, peer: _Peer, queue: BatchQueue, load: tuple[Element, ...], now: float
     ) -> None:
         if len(load) == 1:
             iq_id = load[0].iq_id
@@ -207,14 +207,14 @@ class BatchSender:
                 [element.text for element in load],
                 store_id=self._store_id,
             )
-        forgotten = loads.sent(iq_id, load, now)
+        forgotten = queue.sent(iq_id, load, now)
         if forgotten is not None:
             self._peers.pop(forgotten, None)
         self._peers[iq_id] = peer
         self._send(text)
 
 
-class _Asked:
+class _ReceivedBatch:
     """A batch that came, until its answers have gone out."""
 
     __slots__ = ("answers", "iq_id", "own", "source", "timer")
@@ -231,7 +231,7 @@ class _Asked:
 class BatchedRequest(Request):
     """A request that came in a batch."""
 
-    asked: _Asked = field(compare=False, repr=False)
+    asked: _ReceivedBatch = field(compare=False, repr=False)
 
 
 _FIELDS = tuple(each.name for each in fields(Request))
@@ -271,7 +271,7 @@ class BatchReceiver:
         except RemoteProtocolError as error:
             self._send(self._malformed(xml, error))
             return
-        asked = _Asked(xml, len(alone))
+        asked = _ReceivedBatch(xml, len(alone))
         # All of them are read before the first is answered.
         requests = [self._request(asked, each) for each in alone]
         for request in requests:
@@ -282,7 +282,9 @@ class BatchReceiver:
             within = self._clock.now() + ANSWER_WITHIN_S
             asked.timer = self._clock.call_at(within, partial(self._waited, asked))
 
-    def _request(self, asked: _Asked, alone: ET.Element) -> BatchedRequest | None:
+    def _request(
+        self, asked: _ReceivedBatch, alone: ET.Element
+    ) -> BatchedRequest | None:
         try:
             request = stanza.parse_request(alone, alone[0])
         except RemoteProtocolError as error:
@@ -303,11 +305,11 @@ class BatchReceiver:
             self._send(stanza.render_answer(request, answer, sender=sender))
         self._answer(asked)
 
-    def _waited(self, asked: _Asked) -> None:
+    def _waited(self, asked: _ReceivedBatch) -> None:
         asked.answers.waited()
         self._answer(asked)
 
-    def _answer(self, asked: _Asked) -> None:
+    def _answer(self, asked: _ReceivedBatch) -> None:
         answers = asked.answers.take()
         if not answers:
             return

@@ -23,6 +23,7 @@ from qos.jids import jid_of
 from qos.stores.base import Store
 from qos.stream.caps import PromptCaps
 from qos.stream.gate import in_session
+from qos.stream.plugins import plugin_of
 from xep_qos import stanza
 from xep_qos.batch import features as batch_features
 from xep_qos.consumers import Consumer, HandlerT, Match
@@ -51,14 +52,7 @@ class XEP_QOS(BasePlugin):
         Raises:
             LookupError: the plugin was not registered.
         """
-        arguments.instance(BaseXMPP, "xmpp", xmpp, "a client or component of slixmpp")
-        plugin = xmpp.plugin.get(cls.name, None)
-        if not isinstance(plugin, cls):
-            raise LookupError(
-                "xep_qos is not registered: import xep_qos, then "
-                "client.register_plugin('xep_qos', {…})"
-            )
-        return plugin
+        return plugin_of(xmpp, cls)
 
     # -- the application ---------------------------------------------------
 

@@ -17,7 +17,7 @@ from qos.core.message.receiver_table import Request
 from qos.core.message.sender_table import Reply
 from qos.core.strings import ID_CHARS_MAX, one_line
 from qos.errors import InvalidArgument, LocalProtocolError, RemoteProtocolError
-from qos.xml_text import CLIENT, attribute, render, render_iq, text
+from qos.xml_text import CLIENT, attribute, local, render, render_iq, text
 
 __all__ = [
     "OVERHEAD_BYTES",
@@ -115,7 +115,7 @@ def _identifier(element: ET.Element, name: str, *, required: bool = False) -> st
 
 
 def _message_in(element: ET.Element) -> ET.Element:
-    messages = [child for child in element if _local(child) == "message"]
+    messages = [child for child in element if local(child) == "message"]
     if len(messages) != 1:
         raise bad_request(f"{len(messages)} message elements instead of one")
     if any(child.tag in _REQUEST_TAGS for child in messages[0]):
@@ -126,10 +126,6 @@ def _message_in(element: ET.Element) -> ET.Element:
 def bad_request(problem: str) -> RemoteProtocolError:
     """The error for a malformed request of a peer."""
     return RemoteProtocolError(problem, condition="bad-request", type="modify")
-
-
-def _local(element: ET.Element) -> str:
-    return element.tag.rpartition("}")[2]
 
 
 def embedded(message: ET.Element) -> str:
@@ -153,7 +149,7 @@ def parse_reply(iq: ET.Element) -> Reply:
     rejected = redelivered = False
     error_type = "cancel"
     for child in iq:
-        name = _local(child)
+        name = local(child)
         if name == "received":
             received = child.get("msgId")
             hold = child.get(_HOLD)
@@ -197,7 +193,7 @@ def error_text(error: ET.Element) -> str | None:
 def condition_of(error: ET.Element) -> str:
     """The condition of a stanza error (RFC 6120 §8.3.3)."""
     for child in error:
-        name = _local(child)
+        name = local(child)
         if child.tag == f"{{{_STANZAS}}}{name}" and name != "text":
             return name
     return "undefined-condition"
@@ -231,7 +227,7 @@ def payload_from_text(xml: str) -> str:
     except (ET.ParseError, UnicodeEncodeError) as error:
         expected = "one element of well-formed XML"
         raise InvalidArgument("payload", str, expected, why=str(error)) from error
-    if _local(root) != "message":
+    if local(root) != "message":
         for element in root.iter():
             if "}" not in element.tag:
                 element.tag = f"{{{CLIENT}}}{element.tag}"
