@@ -137,7 +137,8 @@ LIMITS: Final = (
         "of one foreign domain",
     ),
     Limit(
-        "qos.core.queue.node:_DORMANT_S", "seconds that a dormant subscription stays"
+        "qos.core.queue.subscription_index:_DORMANT_S",
+        "seconds that a dormant subscription stays",
     ),
     Limit(
         "qos.core.queue.subscriber_requests:_PAGE_MAX", "items in an answer to a browse"

@@ -17,17 +17,14 @@ from qos.core.queue.dispatch import Candidates
 from qos.core.queue.effects import (
     NotifyItem,
     NotifyRetract,
-    NotifySubscription,
     NotifyUnlock,
     QueueEffect,
     RemoveItem,
-    RemoveSubscription,
     SaveEnded,
     SaveItem,
     SaveNode,
-    SaveSubscription,
 )
-from qos.core.queue.holders import Present, resources
+from qos.core.queue.holders import Present
 from qos.core.queue.item import (
     EndedItem,
     Item,
@@ -41,14 +38,12 @@ from qos.core.queue.item_lifecycle import ItemInput
 from qos.core.queue.node_options import NodeOptions, node_options
 from qos.core.queue.publishing import has_room, new_items
 from qos.core.queue.requests import PublishedItem, Settlement
+from qos.core.queue.subscription_index import SubscriptionIndex
 from qos.core.quota import Tally
 from qos.core.replace import replace
 from qos.core.strings import bare
 
 __all__ = ["QueueNode"]
-
-#: Seconds after which a dormant subscription ends; see `QueueNode.absent`.
-_DORMANT_S = 24 * 3600.0
 
 _INPUTS = {
     ItemOutcome.RELEASED: ItemInput.RELEASE,
@@ -63,7 +58,7 @@ class QueueNode:
     Attributes:
         node: as it is set up.
         options: its configuration, as values.
-        subscriptions: by JID; changed by `keep_subscription` and `unsubscribe` only.
+        subscriptions: its subscriptions, by JID.
         live: its items that are available or locked.
         dead: how many items are kept here as dead.
         died: the items that have died since this list was last emptied.
@@ -95,13 +90,13 @@ class QueueNode:
         """
         self.node = node
         self.options: NodeOptions = node_options(node.config)
-        self.subscriptions: dict[str, Subscription] = {}
-        self._subscribers = subscribers
-        # The time at which the first dormant subscription ends.
-        self._dormant_end: float | None = None
-        for each in subscriptions:
-            self.keep_subscription(each)
         self.live = ItemIndex()
+        self.subscriptions = SubscriptionIndex(
+            node.name,
+            subscriptions,
+            holders=self.live.holders,
+            subscribers=subscribers,
+        )
         self.dead = dead
         self.died: list[Item] = []
         self.suspended: list[str] = []
@@ -396,7 +391,7 @@ class QueueNode:
         A receiver that comes back learns what is unsettled (AMQP 1.0 messaging). A
         worker that knows the token ignores the event.
         """
-        effects = self.keep_subscription(subscription)
+        effects = self.subscriptions.keep(subscription)
         if subscription.durable_locks:
             room = subscription.queue_requests - self.live.holders.own(requester)
             effects += self._take_over(requester, room, new_token, now)
@@ -433,89 +428,6 @@ class QueueNode:
             if item.holder == jid
         ]
 
-    def unsubscribe(self, jid: str) -> list[RemoveSubscription]:
-        """End the subscription: no new items; its locks stay (XEP-0254 §4)."""
-        self._count(self.subscriptions.pop(jid), -1)
-        self.live.holders.forget_turn(jid)
-        return [RemoveSubscription(self.node.name, jid)]
-
-    def keep_subscription(self, subscription: Subscription) -> list[QueueEffect]:
-        """Store the subscription, replacing the one of this JID."""
-        before = self.subscriptions.get(subscription.jid)
-        if before is not None:
-            self._count(before, -1)
-        self.subscriptions[subscription.jid] = subscription
-        self._count(subscription, 1)
-        return [SaveSubscription(subscription)]
-
-    def _count(self, subscription: Subscription, more: int) -> None:
-        if subscription.dormant_since is None:
-            self._subscribers.add(bare(subscription.jid), more)
-        elif more > 0:
-            self._expect_end(subscription.dormant_since + _DORMANT_S)
-
-    def _expect_end(self, at: float) -> None:
-        self._dormant_end = min(at, self._dormant_end or at)
-
-    def end_subscriptions(self) -> None:
-        """Stop counting the subscriptions.
-
-        The node is deleted, and they end with it.
-        """
-        for jid in list(self.subscriptions):
-            self.unsubscribe(jid)
-
-    # -- dormant subscriptions ---------------------------------------------
-
-    def absent(self, jid: str, present: Present, now: float) -> list[QueueEffect]:
-        """Mark the subscriptions of this full JID as dormant.
-
-        A probe of it failed, and it has not been heard of since a start of the service.
-        A dormant subscription does not count, and ends after a day. The failed probe
-        does not prove that the worker has left: when it is heard of again, the
-        subscription is as before.
-        """
-        effects: list[QueueEffect] = []
-        for each in self._of(jid):
-            probed = jid in {each.jid, each.via} and each.dormant_since is None
-            if probed and not resources(each, present):
-                effects += self.keep_subscription(replace(each, dormant_since=now))
-        return effects
-
-    def awake(self, jid: str, present: Present) -> list[QueueEffect]:
-        """End dormancy of the subscriptions of this full JID, which was heard of."""
-        effects: list[QueueEffect] = []
-        for each in self._of(jid):
-            if each.dormant_since is not None and jid in resources(each, present):
-                effects += self.keep_subscription(replace(each, dormant_since=None))
-        return effects
-
-    def end_dormant(self, now: float) -> list[RemoveSubscription]:
-        """End the subscriptions that have been dormant for a day."""
-        if self._dormant_end is None or self._dormant_end > now:
-            return []
-        self._dormant_end = None
-        effects: list[RemoveSubscription] = []
-        for each in list(self.subscriptions.values()):
-            if each.dormant_since is None:
-                continue
-            if each.dormant_since + _DORMANT_S <= now:
-                effects += self.unsubscribe(each.jid)
-            else:
-                self._expect_end(each.dormant_since + _DORMANT_S)
-        return effects
-
-    def active(self) -> list[Subscription]:
-        """The subscriptions that are not dormant."""
-        return [
-            each for each in self.subscriptions.values() if each.dormant_since is None
-        ]
-
-    def _of(self, jid: str) -> list[Subscription]:
-        """The subscriptions by which this full JID may get items."""
-        found = map(self.subscriptions.get, dict.fromkeys((jid, bare(jid))))
-        return [each for each in found if each is not None]
-
     def left(self, jid: str, there: Present, *, now: float) -> list[QueueEffect]:
         """Unlock and unsubscribe after unavailable presence (XEP-0254 §4).
 
@@ -530,27 +442,7 @@ class QueueNode:
                 self.items[item_id], ItemInput.FAIL, now, reason="gone"
             )
         self.live.holders.went(jid)
-        if jid in self.subscriptions:
-            effects += self.unsubscribe(jid)
-        of_all = self.subscriptions.get(bare(jid))
-        if of_all is not None and of_all.via == jid:
-            effects += self._pass_on(of_all, there)
-        self.live.holders.forget_turn(jid)
-        return effects
-
-    def _pass_on(self, subscription: Subscription, there: Present) -> list[QueueEffect]:
-        """Give a bare JID's subscription another resource, or end it.
-
-        The resource that stood for it has left. This is the only way in which the
-        service ends such a subscription: most resources of an account are no workers,
-        and after a start it is not known which of them are there.
-        """
-        jid = subscription.jid
-        heirs = resources(subscription, there)
-        if heirs:
-            return self.keep_subscription(replace(subscription, via=heirs[0]))
-        told = NotifySubscription(jid, self.node.name, jid, subscription.subid)
-        return [*self.unsubscribe(jid), told]
+        return effects + self.subscriptions.left(jid, there)
 
     def bounced(
         self, jid: str, tokens: Collection[str], now: float
@@ -613,7 +505,7 @@ class QueueNode:
 
     def next_at(self) -> float | None:
         """The time of the next timed event; None: there is none."""
-        at, end = self.live.moments.next_at(), self._dormant_end
+        at, end = self.live.moments.next_at(), self.subscriptions.dormant_end
         if at is None or end is None:
             return end if at is None else at
         return min(at, end)

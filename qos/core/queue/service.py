@@ -283,7 +283,7 @@ class Queues:
     def drop(self, name: str) -> None:
         """Remove a node with its contents."""
         queue = self.nodes.pop(name)
-        queue.end_subscriptions()
+        queue.subscriptions.end_all()
         self.nodes_created.add(queue.node.creator, -1)
         self._touched.discard(name)
         self._expected.pop(name, None)
@@ -324,7 +324,7 @@ class Queues:
             self.present.setdefault(account, resources)[jid] = available
             if before is None:
                 effects += self.nodes[name].resend(jid)
-            effects += self.nodes[name].awake(jid, self.present)
+            effects += self.nodes[name].subscriptions.awake(jid, self.present)
             self._touched.add(name)
         _limit(resources)
         return effects
@@ -336,7 +336,7 @@ class Queues:
             return []
         effects: list[QueueEffect] = []
         for name in self._nodes_of.get(account, ()):
-            effects += self.queue(name).absent(jid, self.present, now)
+            effects += self.queue(name).subscriptions.absent(jid, self.present, now)
         return effects
 
     def works_at(self, jid: str, name: str) -> list[QueueEffect]:
@@ -415,7 +415,7 @@ class Queues:
                 continue
             for each in list(queue.subscriptions.values()):
                 if bare(each.jid) == account:
-                    effects += queue.unsubscribe(each.jid)
+                    effects += queue.subscriptions.end(each.jid)
                     told = NotifySubscription(each.jid, name, each.jid, each.subid)
                     effects.append(told)
             effects += queue.release_all(account, now)
@@ -499,7 +499,7 @@ class Queues:
         effects = queue.due(now)
         effects += self.place_dead(name, now)
         self._suspend(name)
-        for ended in queue.end_dormant(now):
+        for ended in queue.subscriptions.end_dormant(now):
             effects.append(ended)
             self.forget(bare(ended.jid), name)
         return effects

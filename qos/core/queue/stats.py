@@ -31,7 +31,7 @@ def stats(
         "delayed": delayed,
         "dead": queue.dead + letters,
         "accepted": queue.node.accepted,
-        "subscribers": len(queue.active()),
+        "subscribers": len(queue.subscriptions.active()),
         "oldest_seconds": None if oldest is None else round(now - oldest, 3),
         "bytes": queue.live.size,
         "excluded": sum(_is_stuck(queue, item, present) for item in waiting),
@@ -41,7 +41,7 @@ def stats(
 
 def _is_stuck(queue: QueueNode, item: Item, present: Present) -> bool:
     """Whether there are subscribers, but none of them can handle the item."""
-    if not item.excluded or not (subscribers := queue.active()):
+    if not item.excluded or not (subscribers := queue.subscriptions.active()):
         return False
     return all(
         item.excluded >= {each.jid}

@@ -205,7 +205,7 @@ def unsubscribe(
     """Unsubscribe (XEP-0060 §6.2); the locks stay (XEP-0254 §4)."""
     queue = service.queue(request.node)
     _found(queue, request.jid, request.subid, requester)
-    effects = queue.unsubscribe(request.jid)
+    effects = queue.subscriptions.end(request.jid)
     service.forget(bare(requester), request.node)
     return Ok(), [*effects]
 
@@ -230,7 +230,7 @@ def set_options(
     options = _options(request.options, before)
     assert options is not None
     after = _subscription(before.node, before.jid, before.subid, before.via, options)
-    return Ok(), queue.keep_subscription(after)
+    return Ok(), queue.subscriptions.keep(after)
 
 
 def _check_bound(service: Queues, account: str) -> None:
