@@ -169,7 +169,7 @@ LIMITS: Final = (
     Limit(
         "qos.core.queue.item_lifecycle:_EXCLUDED_MAX", "workers that an item excludes"
     ),
-    Limit("qos.engine.queue_engine:_SENT_MAX", "events whose bounce is recognised"),
+    Limit("qos.engine.queue_outputs:_SENT_MAX", "events whose bounce is recognised"),
     Limit("xep_0254.service:_ID_CHARS_MAX", "characters of an id that is answered"),
     Limit("xep_0254.requests:NODE_CHARS_MAX", "characters of the name of a node"),
     Limit("xep_0254.requests:_JID_CHARS_MAX", "characters of a JID in a request"),

@@ -20,7 +20,8 @@ from qos.core.queue.effects import (
     NotifySubscription,
     NotifyUnlock,
 )
-from qos.engine.queue_engine import Payloads, QueueEngine
+from qos.engine.queue_engine import QueueEngine
+from qos.engine.queue_outputs import Payloads
 from qos.engine.retry import Retry
 from qos.ids import new_id
 from qos.stream.wire import Wire
@@ -89,7 +90,7 @@ class EventSender:
     def notify_items(
         self, to: str, items: Payloads, *, acknowledged: bool
     ) -> Sequence[tuple[str, Payloads]]:
-        """See qos.engine.queue_engine.QueuePort."""
+        """See qos.engine.queue_outputs.QueuePort."""
         sent = []
         for some in events.split_items(items):
             event_id = self.new_id()
@@ -105,7 +106,7 @@ class EventSender:
         return sent
 
     def notify(self, notification: Notification) -> None:
-        """See qos.engine.queue_engine.QueuePort."""
+        """See qos.engine.queue_outputs.QueuePort."""
         to, sender, event_id = notification.to, self.sender, self.new_id()
         match notification:
             case NotifyRetract() | NotifyUnlock():
@@ -130,14 +131,14 @@ class EventSender:
                 )
 
     def probe(self, jid: str) -> None:
-        """See qos.engine.queue_engine.QueuePort."""
+        """See qos.engine.queue_outputs.QueuePort."""
         iq_id = self.new_id()
         self._probes[iq_id] = jid
         ping = f"<ping xmlns='{_PING}'/>"
         self.send(render_iq("get", iq_id, ping, to=jid, sender=self.sender))
 
     def new_id(self) -> str:
-        """See qos.engine.queue_engine.QueuePort."""
+        """See qos.engine.queue_outputs.QueuePort."""
         return new_id()
 
     # -- acknowledged events -----------------------------------------------

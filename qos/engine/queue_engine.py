@@ -14,28 +14,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from qos.core.queue.access import may_publish, may_subscribe, may_use
 from qos.core.queue.effects import (
     ForgetOld,
-    Notification,
-    NotifyItem,
-    Probe,
     QueueEffect,
 )
 from qos.core.queue.handle import handle
-from qos.core.queue.item import Item
 from qos.core.queue.node import QueueNode
-from qos.core.queue.requests import ItemsResult, Purge, Refusal, Request, Result
+from qos.core.queue.requests import Purge, Refusal, Request, Result
 from qos.core.queue.service import QueueBounds, QueueContents, Queues
 from qos.core.strings import bare
 from qos.engine.clock import Clock, Timers
 from qos.engine.pending_ended import RecentMemory
 from qos.engine.queue_commit import (
-    NOTIFICATIONS,
     Answer,
     PendingAnswer,
     QueueCommit,
@@ -43,12 +37,13 @@ from qos.engine.queue_commit import (
     View,
     unwritten,
 )
+from qos.engine.queue_outputs import QueueOutputs, QueuePort
 from qos.errors import StoreError
 from qos.journal.items import ItemJournal, ItemRecorder
 from qos.journal.writer import JournalWriter
 from qos.stores.queue_store import QueueStore
 
-__all__ = ["Answer", "Payloads", "QueueEngine", "QueuePort", "Stats", "Unwritten"]
+__all__ = ["Answer", "QueueEngine", "Stats", "Unwritten"]
 
 log = logging.getLogger(__name__)
 
@@ -58,41 +53,10 @@ _FORGET_EVERY_S = 60.0
 #: The delay before a store that could not be written or read is tried again.
 _READ_AGAIN_S = 1.0
 
-#: The most events that may still bounce. A bounce comes back within a round trip.
-_SENT_MAX = 10_000
-
 #: The counts of a node.
 Stats: TypeAlias = Mapping[str, int | float | None]
 
 T = TypeVar("T")
-
-#: Items, each with its payload.
-Payloads: TypeAlias = Sequence[tuple[Item, str]]
-
-
-class QueuePort(Protocol):
-    """The methods that the engine needs of the connection.
-
-    It drops unsendable stanzas.
-    """
-
-    def notify_items(
-        self, to: str, items: Payloads, *, acknowledged: bool
-    ) -> Sequence[tuple[str, Payloads]]:
-        """Send these items of one node in one event, or in several if too large.
-
-        Returns:
-            The events sent: the id of each, and the items in it.
-        """
-
-    def notify(self, notification: Notification) -> None:
-        """Send any other event."""
-
-    def probe(self, jid: str) -> None:
-        """Ask whether this JID is there; if so, `QueueEngine.heard` is called."""
-
-    def new_id(self) -> str:
-        """128 random bits as text; never the same twice."""
 
 
 class QueueEngine:
@@ -149,8 +113,7 @@ class QueueEngine:
         self._stopped = False
         self._idle = asyncio.Event()
         self._idle.set()
-        # By the id of an event: the node, and the items in it by their tokens.
-        self._sent: OrderedDict[str, tuple[str, dict[str, Item]]] = OrderedDict()
+        self._outputs = QueueOutputs(store, port)
         self._timers: Timers[str] = Timers(clock, self._time)
         self._timers.set("forget", clock.now())
 
@@ -225,7 +188,7 @@ class QueueEngine:
 
     def bounced(self, jid: str, event_id: str) -> None:
         """Note that an event to this full JID came back, or was not delivered."""
-        sent = self._sent.pop(event_id, None)
+        sent = self._outputs.forget(event_id)
         if sent is not None and self._core is not None and not self._stopped:
             node, items = sent
             now = self._clock.now()
@@ -233,7 +196,7 @@ class QueueEngine:
 
     def is_live(self, event_id: str) -> bool:
         """Whether a delivery in this event has not ended."""
-        sent = self._sent.get(event_id)
+        sent = self._outputs.sent(event_id)
         if sent is None or self._core is None:
             return False
         node, items = sent
@@ -362,7 +325,7 @@ class QueueEngine:
             self._failed(commit, error)
             return
         if written is None:
-            self._perform(commit)
+            self._outputs.perform(commit, self._core)
             return
         self._busy = True
         self._idle.clear()
@@ -377,7 +340,7 @@ class QueueEngine:
             self._failed(commit, error)
             return
         self._memory.written(commit.changes)
-        self._perform(commit)
+        self._outputs.perform(commit, self._core)
         # Also for inputs that came meanwhile and have no effects of their own yet: JIDs
         # that were heard, and items that are due.
         self._flush_soon()
@@ -430,68 +393,3 @@ class QueueEngine:
             self._commit.changes.append(ForgetOld(now))
             self._timers.set("forget", now + _FORGET_EVERY_S)
         self._flush_soon()
-
-    # -- outputs -----------------------------------------------------------
-
-    def _perform(self, commit: QueueCommit) -> None:
-        core = self._core
-        assert core is not None
-        items: dict[tuple[str, str], NotifyItem] = {}
-        for output in commit.outputs:
-            if isinstance(output, NotifyItem):
-                if core.is_live(output):
-                    # Once, even if it was heard and subscribes at the same time.
-                    items[output.to, output.item.token] = output
-            elif isinstance(output, PendingAnswer):
-                self._answer(output)
-            elif isinstance(output, Probe):
-                self._port.probe(output.to)
-            elif isinstance(output, NOTIFICATIONS):
-                self._port.notify(output)
-            else:
-                output.tell(output.seen)
-        if items:
-            self._notify_items(list(items.values()), commit.payloads)
-
-    def _answer(self, reply: PendingAnswer) -> None:
-        result, payloads = reply.result, {}
-        if isinstance(result, ItemsResult):
-            try:
-                payloads = self.store.payloads([item.seq for item in result.items])
-            except StoreError as error:
-                log.error("payloads could not be read: %s", error)
-                reply.answer(unwritten(error), {})
-                return
-        reply.answer(result, payloads)
-
-    def _notify_items(
-        self, notifications: Sequence[NotifyItem], payloads: dict[int, str]
-    ) -> None:
-        unknown = [
-            each.item.seq for each in notifications if each.item.seq not in payloads
-        ]
-        try:
-            payloads = {**payloads, **self.store.payloads(unknown)}
-        except StoreError as error:
-            # They stay locked until the lock times out.
-            log.error("payloads could not be read: %s", error)
-        events: dict[tuple[str, str, bool], list[tuple[Item, str]]] = {}
-        for each in notifications:
-            payload = payloads.get(each.item.seq)
-            if payload is None:
-                continue
-            key = (each.to, each.item.node, each.acknowledged)
-            event = events.setdefault(key, [])
-            event.append((each.item, payload))
-            if len(event) >= each.batch:
-                self._send(key, events.pop(key))
-        for key, event in events.items():
-            self._send(key, event)
-
-    def _send(self, key: tuple[str, str, bool], items: Payloads) -> None:
-        to, node, acknowledged = key
-        sent = self._port.notify_items(to, items, acknowledged=acknowledged)
-        for event_id, some in sent:
-            self._sent[event_id] = (node, {item.token: item for item, _ in some})
-        while len(self._sent) > _SENT_MAX:
-            self._sent.popitem(last=False)

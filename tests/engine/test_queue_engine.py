@@ -37,7 +37,8 @@ from qos.core.queue.requests import (
     SubscribeResult,
     Unlock,
 )
-from qos.engine.queue_engine import Payloads, QueueEngine, Stats, Unwritten
+from qos.engine.queue_engine import QueueEngine, Stats, Unwritten
+from qos.engine.queue_outputs import Payloads
 from qos.stores.queue_store import QueueStore
 from qos.testing.clock import ManualClock
 
@@ -422,7 +423,7 @@ async def test_an_event_that_bounces_releases_its_items(bench: Bench) -> None:
     """The worker has not received them, and gets nothing more until it is heard of."""
     await bench.ask(Publish(NODE, (entry("a"),)))
     await bench.until(2)
-    ((event_id, _),) = bench.engine._sent.items()
+    ((event_id, _),) = bench.engine._outputs._sent.items()
     bench.engine.bounced(BEE, event_id)
     bench.engine.bounced(BEE, "unknown")
     stats = await bench.stats()

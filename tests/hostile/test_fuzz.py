@@ -197,7 +197,7 @@ ROOM = 20
 #: Constants of the code that are such limits; options are set below.
 BOUNDS = (
     *("qos.core.rate.SOURCES_MAX", "xep_qos.guard._ROOMS_MAX"),
-    *("xep_qos.discovery._PRESENT_MAX", "qos.engine.queue_engine._SENT_MAX"),
+    *("xep_qos.discovery._PRESENT_MAX", "qos.engine.queue_outputs._SENT_MAX"),
     "xep_qos.feed._SAID_MAX",
     *("qos.engine.clock._OUTDATED_MAX", "qos.core.queue.service._RESOURCES_MAX"),
 )

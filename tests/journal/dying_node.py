@@ -37,7 +37,8 @@ from qos.core.queue.requests import (
 )
 from qos.core.queue.requests import Request as QueueRequest
 from qos.engine import Inbox, InboxLimits, LoopClock, Outbox, OutboxLimits
-from qos.engine.queue_engine import Payloads, QueueEngine, Stats
+from qos.engine.queue_engine import QueueEngine, Stats
+from qos.engine.queue_outputs import Payloads
 from qos.journal.messages import not_stored
 from qos.journal.writer import JournalWriter
 from qos.stores import SqliteStore

@@ -28,7 +28,8 @@ from qos.core.queue.requests import (
 )
 from qos.core.queue.requests import Request as QueueRequest
 from qos.engine import Inbox, InboxLimits, Outbox, OutboxLimits
-from qos.engine.queue_engine import Payloads, QueueEngine
+from qos.engine.queue_engine import QueueEngine
+from qos.engine.queue_outputs import Payloads
 from qos.errors import StoreFull
 from qos.journal.writer import JournalWriter
 from qos.stores import SqliteStore

@@ -25,7 +25,8 @@ from qos.core.queue.requests import (
 )
 from qos.core.queue.service import QueueBounds
 from qos.core.strings import bare
-from qos.engine.queue_engine import Payloads, QueueEngine
+from qos.engine.queue_engine import QueueEngine
+from qos.engine.queue_outputs import Payloads
 from qos.stores.queue_store import QueueStore
 from simulation.disks import QueueServiceDisk, SimulatedQueueStore
 from simulation.items import ItemLedger

@@ -20,7 +20,7 @@ QUEUE = (
         "told-before-the-lock-is-written",
         "qos.engine.queue_engine",
         "        self._busy = True\n",
-        "        self._busy = True\n        self._perform(commit)\n",
+        "        self._busy = True\n        self._outputs.perform(commit, core)\n",
         "The event goes out after the commit of the lock.",
         by=("told_what_is_on_disk", "published_is_stored"),
         seed=0,
