@@ -14,8 +14,8 @@ enables it, for publishers, owners and workers:
 from slixmpp.plugins.base import register_plugin
 
 from qos.core.queue.item import Affiliation
-from xep_0254.client_stanza import BrowsedItem, NewItem, Page
 from xep_0254.events import DeliveredItem, Event
+from xep_0254.items import BrowsedItem, NewItem, Page
 from xep_0254.queueing import XEP_0254
 from xep_0254.service import QueueService
 

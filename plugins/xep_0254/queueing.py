@@ -24,8 +24,8 @@ from qos.jids import jid_of
 from qos.stream.plugins import plugin_of
 from xep_0254 import client_stanza
 from xep_0254.channel import Channel, Listener
-from xep_0254.client_stanza import BrowsedItem, NewItem, Page
 from xep_0254.events import DeliveredItem, Event
+from xep_0254.items import BrowsedItem, NewItem, Page
 from xep_0254.namespaces import QUEUEING
 
 __all__ = [

@@ -12,7 +12,7 @@ from clients import connected_client
 from qos.errors import RequestFailed
 from qos.testing.xmpp_server import XmppServer
 from role_processes import RoleProcess
-from xep_0254.client_stanza import BrowsedItem
+from xep_0254.items import BrowsedItem
 from xep_0254.queueing import XEP_0254
 
 QUEUE = "comp.localhost"
