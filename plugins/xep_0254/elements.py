@@ -1,7 +1,7 @@
-"""Small things that requests, answers and events are read and written with.
+"""Helpers to read and write requests, answers and events.
 
-Numbers, moments and payloads, as text; and the refusals that a reader raises.
-No I/O, no clock, nothing of slixmpp.
+Numbers, times and payloads, as text; and the refusals that a reader raises. No I/O, no
+clock, nothing of slixmpp.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Data forms (XEP-0004), both ways.
+"""Data forms (XEP-0004), written and read.
 
-Knows how the tables of `qos.core.queue.node_options` look as forms. Does not judge a
-value: that is up to the tables.
+This module knows how the tables of `qos.core.queue.node_options` look as forms. It does
+not check values: the tables do.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The XML of a batch: requests and answers, both ways, as pure functions.
+"""The XML of a batch: requests and answers, read and written, as pure functions.
 
-A request in a batch is that of the text, with the marks where they cost a server less.
-It is read by `xep_qos.stanza`, as the iq that it would be alone. The rules are in
-BATCH.md.
+A request in a batch is the request of the proto-XEP, with the marks placed where they
+cost a server less. `xep_qos.stanza` reads it as the iq that it would be alone. The
+rules are in BATCH.md.
 """
 
 from __future__ import annotations

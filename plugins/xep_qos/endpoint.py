@@ -1,8 +1,8 @@
-"""One end: the engine, joined to a slixmpp stream below its handlers.
+"""One end: connects the engine to a slixmpp stream, below its handlers.
 
-It sees every stanza in a filter, before any handler: requests of ours are
-answered there, results of our requests are matched there, and nothing else is
-touched. A message that is delivered is fed back in and goes the way of any.
+It sees every stanza in a filter, before any handler. There it answers QoS requests and
+matches the results of its own requests; it touches nothing else. A delivered message is
+fed back into the stream, and is then handled like any other.
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ class Endpoint:
         settings = self.settings
         self._ask_for_resource(contents.remembered.get(_OWN_JID, ""))
         if not settings.receives:
-            # It is for a process that receives, and stays in the store for it.
+            # Received messages are for a process that receives; they stay in the store
+            # for it.
             contents = replace(contents, incoming=[])
         self._tap = Tap.of(self.xmpp)
         self._wire = self._tap.wire

@@ -110,7 +110,7 @@ class InFlight:
         held: Callable[[str], None],
         recorder: Recorder,
     ) -> None:
-        """Nothing is under way yet.
+        """Begin without messages in flight.
 
         Args:
             store: where each step is written.

@@ -1,10 +1,10 @@
 """The way out of a stream, below the handlers: writes text, and all of a turn at once.
 
 slixmpp has two ways to send. A stanza object passes the filters, among them the
-one by which XEP-0198 counts, but its serialiser leaves out attributes of foreign
-namespaces. A text is written as it is, and nobody counts it. Here a text is
-written and counted; where the application has a filter of its own that wants to
-see what goes out, an object is sent after all, and made a text in a last filter.
+counting filter of XEP-0198, but slixmpp's serialiser leaves out attributes of foreign
+namespaces. A text is written as it is, but is not counted. This module writes text and
+counts it. If the application has a filter of its own that sees sent stanzas, an object
+is sent after all, and the last filter makes a text of it.
 """
 
 from __future__ import annotations
@@ -93,9 +93,10 @@ class Wire:
         self._send_gathered()
 
     def quicken(self) -> None:
-        """Call at each stanza of ours: at each read the kernel forgets the setting.
+        """Call at each stanza of ours: the kernel forgets the setting at each read.
 
-        Not at those of others: an acknowledgement of its own is a packet more.
+        Do not call it for stanzas of others: a separate acknowledgement is one more
+        packet.
         """
         if self._quickened:
             return
@@ -111,11 +112,13 @@ class Wire:
     def send(self, text: str) -> bool:
         """Send an iq or a message, given as text in the stream's own namespace.
 
-        At once; but what follows in the same turn of the loop is sent at its end, all
-        in one write: many requests are due when many answers have come in one read.
+        The first text is sent at once. Later texts of the same turn of the loop are
+        sent at its end, in one write: many requests are due when many answers have come
+        in one read.
 
         Returns:
-            False: there is no connection any more, and nothing of it was or will be sent.
+            False: there is no connection any more, and nothing of it was or will be
+                sent.
         """
         if self._written or self._behind is not None:
             self._gathered.append(text)
@@ -169,9 +172,10 @@ class Wire:
         self._send_object(message)
 
     def _send_object(self, stanza: Iq | Message) -> None:
-        """Send what the filters are to see; the last of them is ours.
+        """Send a stanza that the filters are to see; the last filter is ours.
 
-        Not before it is needed: it would cost each stanza of the application.
+        It is added only when it is needed: it would cost time for each stanza of the
+        application.
         """
         if not self._writes:
             self._writes = True
@@ -193,7 +197,7 @@ class Wire:
         return xml
 
     def _write(self, stanza: Any) -> Any:
-        """The last filter: write a stanza of ours as text, lossless."""
+        """Write a stanza of ours as text, without loss, in the last filter."""
         if not isinstance(stanza, _OwnIq | _OwnMessage):
             return stanza
         text = render(stanza.xml)

@@ -58,7 +58,7 @@ _UNANSWERED_MAX = 64
 
 
 class Element:
-    """A request to be sent, with others or alone.
+    """A request to be sent, in a batch or alone.
 
     Its text is made when it is first asked for: a request that goes alone needs none.
 
