@@ -80,7 +80,7 @@ class Channel:
         )
 
     def close(self) -> None:
-        """Leave the stream as it was; who waits for an answer gets none."""
+        """Leave the stream as it was; waiting requests get no answer."""
         self._tap.leave(self._part)
         self._session_lost()
         self._listeners.clear()
@@ -176,8 +176,8 @@ class Channel:
 
     def _take_event(self, message: StanzaBase) -> bool:
         xml = message.xml
-        # Servers re-route a message whose resource has gone, and a stranger can
-        # send whatever he likes (queue.md §1, row 6).
+        # Servers re-route a message whose resource has gone, and a stranger can send
+        # anything (queue.md §1, row 6).
         if not self._listeners or xml.find(_EVENT) is None:
             return False
         self._wire.quicken()

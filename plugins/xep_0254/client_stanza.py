@@ -48,11 +48,11 @@ from xep_0254.namespaces import (
     SUBSCRIBE_OPTIONS,
 )
 
-#: Of the items that can be browsed.
+#: The states of items that can be browsed.
 _STATES = ("live", "accepted", "dead")
 
 
-# -- what is asked ---------------------------------------------------------
+# -- requests --------------------------------------------------------------
 
 
 #: The names of the arguments for these attributes.

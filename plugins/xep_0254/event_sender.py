@@ -1,7 +1,8 @@
-"""The events and probes of a queue service, as they go out to its subscribers.
+"""Sends the events and probes of a queue service to its subscribers.
 
 An event is sent once, or at level acknowledged until there is an answer. This module
-knows XML and the wire; whom an event is for, the engine says (`qos.engine.queue_engine`).
+knows XML and the wire. The engine decides on the receiver of an event
+(`qos.engine.queue_engine`).
 """
 
 from __future__ import annotations
@@ -31,33 +32,33 @@ from xep_0254.namespaces import STANZAS
 
 __all__ = ["EventSender"]
 
-#: RFC 6120 §8.3.3: a client that is there answers a ping, or says that it cannot.
-#: The others are what a server answers for one that is not.
+#: The errors with which a client that is there answers a ping (RFC 6120 §8.3.3). A
+#: server answers with others for a client that is not there.
 _IS_THERE = frozenset({"feature-not-implemented", "bad-request", "not-allowed"})
 
 _PING = "urn:xmpp:ping"
 
-#: Before an acknowledged event is sent again.
+#: The delays before an acknowledged event is sent again.
 _REPEAT = Backoff(first_s=2.0, max_s=30.0)
 
 
 class EventSender:
-    """Sends what the engine tells subscribers, and takes their answers.
+    """Sends the engine's events to subscribers, and takes their answers.
 
     Attributes:
-        engine: the engine, which asks for what is sent; set when there is one.
+        engine: the engine, which requests the events; set when it exists.
         own: our full JID while there is a session.
     """
 
     engine: QueueEngine
 
     def __init__(self, xmpp: BaseXMPP, wire: Wire) -> None:
-        """Nothing has been sent."""
+        """Begin without sent events."""
         self.own: str | None = None
         self._xmpp = xmpp
         self._wire = wire
         self._probes: dict[str, str] = {}
-        # Events that were sent acknowledged: to whom, by their ids.
+        # Acknowledged events without an answer: their receivers, by their ids.
         self._unanswered: dict[str, str] = {}
 
     def session_lost(self) -> None:
@@ -68,7 +69,10 @@ class EventSender:
 
     @property
     def sender(self) -> str:
-        """The from of what is sent: a component has to say it, for a client it is known."""
+        """The from of a stanza: a component has to give it.
+
+        The server knows a client.
+        """
         return str(self.own or "") if self._xmpp.is_component else ""
 
     def send(self, text: str) -> None:
@@ -81,11 +85,11 @@ class EventSender:
 
         Args:
             xml: the iq.
-            sender: the full JID that it is from.
+            sender: the full JID of its sender.
         """
         return self._event_answered(xml, sender) or self._probe_answered(xml, sender)
 
-    # -- what the engine asks for ------------------------------------------
+    # -- the port of the engine --------------------------------------------
 
     def notify_items(
         self, to: str, items: Payloads, *, acknowledged: bool
@@ -144,10 +148,11 @@ class EventSender:
     # -- acknowledged events -----------------------------------------------
 
     def _send_acknowledged(self, text: str, to: str, event_id: str) -> None:
-        """Send an event at level acknowledged, and again until there is an answer.
+        """Send an event at level acknowledged, and repeat it until there is an answer.
 
-        Not by the outbox of xep_qos: that would repeat it when its locks have ended,
-        and after a restart, when the engine sends what is still locked by itself.
+        The outbox of xep_qos is not used: it would repeat the event when its locks have
+        ended, and after a restart, when the engine itself sends the items that are
+        still locked.
         """
         content = text.partition(">")[2]
         acknowledged = (

@@ -1,4 +1,4 @@
-"""Items as an application of XEP-0254 has them: to be published, and as they were browsed."""
+"""The items for applications of XEP-0254: those to publish, and browsed ones."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class NewItem:
 
     Attributes:
         payload: one XML element, or '' for none.
-        item_id: names it; who repeats a publish repeats this.
-        priority: 0 to 9, more is earlier; None: the usual one, 4.
-        ttl: seconds it is good for; None: as the node says.
-        delay: seconds before it is delivered; None: at once.
+        item_id: identifies the item; a repeated publish uses it again.
+        priority: 0 to 9, larger is earlier; None: the usual one, 4.
+        ttl: seconds after which the item expires; None: as configured for the node.
+        delay: seconds before the item is delivered; None: at once.
 
     Raises:
-        InvalidArgument: one of these is none.
+        InvalidArgument: one of these values is not valid.
     """
 
     payload: str | ET.Element = field(default="", repr=False)
@@ -49,22 +49,23 @@ class NewItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrowsedItem:
-    """An item of a queue, as it was when it was looked at.
+    """An item of a queue, as it was when it was browsed.
 
     Attributes:
         item_id: its id.
         payload: XML, or ''.
         publisher: the bare JID that published it, or ''.
-        state: `available`, `delayed`, `acquired`, `accepted` or `dead`, as the
-            service says; '' if it does not.
-        priority: 0 to 9; None: not said.
-        delivery_count: prior unsuccessful deliveries; None: not said.
-        published_at: when, in seconds since the epoch; None: not said.
-        holder: the full JID that has it, or ''.
-        origin: of a dead letter, the node where it died; else ''.
-        origin_id: its id there.
+        state: `available`, `delayed`, `acquired`, `accepted` or `dead`, as given by the
+            service; '' if it gives none.
+        priority: 0 to 9; None: not given.
+        delivery_count: the number of earlier failed deliveries; None: not given.
+        published_at: the time of its publication, in seconds since the epoch; None: not
+            given.
+        holder: the full JID that has locked it, or ''.
+        origin: for a dead letter, the node where it died; otherwise ''.
+        origin_id: its id in that node.
         reason: why it is dead, or ''.
-        history: what failed, the oldest first.
+        history: its failures, the oldest first.
     """
 
     item_id: str
@@ -87,8 +88,8 @@ class Page:
 
     Attributes:
         items: in the order of the service.
-        count: how many there are in all.
-        last: to ask for what comes after them; '' when there is none.
+        count: the number of all items.
+        last: use it to ask for the next page; '' if there is none.
     """
 
     items: list[BrowsedItem]

@@ -67,7 +67,7 @@ log = logging.getLogger(__name__)
 #: The longest id of a stanza, or JID, that is repeated in an answer.
 _ID_CHARS_MAX = 1024
 
-#: Before a message is tried again that could not be written.
+#: The delay before a message that could not be written is tried again, in seconds.
 _AGAIN_S = 1.0
 
 _INFO = f"{{{DISCO_INFO}}}query"
@@ -251,7 +251,7 @@ class QueueService:
         requester = _from(message.xml.get("from", ""))
         if self._events.own is None or not requester:
             return False
-        # One that was held for long may be for a resource that we had then.
+        # A message that was held for long may be for a resource that we had then.
         to = bare(message.xml.get("to", ""))
         return to == bare(self._events.own) and self._message(message, requester)
 
@@ -349,7 +349,7 @@ class QueueService:
         xml = message.xml
         qos = self._qos()
         info = None if qos is None else qos.incoming(message)
-        # An account may have handlers of the application for it; a component has not.
+        # An account may have handlers of the application for it; a component has none.
         is_ours = info is not None and self._xmpp.is_component
         if xml.get("type") == "error":
             self._engine.bounced(sender, xml.get("id", ""))
@@ -429,7 +429,7 @@ class QueueService:
         error = render_error(refusal, by=str(self._events.own or ""))
         self._events.send(f"{head} to={attribute(to)}{sender}>{error}</message>")
 
-    # -- what goes out ------------------------------------------------------
+    # -- outgoing stanzas -------------------------------------------------
 
     def _refusal(self, xml: ET.Element, refusal: Refusal) -> str:
         return render_refusal(

@@ -36,7 +36,7 @@ __all__ = ["BatchReceiver", "BatchSender", "BatchedRequest", "features"]
 
 _Peer = tuple[str, str]
 
-#: The features of a peer that takes batches of ours.
+#: The features of a peer that accepts our batches.
 _BATCHES = frozenset({BATCH_NAMESPACE, MARKS_NAMESPACE})
 
 
@@ -84,9 +84,9 @@ class BatchSender:
         self._soon = soon
         self._new_id = new_id
         self._queues: dict[_Peer, BatchQueue] = {}
-        # The stanzas under way, by their ids.
+        # The stanzas in flight, by their ids.
         self._peers: dict[str, _Peer] = {}
-        # Those that something has to be sent to in this turn of the loop.
+        # The peers to which something has to be sent in this turn of the loop.
         self._ready: dict[_Peer, None] = {}
         self._timers: Timers[_Peer] = Timers(clock, self._flush_one)
 
@@ -162,7 +162,7 @@ class BatchSender:
         return ids
 
     def session_lost(self) -> None:
-        """Forget everything: what is outstanding is asked again."""
+        """Forget everything: outstanding requests are sent again."""
         for peer in self._queues:
             self._timers.clear(peer)
         self._queues.clear()
@@ -215,7 +215,7 @@ class BatchSender:
 
 
 class _ReceivedBatch:
-    """A batch that came, until its answers have gone out."""
+    """A received batch, until its answers have been sent."""
 
     __slots__ = ("answers", "iq_id", "own", "source", "timer")
 
@@ -272,7 +272,7 @@ class BatchReceiver:
             self._send(self._malformed(xml, error))
             return
         asked = _ReceivedBatch(xml, len(alone))
-        # All of them are read before the first is answered.
+        # All requests are read before the first is answered.
         requests = [self._request(asked, each) for each in alone]
         for request in requests:
             if request is not None:

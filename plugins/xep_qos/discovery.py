@@ -164,7 +164,7 @@ class Discovery:
         self._versions.clear()
 
     def supports(self, jid: str, features: AbstractSet[str]) -> bool:
-        """Whether this JID is known to support all of these; asks nobody."""
+        """Whether this JID is known to support all of these; does not ask it."""
         known = self._known.get(jid)
         return known is not None and known.features >= features
 

@@ -187,8 +187,8 @@ class Endpoint:
             session_started=self._session_started,
             session_lost=self._session_lost,
         )
-        # An event of each presence: those of a type are called by what the peer shows,
-        # away, say.
+        # The event of each presence: events of a single type depend on the peer's show
+        # value, such as away.
         self.xmpp.add_event_handler("presence", self._presence)
         undo.callback(self._step_out)
         self._tap.join(self._part)
@@ -208,9 +208,9 @@ class Endpoint:
         return journal
 
     def leave(self) -> Coroutine[Any, Any, None]:
-        """Leave the stream as it was; what is returned closes the store."""
+        """Leave the stream as it was; the returned coroutine closes the store."""
         self._takers.close()
-        # First: what is answered in this turn of the loop is still to be sent.
+        # First: the answers of this turn of the loop have still to be sent.
         self.inbox.stop()
         for request in self.guard.undecided():
             self.inbox.turn_away(request)

@@ -1,7 +1,7 @@
 """The hand-over of messages to the application: to its handlers, or to its consumers.
 
-A message is fed into the stream as one that has come, and goes the way of any. This
-module knows slixmpp's handlers, and neither stores nor what is answered.
+A message is fed into the stream like a received one, and is then handled like any
+other. This module knows slixmpp's handlers, but neither stores nor answers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Feed", "IncomingInfo"]
 
 log = logging.getLogger(__name__)
 
-#: Accounts of whose messages it is said once that nobody takes them.
+#: The most accounts for which it is logged, once, that nobody takes their messages.
 _SAID_MAX = 1_000
 
 
@@ -37,11 +37,12 @@ class IncomingInfo:
 
     Attributes:
         level: acknowledged or assured.
-        msg_id: the sender's id for it: msgId, or at level acknowledged the id of
-            the iq.
-        redelivered: it may have been handed over before this process started.
-        identity: the same whenever this message is handed over, and no other's, of
-            whatever sender; msg_id may be the same again, if its sender is not ours.
+        msg_id: the sender's id for it: msgId, or at level acknowledged the id of the
+            iq.
+        redelivered: whether it may have been handed over before this process started.
+        identity: the same at each hand-over of this message, and different for all
+            other messages of any sender. A sender that is not ours may use a msg_id
+            again.
     """
 
     level: Level
@@ -51,19 +52,19 @@ class IncomingInfo:
 
 
 class Feed:
-    """Hands messages over to the application, and learns whether somebody takes them.
+    """Hands messages over to the application, and learns whether they are taken.
 
     Attributes:
-        consumers: the consumers of the application, which go before its handlers.
+        consumers: the consumers of the application, which come before its handlers.
     """
 
     def __init__(self, tap: Tap, takers: Takers, *, store_url: str) -> None:
         """Prepare.
 
         Args:
-            tap: of the stream.
+            tap: the tap of the stream.
             takers: the handlers of the stream.
-            store_url: where the messages are, for the log.
+            store_url: the place of the messages, for the log.
         """
         self.consumers = Consumers(self._stanza_of)
         self._tap = tap
@@ -72,16 +73,17 @@ class Feed:
         self._delivered: weakref.WeakKeyDictionary[ET.Element, IncomingInfo] = (
             weakref.WeakKeyDictionary()
         )
-        # Of each message that is just being handed over.
+        # The messages that are being handed over now.
         self._until: dict[ET.Element, asyncio.Future[None] | None] = {}
         self._said: set[str] = set()
 
     def hand_over(self, record: Incoming) -> asyncio.Future[None] | bool:
         """See qos.engine.inbox_message.InboxPort.
 
-        Somebody has taken a message if a handler of the application matched it, or is
-        registered for an event that slixmpp raised for it, or has called `take_until`,
-        or if a filter took it out; whether or not a handler raised an exception.
+        A message has been taken if one of these is true, whether or not a handler
+        raised an exception: a handler of the application matched it, or is registered
+        for an event that slixmpp raised for it, or has called `take_until`; or a filter
+        took it out.
         """
         try:
             message = self._stanza_of(record)
@@ -124,7 +126,7 @@ class Feed:
         try:
             return self.consumers.consumption(record)
         except ET.ParseError:
-            return None  # hand_over() says so
+            return None  # hand_over() reports it
 
     def incoming(self, message: StanzaBase) -> IncomingInfo | None:
         """See XEP_QOS.incoming."""
@@ -143,7 +145,7 @@ class Feed:
         self._until[message.xml] = done
 
     def _stanza_of(self, record: Incoming) -> Message:
-        """The message as a stanza, with what `incoming` says of it."""
+        """The message as a stanza, with the information for `incoming`."""
         message = self._tap.wire.message(record)
         self._delivered[message.xml] = IncomingInfo(
             level=record.level,

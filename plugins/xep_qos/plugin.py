@@ -194,7 +194,7 @@ class XEP_QOS(BasePlugin):
         return await self._endpoint.outbox.purge()
 
     def incoming(self, message: StanzaBase) -> IncomingInfo | None:
-        """In a handler: how this message came; None: as a plain message."""
+        """In a handler: how this message was delivered; None: as a plain message."""
         return self._endpoint.feed.incoming(_stanza(message))
 
     def take_until(self, message: StanzaBase, done: asyncio.Future[None]) -> None:
@@ -440,7 +440,7 @@ class XEP_QOS(BasePlugin):
                 api = self.xmpp.plugin["xep_0030"].api
                 api.register(self._info_at_any_address, "get_info")
             if in_session(self.xmpp) and not self.xmpp.session_bind_event.is_set():
-                # slixmpp calls it in a session that was begun, not in a resumed one.
+                # slixmpp calls it when a session begins, but not for a resumed one.
                 self.session_bind(self.xmpp.boundjid)
         except Exception:
             # slixmpp has put the plugin on its list before; it must not stay there

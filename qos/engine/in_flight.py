@@ -47,9 +47,9 @@ class Port(Protocol):
     """The methods that the outbox needs of the connection."""
 
     def route(self, record: Outgoing) -> Route | None:
-        """Whom to address an attempt to, by what is known now.
+        """The resource to address an attempt to, by the present knowledge.
 
-        None: nobody yet. The port calls InFlight.route_found when that changes.
+        None: no resource yet. The port calls InFlight.route_found when this changes.
         """
 
     def transmit(self, transmit: Transmit) -> bool:
@@ -117,14 +117,14 @@ class InFlight:
             port: the connection.
             clock: the time.
             backoff: the delays between attempts.
-            window: messages under way to one account, at most.
-            remember: keep how messages have ended.
-            left: called when a message is not under way any more: it has ended,
-                or its first write failed, or it is unqueued and its end was not
+            window: the most messages in flight to one account.
+            remember: whether to keep how messages have ended.
+            left: called when a message is not in flight any more: it has ended, or its
+                first write failed, or it was taken out of the queue and its end was not
                 written.
-            held: called with the account when it holds an ordered message: the
-                next one may be offered.
-            recorder: is told of each step first.
+            held: called with the account when it holds an ordered message: the next one
+                may be offered.
+            recorder: gets each step first.
         """
         self._recorder = recorder
         self._store = store
@@ -168,7 +168,7 @@ class InFlight:
             del self._idle[next(iter(self._idle))]
 
     def begin(self, message: Message) -> None:
-        """Count a message as under way; it is attempted when it is due."""
+        """Count a message as in flight; it is attempted when it is due."""
         record, name = message.record, message.record.flow
         flow = self._flows[name] = self.flow(name)
         self._idle.pop(name, None)
@@ -435,7 +435,7 @@ class InFlight:
         self._drop(message)
 
     def _drop(self, message: Message) -> None:
-        """The message is not under way any more: others may move up."""
+        """Remove a message that is not in flight any more; others may move up."""
         record, name = message.record, message.record.flow
         message.inputs.clear()
         self._by_iq.pop(record.offer_id, None)

@@ -171,8 +171,8 @@ class Outbox:
             raise OutboxFull(unit="bytes", limit=self._limits.bytes)
         now = self._clock.now()
         msg_id = msg_id or self._port.new_id()
-        # At level acknowledged there is no msgId on the wire: one id for both, so that
-        # the journals of the two ends name the message alike.
+        # At level acknowledged there is no msgId on the wire. One id serves for both,
+        # so that the journals of both ends have the same id for the message.
         acknowledged = level is Level.ACKNOWLEDGED
         record = Outgoing(
             msg_id=msg_id,
@@ -231,7 +231,7 @@ class Outbox:
         return None if record is None or record.state.ended else record
 
     def _ending(self, msg_id: str) -> Delivery | None:
-        """The delivery of a message whose end is being written; None: there is none."""
+        """The delivery of a message whose end is being written, or None."""
         message = self.in_flight.get(msg_id)
         if message is None or not message.record.state.ended:
             return None
@@ -316,13 +316,16 @@ class Outbox:
     # -- the connection ----------------------------------------------------
 
     def session_started(self, own: str) -> None:
-        """There is a session under this full JID: everything is due again."""
+        """Take the start of a session under this full JID.
+
+        All messages are due again.
+        """
         self.in_flight.session_started(own)
         for flow in self._backlog.flows:
             self._pump(flow)
 
     def session_lost(self) -> None:
-        """Nothing is attempted until there is a session. Deadlines go on."""
+        """Attempt nothing until there is a session. Deadlines still count."""
         self.in_flight.own = None
 
     def stop(self) -> None:
@@ -426,7 +429,7 @@ class Outbox:
             self._queue_timer.set(None, max(expiry, earliest))
 
     def _left(self, message: Message) -> None:
-        """A message has ended, or was not accepted: the next one may begin."""
+        """Begin the next message after one has ended or was not accepted."""
         record, flow = message.record, message.record.flow
         if message.unqueued and not record.state.ended:
             self._backlog.put_back(record)

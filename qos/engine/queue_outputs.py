@@ -1,7 +1,7 @@
-"""The outputs of a commit: what is told and sent when its changes are on disk.
+"""The outputs of a commit: the answers and events to send when its changes are on disk.
 
-Answers and events leave in order; the items for one subscriber go together. This module
-reads payloads, and decides nothing.
+Answers and events are sent in order; the items for one subscriber go together. This
+module reads payloads, and decides nothing.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class QueueOutputs:
     """Performs the outputs of each commit, and remembers the events that were sent."""
 
     def __init__(self, store: QueueStore, port: QueuePort) -> None:
-        """Nothing has been sent.
+        """Begin without sent events.
 
         Args:
             store: has the payloads.
@@ -79,19 +79,19 @@ class QueueOutputs:
         self._sent: OrderedDict[str, SentEvent] = OrderedDict()
 
     def sent(self, event_id: str) -> SentEvent | None:
-        """An event that was sent, if it is remembered."""
+        """A sent event, if it is still remembered."""
         return self._sent.get(event_id)
 
     def forget(self, event_id: str) -> SentEvent | None:
-        """The same, for the last time."""
+        """Forget a sent event, and return it if it was remembered."""
         return self._sent.pop(event_id, None)
 
     def perform(self, commit: QueueCommit, core: Queues | None) -> None:
-        """Send and tell all of it, in order.
+        """Send all answers and events of a commit, in order.
 
         Args:
             commit: its changes are on disk.
-            core: knows which deliveries have not ended meanwhile.
+            core: knows the deliveries that have not ended meanwhile.
         """
         assert core is not None
         items: dict[tuple[str, str], NotifyItem] = {}

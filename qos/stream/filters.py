@@ -1,4 +1,4 @@
-"""slixmpp's filters of a stream: which of them are the application's."""
+"""slixmpp's filters of a stream, and those among them that are the application's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MARK = "passes_iqs"
 
 
 def filters_of(xmpp: BaseXMPP, mode: str) -> list[Any]:
-    """The filters of a stream in this mode, as slixmpp keeps them: read only.
+    """The filters of a stream in this mode, in slixmpp's own list: only to be read.
 
     Args:
         xmpp: the stream.
@@ -36,7 +36,10 @@ class ForeignFilters:
         self._any = False
 
     def any(self) -> bool:
-        """Whether there is one; asked for each stanza, and looked up after a change."""
+        """Whether there is one.
+
+        Called for each stanza, but computed only after a change.
+        """
         if self._seen != self._filters:
             self._seen = [list(each) for each in self._filters]
             self._any = any(map(is_foreign, chain.from_iterable(self._seen)))
@@ -44,18 +47,18 @@ class ForeignFilters:
 
 
 def passes_iqs(filter_: _F) -> _F:
-    """Mark a filter that lets every iq pass, and wants to see none.
+    """Mark a filter that lets every iq pass, and does not need to see any.
 
-    An object of each iq would be made for it otherwise.
+    Otherwise an object of each iq would be made for it.
     """
     filter_.__dict__[_MARK] = True
     return filter_
 
 
 def is_foreign(filter_: object) -> bool:
-    """Whether a filter is the application's: neither slixmpp's nor one of ours.
+    """Whether a filter is the application's: neither slixmpp's nor ours.
 
-    One that `passes_iqs` is none of those that have to be asked.
+    A filter marked by `passes_iqs` is not foreign: it need not be asked.
     """
     if getattr(filter_, _MARK, False):
         return False

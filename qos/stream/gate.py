@@ -12,9 +12,9 @@ what such an attacker writes:
   handshake of a component is accepted (XEP-0114), the only stanzas that pass are the
   answers needed for this.
 
-What has passed the gate goes to the tap (`qos.stream.tap`), if there is one, and then to
-slixmpp. The gate knows slixmpp's events and its hook for incoming elements, and nothing of
-QoS.
+Elements that have passed the gate go to the tap (`qos.stream.tap`), if there is one,
+and then to slixmpp. The gate knows slixmpp's events and its hook for incoming elements,
+but nothing of QoS.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def is_confidential(xmpp: BaseXMPP) -> bool:
 def in_session(xmpp: BaseXMPP) -> bool:
     """Whether there is a session: a resource is bound, or a session was resumed.
 
-    slixmpp has an event for the first alone.
+    slixmpp has an event only for the first.
     """
     return xmpp.session_bind_event.is_set() or xmpp._session_started
 
@@ -81,11 +81,11 @@ class Gate:
         return gate
 
     def __init__(self, xmpp: BaseXMPP) -> None:
-        """Put it up; see `of`."""
+        """Install the gate; see `of`."""
         self._take: Take | None = None
         self._xmpp = xmpp
         self._open = in_session(xmpp)
-        #: The parser that has read `<proceed/>`: the restarted stream has another.
+        #: The parser that has read `<proceed/>`: the restarted stream has another one.
         self._proceeded: object = None
         self._warned = False
         for event, handler in (
@@ -100,9 +100,9 @@ class Gate:
         xmpp._spawn_event = self._came  # type: ignore[method-assign]
 
     def pass_to(self, take: Take | None) -> None:
-        """Ask `take` of each element that has passed the gate; None: nobody.
+        """Ask `take` about each element that has passed the gate; None: ask nobody.
 
-        What it takes is not dispatched.
+        An element that it takes is not dispatched.
         """
         self._take = take
 

@@ -1,4 +1,4 @@
-"""The plugins of ours that are registered on a stream, with their types."""
+"""Our plugins that are registered on a stream, with their types."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def plugin_of(xmpp: BaseXMPP, kind: type[_P]) -> _P:
 
     Raises:
         InvalidArgument: `xmpp` is not a stream of slixmpp.
-        LookupError: no such plugin is registered; the text says how to do that.
+        LookupError: no such plugin is registered; the text tells how to register it.
     """
     arguments.instance(BaseXMPP, "xmpp", xmpp, "a client or component of slixmpp")
     plugin = xmpp.plugin.get(kind.name, None)

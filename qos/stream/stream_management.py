@@ -1,8 +1,8 @@
 """The counts of stream management (XEP-0198) on one stream.
 
-slixmpp's plugin counts stanzas in filters, one for what comes and one for what goes. A
-stanza that passes none of them is counted here; one that passes though no server has sent
-it is taken off again.
+slixmpp's plugin counts stanzas in two filters, one for received and one for sent
+stanzas. This module counts the stanzas that pass neither. It also corrects the count
+for a stanza that passes, but was not sent by the server.
 """
 
 from __future__ import annotations
@@ -31,11 +31,14 @@ class StreamManagement:
         self._xmpp = xmpp
         self._plugin: Any = None
         self.connected()
-        #: While a stanza that nobody has sent passes: what had been counted before.
+        #: While a stanza of our own passes: the count before it.
         self._handled: int | None = None
 
     def connected(self) -> None:
-        """Look for the plugin: it counts on a connection that it was there for."""
+        """Look for the plugin.
+
+        It counts on a connection if it was loaded at its start.
+        """
         there = not self._xmpp.is_component and "xep_0198" in self._xmpp.plugin
         self._plugin = self._xmpp.plugin["xep_0198"] if there else None
 
@@ -47,10 +50,10 @@ class StreamManagement:
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:
-        """Let a stanza of our own pass the filters of what comes in this context.
+        """Let a stanza of our own pass the filters of received stanzas in this context.
 
-        The plugin counts it, and the count is put back by `passed`, before any handler
-        runs; at the latest it is at the end.
+        The plugin counts it, and `passed` puts the count back before any handler runs;
+        at the latest, this happens at the end of the context.
         """
         plugin = self._plugin
         self._handled = None if plugin is None else plugin.handled
@@ -60,14 +63,14 @@ class StreamManagement:
             self.passed()
 
     def passed(self) -> None:
-        """Put the count back: the stanza that nobody has sent has passed all filters."""
+        """Put the count back: the stanza of our own has passed all filters."""
         plugin = self._plugin
         if plugin is not None and self._handled is not None:
             plugin.handled = self._handled
         self._handled = None
 
     def sent(self, texts: Iterable[str]) -> None:
-        """Count stanzas that were just written, as slixmpp's filter does it for objects."""
+        """Count sent texts, as slixmpp's filter does for objects."""
         plugin = self._plugin
         if plugin is None or not plugin.enabled_out:
             return
@@ -80,7 +83,7 @@ class StreamManagement:
                 plugin.request_ack()
 
     def keep_as_text(self, stanza: object, text: str) -> None:
-        """Have a stanza that was just counted sent again, if need be, as this text."""
+        """Make slixmpp use this text if it has to send a just counted stanza again."""
         plugin = self._plugin
         if plugin is not None and plugin.unacked_queue:
             seq, sent = plugin.unacked_queue[-1]
@@ -89,7 +92,7 @@ class StreamManagement:
 
 
 class SentText(str):
-    """A sent text in the queue of XEP-0198: to be read as a stanza when it is sent again."""
+    """A sent text in the queue of XEP-0198, read as a stanza when it is sent again."""
 
     __slots__ = ()
 
@@ -101,7 +104,7 @@ class SentText(str):
 
 
 def parsed(text: str, namespace: str) -> ET.Element:
-    """A stanza of ours, which names its namespace or is in this one."""
+    """Parse a stanza of ours, which names its namespace or is in this one."""
     name = text[1:].partition(" ")[0]
     if not text.startswith(f"<{name} xmlns="):
         text = text.replace(f"<{name}", f"<{name} xmlns='{namespace}'", 1)

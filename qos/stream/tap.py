@@ -1,7 +1,7 @@
 """A tap below the handlers of a stream, where our parts take stanzas out.
 
-One on each stream, which all parts of ours on it share. It knows slixmpp's filters and
-events, and not what is looked for.
+Each stream has one, shared by all our parts on it. This module knows slixmpp's filters
+and events, but not which stanzas are taken.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Part", "SessionStarted", "Tap"]
 
 log = logging.getLogger(__name__)
 
-#: Where a stream has its tap.
+#: The attribute of a stream that has its tap.
 _ATTRIBUTE = "_xep_qos_tap"
 
 _T = TypeVar("_T")
@@ -35,19 +35,19 @@ class SessionStarted(Protocol):
     """Called when there is a session."""
 
     def __call__(self, *, resumed: bool) -> None:
-        """Go online; resumed: the session is the one before (XEP-0198 §5)."""
+        """Go online; `resumed`: the session is the one before (XEP-0198 §5)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Part:
-    """A part of ours on a stream: what it takes out, and what it is told.
+    """A part of ours on a stream: the functions that the tap calls.
 
     Attributes:
         take_iq: whether it takes this iq out: then nobody else sees it.
-        take_message: the same of a message; None: it takes none.
-        saw_presence: called with each presence; None: it is not.
-        session_started: called when there is a session, and at once if there is one.
-        session_lost: called when there is none any more; twice is no harm.
+        take_message: the same for a message; None: it takes no messages.
+        saw_presence: called with each presence; None: not called.
+        session_started: called when a session begins, and at once if there is one.
+        session_lost: called at the end of a session; a second call is harmless.
     """
 
     take_iq: Callable[[ET.Element], bool]
@@ -60,17 +60,17 @@ class Part:
 class Tap:
     """The tap of one stream: sees every stanza that comes in, before any handler.
 
-    An iq is looked at before slixmpp makes an object of it, which would take longer than
-    all that is done with it here; unless the application has a filter of its own, which
-    is to see it first. Everything else is looked at in a last filter.
+    It looks at an iq before slixmpp makes an object of it, which would take longer than
+    everything that is done with the iq here. But if the application has a filter of its
+    own, that filter sees the iq first. Other stanzas are seen in a last filter.
 
     Attributes:
-        wire: the way out, for all parts.
+        wire: sends stanzas, for all parts.
     """
 
     @classmethod
     def of(cls, xmpp: BaseXMPP) -> Tap:
-        """The tap of this stream. While it has no parts it leaves the stream alone."""
+        """The tap of this stream. A tap without parts does not touch the stream."""
         tap = xmpp.__dict__.get(_ATTRIBUTE)
         if tap is None:
             tap = xmpp.__dict__[_ATTRIBUTE] = cls(xmpp)
@@ -100,7 +100,7 @@ class Tap:
     # -- the parts ---------------------------------------------------------
 
     def join(self, part: Part) -> Part:
-        """Ask this part, before those that joined before it; returns it."""
+        """Add a part, which is asked before the earlier ones; returns it."""
         if not self._parts:
             self._open()
         self._set_parts((part, *self._parts))
@@ -109,9 +109,10 @@ class Tap:
         return part
 
     def leave(self, part: Part) -> None:
-        """Ask this part no more; no harm if it has left.
+        """Remove a part; harmless if it has left.
 
-        With the last one the stream is as it was, but for the gate, which stays.
+        After the last part has left, the stream is as it was, except for the gate,
+        which stays.
         """
         if part in self._parts:
             self._set_parts(tuple(each for each in self._parts if each is not part))
@@ -119,7 +120,7 @@ class Tap:
                 self._close()
 
     def _set_parts(self, parts: tuple[Part, ...]) -> None:
-        # Replaced, not changed: one may leave while they are asked.
+        # Replaced, not changed in place: a part may leave while the parts are asked.
         self._parts = parts
         self._take_iq = [each.take_iq for each in parts]
         self._take_message = [e.take_message for e in parts if e.take_message]
@@ -144,7 +145,10 @@ class Tap:
     # -- the session -------------------------------------------------------
 
     def _connected(self, _event: object) -> None:
-        """Stay a last filter: XEP-0198 must have counted what is taken out."""
+        """Stay the last filter.
+
+        XEP-0198 must have counted a stanza before it is taken.
+        """
         self._management.connected()
         self._xmpp.del_filter("in", self._filter)
         self._xmpp.add_filter("in", self._filter)
@@ -165,10 +169,10 @@ class Tap:
         for part in reversed(self._parts):
             part.session_lost()
 
-    # -- what comes in -----------------------------------------------------
+    # -- incoming stanzas --------------------------------------------------
 
     def feed(self, message: Message) -> None:
-        """Have a message of our own processed as one that has come."""
+        """Process a message of our own like a received one."""
         self._fed = message
         try:
             with self._management.uncounted():
@@ -177,7 +181,7 @@ class Tap:
             self._fed = None
 
     def _take_first(self, xml: ET.Element) -> bool:
-        """Before slixmpp makes an object of it: whether an element is taken."""
+        """Whether an element is taken, before slixmpp makes an object of it."""
         if xml.tag != self._iq or self._foreign.any():
             return False
         self._looked_at = xml
@@ -187,7 +191,7 @@ class Tap:
         return False
 
     def _filter(self, stanza: StanzaBase) -> StanzaBase | None:
-        """The last filter, behind that of XEP-0198."""
+        """The last filter, after that of XEP-0198."""
         if stanza is self._fed:
             self._fed = None
             self._management.passed()
@@ -205,9 +209,9 @@ class Tap:
     def _is_taken(
         self, stanza: _T, looks: Iterable[Callable[[_T], bool | None]]
     ) -> bool:
-        """Whether one of the parts takes it.
+        """Whether one of the parts takes a stanza.
 
-        What fails in one must not end the connection: a peer repeats itself.
+        An error in a part must not end the connection: a peer repeats itself.
         """
         for look in looks:
             try:

@@ -1,4 +1,4 @@
-"""The way out of a stream, below the handlers: writes text, and all of a turn at once.
+"""The sending side of a stream, below the handlers: writes the texts of a turn at once.
 
 slixmpp has two ways to send. A stanza object passes the filters, among them the
 counting filter of XEP-0198, but slixmpp's serialiser leaves out attributes of foreign
@@ -25,36 +25,36 @@ from qos.xml_text import CLIENT, render
 
 __all__ = ["Wire"]
 
-#: Linux only. Acknowledge what was read at once, so that a server that waits
-#: for it before it writes more (Nagle's algorithm) does not wait 40 ms.
+#: Linux only. Acknowledge data as soon as it is read: a server that waits for this
+#: before it writes more (Nagle's algorithm) then does not wait 40 ms.
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)
 
 
 class Wire:
-    """The way out of one stream, which all our parts on it share."""
+    """The sending side of one stream, shared by all our parts on it."""
 
     def __init__(self, xmpp: BaseXMPP, management: StreamManagement) -> None:
-        """Nothing is done to the stream before something is sent."""
+        """Prepare; the stream is not touched before something is sent."""
         self._xmpp = xmpp
         self._management = management
-        # slixmpp's own are for messages and presences, but for that of XEP-0198, which
-        # we stand in for.
+        # slixmpp's own filters are for messages and presence, except that of XEP-0198,
+        # which this module replaces.
         self._foreign = ForeignFilters(xmpp, "out", "out_sync", "out_sce")
         self._socket: socket.socket | None = None
-        # Of this turn of the loop.
+        # State of this turn of the loop.
         self._in_turn = self._quickened = self._written = False
         self._gathered: list[str] = []
-        #: While what slixmpp sends again has not been written.
+        #: Runs until everything that slixmpp sends again has been written.
         self._behind: asyncio.Task[None] | None = None
         self._writes = self._closed = False
-        # Objects of ours that have not come to the last filter yet.
+        # The number of our objects that have not reached the last filter yet.
         self._on_their_way = 0
 
     def close(self) -> None:
-        """Send what was gathered, and leave the stream as it was.
+        """Send the gathered texts, and leave the stream as it was.
 
-        Objects that are on their way through the application's filters find the last
-        filter in its place; it goes with them. The wire may be used again.
+        The last filter stays until our objects have passed the application's filters;
+        then it is removed. The wire may be used again.
         """
         self._send_gathered()
         self._forget()
@@ -62,10 +62,11 @@ class Wire:
         self._stop_writing()
 
     def session_started(self, *, resumed: bool) -> None:
-        """There is a connection, to be kept quick.
+        """Note the new connection, which is to be kept quick.
 
-        XEP-0198 §5: slixmpp sends again what a resumption has found missing, through its
-        queue. It has counted that before, so nothing of ours may be written ahead.
+        After a resumption (XEP-0198 §5), slixmpp sends the missing stanzas again,
+        through its queue. It has counted them before, so nothing of ours may be written
+        ahead of them.
         """
         transport = self._xmpp.transport
         if transport is not None and _QUICKACK is not None:
@@ -74,19 +75,20 @@ class Wire:
             self._behind = self._xmpp.loop.create_task(self._catch_up())
 
     def session_lost(self) -> None:
-        """There is none, and what was gathered is not sent."""
+        """Note the end of the connection; gathered texts are not sent."""
         self._gathered.clear()
         self._forget()
 
     def _forget(self) -> None:
-        """Have nothing more to do with the connection."""
+        """Forget all state of the connection."""
         self._socket = None
         if self._behind is not None:
             self._behind.cancel()
             self._behind = None
 
     async def _catch_up(self) -> None:
-        # `join` waits for ever: slixmpp drops what is queued without counting it as done.
+        # `join` would wait for ever: slixmpp drops queued stanzas without marking them
+        # as done.
         while not self._xmpp.waiting_queue.empty():  # noqa: ASYNC110
             await asyncio.sleep(0)
         self._behind = None
@@ -144,7 +146,7 @@ class Wire:
 
     def _send(self, texts: Sequence[str]) -> bool:
         if self._foreign.any():
-            # The application wants to see what goes out.
+            # The application has a filter that sees sent stanzas.
             for text in texts:
                 xml = parsed(text, self._xmpp.default_ns)
                 own = _OwnMessage if text.startswith("<message") else _OwnIq
@@ -154,7 +156,7 @@ class Wire:
         if transport is None or transport.is_closing():
             return False  # not sent, and not answered: it will be repeated
         self._xmpp.send_raw("".join(texts))
-        # In the order of writing: nothing comes between.
+        # In the order of writing, without anything in between.
         self._management.sent(texts)
         return True
 
@@ -218,4 +220,4 @@ class _OwnIq(Iq):
 
 
 class _OwnMessage(Message):
-    """A plain message of ours, likewise."""
+    """A plain message of ours on its way through the application's filters."""

@@ -60,11 +60,11 @@ _UNANSWERED_MAX = 64
 class Element:
     """A request to be sent, in a batch or alone.
 
-    Its text is made when it is first asked for: a request that goes alone needs none.
+    Its text is made when it is first needed: a request that is sent alone needs none.
 
     Attributes:
-        iq_id: of the iq that it would be alone; its id in a batch.
-        transmit: what it is made of.
+        iq_id: the id of the iq that it would be alone; also its id in a batch.
+        transmit: its source.
     """
 
     __slots__ = ("_render", "_size", "_text", "iq_id", "transmit")
@@ -72,7 +72,7 @@ class Element:
     def __init__(
         self, iq_id: str, transmit: Transmit, render: Callable[[Transmit], str]
     ) -> None:
-        """Nothing is rendered yet."""
+        """Begin without a rendered text."""
         self.iq_id = iq_id
         self.transmit = transmit
         self._render = render
@@ -81,14 +81,14 @@ class Element:
 
     @property
     def text(self) -> str:
-        """The request as it stands in a batch."""
+        """The request as it is written in a batch."""
         if not self._text:
             self._text = self._render(self.transmit)
         return self._text
 
     @property
     def size(self) -> int:
-        """Bytes of UTF-8 in a batch."""
+        """The bytes of its text in UTF-8."""
         if not self._size:
             text = self.text
             self._size = len(text) if text.isascii() else len(text.encode())
@@ -125,7 +125,7 @@ class BatchQueue:
         self._bytes_max = bytes_max
         self._patience_s = patience_s
         self._waiting: deque[Element] = deque()
-        # Of those that wait, how many have been measured, and their bytes.
+        # The number of waiting requests that have been measured, and their bytes.
         self._measured = self._bytes = 0
         # By the id of the iq, the oldest first.
         self._sent: dict[str, _Sent] = {}
@@ -136,15 +136,15 @@ class BatchQueue:
         return not self._waiting and not self._sent
 
     def add(self, element: Element) -> None:
-        """A request is to be sent, after those before it."""
+        """Add a request, to be sent after the earlier ones."""
         self._waiting.append(element)
 
     def take(self, now: float) -> tuple[Element, ...]:
-        """The next load, if one may be sent now; else nothing."""
+        """The next load, if one may be sent now; otherwise nothing."""
         if not self._waiting or (now < self._held_until() and not self._full()):
             return ()
         load = [self._pop()]
-        # One that goes alone is not measured.
+        # A request that is sent alone is not measured.
         size = load[0].size if self._waiting else 0
         while self._waiting and len(load) < self._count_max:
             size += self._waiting[0].size
@@ -154,7 +154,7 @@ class BatchQueue:
         return tuple(load)
 
     def _full(self) -> bool:
-        """Whether what has gathered is as much as a stanza takes."""
+        """Whether the gathered requests fill a stanza."""
         for element in islice(self._waiting, self._measured, None):
             self._bytes += element.size
         self._measured = len(self._waiting)
@@ -222,7 +222,7 @@ class Answers:
 
     def __init__(self, count: int, *, bytes_max: int = BYTES_MAX) -> None:
         """Begin without answers; this many are expected."""
-        #: How many answers have not come yet.
+        #: The number of answers that have not come yet.
         self.missing = count
         self._bytes_max = bytes_max
         self._bytes = 0
@@ -245,7 +245,7 @@ class Answers:
         self._waited = True
 
     def take(self) -> tuple[str, ...]:
-        """The answers, once, if they are to be sent now; else none."""
+        """The answers, once, if they are to be sent now; otherwise none."""
         ready = self._waited or not self.missing
         if self._gone or not ready or not self._answers:
             return ()

@@ -1,9 +1,9 @@
 """A flow: the window of messages in flight to one account, and their order.
 
-The receiver counts what it holds by the sender's account, so the window is per
-account that is sent to. It starts at what the strictest receivers take, doubles
-with each window delivered until the first refusal for want of room, halves
-there, and grows by one per window from then on.
+A receiver counts held messages by the sender's account, so there is one window for each
+receiving account. It starts at the number that the strictest receivers accept. It
+doubles with each window delivered until the first refusal for lack of room. There it is
+halved, and from then on it grows by one per window.
 """
 
 from __future__ import annotations

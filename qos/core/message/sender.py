@@ -1,6 +1,7 @@
-"""One step of a message at its sender: what becomes of it, and the effects.
+"""One step of a message at its sender: the new record, and the effects.
 
-`sender_table` says where each input leads, and why the order of the effects is what it is.
+`sender_table` has the state after each input, and the reasons for the order of the
+effects.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from qos.errors import CannotWithdraw, LocalProtocolError
 
 __all__ = ["came", "clamped", "overdue", "resumed", "step", "unsent", "wake_at"]
 
-#: Errors after which the stanza may have arrived all the same. A server returns one of
-#: AWAY also for a stanza that it had written to a connection which was lost before the
-#: peer acknowledged the stanza (XEP-0198): ejabberd says service-unavailable then, and
-#: Prosody recipient-unavailable. The last one is what a peer says whose handler failed.
+#: Errors after which the stanza may have arrived all the same. A server also returns
+#: one of AWAY for a stanza that it had written to a connection that was lost before the
+#: peer acknowledged the stanza (XEP-0198): ejabberd with service-unavailable, Prosody
+#: with recipient-unavailable. The last one comes from a peer whose handler failed.
 _UNSURE = AWAY | {"undefined-condition"}
 
 _S, _I = OutgoingState, SenderInput

@@ -16,18 +16,18 @@
 Level acknowledged goes from OFFERED to its end: its only step is a hand-over. It ends
 NOT_DELIVERED only if each attempt certainly did not arrive, and IN_DOUBT otherwise.
 
-The crash argument. Each step is written before it is sent, so what is stored
-is never behind what a peer has seen:
+The crash argument. Each step is written before it is sent, so the stored state is never
+behind what a peer has seen:
 
-- OFFERED is on disk before `assured` is sent. After a restart the same iq id is
-  used again; the receiver holds a message once, whatever it gets.
-- RELEASING is on disk before the first `deliver` is sent, with the peer, the
-  hold and the number of `deliver`. After a restart only `deliver` is repeated,
-  never `assured`: that could make a second message of it.
-- The record is gone from the disk before the application learns the end, so
-  that *not delivered* stays true after a restart. If the process dies between,
-  that end is not told, but how it ended has taken the record's place in the same
-  write, for an application that asks.
+- OFFERED is on disk before `assured` is sent. After a restart the same iq id is used
+  again; the receiver holds a message once, however often it comes.
+- RELEASING is on disk before the first `deliver` is sent, with the peer, the hold and
+  the number of `deliver`. After a restart only `deliver` is repeated, never `assured`,
+  which could become a second message.
+- The record is removed from the disk before the application learns the end, so that
+  *not delivered* stays true after a restart. If the process dies in between, the end is
+  not reported. But in the same write it has replaced the record, so an application can
+  ask for it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SenderInput(enum.Enum):
 
     #: It is time for an attempt, and there is a route.
     ATTEMPT = "attempt"
-    #: It is time for an attempt, and nobody to address it to.
+    #: It is time for an attempt, but there is no route.
     NO_ROUTE = "no route"
     #: A new session, or the peer has come: an attempt is due soon.
     WAKE = "wake"
@@ -66,7 +66,7 @@ class SenderInput(enum.Enum):
     RECEIVED = "received"
     #: The message may be released now.
     RELEASE = "release"
-    #: The peer has handed it over.
+    #: The peer has handed the message over.
     CONFIRMED = "confirmed"
     #: The peer has no room for it at present.
     CONSTRAINED = "constrained"
@@ -74,26 +74,28 @@ class SenderInput(enum.Enum):
     UNAVAILABLE = "unavailable"
     #: An error that will not pass.
     REFUSED = "refused"
-    #: The receiving application has it and rejects it: it is certainly not delivered.
+    #: The receiving application got the message and rejects it: it is certainly not
+    #: delivered.
     REJECTED = "rejected"
     #: Another resource does not hold it.
     NOT_MINE = "not mine"
-    #: The peer that held it does not any more; it saw at most one `deliver`.
+    #: The peer that held the message does not hold it any more; it saw at most one
+    #: `deliver`.
     STORE_GONE_UNSEEN = "store gone, nothing handed over"
-    #: The same, and an earlier `deliver` may have released it.
+    #: The same, but an earlier `deliver` may have released it.
     STORE_GONE = "store gone"
-    #: A peer that is not ours can only be asked by a JID that we have lost.
+    #: A foreign peer can be asked only from a JID that we have lost.
     ORPHANED = "orphaned"
     #: The deadline has come.
     DEADLINE = "deadline"
-    #: The application wants it back.
+    #: The application withdraws the message.
     WITHDRAW = "withdraw"
 
 
 _S, _I = OutgoingState, SenderInput
 _LIVE = (_S.QUEUED, _S.OFFERED, _S.RECEIVED, _S.RELEASING)
 
-#: Where each input leads. What is missing cannot happen; step() refuses it.
+#: The transitions. A missing pair cannot happen; step() refuses it.
 TRANSITIONS: dict[tuple[OutgoingState, SenderInput], OutgoingState] = {
     (_S.QUEUED, _I.ATTEMPT): _S.OFFERED,
     (_S.OFFERED, _I.ATTEMPT): _S.OFFERED,
@@ -129,21 +131,21 @@ TRANSITIONS: dict[tuple[OutgoingState, SenderInput], OutgoingState] = {
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An iq result or error, as it came.
+    """An iq result or error, as received.
 
     Attributes:
         iq_id: its id.
-        source: its from ('' where there is none).
+        source: its from ('' if there is none).
         error: the condition, or None for a result.
         error_type: of an error.
         received: the msgId of the `received` in it, or None.
         hold: our mark: an attribute of `received`, or a child of its own.
         namespace: of `received`, if it is one of ours.
-        rejected: the hold stands in our mark `rejected`: the error is the final word of
+        rejected: the hold is in our mark `rejected`: the error is the final decision of
             the receiving application.
-        redelivered: that may have accepted the message in an earlier hand-over.
+        redelivered: an earlier hand-over may have been accepted.
         text: of an error, for people, one line; or None.
-        by: who returned the error, as the error says (RFC 6120 §8.3.1), or None.
+        by: the sender of the error, by its own account (RFC 6120 §8.3.1), or None.
     """
 
     iq_id: str
@@ -160,17 +162,17 @@ class Reply:
 
 
 class At(NamedTuple):
-    """The circumstances of a step, beside the record and the input.
+    """The circumstances of a step, besides the record and the input.
 
     Attributes:
-        now: the time, seconds.
-        jitter: in [0, 1), random.
+        now: the time, in seconds.
+        jitter: random, in [0, 1).
         backoff: the user's settings.
         new_id: gives an id that was never used.
-        route: for ATTEMPT, whom to address.
-        reply: for the inputs that classify() gave, what it was given.
+        route: for ATTEMPT, the address.
+        reply: for the inputs from classify(), the classified reply.
         own: our full JID.
-        remember: keep how a message ended.
+        remember: keep the end of the message.
     """
 
     now: float
@@ -183,7 +185,8 @@ class At(NamedTuple):
     remember: bool = False
 
 
-#: RFC 6120 §8.3.3: how a server says, with type cancel, that the peer is away.
+#: RFC 6120 §8.3.3: the conditions, of type cancel, with which a server reports an
+#: absent peer.
 AWAY = frozenset(
     {
         "service-unavailable",
@@ -197,11 +200,11 @@ AWAY = frozenset(
 
 
 def classify(record: Outgoing, reply: Reply, *, own: str) -> SenderInput | None:
-    """What a reply means for the message, or None when it means nothing.
+    """The input that a reply is for the message, or None when it has no meaning.
 
-    Only the JID that was addressed may answer, for the step that is pending;
-    an error may also come from the own server. What does not answer the
-    question that was asked is ignored, and the question repeated in time.
+    Only the JID that was addressed may answer, and only for the pending step; an error
+    may also come from our own server. Any other reply is ignored, and the request is
+    repeated in time.
     """
     if reply.source not in record.addressed and (
         reply.error is None or reply.source not in own_servers(own)
@@ -227,7 +230,10 @@ def _first_answer(record: Outgoing, reply: Reply) -> SenderInput | None:
 
 
 def _second_answer(record: Outgoing, reply: Reply, *, own: str) -> SenderInput | None:
-    """By now the peer has shown that it can and may, so most errors pass."""
+    """The input of a reply in the second step.
+
+    By now the peer has shown that it can and may, so most errors are temporary.
+    """
     held_there = record.hold is not None and reply.hold == record.hold
     if reply.error is None:
         if record.hold is None:
@@ -249,10 +255,10 @@ def _second_answer(record: Outgoing, reply: Reply, *, own: str) -> SenderInput |
 
 
 def on_session(record: Outgoing, *, own: str) -> SenderInput:
-    """What a new session under this full JID means for the message.
+    """The input that a new session under this full JID is for the message.
 
-    A peer that is not ours knows the message by the full JID that offered it,
-    so from another one the second step would be answered about nothing.
+    A foreign peer knows the message by the full JID that offered it. From another full
+    JID the second step would concern no message.
     """
     lost = record.own is not None and record.hold is None and record.own != own
     if lost and record.state in {_S.RECEIVED, _S.RELEASING}:
@@ -261,10 +267,9 @@ def on_session(record: Outgoing, *, own: str) -> SenderInput:
 
 
 def on_peer(record: Outgoing) -> SenderInput | None:
-    """What it means for the message that its peer has become available.
+    """The input for the message when its peer has become available.
 
-    An attempt that has just been made is given its time: the peer may announce
-    itself for reasons of its own.
+    A recent attempt is given its time: the presence may have another cause.
     """
     just_asked = record.unanswered and record.tries <= 1
     return None if just_asked else _I.WAKE
