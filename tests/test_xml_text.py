@@ -1,4 +1,4 @@
-"""What `qos.xml_text` writes, a parser reads back as it was, and nothing else gets out.
+"""A parser reads back what `qos.xml_text` writes, and no value breaks out.
 
 ElementTree is the judge: whatever it can hold must come back from it unchanged.
 """
@@ -56,7 +56,7 @@ def elements(draw: st.DrawFn, depth: int = 3) -> ET.Element:
 
 
 def flat(root: ET.Element) -> list[object]:
-    """All that matters of a tree, without recursion; absent text is ''."""
+    """All relevant parts of a tree, without recursion; absent text is ''."""
     found: list[object] = []
     rest: list[ET.Element | str] = [root]
     while rest:
@@ -101,23 +101,26 @@ def test_writing_what_was_read_changes_nothing_more(element: ET.Element) -> None
 def test_an_element_of_a_namespace_stands_anywhere(
     element: ET.Element, other: ET.Element, around: str
 ) -> None:
-    """Embedding is to put its text between two tags, whatever their namespace is."""
+    """To embed an element, its text is put between two tags, whatever their namespace
+    is.
+    """
     xmlns = f" xmlns={attribute(around)}" if around != XML else ""
     document = parse(f"<x{xmlns}>{render(other)}{render(element)}</x>")
-    # XML's own namespace has a prefix of its own: what is inside has that around it.
+    # XML's own namespace has a fixed prefix, so elements inside it have another one
+    # around.
     if element.tag.startswith("{") and not element.tag.startswith(f"{{{XML}}}"):
         assert flat(document[1]) == flat(element)
 
 
 def test_the_tail_of_what_is_written_stays_away() -> None:
-    """An embedded message brings no text of its surroundings with it."""
+    """An embedded message must not bring text of its surroundings."""
     root = parse("<x><message>in</message>out</x>")
     assert render(root[0]) == "<message>in</message>"
 
 
 @given(TEXTS)
 def test_text_and_attribute_are_read_back_whole(value: str) -> None:
-    """Tabs, line feeds and carriage returns included, which parsers like to change."""
+    """Including tabs, line feeds and carriage returns, which parsers like to change."""
     element = parse(f"<a b={attribute(value)}>{text(value)}</a>")
     assert element.get("b") == value
     assert (element.text or "") == value
@@ -125,7 +128,7 @@ def test_text_and_attribute_are_read_back_whole(value: str) -> None:
 
 @given(TEXTS)
 def test_no_value_breaks_out_of_its_place(value: str) -> None:
-    """An id of the peer's goes into our answers: it must stay a value."""
+    """Our answers contain an id of the peer: it must stay a value."""
     quoted = attribute(value)
     assert quoted[0] == quoted[-1] == "'"
     for character in "'<\t\n\r":
@@ -139,7 +142,7 @@ def test_no_value_breaks_out_of_its_place(value: str) -> None:
 def test_what_xml_cannot_carry_is_refused_wherever_it_stands(
     before: str, character: str, after: str
 ) -> None:
-    """The server would close the stream over it, at each attempt anew."""
+    """Otherwise the server would close the stream, at each attempt again."""
     value = before + character + after
     named = f"U\\+{ord(character):04X} at position {len(before)}"
     for write in (text, attribute):
@@ -175,7 +178,9 @@ def test_what_xml_cannot_carry_is_refused_wherever_it_stands(
     ],
 )
 def test_what_is_no_name_is_refused_wherever_it_stands(name: str) -> None:
-    """An application may call an element anything, and a value ends where a name is."""
+    """An application may give an element any name, and a value might end where a name
+    stands.
+    """
     elements = [ET.Element(name), ET.Element("a", {name: ""}), ET.Element("a")]
     ET.SubElement(elements[2], f"{{urn:x}}{name}")
     for element in elements:
@@ -210,14 +215,14 @@ def test_depth_that_a_hostile_peer_chooses_does_no_harm() -> None:
 
 
 def test_depth_costs_time_in_proportion() -> None:
-    """A namespace of each level's own is written once at that level and no more."""
+    """A namespace that is only used on one level is written once at that level."""
     levels = "".join(f"<a xmlns='u{number}'>" for number in range(DEEP))
     tree = parse(levels + "</a>" * DEEP)
     assert render(tree).count(" xmlns=") == DEEP
 
 
 def test_the_form_is_short_and_always_the_same() -> None:
-    """What a person finds in a store or a log is what he would write himself."""
+    """A person finds the same text in a store or a log that he would write himself."""
     source = (
         "<message xmlns='jabber:client' type='chat' xml:lang='en'><body>a &lt; b "
         "&amp; \"c\"</body><log xmlns='urn:xmpp:eventlog'><tag/></log></message>"
@@ -226,7 +231,7 @@ def test_the_form_is_short_and_always_the_same() -> None:
 
 
 def test_foreign_attributes_keep_their_namespaces() -> None:
-    """slixmpp's own serialiser drops them, and the marks of ours are such."""
+    """slixmpp's own serialiser drops them, and our marks are such attributes."""
     source = "<a xmlns='u' xmlns:a0='v' a0:b='1' a0:c='2' xmlns:a1='w' a1:b='3' b='4'/>"
     assert render(parse(source)) == source
 
@@ -246,7 +251,7 @@ SAID = "<message xmlns='jabber:client' id='1' type='chat'><body>on</body></messa
     ],
 )
 def test_messages_that_differ_in_their_own_ids_alone_are_the_same(other: str) -> None:
-    """slixmpp makes a new one up for each Message, and for its origin-id."""
+    """slixmpp makes up a new id for each Message, and for its origin-id."""
     assert same_message(SAID, other)
     assert same_message(other, SAID)
 
@@ -268,12 +273,12 @@ def test_messages_that_differ_in_their_own_ids_alone_are_the_same(other: str) ->
     ],
 )
 def test_messages_of_another_content_are_not_the_same(other: str) -> None:
-    """An id may be used for one message alone."""
+    """An id may be used for only one message."""
     assert not same_message(SAID, other)
     assert not same_message(other, SAID)
 
 
 def test_deep_messages_can_be_compared() -> None:
-    """As they can be written."""
+    """Just as they can be written."""
     deep = f"<message id='1'>{'<a>' * DEEP}{'</a>' * DEEP}</message>"
     assert same_message(deep, deep.replace("id='1'", "id='2'"))

@@ -1,6 +1,6 @@
-"""The calls of our own that an assured message costs, from `send()` to its outcome.
+"""The number of our own calls for an assured message, from `send()` to its outcome.
 
-Both ends and the embedded server are in this process; what the server does is not
+Both ends and the embedded server are in this process; the server's calls are not
 counted. The store is in memory, and one message is sent after another.
 
     python tests/bench/calls.py
@@ -17,16 +17,16 @@ from typing import Final
 from qos.testing import friends, logged_in
 from xep_qos import XEP_QOS
 
-#: Modules of ours, and those among them that only tests and benchmarks use.
+#: Our modules, and those among them that only tests and benchmarks use.
 OURS: Final = ("qos.", "xep_qos", "xep_0254", "xep_0337")
 NOT_COUNTED: Final = ("qos.testing", "qos.bench", "qos.cli")
 
-#: The first messages look up what the peer supports, and fill caches.
+#: The first messages look up the peer's features, and fill caches.
 WARM_UP: Final = 20
 
 COUNTED: Final = 25
 
-#: What is due to timers is no part of a message.
+#: Calls by timers do not belong to a message.
 PAUSE_S: Final = 0.01
 
 

@@ -1,4 +1,4 @@
-"""A count of the stanzas that a server sends, read from the bytes, without any of ours.
+"""A count of the stanzas that a server sends, read from the bytes, without our code.
 
 sent = ServerSent(client)
 ...
@@ -14,16 +14,16 @@ from raw_client import local
 
 MANAGEMENT: Final = "{urn:xmpp:sm:3}"
 
-#: XEP-0198 §4: these are counted, and nothing else.
+#: XEP-0198 §4: only these are counted.
 COUNTED: Final = frozenset({"iq", "message", "presence"})
 
 
 class ServerSent:
-    """The stanzas that came over one stream, resumptions included.
+    """The stanzas that came over one stream, including those after resumptions.
 
     Attributes:
-        count: how many came since XEP-0198 was enabled.
-        names: of those that came since the last resumption, in order.
+        count: the number of stanzas since XEP-0198 was enabled.
+        names: the names of those since the last resumption, in order.
     """
 
     def __init__(self, client: ClientXMPP) -> None:
@@ -39,7 +39,7 @@ class ServerSent:
 
     def _read(self, data: bytes | str) -> None:
         if self._client.parser is not self._theirs:
-            # The stream begins anew: after a login, or over a new connection.
+            # The stream is restarted: after a login, or over a new connection.
             self._theirs = self._client.parser
             self._parser = ET.XMLPullParser(("start", "end"))
             self._depth = 0

@@ -1,4 +1,6 @@
-"""XEP-0198 counts right, whatever parts of ours are on a stream, and whichever leave it."""
+"""XEP-0198 counts correctly, whichever of our parts are on a stream, and whichever
+leave it.
+"""
 
 import asyncio
 import contextlib
@@ -27,11 +29,11 @@ from xep_qos import XEP_QOS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-#: The parts of ours: each takes stanzas out of the stream, and one feeds some in.
+#: Our parts: each takes stanzas out of the stream, and one feeds stanzas in.
 ENDPOINT, CHANNEL, QUEUES = "xep_qos", "xep_0254", "queues"
 PARTS: Final = (ENDPOINT, CHANNEL, QUEUES)
 
-#: A queue service registers xep_qos if it is not there.
+#: A queue service registers xep_qos if it is missing.
 TOGETHER: Final = [
     (ENDPOINT,),
     (CHANNEL,),
@@ -45,7 +47,7 @@ ORDERS: Final = list(itertools.permutations(PARTS))
 
 ROUNDS: Final = 5
 
-#: A retry that comes when the test is over.
+#: A retry that comes after the end of the test.
 NO_RETRY: Final[dict[str, Any]] = {"retry_first_s": 60.0, "retry_max_s": 60.0}
 
 ITEM: Final = "<x xmlns='urn:x'/>"
@@ -110,7 +112,9 @@ class Stream:
     # -- traffic -----------------------------------------------------------
 
     async def talk(self, bob: Device, *, without: str = "") -> None:
-        """Do all that the parts can do, in both directions, and what concerns none."""
+        """Do everything that the parts can do, in both directions, and something that
+        concerns none.
+        """
         parts = self.parts - {without}
         doing: list[Awaitable[object]] = [self._plain(bob), self._ask_version(bob)]
         if ENDPOINT in parts:
@@ -134,7 +138,7 @@ class Stream:
         return set(answer["disco_info"]["features"])
 
     async def in_step(self) -> None:
-        """Return when the server has handled all that was sent before."""
+        """Return when the server has handled all earlier stanzas."""
         iq = self.client.make_iq_get("jabber:iq:none", ito=JID(self.server.domain))
         with contextlib.suppress(IqError):
             await iq.send(timeout=TIMEOUT_S)  # type: ignore[no-untyped-call]
@@ -145,7 +149,7 @@ class Stream:
         await eventually(lambda: self.bodies.count("plain") > before)
 
     async def _ask_version(self, bob: Device) -> None:
-        """Ask what slixmpp refuses, and have the server refuse it."""
+        """Ask for something that slixmpp refuses, and make the server refuse it too."""
         iq = bob.xmpp.make_iq_get("jabber:iq:version", ito=JID(self.jid))
         with contextlib.suppress(IqError):
             await iq.send(timeout=TIMEOUT_S)  # type: ignore[no-untyped-call]
@@ -175,9 +179,9 @@ class Stream:
     async def counts_agree(self) -> None:
         """Prove that both ends have counted alike.
 
-        What came: our count is that of the bytes; and cut and resumed, the server
-        refuses a count that is too high, and sends again what one leaves out. What we
-        sent: the server acknowledges all of it.
+        Received stanzas: our count is that of the bytes. After a cut and a resumption,
+        the server refuses a count that is too high, and sends again the stanzas that a
+        lower count leaves out. Sent stanzas: the server acknowledges all of them.
         """
         await self.in_step()
         assert self.management.handled == self.sent.count
@@ -197,7 +201,7 @@ class Stream:
         await eventually(lambda: not self.client.is_connected())
 
     async def resume(self) -> None:
-        """Take the session up again."""
+        """Resume the session."""
         before = self.resumptions
         self.client.connect(self.server.address, self.server.c2s_port)
         await eventually(lambda: self.resumptions > before)
@@ -226,7 +230,9 @@ async def beside_bob(
     parts: Collection[str],
     prepare: Callable[[ClientXMPP], object] = id,
 ) -> AsyncIterator[tuple[Stream, Device]]:
-    """Alice's stream with these parts, a queue service, and Bob, who talks to her."""
+    """Alice's stream with these parts, a queue service, and Bob, who sends her
+    messages.
+    """
     queues = Served(server, folder, SERVICE, "all")
     await queues.start()
     stream = Stream(server, folder, parts)
@@ -242,7 +248,10 @@ async def beside_bob(
 
 
 def look(client: ClientXMPP) -> None:
-    """Have the application look at what comes in: then each iq passes the filters."""
+    """Give the application a filter for received stanzas.
+
+    Then each iq passes the filters.
+    """
     client.add_filter("in", lambda stanza: stanza)
 
 
@@ -255,13 +264,15 @@ async def test_both_ends_count_alike_with_any_of_our_parts(
     prepare: Callable[[ClientXMPP], object],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """What is taken out is counted once, and what is fed in is not counted."""
+    """A stanza that is taken out is counted once, and one that is fed in is not
+    counted.
+    """
     async with beside_bob(server, tmp_path, parts, prepare) as (stream, bob):
         with caplog.at_level(logging.WARNING):
             for _ in range(ROUNDS):
                 await stream.talk(bob)
             await stream.counts_agree()
-            # After the resumption the count goes on from where it was.
+            # After the resumption the count continues.
             await stream.talk(bob)
             await stream.counts_agree()
     assert "Inconsistent sequence numbers" not in caplog.text
@@ -271,7 +282,7 @@ async def test_both_ends_count_alike_with_any_of_our_parts(
 async def test_both_ends_count_alike_when_one_part_after_another_leaves(
     server: Prosody, tmp_path: Path, order: tuple[str, ...]
 ) -> None:
-    """In the middle of the session, and of what the others do."""
+    """In the middle of the session, and of the work of the others."""
     async with beside_bob(server, tmp_path, PARTS) as (stream, bob):
         await stream.talk(bob)
         for part in order:
@@ -287,7 +298,9 @@ async def test_both_ends_count_alike_when_one_part_after_another_leaves(
 async def test_both_ends_count_alike_when_a_part_comes_in_the_middle(
     server: Prosody, tmp_path: Path, resumed: bool
 ) -> None:
-    """It is behind XEP-0198 then, as any that was there when the stream began."""
+    """Its filter is then after that of XEP-0198, as for a part that was there from the
+    start.
+    """
     async with beside_bob(server, tmp_path, []) as (stream, bob):
         if resumed:
             await stream.cut()
@@ -306,8 +319,9 @@ async def test_what_is_sent_again_at_a_resumption_goes_before_what_is_new(
 ) -> None:
     """XEP-0198 §4: `h` counts in the order of the wire.
 
-    What came meanwhile is answered in the turn in which the session is resumed. With the
-    answer ahead of the old, the server would acknowledge the old with the answer.
+    Stanzas that came meanwhile are answered in the turn in which the session is
+    resumed. If such an answer were written ahead of the old stanzas, the server would
+    acknowledge the old ones with it.
     """
     async with beside_bob(server, tmp_path, [ENDPOINT]) as (stream, bob):
         await stream.talk(bob)

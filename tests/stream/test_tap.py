@@ -1,4 +1,7 @@
-"""One tap on each stream: it comes with the first part of ours, and goes with the last."""
+"""One tap on each stream.
+
+It is added with our first part, and removed with the last.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ def filters(client: ClientXMPP) -> list[tuple[str, Any]]:
 
 
 def traces(client: ClientXMPP) -> tuple[object, ...]:
-    """All that a part can hang into a stream."""
+    """Everything that a part can add to a stream."""
     inner: Any = client
     events = inner._XMLStream__event_handlers
     return (
@@ -63,7 +66,7 @@ def traces(client: ClientXMPP) -> tuple[object, ...]:
 
 
 def part(*, takes: bool = False, log: list[str] | None = None, name: str = "") -> Part:
-    """A part that takes everything or nothing, and notes what it is asked and told."""
+    """A part that takes everything or nothing, and notes the calls of the tap."""
     notes = [] if log is None else log
 
     def take(_stanza: object) -> bool:
@@ -121,7 +124,7 @@ async def test_closing_in_any_order_restores_the_stream(
 
 
 async def test_the_part_that_joined_last_is_asked_first(client: ClientXMPP) -> None:
-    """And nobody is asked about what has been taken."""
+    """And no further part is asked about a stanza that has been taken."""
     asked: list[str] = []
     tap = Tap.of(client)
     parts = [
@@ -142,7 +145,7 @@ async def test_the_part_that_joined_last_is_asked_first(client: ClientXMPP) -> N
 
 
 async def test_a_part_may_leave_while_it_is_asked_or_told(client: ClientXMPP) -> None:
-    """An application closes a plugin in a handler, or when the session is lost."""
+    """An application may close a plugin in a handler, or when the session is lost."""
     tap = Tap.of(client)
     told: list[str] = []
 
@@ -171,7 +174,10 @@ async def test_a_part_may_leave_while_it_is_asked_or_told(client: ClientXMPP) ->
 async def test_what_fails_in_one_part_is_logged_and_the_others_are_asked(
     client: ClientXMPP, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The connection must not end with it: a peer would repeat it on the next."""
+    """It must not end the connection.
+
+    A peer would repeat the stanza on the next one.
+    """
 
     def fail(_stanza: object) -> bool:
         raise ArithmeticError
@@ -222,7 +228,10 @@ async def test_what_is_on_its_way_when_the_last_part_leaves_keeps_its_marks(
 async def test_a_service_that_closes_has_no_batch_refused(
     client: ClientXMPP, server: LoopbackServer, tmp_path: Path, foreign: bool
 ) -> None:
-    """slixmpp would say that batches are not implemented: final, for each message in it."""
+    """slixmpp would answer that batches are not implemented.
+
+    This ends each message in it.
+    """
     if foreign:
         client.add_filter("in", lambda each: each)
         assert is_foreign(filters_of(client, "in")[-1])
@@ -247,7 +256,7 @@ async def test_a_service_that_closes_has_no_batch_refused(
 async def test_a_closed_service_leaves_the_xep_qos_of_the_application_alone(
     client: ClientXMPP, server: LoopbackServer, tmp_path: Path
 ) -> None:
-    """What it swallows is what nobody else would answer."""
+    """It only swallows requests that nothing else would answer."""
     client.register_plugin("xep_qos", {"trust": "all"})
     queues = QueueService(client, f"sqlite:{tmp_path / 'queues'}")
     await connect(client, server)
@@ -263,7 +272,7 @@ async def test_a_closed_service_leaves_the_xep_qos_of_the_application_alone(
 async def test_a_service_goes_on_when_the_application_closes_its_xep_qos(
     client: ClientXMPP, server: LoopbackServer, tmp_path: Path
 ) -> None:
-    """Plain messages are none of its business, and its requests need no xep_qos."""
+    """It does not handle plain messages, and its requests need no xep_qos."""
     queues = QueueService(client, f"sqlite:{tmp_path / 'queues'}", creators="all")
     await connect(client, server)
     with contextlib.suppress(LookupError):
