@@ -62,6 +62,23 @@ def busy(gathering: BatchQueue, *, at: float = 0.0) -> BatchQueue:
     return gathering
 
 
+def test_a_request_is_rendered_once_and_not_before_it_is_needed() -> None:
+    """A request that is sent alone has no text in a batch."""
+    rendered: list[Transmit] = []
+
+    def render(transmit: Transmit) -> str:
+        rendered.append(transmit)
+        return "<assured/>é"
+
+    transmit = element(1).transmit
+    measured = Element("r1", transmit, render)
+    assert not rendered
+    assert measured.size == len("<assured/>é".encode())
+    assert measured.text == measured.text == "<assured/>é"
+    assert measured.size == len(measured.text.encode())
+    assert rendered == [transmit]
+
+
 def test_nothing_gathered_is_nothing_to_send() -> None:
     """An empty batch would be refused."""
     gathering = loads()
