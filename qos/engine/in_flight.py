@@ -202,11 +202,13 @@ class InFlight:
     def session_started(self, own: str) -> None:
         """There is a session under this full JID: everything is due again."""
         self.own = own
-        for message in list(self._messages.values()):
-            if message.no_route:
-                self.attempt(message)
-            else:
-                self.feed(message, sender.on_session(message.record, own=own))
+        for messages in list(self._by_flow.values()):
+            for ahead, message in enumerate(list(messages.values())):
+                if message.no_route:
+                    self.attempt(message)
+                else:
+                    meaning = sender.on_session(message.record, own=own, ahead=ahead)
+                    self.feed(message, meaning)
 
     def awaits(self, iq_id: str) -> bool:
         """Whether a message under way has this iq id."""

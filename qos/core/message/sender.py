@@ -40,6 +40,7 @@ from typing import NamedTuple
 
 from qos.core.backoff import Backoff
 from qos.core.message.effects import Effect, End, Forget, Save, Settle, Transmit
+from qos.core.message.flow import WINDOW_FIRST
 from qos.core.message.model import (
     NAMESPACES,
     Ended,
@@ -77,7 +78,9 @@ class SenderInput(enum.Enum):
     ATTEMPT = "attempt"
     #: It is time for an attempt, and nobody to address it to.
     NO_ROUTE = "no route"
-    #: A new session, or the peer has come: an attempt is due soon.
+    #: A new session, or the peer has come: an attempt is due at once.
+    DUE = "due"
+    #: The same, and others go first: an attempt is due soon, at a random moment.
     WAKE = "wake"
     #: The peer holds the message.
     RECEIVED = "received"
@@ -117,6 +120,7 @@ TRANSITIONS: dict[tuple[OutgoingState, SenderInput], OutgoingState] = {
     (_S.RECEIVED, _I.ATTEMPT): _S.RECEIVED,  # nothing to send before its turn
     (_S.RELEASING, _I.ATTEMPT): _S.RELEASING,
     **{(state, _I.NO_ROUTE): state for state in _LIVE},
+    **{(state, _I.DUE): state for state in _LIVE},
     **{(state, _I.WAKE): state for state in _LIVE},
     (_S.OFFERED, _I.RECEIVED): _S.RECEIVED,
     (_S.RECEIVED, _I.RELEASE): _S.RELEASING,
@@ -247,24 +251,37 @@ def _second_answer(record: Outgoing, reply: Reply, *, own: str) -> SenderInput |
     return _I.UNAVAILABLE
 
 
-def on_session(record: Outgoing, *, own: str) -> SenderInput:
+def on_session(record: Outgoing, *, own: str, ahead: int) -> SenderInput:
     """What a new session under this full JID means for the message.
 
     A peer that is not ours knows the message by the full JID that offered it,
     so from another one the second step would be answered about nothing.
+
+    The first window of each flow is due at once, and so is a message that was never
+    attempted. The others are spread over the first retry delay: together they might be
+    more than the peer takes.
+
+    Args:
+        record: the message.
+        own: our full JID in the session.
+        ahead: how many messages of the same flow are in flight before this one.
     """
     lost = record.own is not None and record.hold is None and record.own != own
     if lost and record.state in {_S.RECEIVED, _S.RELEASING}:
         return _I.ORPHANED
-    return _I.WAKE
+    at_once = ahead < WINDOW_FIRST or record.state is _S.QUEUED
+    return _I.DUE if at_once else _I.WAKE
 
 
 def on_peer(record: Outgoing) -> SenderInput | None:
     """What it means for the message that its peer has become available.
 
     An attempt that has just been made is given its time: the peer may announce
-    itself for reasons of its own.
+    itself for reasons of its own. Attempts that are repeated are spread: many senders
+    may have waited for the same peer.
     """
+    if record.state is _S.QUEUED:
+        return _I.DUE
     just_asked = record.unanswered and record.tries <= 1
     return None if just_asked else _I.WAKE
 
@@ -499,6 +516,12 @@ def _no_route(
     return replace(record, tries=tries, due_at=due_at), ()
 
 
+def _due(
+    record: Outgoing, state: OutgoingState, at: At
+) -> tuple[Outgoing, tuple[Effect, ...]]:
+    return _wake(record, state, at._replace(jitter=0.0))
+
+
 def _wake(
     record: Outgoing, state: OutgoingState, at: At
 ) -> tuple[Outgoing, tuple[Effect, ...]]:
@@ -540,6 +563,7 @@ _STEPS: dict[
 ] = {
     _I.ATTEMPT: _attempt,
     _I.NO_ROUTE: _no_route,
+    _I.DUE: _due,
     _I.WAKE: _wake,
     _I.RECEIVED: _received,
     _I.RELEASE: _release,

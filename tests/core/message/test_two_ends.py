@@ -427,8 +427,9 @@ class Sender(Process):
         """Begin a session."""
         self.own = own
         with self.mortal():
-            for record in list(self.records.values()):
-                self.act(record, sender.on_session(record, own=own))
+            for ahead, record in enumerate(list(self.records.values())):
+                meaning = sender.on_session(record, own=own, ahead=ahead)
+                self.act(record, meaning)
 
 
 class Device(Process):
