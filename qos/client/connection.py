@@ -87,12 +87,16 @@ class Connection(AccountSession):
         super()._disconnected(reason)
 
     async def _announce(self) -> None:
-        """RFC 6121 §2.2: first the roster, then the presence."""
-        try:
-            await self.client.get_roster(timeout=_ROSTER_TIMEOUT_S)
-        except XMPPError as error:
-            self._say(logging.WARNING, f"{self._name} gives no roster: {error}")
+        """Ask for the roster, then send presence (RFC 6121 §2.2), in one turn.
+
+        Peers are known soon after the answer: their presence comes right behind it.
+        """
+        asked = self.client.get_roster(timeout=_ROSTER_TIMEOUT_S)
         priority = 0 if self._receives else _PRIORITY_SENDER
         self.client.send_presence(ppriority=priority)
         self._presence_sent = True
+        try:
+            await asked
+        except XMPPError as error:
+            self._say(logging.WARNING, f"{self._name} gives no roster: {error}")
         self.announced.set()
