@@ -90,6 +90,8 @@ LIMITS: Final = (
     Limit("xep_qos.guard:_WAITING_BYTES_MAX", "bytes of their payloads"),
     Limit("xep_qos.guard:_ROOMS_MAX", "rooms remembered by their occupants"),
     Limit("xep_qos.discovery:_PRESENT_MAX", "peers remembered as available"),
+    Limit("xep_qos.capabilities:_KEPT_MAX", "lists of features kept (XEP-0115)"),
+    Limit("xep_qos.capabilities:_KEPT_BYTES_MAX", "bytes of each of them"),
     Limit("qos.client.messages:PLAIN_MAX", "plain messages that wait for a loop"),
     Limit("qos.client.messages:PLAIN_BYTES_MAX", "their bytes"),
     # -- reports about peers

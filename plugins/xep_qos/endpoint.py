@@ -47,6 +47,7 @@ from qos.stream.closing import close_at_once
 from qos.stream.tap import Part, Tap
 from xep_qos import batch_stanza, stanza
 from xep_qos.batch import BatchedRequest, BatchReceiver, BatchSender
+from xep_qos.capabilities import StoredCapabilities
 from xep_qos.consumers import Consumers
 from xep_qos.discovery import Discovery
 from xep_qos.guard import Guard
@@ -64,7 +65,9 @@ _JID_BYTES_MAX = 3071
 #: A resource that is not known yet; servers make them much shorter.
 _RESOURCE_BYTES = 256
 
+#: Names of the values that the store keeps for us.
 _OWN_JID = "own_jid"
+_CAPABILITIES = "capabilities"
 
 #: The answer of an endpoint that does not receive: the sender tries again.
 _AWAY = RemoteProtocolError("away", condition="service-unavailable", type="cancel")
@@ -152,6 +155,12 @@ class Endpoint:
             contents = replace(contents, incoming=[])
         self._tap = Tap.of(self.xmpp)
         self._wire = self._tap.wire
+        self._capabilities = StoredCapabilities(
+            self.xmpp,
+            contents.remembered.get(_CAPABILITIES, ""),
+            lambda value: self._remember(_CAPABILITIES, value),
+        )
+        undo.callback(self._capabilities.close)
         self._takers = Takers(self.xmpp)
         undo.callback(self._takers.close)
         self.outbox = Outbox(
@@ -238,6 +247,7 @@ class Endpoint:
     def leave(self) -> Coroutine[Any, Any, None]:
         """Leave the stream as it was; what is returned closes the store."""
         self._takers.close()
+        self._capabilities.close()
         # First: what is answered in this turn of the loop is still to be sent.
         self.inbox.stop()
         for request in self.guard.undecided():
@@ -338,10 +348,7 @@ class Endpoint:
 
     def _session_started(self, *, resumed: bool) -> None:
         own = self.own = self.xmpp.boundjid.full
-        written = self.store.write((Remember(_OWN_JID, own),))
-        if written is not None:
-            # It is as good as another: without, a resource is not asked for.
-            written.add_done_callback(lambda done: done.exception())
+        self._remember(_OWN_JID, own)
         if not resumed:
             self._discovery.session_started()
         self.guard.session_started(resumed=resumed)
@@ -350,6 +357,12 @@ class Endpoint:
             self._warn_of_automatic_trust()
             self.inbox.restart()
         self.outbox.session_started(own)
+
+    def _remember(self, name: str, value: str) -> None:
+        """Keep a value for the next start, which can do without."""
+        written = self.store.write((Remember(name, value),))
+        if written is not None:
+            written.add_done_callback(lambda done: done.exception())
 
     def _session_lost(self) -> None:
         self.own = None
