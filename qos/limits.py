@@ -89,6 +89,7 @@ LIMITS: Final = (
     Limit("xep_qos.guard:_WAITING_MAX", "requests that wait for a decision on trust"),
     Limit("xep_qos.guard:_WAITING_BYTES_MAX", "bytes of their payloads"),
     Limit("xep_qos.guard:_ROOMS_MAX", "rooms remembered by their occupants"),
+    Limit("xep_qos.stanza:_ROOM_DIGITS_MAX", "digits of the room that a peer says"),
     Limit("xep_qos.discovery:_PRESENT_MAX", "peers remembered as available"),
     Limit("xep_qos.capabilities:_KEPT_MAX", "lists of features kept (XEP-0115)"),
     Limit("xep_qos.capabilities:_KEPT_BYTES_MAX", "bytes of each of them"),

@@ -40,9 +40,13 @@ __all__ = [
 #: More than an iq of ours adds to its payload and the two JIDs.
 OVERHEAD_BYTES = 512
 
+#: Digits of the room in a `received`: no receiver has room for more messages.
+_ROOM_DIGITS_MAX = 9
+
 _STANZAS = "urn:ietf:params:xml:ns:xmpp-stanzas"
 _SENDER = f"{{{MARKS_NAMESPACE}}}sender"
 _HOLD = f"{{{MARKS_NAMESPACE}}}hold"
+_ROOM = f"{{{MARKS_NAMESPACE}}}room"
 _REJECTED = f"{{{MARKS_NAMESPACE}}}rejected"
 _MARKS = f" xmlns:q='{MARKS_NAMESPACE}' q:"
 _REQUESTS = frozenset({"acknowledged", "assured", "deliver"})
@@ -149,14 +153,14 @@ def embedded(message: ET.Element) -> str:
 
 def parse_reply(iq: ET.Element) -> Reply:
     """Read an iq of type result or error."""
-    received = hold = namespace = error = said = by = None
+    received = hold = room = namespace = error = said = by = None
     rejected = redelivered = False
     error_type = "cancel"
     for child in iq:
         name = _local(child)
         if name == "received":
             received = child.get("msgId")
-            hold = child.get(_HOLD)
+            hold, room = child.get(_HOLD), room_of(child.get(_ROOM))
             namespace = child.tag[1:].partition("}")[0]
         elif child.tag == _HOLD:
             hold = child.text or ""
@@ -186,7 +190,15 @@ def parse_reply(iq: ET.Element) -> Reply:
         redelivered=redelivered,
         text=said,
         by=by and one_line(by),
+        room=room,
     )
+
+
+def room_of(value: str | None) -> int | None:
+    """The room in a `received`; None: it is not said, or not as a number."""
+    if value is None or not 0 < len(value) <= _ROOM_DIGITS_MAX:
+        return None
+    return int(value) if value.isascii() and value.isdecimal() else None
 
 
 def error_text(error: ET.Element) -> str | None:
@@ -292,7 +304,11 @@ def render_answer(request: Request, answer: Answer, *, sender: str = "") -> str:
     """The answer to a request."""
     kind, content = "result", ""
     if answer.kind == "received":
-        hold = f"{_MARKS}hold={attribute(answer.hold)}" if answer.hold else ""
+        hold = ""
+        if answer.hold:
+            hold = f"{_MARKS}hold={attribute(answer.hold)}"
+            if answer.room is not None:
+                hold += f" q:room='{answer.room}'"
         content = f"<received msgId={attribute(request.msg_id)}{hold}/>"
     elif answer.hold:
         again = " redelivered='true'" if answer.redelivered else ""

@@ -98,7 +98,7 @@ class InFlight:
         window: int,
         remember: bool,
         left: Callable[[Message], None],
-        held: Callable[[str], None],
+        more: Callable[[str], None],
         recorder: Recorder,
     ) -> None:
         """Nothing is under way yet.
@@ -113,8 +113,8 @@ class InFlight:
             left: called when a message is not under way any more: it has ended,
                 or its first write failed, or it is unqueued and its end was not
                 written.
-            held: called with the account when it holds an ordered message: the
-                next one may be offered.
+            more: called with the account when more messages may be offered to it: it
+                holds an ordered one, or has said how much room it has.
             recorder: is told of each step first.
         """
         self._recorder = recorder
@@ -125,7 +125,7 @@ class InFlight:
         self._window = window
         self._remember = remember
         self._left = left
-        self._held = held
+        self._more = more
         #: Our full JID while there is a session.
         self.own: str | None = None
         self._stopped = False
@@ -317,9 +317,13 @@ class InFlight:
             self.flow(before.flow).delivered()
         elif input_ is SenderInput.CONSTRAINED:
             self.flow(before.flow).constrained()
+        room = None if reply is None else reply.room
+        received = input_ is SenderInput.RECEIVED
+        if received and room is not None:
+            self.flow(before.flow).credit(room)
         self._perform(message, before, effects, 0)
-        if before.ordered and input_ is SenderInput.RECEIVED:
-            self._held(before.flow)
+        if received and (before.ordered or room is not None):
+            self._more(before.flow)
 
     def _perform(
         self,

@@ -107,7 +107,7 @@ class Outbox:
             window=limits.window,
             remember=limits.outcomes > 0,
             left=self._left,
-            held=self._pump,
+            more=self._pump,
             recorder=self._recorder,
         )
         # Those of the queued messages, by seq, that are just ended by their deadline.

@@ -98,6 +98,8 @@ class Answer:
         error_type: of an error.
         text: of a rejection, for people.
         redelivered: of a rejection: an earlier hand-over may have been accepted.
+        room: of `received`: how many more messages like this one may be held for its
+            sender now; None: it is not said. Set by the engine, which counts them.
     """
 
     kind: Literal["received", "result", "error", "rejected"]
@@ -106,6 +108,7 @@ class Answer:
     error_type: ErrorType = "cancel"
     text: str = ""
     redelivered: bool = False
+    room: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

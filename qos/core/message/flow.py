@@ -1,9 +1,9 @@
 """A flow: the window of messages in flight to one account, and their order.
 
 The receiver counts what it holds by the sender's account, so the window is per
-account that is sent to. It starts at what the strictest receivers take, doubles
-with each window delivered until the first refusal for want of room, halves
-there, and grows by one per window from then on.
+account that is sent to. It starts at what the strictest receivers take, and opens to the room
+that a receiver of ours says it has. Otherwise it doubles with each window delivered until
+the first refusal for want of room, halves there, and grows by one per window from then on.
 """
 
 from __future__ import annotations
@@ -101,6 +101,15 @@ class Flow:
         self._settling = max(0, self._settling - 1)
         step = 1.0 if self._doubling else 1.0 / self._window
         self._window = min(self._max, self._window + step)
+
+    def credit(self, room: int) -> None:
+        """Open the window to what the peer says that it takes, as AMQP's link credit.
+
+        Not after a refusal: others may fill the same room (a quota of a domain, say), and
+        what each of them is told is too much for all.
+        """
+        if self._doubling:
+            self._window = min(self._max, max(self._window, float(room)))
 
     def constrained(self) -> None:
         """Narrow the window: the peer has no room (resource-constraint)."""

@@ -165,6 +165,8 @@ class Reply:
         redelivered: that may have accepted the message in an earlier hand-over.
         text: of an error, for people, one line; or None.
         by: who returned the error, as the error says (RFC 6120 §8.3.1), or None.
+        room: our mark at `received`: how many more messages the peer takes now; None:
+            it does not say.
     """
 
     iq_id: str
@@ -178,6 +180,7 @@ class Reply:
     redelivered: bool = False
     text: str | None = None
     by: str | None = None
+    room: int | None = None
 
 
 #: RFC 6120 §8.3.3: how a server says, with type cancel, that the peer is away.

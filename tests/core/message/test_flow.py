@@ -37,7 +37,9 @@ def filled(flow: Flow) -> Flow:
     return flow
 
 
-EVENTS = st.lists(st.sampled_from(("begin", "end", "delivered", "constrained")))
+EVENTS = st.lists(
+    st.sampled_from(("begin", "end", "delivered", "constrained", "credit"))
+)
 
 
 @given(st.integers(1, 40), EVENTS)
@@ -56,6 +58,8 @@ def test_the_window_never_leaves_one_to_max(window_max: int, events: list[str]) 
             flow.delivered()
         elif event == "constrained":
             flow.constrained()
+        elif event == "credit":
+            flow.credit(seq)
         assert 1 <= flow.window <= window_max
         assert flow.in_flight == len(in_flight)
         assert flow.room == max(0, flow.window - len(in_flight))
@@ -66,6 +70,31 @@ def test_the_window_starts_at_what_the_strictest_receivers_take() -> None:
     """Or at the user's maximum, if that is smaller."""
     assert Flow(100).window == WINDOW_FIRST
     assert Flow(3).window == 3
+
+
+def test_the_window_opens_to_the_room_that_the_peer_says_it_has() -> None:
+    """On a far link each doubling costs two round trips."""
+    flow = Flow(100)
+    flow.credit(60)
+    assert flow.window == 60
+    flow.credit(1_000)
+    assert flow.window == 100
+
+
+def test_room_never_narrows_the_window() -> None:
+    """What is in flight fills it: the peer may hold that already."""
+    flow = Flow(100)
+    flow.credit(0)
+    assert flow.window == WINDOW_FIRST
+
+
+def test_room_counts_for_nothing_after_a_refusal() -> None:
+    """Others may fill the same room, so only trying tells how much there is."""
+    flow = filled(Flow(100))
+    flow.constrained()
+    window = flow.window
+    flow.credit(60)
+    assert flow.window == window
 
 
 def test_the_window_doubles_with_each_window_delivered_until_the_first_refusal() -> (
