@@ -18,7 +18,7 @@ from qos.errors import (
     InvalidArgument,
     RequestRefused,
 )
-from qos.ids import new_id
+from qos.ids import new_key
 from qos.jids import jid_of
 from qos.xml_text import text
 from xep_0254.disco import STATS_FIELDS, parse_stats
@@ -73,7 +73,7 @@ class NewItem:
     """
 
     payload: str | ET.Element = field(default="", repr=False)
-    item_id: str = field(default_factory=new_id)
+    item_id: str = field(default_factory=new_key)
     priority: int | None = None
     ttl: float | None = None
     delay: float | None = None

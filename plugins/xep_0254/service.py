@@ -50,7 +50,7 @@ from qos.engine.clock import LoopClock
 from qos.engine.queue_engine import Payloads, QueueEngine, Stats, Unwritten
 from qos.engine.retry import Retry
 from qos.errors import InvalidArgument
-from qos.ids import new_id
+from qos.ids import new_id, new_key
 from qos.jids import account_or_domain, normal_jid
 from qos.journal.writer import JournalWriter, check_folder
 from qos.stores.queue_store import QueueStore, queue_store_from_url
@@ -303,7 +303,7 @@ class QueueService:
 
     def _request(self, xml: ET.Element, requester: str) -> None:
         try:
-            request = _normal(parse_request(xml, new_id=self.new_id))
+            request = _normal(parse_request(xml, new_id=new_key))
         except Refusal as refusal:
             self._engine.heard(requester)
             self._send(self._refusal(xml, refusal))

@@ -37,7 +37,7 @@ from qos.errors import (
     RemoteProtocolError,
     StoreDamaged,
 )
-from qos.ids import new_id
+from qos.ids import new_id, new_key
 from qos.jids import jid_of
 from qos.journal import messages as journaled
 from qos.journal.recorder import Recorder, recorder_of
@@ -607,6 +607,10 @@ class Endpoint:
     def new_id(self) -> str:
         """See qos.engine.outbox.Port."""
         return new_id()
+
+    def new_msg_id(self) -> str:
+        """See qos.engine.outbox.Port."""
+        return new_key()
 
     def jitter(self) -> float:
         """See qos.engine.outbox.Port."""

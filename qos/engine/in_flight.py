@@ -54,6 +54,9 @@ class Port(Protocol):
     def new_id(self) -> str:
         """128 random bits as text, never given before."""
 
+    def new_msg_id(self) -> str:
+        """An id for a message, never given before."""
+
     def jitter(self) -> float:
         """A random number in [0, 1)."""
 

@@ -68,7 +68,7 @@ class OutboxLimits:
 
     messages: int = 1_000_000
     bytes: int = 1024 * 1024 * 1024
-    window: int = 256
+    window: int = 1_000
     outcomes: int = 10_000
     outcome_ttl_s: float = 24 * 3600.0
 
@@ -162,7 +162,7 @@ class Outbox:
         if self._bytes + size > self._limits.bytes:
             raise OutboxFull(unit="bytes", limit=self._limits.bytes)
         now = self._clock.now()
-        msg_id = msg_id or self._port.new_id()
+        msg_id = msg_id or self._port.new_msg_id()
         # At level acknowledged there is no msgId on the wire: one id for both, so that
         # the journals of the two ends name the message alike.
         acknowledged = level is Level.ACKNOWLEDGED
