@@ -113,7 +113,7 @@ def test_a_killed_follower_goes_on_and_a_stopped_one_ends_its_batch(
     second.stop()
     status, _, err = second.ended()
     assert (status, err.count("\n")) == (1, 1)
-    assert "stopping, when this batch is done" in err
+    assert "stopping after this batch" in err
     assert wrong_verdicts(out, fleets.truth) == {}
     for name in set(TABLES) - {"anomalies"}:
         found, expected = (
