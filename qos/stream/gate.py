@@ -26,6 +26,7 @@ from xml.etree import ElementTree as ET
 
 from slixmpp.basexmpp import BaseXMPP
 
+from qos.stream.parser import parse_at_once
 from qos.xml_text import CLIENT, COMPONENT
 
 __all__ = ["Gate", "Take", "in_session", "is_confidential"]
@@ -96,6 +97,7 @@ class Gate:
             ("session_resumed", self._unlock),
         ):
             xmpp.add_event_handler(event, handler)
+        parse_at_once(xmpp)
         self._dispatch = xmpp._spawn_event
         xmpp._spawn_event = self._came  # type: ignore[method-assign]
 
