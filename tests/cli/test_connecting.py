@@ -324,6 +324,9 @@ def make_certificate(prosody: Prosody, *, name: str, days: int) -> None:
             *("openssl", "req", "-new", "-newkey", "ec", "-nodes"),
             *("-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", "/CN=test"),
             *("-addext", f"subjectAltName=DNS:{name}"),
+            # Python 3.13 and later refuse an authority without these extensions.
+            *("-addext", "basicConstraints=critical,CA:TRUE"),
+            *("-addext", "subjectKeyIdentifier=hash"),
             *("-addext", "keyUsage=critical,digitalSignature,keyCertSign"),
             *("-keyout", key, "-out", request),
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def alive() -> Iterator[Alive]:
 def rows(folder: Path, sql: str) -> list[tuple[Any, ...]]:
     if not (folder / "store").exists():
         return []
-    with sqlite3.connect(folder / "store") as db:
+    with closing(sqlite3.connect(folder / "store")) as db:
         return db.execute(sql).fetchall()
 
 

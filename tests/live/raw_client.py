@@ -174,6 +174,8 @@ class _RawStream:
             with contextlib.suppress(OSError):
                 while data := await self._reader.read(65_536):
                     self._parser.feed(data)
+                    if hasattr(self._parser, "flush"):  # Expat 2.6 would defer a tag
+                        self._parser.flush()
                     if self._take_events():
                         return
         finally:

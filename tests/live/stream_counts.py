@@ -44,6 +44,8 @@ class ServerSent:
             self._parser = ET.XMLPullParser(("start", "end"))
             self._depth = 0
         self._parser.feed(data)
+        if hasattr(self._parser, "flush"):  # Expat 2.6 would defer a tag
+            self._parser.flush()
         events: Any = self._parser.read_events()
         for event, element in events:
             self._depth += 1 if event == "start" else -1
