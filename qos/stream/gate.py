@@ -26,6 +26,7 @@ from xml.etree import ElementTree as ET
 
 from slixmpp.basexmpp import BaseXMPP
 
+from qos.stream.one_per_stream import one_per_stream
 from qos.stream.parser import parse_at_once
 from qos.xml_text import CLIENT, COMPONENT
 
@@ -35,9 +36,6 @@ log = logging.getLogger(__name__)
 
 #: Returns whether it takes an element out of the stream.
 Take: TypeAlias = Callable[[ET.Element], bool]
-
-#: The attribute of a stream that has its gate.
-_ATTRIBUTE = "_xep_qos_gate"
 
 _STREAM = "{http://etherx.jabber.org/streams}"
 _TLS = "{urn:ietf:params:xml:ns:xmpp-tls}"
@@ -75,11 +73,7 @@ class Gate:
     @classmethod
     def of(cls, xmpp: BaseXMPP) -> Gate:
         """The gate of this stream; it is installed if there is none, and stays."""
-        gate = xmpp.__dict__.get(_ATTRIBUTE)
-        if gate is None:
-            gate = xmpp.__dict__[_ATTRIBUTE] = cls(xmpp)
-        assert isinstance(gate, cls)
-        return gate
+        return one_per_stream(cls, xmpp)
 
     def __init__(self, xmpp: BaseXMPP) -> None:
         """Install the gate; see `of`."""

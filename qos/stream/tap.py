@@ -18,15 +18,13 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from qos.stream.filters import ForeignFilters
 from qos.stream.gate import Gate, in_session
+from qos.stream.one_per_stream import one_per_stream
 from qos.stream.stream_management import StreamManagement
 from qos.stream.wire import Wire
 
 __all__ = ["Part", "SessionStarted", "Tap"]
 
 log = logging.getLogger(__name__)
-
-#: The attribute of a stream that has its tap.
-_ATTRIBUTE = "_xep_qos_tap"
 
 _T = TypeVar("_T")
 
@@ -71,11 +69,7 @@ class Tap:
     @classmethod
     def of(cls, xmpp: BaseXMPP) -> Tap:
         """The tap of this stream. A tap without parts does not touch the stream."""
-        tap = xmpp.__dict__.get(_ATTRIBUTE)
-        if tap is None:
-            tap = xmpp.__dict__[_ATTRIBUTE] = cls(xmpp)
-        assert isinstance(tap, cls)
-        return tap
+        return one_per_stream(cls, xmpp)
 
     def __init__(self, xmpp: BaseXMPP) -> None:
         """See `of`."""
