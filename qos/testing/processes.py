@@ -82,6 +82,9 @@ class Process:
         log_file: the file with its stderr, and with its stdout unless that is a pipe.
     """
 
+    #: Whether its stdin and stdout are pipes to this process.
+    _has_pipes = False
+
     def __init__(
         self, name: str, log_file: Path, process: asyncio.subprocess.Process
     ) -> None:
@@ -101,7 +104,7 @@ class Process:
         """Start a program; returns at once.
 
         Args:
-            program: its name or path.
+            program: its name or path; for a `Child`, the dotted name of a module.
             arguments: for the program.
             folder: its working directory, and the place of its log.
             environment: variables in addition to those of this process.
@@ -109,30 +112,17 @@ class Process:
 
         Raises:
             NotInstalled: `setpriv` is missing, which makes the program die with this
-                process.
+                process. A `Child` can do without it.
         """
-        setpriv = find_program("setpriv", "util-linux")
-        command = (setpriv, *_MORTAL, str(program), *map(str, arguments))
+        command = cls._command(str(program), *map(str, arguments))
         name = name or Path(program).name
-        return await cls._start(name, command, folder, environment, pipes=False)
-
-    @classmethod
-    async def _start(
-        cls,
-        name: str,
-        command: tuple[str, ...],
-        folder: Path,
-        environment: Mapping[str, str] | None,
-        *,
-        pipes: bool,
-    ) -> Self:
         log_file = folder / f"{name}.log"
         pipe = asyncio.subprocess.PIPE
         with log_file.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *command,
-                stdin=pipe if pipes else asyncio.subprocess.DEVNULL,
-                stdout=pipe if pipes else log,
+                stdin=pipe if cls._has_pipes else asyncio.subprocess.DEVNULL,
+                stdout=pipe if cls._has_pipes else log,
                 stderr=log,
                 cwd=folder,
                 env={**os.environ, **(environment or {})},
@@ -141,6 +131,12 @@ class Process:
                 limit=LINE_BYTES_MAX,
             )
         return cls(name, log_file, process)
+
+    @staticmethod
+    def _command(program: str, *arguments: str) -> tuple[str, ...]:
+        """The command line that starts the program."""
+        setpriv = find_program("setpriv", "util-linux")
+        return (setpriv, *_MORTAL, program, *arguments)
 
     @property
     def pid(self) -> int:
@@ -223,34 +219,17 @@ class Process:
 
 
 class Child(Process):
-    """A started module of this project, which executes commands."""
+    """A module of this project, started by `python -m`, which executes commands."""
 
-    @classmethod
-    async def start(
-        cls,
-        program: str | Path,
-        *arguments: str | Path,
-        folder: Path,
-        environment: Mapping[str, str] | None = None,
-        name: str = "",
-    ) -> Self:
-        """Start `python -m`; returns at once.
+    _has_pipes = True
 
-        Args:
-            program: the dotted name of the module.
-            arguments: for the module.
-            folder: its working directory, and the place of its log.
-            environment: variables in addition to those of this process.
-            name: for people; the name of the module if it is empty.
-        """
+    @staticmethod
+    def _command(program: str, *arguments: str) -> tuple[str, ...]:
+        """The command line that starts the module."""
         # Without setpriv it ends as soon as it reads the end of its stdin.
         setpriv = _path_of("setpriv")
         mortal = () if setpriv is None else (setpriv, *_MORTAL)
-        python = (sys.executable, "-P", "-m", str(program), *map(str, arguments))
-        name = name or str(program)
-        return await cls._start(
-            name, (*mortal, *python), folder, environment, pipes=True
-        )
+        return (*mortal, sys.executable, "-P", "-m", program, *arguments)
 
     def tell(self, message: object) -> None:
         """Write a message, which is JSON, to the child's stdin."""
