@@ -434,10 +434,10 @@ class RequestRefused(RequestFailed):
         text: str = "",
         by: str = "",
     ) -> None:
-        beside = f" ({pubsub})" if pubsub else ""
+        specific = f" ({pubsub})" if pubsub else ""
         said = f": {text}" if text else ""
         super().__init__(
-            f"{by or to} refused to {what}: {condition}{beside}{said}",
+            f"{by or to} refused to {what}: {condition}{specific}{said}",
             to=to,
             what=what,
         )

@@ -135,8 +135,8 @@ def parse_publish_message(
     pubsub = message.find(_PUBSUBS[0])
     if pubsub is None or pubsub.find(f"{{{PUBSUB}}}publish") is None:
         return None
-    element, beside = _main(pubsub)
-    return _publish(_Asked(element, beside, new_id, item_bytes_max))
+    element, companion = _main(pubsub)
+    return _publish(_Asked(element, companion, new_id, item_bytes_max))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +145,13 @@ class _Asked:
 
     Attributes:
         element: the child of `<pubsub/>` that names the request.
-        beside: the child that goes with it: options, a form, pages; or None.
+        companion: the child that goes with it: options, a form, pages; or None.
         new_id: see parse_request.
         item_bytes_max: see parse_request.
     """
 
     element: ET.Element
-    beside: ET.Element | None
+    companion: ET.Element | None
     new_id: Callable[[], str]
     item_bytes_max: int
 
@@ -171,9 +171,9 @@ def _main(pubsub: ET.Element) -> tuple[ET.Element, ET.Element | None]:
     if len(children) == 1:
         return children[0], None
     if len(children) == 2:
-        for element, beside in (children, reversed(children)):
-            if element.tag in _BESIDE.get(beside.tag, ()):
-                return element, beside
+        for element, companion in (children, reversed(children)):
+            if element.tag in _COMPANIONS.get(companion.tag, ()):
+                return element, companion
     raise bad_request(f"{len(children)} elements where one request is expected")
 
 
@@ -185,8 +185,8 @@ def _owner(name: str) -> str:
     return f"{{{OWNER}}}{name}"
 
 
-#: The elements that may stand beside each other.
-_BESIDE: dict[str, tuple[str, ...]] = {
+#: The elements that may be each other's companion.
+_COMPANIONS: dict[str, tuple[str, ...]] = {
     _pubsub("options"): (_pubsub("subscribe"),),
     _pubsub("configure"): (_pubsub("create"),),
     _PUBLISH_OPTIONS: (_pubsub("publish"),),
@@ -250,7 +250,7 @@ def _options(element: ET.Element) -> Mapping[str, str] | None:
 
 
 def _publish(asked: _Asked) -> Publish:
-    if asked.beside is not None:
+    if asked.companion is not None:
         raise unsupported("publish-options")
     entries = read_entries(
         asked.element, new_id=asked.new_id, item_bytes_max=asked.item_bytes_max
@@ -259,7 +259,7 @@ def _publish(asked: _Asked) -> Publish:
 
 
 def _subscribe(asked: _Asked) -> Subscribe:
-    options = None if asked.beside is None else _options(asked.beside)
+    options = None if asked.companion is None else _options(asked.companion)
     return Subscribe(asked.node, asked.jid, options)
 
 
@@ -295,11 +295,11 @@ def _items(asked: _Asked) -> Items:
     if (value := element.get("max_items")) is not None:
         limits.append(_count(value))
     after = ""
-    if asked.beside is not None:
-        if (found := asked.beside.find(f"{{{RSM}}}max")) is not None:
+    if asked.companion is not None:
+        if (found := asked.companion.find(f"{{{RSM}}}max")) is not None:
             limits.append(_count(found.text or ""))
-        after = asked.beside.findtext(f"{{{RSM}}}after", "")
-        if any(each.tag in (_RSM_BEFORE, _RSM_INDEX) for each in asked.beside):
+        after = asked.companion.findtext(f"{{{RSM}}}after", "")
+        if any(each.tag in (_RSM_BEFORE, _RSM_INDEX) for each in asked.companion):
             raise Refusal(
                 "pages go forward only, and have no numbers",  # XEP-0059 §2.5
                 condition="feature-not-implemented",
@@ -328,8 +328,8 @@ def _count(value: str) -> int:
 
 def _create(asked: _Asked) -> Create:
     config = None
-    if asked.beside is not None:
-        config = _fields(asked.beside, NODE_CONFIG, NODE_FIELDS)
+    if asked.companion is not None:
+        config = _fields(asked.companion, NODE_CONFIG, NODE_FIELDS)
     return Create(_node(asked.element, required=False), config or {})
 
 

@@ -343,7 +343,7 @@ class QueueService:
         if kind is None:
             self._engine.heard(sender, available=True)
         elif kind == "unavailable":
-            self._engine.went(sender)
+            self._engine.departed(sender)
 
     def _message(self, message: StanzaBase, sender: str) -> bool:
         xml = message.xml

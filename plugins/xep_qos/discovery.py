@@ -109,7 +109,7 @@ class Discovery:
             return None
         return to_jid(record, features, self._namespaces)
 
-    def came(self, jid: str, to: str, priority: int, version: str | None) -> None:
+    def arrived(self, jid: str, to: str, priority: int, version: str | None) -> None:
         """Note that a JID is available to an account of ours.
 
         Args:
@@ -128,7 +128,7 @@ class Discovery:
         if version is not None and len(version) <= ID_CHARS_MAX:
             _put(self._versions, jid, version)
 
-    def went(self, jid: str, to: str) -> None:
+    def departed(self, jid: str, to: str) -> None:
         """Note that a JID is not available any more to an account of ours."""
         self.forget(jid)
         self._versions.pop(jid, None)
@@ -153,7 +153,7 @@ class Discovery:
             for account in list(roster):
                 for resource, presence in roster[account].resources.items():
                     jid = f"{account}/{resource}" if resource else account
-                    self.came(jid, own, presence["priority"], None)
+                    self.arrived(jid, own, presence["priority"], None)
 
     def session_lost(self) -> None:
         """Forget everything but the available peers, as the session may be resumed."""

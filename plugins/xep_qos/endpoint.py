@@ -334,10 +334,10 @@ class Endpoint:
         if kind is None:
             caps = presence.xml.find(_CAPS)
             version = None if caps is None else caps.get("ver")
-            self._discovery.came(jid, to, presence["priority"], version)
+            self._discovery.arrived(jid, to, presence["priority"], version)
             self.outbox.in_flight.peer_came(account_of(jid))
         elif kind == "unavailable":
-            self._discovery.went(jid, to)
+            self._discovery.departed(jid, to)
 
     def _warn_of_automatic_trust(self) -> None:
         """Warn that by slixmpp's default every peer that asks gets into the roster."""

@@ -72,11 +72,11 @@ class Backlog:
         self._taken[record.flow] = max(self._taken.get(record.flow, 0), record.seq)
 
     def discard(self, record: Outgoing) -> None:
-        """Remove a waiting message that ends before its turn. See left and put_back."""
+        """Remove a waiting message that ends before its turn. See ended and put_back."""
         self._ending.add(record.seq)
         self.remove(record.flow)
 
-    def left(self, record: Outgoing) -> None:
+    def ended(self, record: Outgoing) -> None:
         """Note that a message has ended.
 
         Until then, a discarded one is on disk as queued.

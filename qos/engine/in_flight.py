@@ -239,7 +239,7 @@ class InFlight:
     def peer_came(self, flow: str) -> None:
         """Take the news that an account is available: its messages are due soon."""
         for message in list(self._by_flow.get(flow, {}).values()):
-            message.record = sender.came(message.record)
+            message.record = sender.peer_available(message.record)
             meaning = on_peer(message.record)
             if meaning is not None and not message.no_route:
                 self.feed(message, meaning)

@@ -436,7 +436,7 @@ class Outbox:
             self._pump(flow)
             return
         self._uncount(record)
-        self._backlog.left(record)
+        self._backlog.ended(record)
         if record.state.ended:
             self._deliveries.settle(record, self._clock.now() - record.created_at)
         self._expect_forgetting()

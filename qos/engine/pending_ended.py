@@ -21,10 +21,10 @@ from qos.core.queue.effects import (
 from qos.core.queue.item import EndedItem, Item, ItemOutcome
 from qos.stores.queue_store import QueueStore
 
-__all__ = ["RecentMemory"]
+__all__ = ["PendingEndedItems"]
 
 
-class RecentMemory:
+class PendingEndedItems:
     """The ended items, in the store or on their way there."""
 
     def __init__(self, store: QueueStore) -> None:
@@ -102,7 +102,7 @@ class RecentMemory:
     def ended(
         self, node: str, item_ids: Sequence[str], *, since: float
     ) -> dict[str, list[EndedItem]]:
-        """See qos.core.queue.service.Memory."""
+        """See qos.core.queue.service.EndedItems."""
         found: dict[str, list[EndedItem]] = {}
         if node not in self._deleted:
             found = self._store.all_ended(node, item_ids, since=since)
@@ -114,7 +114,7 @@ class RecentMemory:
     def settled(
         self, node: str, tokens: Sequence[tuple[str, str]]
     ) -> dict[str, EndedItem]:
-        """See qos.core.queue.service.Memory."""
+        """See qos.core.queue.service.EndedItems."""
         found = {
             item_id: each
             for item_id, token in tokens
@@ -135,7 +135,7 @@ class RecentMemory:
         limit: int,
         now: float = -math.inf,
     ) -> list[Item]:
-        """See qos.core.queue.service.Memory."""
+        """See qos.core.queue.service.EndedItems."""
         changed = [
             item
             for item in self._items.values()
@@ -160,7 +160,7 @@ class RecentMemory:
     def find_archived(
         self, node: str, item_id: str, outcome: ItemOutcome
     ) -> list[Item]:
-        """See qos.core.queue.service.Memory."""
+        """See qos.core.queue.service.EndedItems."""
         wanted = (node, item_id, outcome)
         found = [
             item
@@ -175,7 +175,7 @@ class RecentMemory:
     def count_archived(
         self, node: str, outcome: ItemOutcome, *, now: float = -math.inf
     ) -> int:
-        """See qos.core.queue.service.Memory; the state of the last commit."""
+        """See qos.core.queue.service.EndedItems; the state of the last commit."""
         if node in self._deleted:
             return 0
         return self._store.count_archived(node, outcome, now=now)

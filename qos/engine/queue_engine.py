@@ -28,7 +28,7 @@ from qos.core.queue.requests import Purge, Refusal, Request, Result
 from qos.core.queue.service import QueueBounds, QueueContents, Queues
 from qos.core.strings import bare
 from qos.engine.clock import Clock, Timers
-from qos.engine.pending_ended import RecentMemory
+from qos.engine.pending_ended import PendingEndedItems
 from qos.engine.queue_commit import (
     Answer,
     PendingAnswer,
@@ -95,7 +95,7 @@ class QueueEngine:
         self._clock = clock
         self._creators = creators
         self._bounds = bounds or QueueBounds()
-        self._memory = RecentMemory(store)
+        self._ended_items = PendingEndedItems(store)
         contents = store.open()
         self._journal = ItemRecorder()
         if journal is not None:
@@ -120,7 +120,7 @@ class QueueEngine:
     def _new_core(self, start: QueueContents) -> Queues:
         return Queues(
             start,
-            self._memory,
+            self._ended_items,
             creators=self._creators,
             bounds=self._bounds,
             new_id=self._port.new_id,
@@ -168,7 +168,7 @@ class QueueEngine:
         # §2.3).
         self._commit.outputs.append(PendingAnswer(answer, result))
         self._commit.add(effects)
-        self._memory.note(effects)
+        self._ended_items.note(effects)
         self._flush_soon()
 
     def heard(self, jid: str, *, available: bool = False) -> None:
@@ -176,10 +176,10 @@ class QueueEngine:
         if self._core is not None and not self._stopped:
             self._did(self._core.heard(jid, available=available))
 
-    def went(self, jid: str) -> None:
+    def departed(self, jid: str) -> None:
         """Note unavailable presence from this full JID."""
         if self._core is not None and not self._stopped:
-            self._did(self._core.went(jid, self._clock.now()))
+            self._did(self._core.departed(jid, self._clock.now()))
 
     def absent(self, jid: str) -> None:
         """Note that a probe of this full JID has failed, which proves nothing."""
@@ -216,7 +216,7 @@ class QueueEngine:
         """
         core, account = self._core, bare(requester)
         nodes = self._former if core is None else core.nodes
-        deleted = self._deleted if core is None else self._memory.deleted
+        deleted = self._deleted if core is None else self._ended_items.deleted
         queue = nodes.get(node)
         if self._stopped or (
             node not in deleted
@@ -297,7 +297,7 @@ class QueueEngine:
     def _did(self, effects: Sequence[QueueEffect]) -> None:
         if effects:
             self._commit.add(effects)
-            self._memory.note(effects)
+            self._ended_items.note(effects)
         # Even without effects of its own: a JID that was heard may get items now.
         self._flush_soon()
 
@@ -315,7 +315,7 @@ class QueueEngine:
             return
         effects = core.dispatch(self._clock.now())
         self._commit.add(effects)
-        self._memory.note(effects)
+        self._ended_items.note(effects)
         self._arm(core)
         commit, self._commit = self._commit, QueueCommit()
         self._journal.note(commit.changes, commit.purged)
@@ -339,7 +339,7 @@ class QueueEngine:
         if error is not None:
             self._failed(commit, error)
             return
-        self._memory.written(commit.changes)
+        self._ended_items.written(commit.changes)
         self._outputs.perform(commit, self._core)
         # Also for inputs that came meanwhile and have no effects of their own yet: JIDs
         # that were heard, and items that are due.
@@ -355,8 +355,8 @@ class QueueEngine:
         outputs = [*commit.outputs, *self._commit.outputs]
         self._commit = QueueCommit()
         assert self._core is not None
-        self._former, self._deleted = self._core.nodes, {*self._memory.deleted}
-        self._memory.clear()
+        self._former, self._deleted = self._core.nodes, {*self._ended_items.deleted}
+        self._ended_items.clear()
         self._core = None
         self._timers.set("read", self._clock.now() + _READ_AGAIN_S)
         for output in outputs:

@@ -182,9 +182,9 @@ class World:
         self.add(self.core.heard(jid, available=available))
         self.flush()
 
-    def went(self, jid: str) -> None:
+    def departed(self, jid: str) -> None:
         """Unavailable presence comes."""
-        self.add(self.core.went(jid, self.now))
+        self.add(self.core.departed(jid, self.now))
         self.flush()
 
     def absent(self, jid: str) -> None:

@@ -274,7 +274,7 @@ async def test_an_event_of_a_lock_that_has_ended_by_then_is_not_sent(
     bench.ask(Publish(NODE, (entry("a"),)))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    bench.engine.went(BEE)
+    bench.engine.departed(BEE)
     bench.disk.release()
     await bench.until(1)
     await bench.ask(Items(node=NODE))
@@ -484,8 +484,8 @@ async def test_nothing_is_remembered_in_memory_when_all_is_on_disk(
     asked += [bench.ask(Delete(NODE)), bench.ask(Create(NODE))]
     asked += [bench.ask(Publish(NODE, (entry("a"),)))]
     await asyncio.gather(*asked)
-    memory = bench.engine._memory
-    for noted in (memory._ended, memory._items, memory._seqs, memory._deleted):
+    pending = bench.engine._ended_items
+    for noted in (pending._ended, pending._items, pending._seqs, pending._deleted):
         assert not noted
 
 

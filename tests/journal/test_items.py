@@ -112,7 +112,7 @@ def test_an_item_whose_worker_is_slow_or_goes(world: Journaled) -> None:
     assert world.read() == [f"timed-out a from {BEE} (timed out)"]
     world.heard(BEE)
     assert world.read() == [f"acquired a to {BEE} #2"]
-    world.went(BEE)
+    world.departed(BEE)
     assert world.read() == [f"gone a from {BEE} (gone)", "dead a (gone)"]
 
 
@@ -136,7 +136,7 @@ def test_a_durable_lock_that_is_taken_over_is_acquired_anew() -> None:
     world = Journaled(PLAIN)
     world.subscribe(BEE, durable_locks="true")
     world.publish("a")
-    world.went(BEE)
+    world.departed(BEE)
     world.read()
     world.subscribe("bee@x/2", durable_locks="true")
     assert world.read() == ["acquired a to bee@x/2 #1"]

@@ -59,7 +59,7 @@ class Watched(Discovery):
 
     def shows(self, jid: str) -> None:
         """Presence says that this JID is available."""
-        self.came(jid, "door@localhost", 0, None)
+        self.arrived(jid, "door@localhost", 0, None)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ async def test_a_contact_whose_presence_does_not_come_has_no_session(
     assert discovery.thinks_absent()
     discovery.shows(LAMP)
     assert not discovery.thinks_absent()
-    discovery.went(LAMP, "door@localhost")
+    discovery.departed(LAMP, "door@localhost")
     assert discovery.thinks_absent()
 
 
@@ -105,7 +105,7 @@ async def test_presence_proves_nothing_when_more_are_there_than_are_remembered(
     for jid in (LAMP, "eve@localhost/1", "eve@localhost/2"):
         discovery.shows(jid)
     for jid in ("eve@localhost/1", "eve@localhost/2"):
-        discovery.went(jid, "door@localhost")
+        discovery.departed(jid, "door@localhost")
     assert not discovery.thinks_absent()
 
 
@@ -123,9 +123,9 @@ async def test_a_resource_that_comes_back_is_asked_anew_unless_it_says_its_versi
     without = mock.AsyncMock(return_value={"disco_info": {"features": set()}})
     monkeypatch.setattr(xmpp.plugin["xep_0115"], "get_caps", with_qos)
     monkeypatch.setattr(xmpp.plugin["xep_0030"], "get_info", without)
-    discovery.came(LAMP, "door@localhost", 0, "version of the old one")
+    discovery.arrived(LAMP, "door@localhost", 0, "version of the old one")
     assert await discovery.learns() == set(NAMESPACES)
-    discovery.went(LAMP, "door@localhost")
+    discovery.departed(LAMP, "door@localhost")
     discovery.shows(LAMP)
     assert await discovery.learns() == set()
     without.assert_awaited_once()

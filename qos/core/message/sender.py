@@ -22,7 +22,15 @@ from qos.core.message.sender_table import AWAY, TRANSITIONS, At, Reply, SenderIn
 from qos.core.replace import replace
 from qos.errors import CannotWithdraw, LocalProtocolError
 
-__all__ = ["came", "clamped", "overdue", "resumed", "step", "unsent", "wake_at"]
+__all__ = [
+    "clamped",
+    "overdue",
+    "peer_available",
+    "resumed",
+    "step",
+    "unsent",
+    "wake_at",
+]
 
 #: Errors after which the stanza may have arrived all the same. A server also returns
 #: one of AWAY for a stanza that it had written to a connection that was lost before the
@@ -33,7 +41,7 @@ _UNSURE = AWAY | {"undefined-condition"}
 _S, _I = OutgoingState, SenderInput
 
 
-def came(record: Outgoing) -> Outgoing:
+def peer_available(record: Outgoing) -> Outgoing:
     """The record when its peer has become available.
 
     Earlier attempts may now arrive.

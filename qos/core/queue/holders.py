@@ -29,7 +29,7 @@ class Holders:
         # By account, the holder of each durable lock.
         self._durable: dict[str, dict[str, str]] = {}
         # The ids of the durable locks whose holder has left.
-        self._left: set[str] = set()
+        self._of_departed: set[str] = set()
         self._turns: dict[str, int] = {}
         self._turn = 0
 
@@ -46,7 +46,7 @@ class Holders:
         """Stop counting an item, given as it was while it was locked."""
         account = bare(item.holder)
         # A new holder, by settling or extending, has it.
-        self._left.discard(item.item_id)
+        self._of_departed.discard(item.item_id)
         if item.durable:
             del self._durable[account][item.item_id]
             if not self._durable[account]:
@@ -78,26 +78,30 @@ class Holders:
         held = self._held.get(account, {}).get(jid, ())
         return len(held) + sum(holder == jid for holder in durable)
 
-    # -- whose holder has gone ---------------------------------------------
+    # -- departed holders --------------------------------------------------
 
-    def went(self, jid: str) -> None:
+    def departed(self, jid: str) -> None:
         """Note that the full JID has left.
 
         Its durable locks stay for the next worker of its account.
         """
-        self._left |= self._durable_of(jid)
+        self._of_departed |= self._durable_of(jid)
 
-    def came_back(self, jid: str) -> None:
+    def returned(self, jid: str) -> None:
         """Note that the full JID is back: its durable locks are its own again."""
-        self._left -= self._durable_of(jid)
+        self._of_departed -= self._durable_of(jid)
 
-    def forget_who_went(self) -> None:
-        """Forget which holders left: some may be back without having been heard of."""
-        self._left.clear()
+    def forget_departed(self) -> None:
+        """Forget which holders have left.
 
-    def left(self, account: str) -> list[str]:
+        Some may be back without having been heard of.
+        """
+        self._of_departed.clear()
+
+    def of_departed(self, account: str) -> list[str]:
         """The ids of this account's durable locks whose holder has left."""
-        return [each for each in self._durable.get(account, ()) if each in self._left]
+        ids = self._durable.get(account, ())
+        return [each for each in ids if each in self._of_departed]
 
     def _durable_of(self, jid: str) -> set[str]:
         durable = self._durable.get(bare(jid), {})

@@ -23,8 +23,8 @@ class ItemIndex:
         size: bytes of their payloads.
         letters: the ids of dead letters, by the node that they came from.
         holders: the locks, by holder.
-        backlog: the items that can be delivered now.
-        moments: the times at which items need attention.
+        ready: the items that can be delivered now.
+        timers: the times at which items need attention.
     """
 
     def __init__(self) -> None:
@@ -32,8 +32,8 @@ class ItemIndex:
         self.size = 0
         self.letters: dict[str, set[str]] = {}
         self.holders = Holders()
-        self.backlog = ReadyItems(self.items.get)
-        self.moments = ItemTimers(self.items.get)
+        self.ready = ReadyItems(self.items.get)
+        self.timers = ItemTimers(self.items.get)
 
     def put(self, item: Item, now: float) -> None:
         """Add an item whose id is not in the index."""
@@ -44,8 +44,8 @@ class ItemIndex:
         if item.state is ItemState.ACQUIRED:
             self.holders.add(item)
         elif not item.is_held_back(now):
-            self.give_out(item)
-        self.moments.expect(item, now, count=len(self.items))
+            self.mark_ready(item)
+        self.timers.expect(item, now, count=len(self.items))
 
     def drop(self, item: Item) -> None:
         """Remove an item, given as it was put."""
@@ -59,9 +59,9 @@ class ItemIndex:
         if item.state is ItemState.ACQUIRED:
             self.holders.discard(item)
 
-    def give_out(self, item: Item) -> None:
+    def mark_ready(self, item: Item) -> None:
         """Mark an item as ready for delivery."""
-        self.backlog.add(item, count=len(self.items))
+        self.ready.add(item, count=len(self.items))
 
     def locks(self, jid: str) -> list[Item]:
         """The items that this full JID holds, and those locked for its account."""

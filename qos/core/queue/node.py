@@ -274,8 +274,8 @@ class QueueNode:
         end: QueueEffect = RemoveItem(item.seq)
         if keep_s := self.options.keep_accepted:
             end = SaveItem(item_lifecycle.accepted(item, now=now, keep_s=keep_s))
-        memory = self._ended(item, now, by, ItemOutcome.ACCEPTED)
-        return [end, SaveEnded(memory)]
+        ended = self._ended(item, now, by, ItemOutcome.ACCEPTED)
+        return [end, SaveEnded(ended)]
 
     def _give_back(
         self,
@@ -407,7 +407,7 @@ class QueueNode:
         deadline.
         """
         effects: list[QueueEffect] = []
-        for item_id in self.live.holders.left(bare(jid)):
+        for item_id in self.live.holders.of_departed(bare(jid)):
             item = self.items[item_id]
             if jid in item.excluded or len(effects) >= room:
                 continue
@@ -421,14 +421,14 @@ class QueueNode:
 
     def resend(self, jid: str) -> list[QueueEffect]:
         """Send again what this full JID holds; it is present."""
-        self.live.holders.came_back(jid)
+        self.live.holders.returned(jid)
         return [
             self._notify(item, jid)
             for item in self.live.locks(jid)
             if item.holder == jid
         ]
 
-    def left(self, jid: str, there: Present, *, now: float) -> list[QueueEffect]:
+    def departed(self, jid: str, there: Present, *, now: float) -> list[QueueEffect]:
         """Unlock and unsubscribe after unavailable presence (XEP-0254 §4).
 
         Args:
@@ -441,8 +441,8 @@ class QueueNode:
             effects += self._give_back(
                 self.items[item_id], ItemInput.FAIL, now, reason="gone"
             )
-        self.live.holders.went(jid)
-        return effects + self.subscriptions.left(jid, there)
+        self.live.holders.departed(jid)
+        return effects + self.subscriptions.departed(jid, there)
 
     def bounced(
         self, jid: str, tokens: Collection[str], now: float
@@ -505,7 +505,7 @@ class QueueNode:
 
     def next_at(self) -> float | None:
         """The time of the next timed event; None: there is none."""
-        at, end = self.live.moments.next_at(), self.subscriptions.dormant_end
+        at, end = self.live.timers.next_at(), self.subscriptions.dormant_end
         if at is None or end is None:
             return end if at is None else at
         return min(at, end)
@@ -513,14 +513,14 @@ class QueueNode:
     def due(self, now: float) -> list[QueueEffect]:
         """Handle what is due: locks time out, items expire, delays end."""
         effects: list[QueueEffect] = []
-        for item in self.live.moments.due(now):
+        for item in self.live.timers.due(now):
             if item.state is ItemState.ACQUIRED:
                 if item.deadline <= now:
                     effects += self._time_out(item, now)
             elif item.expires_at is not None and item.expires_at <= now:
                 effects += self._die(item, item_lifecycle.expired(item, now=now), now)
             elif not item.is_held_back(now):
-                self.live.give_out(item)
+                self.live.mark_ready(item)
         return effects
 
     def _time_out(self, item: Item, now: float) -> list[QueueEffect]:
@@ -544,21 +544,21 @@ class QueueNode:
             now: the time.
         """
         effects: list[QueueEffect] = []
-        backlog, holders = self.live.backlog, self.live.holders
-        if not backlog.any():
+        ready, holders = self.live.ready, self.live.holders
+        if not ready.any():
             return effects
         free = Candidates(
             candidate
             for each in self.subscriptions.values()
             for candidate in holders.candidates(each, present)
         )
-        while free and (item := backlog.pop(free)) is not None:
+        while free and (item := ready.pop(free)) is not None:
             chosen = free.take(item)
             subscription = chosen.subscription
             fresh = holders.candidate(subscription, chosen.holder)
             if fresh != chosen:
                 # Outdated: another worker of its account has been served meanwhile.
-                self.live.give_out(item)
+                self.live.mark_ready(item)
                 if fresh is not None:
                     free.put(fresh)
                 continue

@@ -281,7 +281,7 @@ def _dead_of(service: Queues, queue: QueueNode) -> dict[str, tuple[QueueNode, It
 
 def _dead_here(service: Queues, queue: QueueNode) -> list[Item]:
     name, found, after = queue.node.name, list[Item](), 0
-    while chunk := service.memory.archived(
+    while chunk := service.ended_items.archived(
         name, ItemOutcome.REJECTED, after=after, limit=_CHUNK
     ):
         found += chunk

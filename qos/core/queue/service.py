@@ -34,7 +34,7 @@ from qos.core.strings import ID_CHARS_MAX, bare
 
 __all__ = [
     "MESSAGE_QUOTAS",
-    "Memory",
+    "EndedItems",
     "QueueBounds",
     "QueueContents",
     "Queues",
@@ -56,7 +56,7 @@ _RESOURCES_MAX = 2000
 MESSAGE_QUOTAS = Quotas(messages=100, bytes=1024 * 1024)
 
 
-class Memory(Protocol):
+class EndedItems(Protocol):
     """The records that are not held in memory: the store is asked for them."""
 
     def ended(
@@ -173,7 +173,7 @@ class Queues:
             available presence.
         silent: likewise, the full JIDs that failed to answer. They get no items until
             the next stanza from them, of any kind.
-        memory: the records of items that have ended.
+        ended_items: the records of items that have ended.
         creators: the accounts that may create nodes: bare JIDs, or `@` and a domain for
             all accounts of it; None: every account.
         nodes_created: counts nodes by the account that created them.
@@ -184,14 +184,14 @@ class Queues:
     def __init__(
         self,
         start: QueueContents,
-        memory: Memory,
+        ended_items: EndedItems,
         *,
         creators: Collection[str] | None,
         bounds: QueueBounds,
         new_id: Callable[[], str],
         now: float,
     ) -> None:
-        self.memory = memory
+        self.ended_items = ended_items
         self.creators = creators
         self.nodes_created = bounds.of_nodes()
         self.subscribers = bounds.of_subscriptions()
@@ -347,7 +347,7 @@ class Queues:
         self._nodes_of.setdefault(bare(jid), set()).add(name)
         return self.heard(jid)
 
-    def went(self, jid: str, now: float) -> list[QueueEffect]:
+    def departed(self, jid: str, now: float) -> list[QueueEffect]:
         """Handle unavailable presence from a full JID (XEP-0254 §4)."""
         account = bare(jid)
         present, silent = self._of(account)
@@ -357,7 +357,7 @@ class Queues:
         there = {account: {**present, **silent}}
         effects: list[QueueEffect] = []
         for name in list(self._nodes_of.get(account, ())):
-            effects += self.queue(name).left(jid, there, now=now)
+            effects += self.queue(name).departed(jid, there, now=now)
             effects += self.place_dead(name, now)
             self.forget(account, name)
         return effects
@@ -403,7 +403,7 @@ class Queues:
         self.present.clear()
         self.silent.clear()
         for queue in self.nodes.values():
-            queue.live.holders.forget_who_went()
+            queue.live.holders.forget_departed()
 
     def enforce_access(self, name: str, now: float) -> list[QueueEffect]:
         """Take subscriptions and locks from accounts that may no longer have them."""

@@ -112,7 +112,7 @@ def settle(
         effects = queue.settle(
             request.settlements,
             requester,
-            ended=service.memory.settled(request.node, late) if late else {},
+            ended=service.ended_items.settled(request.node, late) if late else {},
             now=now,
         )
     return Ok(), effects + service.place_dead(request.node, now)
@@ -141,7 +141,7 @@ def _ended(
     # `publishing` decides exactly which of them count; the extra second makes sure that
     # rounding loses none.
     since = now - window - 1.0
-    return service.memory.ended(queue.node.name, item_ids, since=since)
+    return service.ended_items.ended(queue.node.name, item_ids, since=since)
 
 
 def extend(
@@ -382,21 +382,21 @@ def _page(
     if request.state == "dead":
         outcome = ItemOutcome.REJECTED
         letters = [item for _, item in service.letters(request.node)]
-    memory, name = service.memory, queue.node.name
+    ended_items, name = service.ended_items, queue.node.name
     if request.item_ids:
         wanted = frozenset(request.item_ids)
         found = [each for each in letters if each.origin_id in wanted]
         for item_id in wanted:
-            archived = memory.find_archived(name, item_id, outcome)
+            archived = ended_items.find_archived(name, item_id, outcome)
             found += [each for each in archived if each.is_kept(now)]
         return _first(found, after, limit), len(found)
     if request.state == "dead":
         count = queue.dead + len(letters)
     else:
-        count = memory.count_archived(name, outcome, now=now)
+        count = ended_items.count_archived(name, outcome, now=now)
     # Expired items are left out by the query: removed afterwards, they would leave a
     # page short or empty.
-    kept = memory.archived(name, outcome, after=after, limit=limit, now=now)
+    kept = ended_items.archived(name, outcome, after=after, limit=limit, now=now)
     return _first([*kept, *letters], after, limit), count
 
 

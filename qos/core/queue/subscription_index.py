@@ -133,7 +133,7 @@ class SubscriptionIndex(dict[str, Subscription]):
         """The subscriptions that are not dormant."""
         return [each for each in self.values() if each.dormant_since is None]
 
-    def left(self, jid: str, there: Present) -> list[QueueEffect]:
+    def departed(self, jid: str, there: Present) -> list[QueueEffect]:
         """End the subscription of a full JID that has left, or pass it on.
 
         The subscription of its bare JID, if this resource stood for it, gets another

@@ -14,9 +14,9 @@ from qos.core.message.effects import Effect, End, Forget, Save, Settle, Transmit
 from qos.core.message.model import NAMESPACES, Ended, Level, Outgoing, Route
 from qos.core.message.model import OutgoingState as S
 from qos.core.message.sender import (
-    came,
     clamped,
     overdue,
+    peer_available,
     resumed,
     step,
     unsent,
@@ -816,10 +816,10 @@ def test_that_the_peer_was_absent_proves_nothing_after_it_may_have_come(
     record, _ = step(record, I.ATTEMPT, at(I.ATTEMPT, route=ABSENT))
     assert record.absent
     if meanwhile == "the peer came":
-        record = came(record)
+        record = peer_available(record)
     else:
         record, _ = step(record, I.WAKE, at())
-    assert came(record) is record
+    assert peer_available(record) is record
     record, _ = step(record, I.UNAVAILABLE, at(I.UNAVAILABLE))
     assert record.doubted
 

@@ -397,7 +397,7 @@ class Sender(Process):
         """Handle presence, which comes before anything that the server returns."""
         for record in self.records.values():
             if record.flow == bare(jid):
-                self.records[record.msg_id] = sender.came(record)
+                self.records[record.msg_id] = sender.peer_available(record)
 
     def withdraw(self, msg_id: str) -> None:
         """Withdraw a message, if that is possible."""

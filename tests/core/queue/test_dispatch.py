@@ -197,7 +197,7 @@ def test_a_better_item_for_another_does_not_go_to_the_one_it_excludes() -> None:
     it.subscribe(ANT)
     assert it.item("a").holder == ANT
     it.unlock("a", ANT)
-    it.went(ANT)
+    it.departed(ANT)
     it.publish(entry("b", priority=1))
     assert it.item("b").holder == BEE
     it.subscribe(ANT)
@@ -321,7 +321,7 @@ def test_durable_locks_are_counted_by_account() -> None:
     it = World(PLAIN)
     it.subscribe(BEE, 2, durable_locks="1")
     it.publish("a", "b", "c")
-    it.went(BEE)
+    it.departed(BEE)
     assert {item.holder for item in it.live().values()} == {BEE, ""}
     it.subscribe(BEE_2, 2, durable_locks="1")
     assert it.item("c").holder == ""

@@ -391,13 +391,13 @@ class Queue(RuleBasedStateMachine):
         self.done()
 
     @rule(jid=workers)
-    def went(self, jid: str) -> None:
+    def departed(self, jid: str) -> None:
         there = {
             **self.present.get(bare(jid), {}),
             **self.world.core.silent.get(bare(jid), {}),
         }
         there.pop(jid, None)
-        self.world.add(self.world.core.went(jid, self.now))
+        self.world.add(self.world.core.departed(jid, self.now))
         self.model.silent.add(jid)
         self.model.gone.add(jid)
         for node in NODES:
@@ -512,7 +512,7 @@ class Queue(RuleBasedStateMachine):
     @rule()
     def flush(self) -> None:
         """Dispatch, commit and notify."""
-        self.give_out()
+        self.dispatch()
         self.commit()
         sent = self.world.told(NotifyItem)
         for event in sent:
@@ -526,7 +526,7 @@ class Queue(RuleBasedStateMachine):
     def crash(self, how: str) -> None:
         """Crash before the commit, or after it and before any notification."""
         if how == "after":
-            self.give_out()
+            self.dispatch()
             self.commit()
         self.model = copy.deepcopy(self.saved)
         self.forgetting = None
@@ -535,7 +535,7 @@ class Queue(RuleBasedStateMachine):
         self.model.gone = set()
         self.model.turns.clear()
 
-    def give_out(self) -> None:
+    def dispatch(self) -> None:
         effects = self.world.core.dispatch(self.now)
         self.model.due(self.now)
         for effect in effects:

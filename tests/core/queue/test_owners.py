@@ -316,7 +316,7 @@ def test_a_purge_that_cannot_read_has_changed_nothing() -> None:
         def __getattr__(self, name: str) -> object:
             raise Broken
 
-    it.core.memory = Unreadable()  # type: ignore[assignment]  # it fails at any read
+    it.core.ended_items = Unreadable()  # type: ignore[assignment]  # it fails at any read
     for request in (Purge(NODE), Requeue(NODE)):
         with pytest.raises(Broken):
             it.ask(request, OWNER)

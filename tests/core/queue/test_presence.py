@@ -36,7 +36,7 @@ def test_unavailable_presence_unlocks_and_unsubscribes() -> None:
     it.publish("a", "b")
     it.subscribe(BEE_2, 5)
     it.sent.clear()
-    it.went(BEE)
+    it.departed(BEE)
     assert set(it.given()) == {("a", BEE_2), ("b", BEE_2)}
     assert set(it.disk.subscriptions) == {(NODE, BEE_2)}
     assert {item.delivery_count for item in it.live().values()} == {1}
@@ -51,7 +51,7 @@ def test_what_a_worker_had_is_given_out_again_in_the_order_in_which_it_had_it() 
     names = [f"item-{number}" for number in range(9)]
     it.publish(*names)
     it.sent.clear()
-    it.went(BEE)
+    it.departed(BEE)
     it.subscribe(BEE_2, 9)
     assert it.given() == [(name, BEE_2) for name in names]
 
@@ -62,7 +62,7 @@ def test_the_item_that_killed_so_many_workers_is_dead() -> None:
     it.publish("poison")
     for number in range(3):
         it.subscribe(f"bee@x/{number}")
-        it.went(f"bee@x/{number}")
+        it.departed(f"bee@x/{number}")
     assert it.live() == {}
     assert it.stats()["dead"] == 1
 
@@ -73,7 +73,7 @@ def test_durable_locks_outlive_the_presence_and_not_the_deadline() -> None:
     it.subscribe(BEE, durable_locks="1")
     it.publish("a")
     token = it.item("a").token
-    it.went(BEE)
+    it.departed(BEE)
     assert it.item("a").token == token
     assert it.disk.subscriptions == {}
     it.boot()
@@ -89,12 +89,12 @@ def test_the_bare_subscription_ends_with_its_last_worker() -> None:
     it.subscribe("bee@x", 5, by=BEE)
     it.heard(BEE_2, available=True)
     it.publish("a", "b")
-    it.went(BEE)
+    it.departed(BEE)
     assert set(it.disk.subscriptions) == {(NODE, "bee@x")}
     assert {item.holder for item in it.live().values()} == {BEE_2}
     it.boot()
     assert it.core.probes() == [Probe(BEE_2)]
-    it.went(BEE_2)
+    it.departed(BEE_2)
     assert it.disk.subscriptions == {}
 
 
@@ -103,7 +103,7 @@ def test_the_end_of_a_bare_subscription_is_told() -> None:
     it = World(PLAIN)
     it.subscribe("bee@x", by=BEE)
     subid = it.disk.subscriptions[NODE, "bee@x"].subid
-    it.went(BEE)
+    it.departed(BEE)
     told = NotifySubscription("bee@x", NODE, "bee@x", subid)
     assert it.told(NotifySubscription) == [told]
 
@@ -113,9 +113,9 @@ def test_a_resource_that_was_no_worker_ends_no_bare_subscription() -> None:
     it = World(PLAIN)
     it.subscribe("bee@x", 5, by=BEE)
     it.boot()
-    it.went(BEE_2)
+    it.departed(BEE_2)
     assert set(it.disk.subscriptions) == {(NODE, "bee@x")}
-    it.went(BEE)
+    it.departed(BEE)
     assert it.disk.subscriptions == {}
 
 
@@ -133,7 +133,7 @@ def test_a_bare_subscription_outlives_others_while_its_worker_is_not_heard(
     else:
         it.boot()
     it.heard(BEE_2, available=available)
-    it.went(BEE_2)
+    it.departed(BEE_2)
     assert set(it.disk.subscriptions) == {(NODE, "bee@x")}
     it.heard(BEE)
     assert it.item("a").holder == BEE
@@ -149,7 +149,7 @@ def test_a_silent_worker_stands_for_the_bare_subscription_when_the_first_goes() 
     early = next(id_ for id_ in it.live() if id_ != late)
     it.extend(early, BEE, it.item(early).token, 120)
     it.wait(60)
-    it.went(BEE)
+    it.departed(BEE)
     assert it.disk.subscriptions[NODE, "bee@x"].via == BEE_2
     it.heard(BEE_2)
     assert {item.holder for item in it.live().values()} == {BEE_2}
@@ -162,7 +162,7 @@ def test_unavailable_presence_of_others_means_nothing() -> None:
     it.publish("a")
     before = repr(it.disk)
     for jid in (STRANGER, "bee@x/other", "bee@x", ANT):
-        it.went(jid)
+        it.departed(jid)
         it.heard(jid)
         it.heard(jid, available=True)
     assert repr(it.disk) == before
@@ -223,7 +223,7 @@ def test_what_a_silent_resource_had_said_is_not_so_for_ever(how: str) -> None:
     it.unlock("a", BEE, "", ItemOutcome.MODIFIED, not_here=True)
     it.wait(60)
     if how == "gone":
-        it.went(BEE_2)
+        it.departed(BEE_2)
     else:
         it.core.forget_presence()
     it.heard(BEE_2)
@@ -334,7 +334,7 @@ def test_a_node_that_is_gone_troubles_nobody_who_worked_there(last: str) -> None
     elif last == "timed out":
         it.wait(60)
     it.ask(Delete(NODE), OWNER)
-    it.went(BEE)
+    it.departed(BEE)
     it.heard(BEE_2)
     it.subscribe(BEE, node="other")
     it.publish("b", node="other")
@@ -345,7 +345,7 @@ def test_presence_wakes_the_bare_subscription() -> None:
     """A resource that has only published so far becomes a worker."""
     it = World(PLAIN)
     it.subscribe("bee@x", 5, by=BEE)
-    it.went(ANT)
+    it.departed(ANT)
     it.boot()
     it.heard(BEE_2)
     it.publish("a")
@@ -594,7 +594,7 @@ def test_a_bare_subscription_is_dormant_if_nobody_was_heard_of_by_which_it_works
     it.heard(BEE_2, available=True)
     it.absent(BEE)
     assert it.disk.subscriptions[NODE, "bee@x"].dormant_since is None
-    it.went(BEE_2)
+    it.departed(BEE_2)
     it.absent(BEE)
     assert it.disk.subscriptions[NODE, "bee@x"].dormant_since is not None
     # A publisher of the account, for example, does not work.
@@ -606,7 +606,7 @@ def test_unavailable_presence_ends_a_dormant_subscription_at_once() -> None:
     """As it ends any other subscription."""
     it = restarted(BEE)
     it.absent(BEE)
-    it.went(BEE)
+    it.departed(BEE)
     assert it.disk.subscriptions == {}
 
 
@@ -626,7 +626,7 @@ def test_dormant_subscriptions_take_no_room_of_their_account() -> None:
     third = Subscribe(NODE, "bee@x/3", request)
     assert it.refused(third, BEE) == full
     # A worker that comes back is accepted, and counts again.
-    it.went(BEE)
+    it.departed(BEE)
     it.subscribe("bee@x/0-0")
     assert it.refused(third, BEE_2) == full
 

@@ -163,7 +163,7 @@ def test_a_late_token_takes_back_no_item_in_its_next_life(worker: str) -> None:
     it.subscribe(worker)
     it.publish("a")
     token = it.item("a").token
-    it.went(worker)
+    it.departed(worker)
     it.ask(Requeue(NODE), OWNER)
     assert it.refused(retraction("a", token), worker) == UNEXPECTED
     it.subscribe(worker)
@@ -233,7 +233,7 @@ def test_only_the_same_end_can_be_repeated(
     it.subscribe(BEE)
     it.publish("a")
     token = it.item("a").token
-    it.went(ANT)
+    it.departed(ANT)
     failed = Settlement(
         item_id="a", token=token, outcome=first, delivery_failed=first is MODIFIED
     )

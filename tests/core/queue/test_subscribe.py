@@ -115,7 +115,7 @@ def test_a_new_worker_takes_over_the_durable_locks_of_one_that_is_gone() -> None
     it.subscribe(BEE, durable_locks="1")
     it.publish("a")
     token = it.item("a").token
-    it.went(BEE)
+    it.departed(BEE)
     assert it.item("a").token == token
     it.sent.clear()
     it.subscribe(BEE_2, durable_locks="1")
@@ -137,7 +137,7 @@ def test_of_two_that_had_a_durable_lock_one_can_settle_it() -> None:
     it.subscribe(BEE, durable_locks="1")
     it.publish("a")
     first = it.item("a").token
-    it.went(BEE)
+    it.departed(BEE)
     it.subscribe(BEE_2, durable_locks="1")
     second = it.item("a").token
     done = 0
@@ -177,7 +177,7 @@ def test_durable_locks_stay_with_one_that_may_be_at_work(how: str) -> None:
     elif how == "restarted":
         it.boot()
     else:
-        it.went(BEE)
+        it.departed(BEE)
         if how == "back":
             it.heard(BEE)
         else:
@@ -192,7 +192,7 @@ def test_no_more_is_taken_over_than_was_asked_for() -> None:
     it = World(PLAIN)
     it.subscribe(BEE, 3, durable_locks="1")
     it.publish("x", "y", "z")
-    it.went(BEE)
+    it.departed(BEE)
     it.sent.clear()
     it.subscribe(BEE_2, 1, durable_locks="1")
     assert it.given() == [("x", BEE_2)]
@@ -214,7 +214,7 @@ def test_an_item_is_not_taken_over_by_whom_it_cannot_be_handled_by() -> None:
     it.subscribe(BEE, durable_locks="1")
     it.unlock("x", BEE_2, "", ItemOutcome.MODIFIED, not_here=True)
     assert it.item("x").holder == BEE
-    it.went(BEE)
+    it.departed(BEE)
     it.subscribe(BEE_2, durable_locks="1")
     assert it.item("x").holder == BEE
     it.subscribe("bee@x/3", durable_locks="1")
@@ -226,7 +226,7 @@ def test_who_wants_no_durable_locks_takes_none_over() -> None:
     it = World(PLAIN)
     it.subscribe(BEE, durable_locks="1")
     it.publish("x")
-    it.went(BEE)
+    it.departed(BEE)
     it.subscribe(BEE_2)
     assert it.item("x").holder == BEE
 

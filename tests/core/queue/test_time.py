@@ -159,8 +159,8 @@ def test_what_comes_and_goes_without_a_worker_leaves_nothing_behind() -> None:
     for number in range(1500):
         it.publish(f"i{number}")
         it.retract(f"i{number}", PUBLISHER)
-    backlog = it.core.nodes[NODE].live.backlog
-    assert sum(map(len, backlog._heaps.values())) < 1200
+    ready = it.core.nodes[NODE].live.ready
+    assert sum(map(len, ready._heaps.values())) < 1200
     it.subscribe(BEE)
     assert it.given() == [("stays", BEE)]
 
@@ -176,7 +176,7 @@ def test_an_item_that_excludes_and_is_gone_leaves_nothing_behind() -> None:
     for number in range(1100):
         it.publish(f"i{number}")
         it.retract(f"i{number}", PUBLISHER)
-    assert frozenset({BEE}) not in it.core.nodes[NODE].live.backlog._heaps
+    assert frozenset({BEE}) not in it.core.nodes[NODE].live.ready._heaps
 
 
 def test_moments_of_what_is_gone_are_forgotten() -> None:
@@ -185,7 +185,7 @@ def test_moments_of_what_is_gone_are_forgotten() -> None:
     for number in range(1100):
         it.publish(entry(f"i{number}", ttl=5000.0))
         it.retract(f"i{number}", PUBLISHER)
-    assert len(it.core.nodes[NODE].live.moments._heap) < 1010
+    assert len(it.core.nodes[NODE].live.timers._heap) < 1010
     it.publish(entry("a", ttl=5000.0))
     it.wait(5000)
     assert [item.item_id for item in it.dead()] == ["a"]

@@ -101,7 +101,7 @@ class ItemLedger:
         self.items = {each.item_id: ItemFacts(each) for each in planned}
         self._done: dict[str, Counter[str]] = {}
         #: The time at which each worker last left, by full JID.
-        self._went: dict[str, float] = {}
+        self._departed_at: dict[str, float] = {}
         #: The node of each item, by seq.
         self._where: dict[int, str] = {}
 
@@ -149,11 +149,11 @@ class ItemLedger:
         facts.locked = item if item.token else None
 
     def _may_have_failed(self, facts: ItemFacts, locked: Item, now: float) -> bool:
-        went = self._went.get(locked.holder, -math.inf)
+        departed_at = self._departed_at.get(locked.holder, -math.inf)
         return (
             locked.token in facts.said_to_have_failed
             or locked.deadline <= now
-            or (went >= locked.locked_at and not locked.durable)
+            or (departed_at >= locked.locked_at and not locked.durable)
             # These times are by the service's clock, and say nothing if it was set.
             or "queue" in self._ledger.jumped
         )
@@ -169,12 +169,12 @@ class ItemLedger:
             if lock is not None and each.token in {"", lock.token}:
                 lock.may_end |= lock.is_of(source)
 
-    def went(self, source: str, now: float) -> None:
+    def departed(self, source: str, now: float) -> None:
         """A worker has left.
 
         Its items end, or another worker of its account takes them over.
         """
-        self._went[source] = now
+        self._departed_at[source] = now
         for lock in self._locks():
             lock.may_end |= lock.holder == source
 

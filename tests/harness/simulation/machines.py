@@ -210,13 +210,13 @@ class Machine:
     def _log_in(self, process: Process) -> None:
         if process is self.process and process.alive and not self.online:
             self.online = True
-            self.network.came(self)
+            self.network.arrived(self)
             process.start(self.connected)
 
     def _offline(self) -> None:
         if self.online:
             self.online = False
-            self.network.went(self)
+            self.network.departed(self)
 
     def send(self, to: str, body: object) -> None:
         """Send a stanza, if there is a session. Its arrival is not certain."""

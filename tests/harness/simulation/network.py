@@ -110,14 +110,14 @@ class Network:
 
     # -- who is there ------------------------------------------------------
 
-    def came(self, machine: Machine) -> None:
+    def arrived(self, machine: Machine) -> None:
         """A machine has a session now."""
         self.there[machine.jid] = machine
         self.note(machine.name, f"is {machine.jid}")
         for watch in self.watch_presence:
             watch(machine, True)
 
-    def went(self, machine: Machine) -> None:
+    def departed(self, machine: Machine) -> None:
         """A machine has no session any more."""
         self.there.pop(machine.jid, None)
         self.note(machine.name, "is away")

@@ -178,8 +178,8 @@ class QueueMachine(Machine):
             case Presence(True):
                 self.engine.heard(source, available=True)
             case Presence(False):
-                self._ledger.went(source, self._now())
-                self.engine.went(source)
+                self._ledger.departed(source, self._now())
+                self.engine.departed(source)
             case Ping(iq_id, True):
                 if self._probes.pop(iq_id, None) == source:
                     self.engine.heard(source)

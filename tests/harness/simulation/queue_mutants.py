@@ -118,7 +118,7 @@ QUEUE = (
     Mutant(
         "lock-is-taken-from-the-living",
         "qos.core.queue.holders",
-        "if each in self._left]",
+        "if each in self._of_departed]",
         "]",
         "A durable lock is taken over only from who has gone.",
         by=("one_holder",),
