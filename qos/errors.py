@@ -34,6 +34,7 @@
 from __future__ import annotations
 
 import reprlib
+import warnings
 from collections.abc import Sequence
 from typing import Literal
 
@@ -384,9 +385,19 @@ class RequestFailed(QosError):
         return False
 
     @property
-    def may_pass(self) -> bool:
+    def is_temporary(self) -> bool:
         """Whether the same request may succeed when it is repeated."""
         return self.unreachable
+
+    @property
+    def may_pass(self) -> bool:
+        """The old name of `is_temporary`; gone in 0.2."""
+        warnings.warn(
+            "RequestFailed.may_pass is RequestFailed.is_temporary now",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return self.is_temporary
 
 
 #: The conditions that mean an absent or unreachable service: it did not read the
@@ -459,7 +470,7 @@ class RequestRefused(RequestFailed):
         return bool(self.by) or self.condition in _AWAY | _AWAY_OR_NOT
 
     @property
-    def may_pass(self) -> bool:
+    def is_temporary(self) -> bool:
         """Whether the same request may succeed when it is repeated."""
         if self.unreachable:
             return True

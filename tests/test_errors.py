@@ -7,7 +7,7 @@ import pytest
 
 from qos.core.message.model import Level, OutgoingState
 from qos.engine import Outcome
-from qos.errors import InDoubt, NotDelivered, why_not_delivered
+from qos.errors import InDoubt, NotDelivered, RequestRefused, why_not_delivered
 from qos.testing.store_records import outgoing
 
 LAMP = "lamp@example.org"
@@ -99,3 +99,20 @@ def test_a_message_never_took_less_than_no_time() -> None:
     ended = outgoing(1, state=OutgoingState.DELIVERED)
     assert Outcome.of(ended, -3.0).seconds == 0.0
     assert Outcome.of(ended, 3.0).seconds == 3.0
+
+
+@pytest.mark.parametrize(("type_", "temporary"), [("wait", True), ("cancel", False)])
+def test_the_old_name_of_a_temporary_refusal_still_works(
+    type_: str, temporary: bool
+) -> None:
+    """A user who upgrades gets a hint, and nothing breaks."""
+    error = RequestRefused(
+        "resource-constraint",
+        to="queue.example.org",
+        what="publish",
+        type=type_,
+        by="queue.example.org",
+    )
+    assert error.is_temporary is temporary
+    with pytest.warns(DeprecationWarning, match=r"RequestFailed\.is_temporary"):
+        assert error.may_pass is temporary

@@ -202,7 +202,7 @@ class XEP_0254(BasePlugin):
         backoff = Backoff(first_s=self.retry_s, max_s=max(self.retry_s, _RETRY_S_MAX))
         answer = await Retry(backoff).repeat(
             lambda: self._set(service, content, "publish"),
-            may_pass=lambda error: error.unreachable,
+            is_temporary=lambda error: error.unreachable,
             pause=self.pause,
             attempts_max=attempts,
         )

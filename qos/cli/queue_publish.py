@@ -126,7 +126,7 @@ class _Publishing:
         service, node = self._arguments.service, self._arguments.node
         maybe_done = False
 
-        def may_pass(error: RequestFailed) -> bool:
+        def is_temporary(error: RequestFailed) -> bool:
             nonlocal maybe_done
             maybe_done = maybe_done or isinstance(error, NoAnswer)
             return error.unreachable and (self._met or maybe_done)
@@ -138,7 +138,7 @@ class _Publishing:
 
         await Retry(self._backoff).repeat(
             lambda: self._queueing.publish(service, node, items, attempts=1),
-            may_pass=may_pass,
+            is_temporary=is_temporary,
             pause=online_again,
             give_up_at=give_up_at,
         )

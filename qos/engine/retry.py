@@ -55,7 +55,9 @@ class Retry:
         self,
         request: Callable[[], Awaitable[T]],
         *,
-        may_pass: Callable[[RequestFailed], bool] = lambda error: error.may_pass,
+        is_temporary: Callable[[RequestFailed], bool] = lambda error: (
+            error.is_temporary
+        ),
         pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
         attempts_max: float = math.inf,
         give_up_at: float = math.inf,
@@ -65,7 +67,7 @@ class Retry:
 
         Args:
             request: makes one attempt.
-            may_pass: whether another attempt may succeed after this error.
+            is_temporary: whether another attempt may succeed after this error.
             pause: waits for this number of seconds before the next attempt. A
                 TimeoutError means that there is no time for another attempt.
             attempts_max: the most attempts.
@@ -83,7 +85,7 @@ class Retry:
             try:
                 result = await request()
             except RequestFailed as error:
-                if not may_pass(error):
+                if not is_temporary(error):
                     raise
                 if isinstance(error, NoAnswer):
                     unanswered = error

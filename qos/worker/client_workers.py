@@ -75,7 +75,7 @@ class ClientWorkers:
             try:
                 await plugin.unsubscribe(service, node)
             except RequestRefused as error:
-                if error.may_pass:
+                if error.is_temporary:
                     raise
             self.left.discard(node)
 

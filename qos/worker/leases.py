@@ -225,7 +225,7 @@ class Leases:
                 log.info("%s", lost)
                 return
             except RequestFailed as error:
-                if not error.may_pass:
+                if not error.is_temporary:
                     log.warning("locks cannot be extended: %s", error)
                     self._extends, extend_at = False, math.inf
                     continue
@@ -253,7 +253,7 @@ class Leases:
                 timeout_s=min(_ANSWER_S, max(_RETRY.first_s, seconds / 3)),
             )
         except RequestRefused as error:
-            if error.may_pass or error.condition not in _GONE:
+            if error.is_temporary or error.condition not in _GONE:
                 raise
             reason = f"it cannot be extended: {error}"
             self._lose(job, reason, condition=error.condition)
@@ -290,7 +290,7 @@ class Leases:
                 give_up_at=max(deadline, _now() + _SETTLE_S_MIN),
             )
         except RequestFailed as error:
-            if error.may_pass:
+            if error.is_temporary:
                 reason = f"it may have been {how.outcome.value}: {error}"
                 raise self._lost(job, reason, None) from error
             reason = f"it was not {how.outcome.value}: {error}"

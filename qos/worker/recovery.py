@@ -42,7 +42,7 @@ async def recover(
         try:
             await plugin.retract(service, node, key.item_id, key.token)
         except RequestRefused as error:
-            if error.may_pass:
+            if error.is_temporary:
                 raise
             if error.condition in effects.FINAL:
                 effects.drop(db, key)

@@ -122,7 +122,7 @@ class Subscription:
         """
         is_first = not self.made.is_set()
         if isinstance(error, RequestRefused):
-            is_final = is_first and not error.may_pass
+            is_final = is_first and not error.is_temporary
             if is_final:
                 self._may_exist = False
             return is_final
@@ -153,7 +153,7 @@ class Subscription:
                 self._service, self._node, timeout_s=timeout_s
             )
         except RequestFailed as error:
-            self._may_exist = error.may_pass
+            self._may_exist = error.is_temporary
             log.warning("not unsubscribed: %s", error)
         else:
             self._may_exist = False

@@ -92,7 +92,7 @@ async def test_the_caller_says_which_errors_may_pass() -> None:
     with pytest.raises(RequestRefused, match="resource-constraint"):
         await retry().repeat(
             service.request,
-            may_pass=lambda error: error.unreachable,
+            is_temporary=lambda error: error.unreachable,
             pause=service.pause,
             now=service.clock.now,
         )

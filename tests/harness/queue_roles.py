@@ -347,7 +347,7 @@ async def _insist(
         try:
             return await plugin.publish(service, node, items, attempts=1)
         except RequestFailed as error:
-            if not error.may_pass:
+            if not error.is_temporary:
                 raise
         await plugin.pause(_AGAIN_S)
 

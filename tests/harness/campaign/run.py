@@ -340,7 +340,7 @@ class Run:
                 await plugin.create(queue_jid(self._name), node, options)
                 return
             except RequestFailed as error:
-                if not error.may_pass:
+                if not error.is_temporary:
                     raise
             await asyncio.sleep(0.1)
         text = f"the queue service on {self._name} does not answer"
