@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 
-from qos.testing.child import obey
+from qos.testing.child import run_commands
 from qos.testing.server import LoopbackServer
 
 
@@ -19,7 +19,7 @@ async def _live() -> None:
             await stack.enter_async_context(server)
             return {"port": server.port, "component_port": server.component_port}
 
-        await obey([serve])
+        await run_commands([serve])
 
 
 if __name__ == "__main__":

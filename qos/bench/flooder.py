@@ -19,7 +19,7 @@ from slixmpp import ComponentXMPP
 from qos.bench.ways import body
 from qos.core.message.model import NAMESPACES
 from qos.stream.closing import close
-from qos.testing.child import obey
+from qos.testing.child import run_commands
 
 __all__ = ["Flooder"]
 
@@ -114,7 +114,7 @@ class Flooder:
 async def _live() -> None:
     flooder = Flooder()
     try:
-        await obey([flooder.connect, flooder.flood])
+        await run_commands([flooder.connect, flooder.flood])
     finally:
         await flooder.close()
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from qos.bench.arrivals import Arrivals
 from qos.bench.pace import Window
 from qos.bench.times import pack
-from qos.testing.child import obey
+from qos.testing.child import run_commands
 
 __all__ = ["ANSWER_S_MAX", "Library", "OnMessage", "main"]
 
@@ -77,7 +77,7 @@ def main(library: Callable[[], Library]) -> None:
 
     async def live() -> None:
         roles = _Roles(library())
-        await obey([roles.connect, roles.receive, roles.received, roles.send])
+        await run_commands([roles.connect, roles.receive, roles.received, roles.send])
 
     asyncio.run(live())
 

@@ -22,7 +22,7 @@ from qos.core.message.model import Level
 from qos.errors import CannotConnect
 from qos.stream.login import AccountSession
 from qos.stream.server import Login
-from qos.testing.child import Command, obey
+from qos.testing.child import Command, run_commands
 
 __all__ = ["Node", "Task", "live"]
 
@@ -139,7 +139,7 @@ class Node:
 async def live(kind: type[Node] = Node) -> None:
     """Run as one of these until stdin ends."""
     async with AsyncExitStack() as stack:
-        await obey(kind(stack).commands)
+        await run_commands(kind(stack).commands)
 
 
 async def _managed(client: ClientXMPP) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from qos.bench.pace import keep_in_flight
 from qos.bench.times import pack
-from qos.testing.child import obey
+from qos.testing.child import run_commands
 
 __all__ = ["NUMBER_BYTES", "WORKERS", "Library", "main"]
 
@@ -47,7 +47,7 @@ def main(library: Callable[[], Library]) -> None:
 
     async def live() -> None:
         roles = _Roles(library())
-        await obey([roles.connect, roles.receive, roles.received, roles.send])
+        await run_commands([roles.connect, roles.receive, roles.received, roles.send])
 
     asyncio.run(live())
 

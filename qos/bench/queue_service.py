@@ -6,7 +6,7 @@ import asyncio
 
 from slixmpp import ComponentXMPP
 
-from qos.testing.child import obey
+from qos.testing.child import run_commands
 from qos.testing.ports import ADDRESS
 from xep_0254.service import QueueService
 
@@ -37,7 +37,7 @@ class Serving:
 
 
 async def _live() -> None:
-    await obey([Serving().serve])
+    await run_commands([Serving().serve])
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 from qos.cli.demo_output import ProgressLine, is_bold, show
 from qos.cli.output import print_json, say
 from qos.core.message.model import Level
-from qos.demo.process import Spares
+from qos.demo.process import SpareProcess
 from qos.demo.run import Conditions, Progress, run_level
 from qos.demo.table import Row, render
 from qos.demo.text import number, times
@@ -63,7 +63,7 @@ async def _run_levels(
     with tempfile.TemporaryDirectory(prefix="xmpp-qos-demo-") as name:
         folder = Path(name)
         try:
-            async with Spares(folder, "qos.demo.counter") as spares:
+            async with SpareProcess(folder, "qos.demo.counter") as spare:
                 for level in Level:
                     stores = folder / level.value
                     stores.mkdir()
@@ -71,7 +71,7 @@ async def _run_levels(
                         level,
                         conditions,
                         stores,
-                        spares,
+                        spare,
                         lambda now: progress.tell(_in_flight(now)),
                         journal,
                     )

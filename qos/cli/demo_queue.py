@@ -7,7 +7,7 @@ from pathlib import Path
 
 from qos.cli.demo_output import ProgressLine, is_bold, show
 from qos.cli.output import print_json, say
-from qos.demo.process import Spares
+from qos.demo.process import SpareProcess
 from qos.demo.queue_run import MAX_DELIVERIES, QueueProgress, run_queue
 from qos.demo.queue_table import render, verdict
 from qos.demo.text import number
@@ -55,12 +55,12 @@ async def show_queue(
     with tempfile.TemporaryDirectory(prefix="xmpp-qos-demo-") as name:
         folder = Path(name)
         try:
-            async with Spares(folder, "qos.demo.bee") as spares:
+            async with SpareProcess(folder, "qos.demo.bee") as spare:
                 rows, result = await run_queue(
                     seed,
                     items,
                     folder,
-                    spares,
+                    spare,
                     lambda now: progress.tell(_in_flight(now)),
                     journal,
                 )

@@ -178,4 +178,4 @@ async def _work(
 
 
 if __name__ == "__main__":
-    child.work(_run)
+    child.run_task(_run)

@@ -144,4 +144,4 @@ async def _run(told: dict[str, Any], say: child.Say) -> None:
 
 
 if __name__ == "__main__":
-    child.work(_run)
+    child.run_task(_run)

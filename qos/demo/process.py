@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from qos.testing.processes import Child
 
-__all__ = ["ProcessDied", "Spares", "Supervisor", "told_path"]
+__all__ = ["ProcessDied", "SpareProcess", "Supervisor", "told_path"]
 
 #: A kill waits for a word of the process, but no longer than this, in seconds.
 _KILL_WITHIN_S = 0.3
@@ -28,7 +28,7 @@ class ProcessDied(Exception):
     """A process has ended unexpectedly."""
 
 
-class Spares:
+class SpareProcess:
     """One process that has loaded everything and waits for its task.
 
     So a restart takes only as long as a login, without the time that Python needs to
@@ -36,7 +36,7 @@ class Spares:
 
     Args:
         folder: for the stderr of the processes.
-        module: the module that they run, see `qos.testing.child.work`.
+        module: the module that they run, see `qos.testing.child.run_task`.
 
     Attributes:
         name: the name of their role.
@@ -77,7 +77,7 @@ class Supervisor:
     """Keeps a process running, and kills it on request.
 
     Args:
-        spares: the source of its processes.
+        spare: the source of its processes.
         task: the task that each process gets.
 
     Attributes:
@@ -85,10 +85,10 @@ class Supervisor:
         kills: how many of them were killed.
     """
 
-    def __init__(self, spares: Spares, task: dict[str, Any]) -> None:
+    def __init__(self, spare: SpareProcess, task: dict[str, Any]) -> None:
         self.said: Counter[str] = Counter()
         self.kills = 0
-        self._spares = spares
+        self._spare = spare
         self._task = task
         self._process: Child | None = None
         self._stopping = False
@@ -146,7 +146,7 @@ class Supervisor:
         await self._process.end(seconds=_STOP_S_MAX)
 
     async def _start(self) -> Child:
-        process = self._process = await self._spares.take()
+        process = self._process = await self._spare.take()
         process.tell(self._task)
         self._has_started.set()
         return process

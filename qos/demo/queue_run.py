@@ -14,7 +14,7 @@ from typing import Final
 from qos.demo.bee import READY, RECEIVED, read_runs
 from qos.demo.device import Device
 from qos.demo.orders import BEES, KILLED, Order, kill_after, orders
-from qos.demo.process import Spares, Supervisor, told_path
+from qos.demo.process import SpareProcess, Supervisor, told_path
 from qos.demo.queue_table import BeeRow, QueueRow, bee_rows, reckon
 from qos.demo.run import first_error
 from qos.testing.queues import queue_service
@@ -57,7 +57,7 @@ async def run_queue(
     seed: int,
     count: int,
     folder: Path,
-    spares: Spares,
+    spare: SpareProcess,
     show: Callable[[QueueProgress], object] | None = None,
     journal: Path | None = None,
 ) -> tuple[list[BeeRow], QueueRow]:
@@ -67,7 +67,7 @@ async def run_queue(
         seed: decides what is ordered, which bee fails when, and when a bee is killed.
         count: the number of good orders; there is one more, which is poisoned.
         folder: for the stores; it must be empty.
-        spares: the source of the bees' processes.
+        spare: the source of the bees' processes.
         show: called now and then with the progress.
         journal: the folder for the journals of all; None: no journal.
 
@@ -96,7 +96,7 @@ async def run_queue(
     ):
         bees = {
             name: Supervisor(
-                spares,
+                spare,
                 {
                     "name": name,
                     "password": passwords[name],

@@ -17,7 +17,7 @@ from typing import Final
 from qos.core.message.model import Level
 from qos.demo import counter, scenario
 from qos.demo.device import Device, jid_of, reporting
-from qos.demo.process import Spares, Supervisor, told_path
+from qos.demo.process import SpareProcess, Supervisor, told_path
 from qos.demo.scenario import DOORS, Passing
 from qos.demo.table import Row, reckon
 from qos.testing.link import Link
@@ -82,7 +82,7 @@ async def run_level(
     level: Level,
     conditions: Conditions,
     folder: Path,
-    spares: Spares,
+    spare: SpareProcess,
     show: Callable[[Progress], object] | None = None,
     journal: Path | None = None,
 ) -> Row:
@@ -95,7 +95,7 @@ async def run_level(
         level: the level at which the doors report.
         conditions: the conditions of the run.
         folder: for the stores; it must be empty.
-        spares: the source of the counter's processes.
+        spare: the source of the counter's processes.
         show: called now and then with the progress.
         journal: the folder for the journals of all; None: no journal.
 
@@ -121,7 +121,7 @@ async def run_level(
             "folder": str(folder),
         }
         kept = told_path(journal)
-        supervisor = Supervisor(spares, task | {"journal": kept})
+        supervisor = Supervisor(spare, task | {"journal": kept})
         async with _doors(passwords, server.port, folder, kept) as doors:
             run = _Run(level, conditions, server, link, doors, supervisor)
             await run.run(show)

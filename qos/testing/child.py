@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from qos.errors import CannotConnect, QosError
 from qos.testing.processes import LINE_BYTES_MAX, ProcessFailed
 
-__all__ = ["Command", "Parent", "Say", "obey", "work"]
+__all__ = ["Command", "Parent", "Say", "run_commands", "run_task"]
 
 #: Takes the options of a command; returns the answer, JSON, or nothing.
 Command: TypeAlias = Callable[..., Awaitable[Mapping[str, object] | None]]
@@ -54,7 +54,9 @@ class Parent:
         return reader
 
 
-async def obey(commands: Collection[Command], *, parent: Parent | None = None) -> None:
+async def run_commands(
+    commands: Collection[Command], *, parent: Parent | None = None
+) -> None:
     """Execute the commands of `Child.do`, one after the other, until stdin ends.
 
     Args:
@@ -84,16 +86,18 @@ async def obey(commands: Collection[Command], *, parent: Parent | None = None) -
     await asyncio.wait((working,))
 
 
-def work(task: Callable[[Any, Say], Awaitable[None]]) -> None:
+def run_task(task: Callable[[Any, Say], Awaitable[None]]) -> None:
     """Run a task with the parent's first message until stdin ends, then cancel it.
 
     Args:
         task: gets the first message of the parent; it does not return by itself.
     """
-    asyncio.run(_work(Parent(), task))
+    asyncio.run(_run_task(Parent(), task))
 
 
-async def _work(parent: Parent, task: Callable[[Any, Say], Awaitable[None]]) -> None:
+async def _run_task(
+    parent: Parent, task: Callable[[Any, Say], Awaitable[None]]
+) -> None:
     stdin = await parent.stdin()
     line = await stdin.readline()
     if not line:

@@ -248,7 +248,7 @@ class Child(Process):
         """Execute a command in the child; returns its answer.
 
         Args:
-            command: the name of a function; see `qos.testing.child.obey`.
+            command: the name of a function; see `qos.testing.child.run_commands`.
             patience_s: how long to wait for the answer, in seconds; then the command
                 has failed.
             options: for the command; JSON.

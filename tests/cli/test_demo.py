@@ -19,7 +19,7 @@ from journals import read_journal
 from qos.cli import main
 from qos.core.message.model import Level
 from qos.demo.counter import COUNTED, Book, Count
-from qos.demo.process import ProcessDied, Spares, Supervisor
+from qos.demo.process import ProcessDied, SpareProcess, Supervisor
 from qos.demo.scenario import ENTERED, LEFT, Passing, inside, kills, people
 from qos.demo.table import Row, reckon, render
 
@@ -354,16 +354,18 @@ def test_without_spark_there_is_no_audit_and_the_journals_are_kept_where_told(
 
 
 @pytest.fixture
-async def spares(tmp_path: Path) -> AsyncIterator[Spares]:
-    async with Spares(tmp_path, "qos.demo.counter") as spares:
-        yield spares
+async def spare(tmp_path: Path) -> AsyncIterator[SpareProcess]:
+    async with SpareProcess(tmp_path, "qos.demo.counter") as spare:
+        yield spare
 
 
 @pytest.mark.crash
-async def test_a_killed_counter_is_replaced(spares: Spares, tmp_path: Path) -> None:
+async def test_a_killed_counter_is_replaced(
+    spare: SpareProcess, tmp_path: Path
+) -> None:
     """Whether or not it ever counts; port 9 is one where nobody answers."""
     task = {"port": 9, "password": "x", "folder": str(tmp_path)}
-    supervisor = Supervisor(spares, task)
+    supervisor = Supervisor(spare, task)
     running = asyncio.create_task(supervisor.run())
     await asyncio.sleep(0)
     async with asyncio.timeout(20):
@@ -374,12 +376,12 @@ async def test_a_killed_counter_is_replaced(spares: Spares, tmp_path: Path) -> N
 
 
 async def test_a_counter_that_fails_ends_the_run_and_says_why(
-    spares: Spares, tmp_path: Path
+    spare: SpareProcess, tmp_path: Path
 ) -> None:
     task = {"port": 9, "password": "x", "folder": str(tmp_path / "missing" / "folder")}
     with pytest.raises(ProcessDied, match=r"status 1: .*missing"):
         async with asyncio.timeout(20):
-            await Supervisor(spares, task).run()
+            await Supervisor(spare, task).run()
 
 
 def test_the_same_seed_is_the_same_day() -> None:

@@ -15,7 +15,7 @@ import pytest
 from qos.cli import main
 from qos.testing.server import LoopbackServer
 from raw_client import RawComponent
-from worker_setup import ByHand, token_in
+from worker_setup import ScriptedService, token_in
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Commands, Running
@@ -358,21 +358,21 @@ async def test_an_item_whose_id_no_command_can_be_given_is_rejected_alone(
     async with RawComponent(
         SERVICE[0], "secret of queues", port=server.component_port
     ) as component:
-        by_hand = ByHand(component)
+        scripted = ScriptedService(component)
         worker = await working(commands, "cat", tmp_path)
-        bee = str((await by_hand.subscribe()).get("from"))
-        await by_hand.deliver("i" * 200_000, "t1", to=bee)
-        rejected = await by_hand.asked("unlock")
+        bee = str((await scripted.subscribe()).get("from"))
+        await scripted.deliver("i" * 200_000, "t1", to=bee)
+        rejected = await scripted.asked("unlock")
         assert token_in(rejected) == "t1"
         reason = "its id has 200000 bytes, and a command is given up to 65536"
         assert reason in "".join(rejected.itertext())
-        await by_hand.answer(rejected)
-        await by_hand.deliver("good", "t2", to=bee)
-        accepted = await by_hand.asked("retract")
+        await scripted.answer(rejected)
+        await scripted.deliver("good", "t2", to=bee)
+        accepted = await scripted.asked("retract")
         assert token_in(accepted) == "t2"
-        await by_hand.answer(accepted)
+        await scripted.answer(accepted)
         worker.process.terminate()
-        await by_hand.answer(await by_hand.asked("unsubscribe"))
+        await scripted.answer(await scripted.asked("unsubscribe"))
         ended = await worker.end()
     assert ended.status == 130
     assert [line["outcome"] for line in ended.out] == ["rejected", "accepted"]

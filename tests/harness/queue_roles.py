@@ -36,15 +36,15 @@ from xep_0254.queueing import XEP_0254, NewItem
 __all__ = [
     "AFTER_COMMIT",
     "BEFORE_COMMIT",
-    "Deed",
-    "Hand",
+    "LockChange",
     "Poison",
-    "Press",
+    "PublisherRole",
     "Service",
-    "Turn",
+    "WorkRecord",
+    "WorkerRole",
     "query",
-    "read_deeds",
     "read_journal",
+    "read_work_records",
 ]
 
 # Enough for a machine under load.
@@ -164,7 +164,7 @@ class _DyingStore(QueueStore):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hand(Role):
+class WorkerRole(Role):
     """A worker. An item whose payload has the word poison fails; any other is accepted.
 
     SIGTERM ends it normally, like a service.
@@ -172,7 +172,7 @@ class Hand(Role):
     Attributes:
         service: the JID of the service.
         node: the queue.
-        log: the file with its records; see `Deed`.
+        log: the file with its records; see `WorkRecord`.
         lock_s: the node's lock time-out.
         parallel: jobs at a time.
         batch: items in one event.
@@ -221,9 +221,9 @@ class Hand(Role):
         log = open_log(self.log)
 
         def note(what: str, job: Job) -> None:
-            deed = f"{what} {job.id} {job.token} {job.delivery_count} {time.time()}\n"
+            record = f"{what} {job.id} {job.token} {job.delivery_count} {time.time()}\n"
             # One call, so that the lines of all workers have the order of events.
-            os.write(log, deed.encode())
+            os.write(log, record.encode())
 
         async def handle(job: Job) -> None:
             note("begun", job)
@@ -273,7 +273,7 @@ class Poison(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Press(Role):
+class PublisherRole(Role):
     """A publisher.
 
     It ends when all is published, or by SIGTERM after the present request.
@@ -363,7 +363,7 @@ def _die() -> NoReturn:
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class WorkRecord:
     """A line in the log of the workers.
 
     `begun`, or `accepted` when that is answered.
@@ -376,19 +376,19 @@ class Deed:
     at: float
 
 
-def read_deeds(path: Path) -> list[Deed]:
+def read_work_records(path: Path) -> list[WorkRecord]:
     """The records of all workers, in the order of events."""
-    deeds: list[Deed] = []
+    records: list[WorkRecord] = []
     if not path.exists():
-        return deeds
+        return records
     for line in path.read_text().splitlines():
         what, item_id, token, count, at = line.split(" ")
-        deeds.append(Deed(what, item_id, token, int(count), float(at)))
-    return deeds
+        records.append(WorkRecord(what, item_id, token, int(count), float(at)))
+    return records
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class LockChange:
     """A lock began (its token is `after`) or ended (it was `before`), or an item ended.
 
     Attributes:
@@ -417,13 +417,13 @@ class Turn:
     given_back: int
 
 
-def read_journal(store: Path) -> list[Turn]:
+def read_journal(store: Path) -> list[LockChange]:
     """All changes of locks in all lives of a service, in order."""
     sql = (
         "SELECT at, seq, node, item_id, before, after, holder, deadline, outcome,"
         " given_back FROM journal ORDER BY n"
     )
-    return [Turn(*row) for row in query(store, sql)]
+    return [LockChange(*row) for row in query(store, sql)]
 
 
 def query(store: Path, sql: str) -> list[Any]:

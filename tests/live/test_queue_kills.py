@@ -34,14 +34,14 @@ from queue_asker import NODE, QUEUE, Asker, asker, until_empty
 from queue_roles import (
     AFTER_COMMIT,
     BEFORE_COMMIT,
-    Deed,
-    Hand,
-    Press,
+    LockChange,
+    PublisherRole,
     Service,
-    Turn,
+    WorkerRole,
+    WorkRecord,
     query,
-    read_deeds,
     read_journal,
+    read_work_records,
 )
 from role import Connect
 from role_processes import Processes, RoleProcess
@@ -94,13 +94,13 @@ class Shop:
         return (self._folder / "published").read_text().split()
 
     @property
-    def deeds(self) -> list[Deed]:
-        return read_deeds(self._folder / "deeds")
+    def records(self) -> list[WorkRecord]:
+        return read_work_records(self._folder / "records")
 
     @property
     def accepted(self) -> set[str]:
         """The items that workers were told are accepted."""
-        return {deed.item_id for deed in self.deeds if deed.what == "accepted"}
+        return {record.item_id for record in self.records if record.what == "accepted"}
 
     def check_alive(self) -> None:
         """No process has ended by itself."""
@@ -118,8 +118,8 @@ class Shop:
     async def publish(
         self, count: int, *, pause_s: float = 0.0, poison_every: int = POISON_EVERY
     ) -> RoleProcess:
-        press = Press(
-            connect=Connect.of_account(self._server, "alice/press"),
+        publisher = PublisherRole(
+            connect=Connect.of_account(self._server, "alice/publisher"),
             service=QUEUE,
             node=NODE,
             log=str(self._folder / "published"),
@@ -127,7 +127,7 @@ class Shop:
             poison_every=poison_every,
             pause_s=pause_s,
         )
-        return await self._processes.start(press)
+        return await self._processes.start(publisher)
 
     async def kill_one(self) -> None:
         """Kill one process, in turn, and start another at once."""
@@ -160,7 +160,7 @@ class Shop:
 
     @property
     def _deeds_size(self) -> int:
-        file = self._folder / "deeds"
+        file = self._folder / "records"
         return file.stat().st_size if file.exists() else 0
 
     async def _start(self, name: str) -> None:
@@ -171,29 +171,31 @@ class Shop:
             return
         # Two accounts, since rights between accounts matter too.
         user = "bob" if int(name[-1]) % 2 else "mallory"
-        worker = Hand(
+        worker = WorkerRole(
             connect=Connect.of_account(
                 self._server, f"{user}/{name[-1]}-{self._lives}"
             ),
             service=QUEUE,
             node=NODE,
-            log=str(self._folder / "deeds"),
+            log=str(self._folder / "records"),
             lock_s=LOCK_S,
             work_s=0.02,
         )
         self._running[name] = await self._processes.start(worker)
 
 
-def check_deeds(deeds: list[Deed], journal: list[Turn]) -> None:
+def check_work_records(records: list[WorkRecord], journal: list[LockChange]) -> None:
     """No worker began an accepted item, and none had an item that another one had."""
     accepted: dict[str, str] = {}
-    for deed in deeds:
-        assert deed.item_id not in accepted, f"{deed} after {accepted[deed.item_id]}"
-        if deed.what == "accepted":
-            accepted[deed.item_id] = deed.token
+    for record in records:
+        assert record.item_id not in accepted, (
+            f"{record} after {accepted[record.item_id]}"
+        )
+        if record.what == "accepted":
+            accepted[record.item_id] = record.token
     # By the records of the service: a lock begins where there is none.
-    live: dict[int, Turn] = {}
-    given: dict[str, Turn] = {}
+    live: dict[int, LockChange] = {}
+    given: dict[str, LockChange] = {}
     settled: dict[str, str] = {}
     for turn in journal:
         before = live.pop(turn.seq, None)
@@ -209,8 +211,8 @@ def check_deeds(deeds: list[Deed], journal: list[Turn]) -> None:
             settled[turn.item_id] = turn.before
     assert live == {}
     # The workers' records agree with the disk of the service.
-    for deed in deeds:
-        assert given[deed.token].item_id == deed.item_id
+    for record in records:
+        assert given[record.token].item_id == record.item_id
     for item_id, token in accepted.items():
         assert settled[item_id] == token, "accepted with a stale token"
 
@@ -258,7 +260,7 @@ async def test_five_thousand_items_end_once_each_while_workers_and_service_are_k
     poisoned = {f"i{number}" for number in range(0, ITEMS, POISON_EVERY)}
     assert poisoned <= set(dead)
     assert {item.origin for item in letters} == {NODE}
-    check_deeds(shop.deeds, read_journal(shop.store))
+    check_work_records(shop.records, read_journal(shop.store))
     assert "Traceback" not in stderr
     # With few events the test would prove nothing.
     kills = shop.kills
@@ -267,7 +269,7 @@ async def test_five_thousand_items_end_once_each_while_workers_and_service_are_k
     assert workers >= 4
     print(
         f"{kills.total()} kills (service {kills['service']}, workers {workers}), "
-        f"{len(accepted)} accepted, {len(dead)} dead, {len(shop.deeds)} deeds, "
+        f"{len(accepted)} accepted, {len(dead)} dead, {len(shop.records)} records, "
         f"{time.monotonic() - began:.1f} s",
         file=sys.stderr,
     )
@@ -730,4 +732,4 @@ async def test_all_come_back_by_themselves_when_the_server_was_killed(
     assert set(shop.published) == published
     assert Counter(accepted) == Counter(published)
     assert dead == []
-    check_deeds(shop.deeds, read_journal(shop.store))
+    check_work_records(shop.records, read_journal(shop.store))

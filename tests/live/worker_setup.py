@@ -87,7 +87,7 @@ class Queue:
         return [each.reason async for each in found]
 
 
-class ByHand:
+class ScriptedService:
     """A scripted queue service: it does what the test says, and nothing else."""
 
     def __init__(self, component: RawComponent) -> None:

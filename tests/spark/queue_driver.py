@@ -20,7 +20,7 @@ from qos.spark.formats import QueueFormat, XmppFormat, register
 from qos.spark.message_sink import Sent, XmppStreamWriter
 from qos.spark.queue_sink import Published, QueueStreamWriter
 from qos.spark.session import spark_session
-from qos.testing.child import Parent, obey
+from qos.testing.child import Parent, run_commands
 
 
 def slow(text: str) -> str:
@@ -180,7 +180,7 @@ def main() -> None:
             *(driver.read, driver.read_now, driver.stop, driver.failures),
             *(driver.ended, driver.sink, driver.write),
         )
-        asyncio.run(obey(commands, parent=parent))
+        asyncio.run(run_commands(commands, parent=parent))
         for query in spark.streams.active:
             query.stop()
 

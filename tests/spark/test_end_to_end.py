@@ -28,7 +28,7 @@ from qos.audit.snapshot import snapshot, spark_frame
 from qos.cli import main
 from qos.testing.prosody import Prosody, mutual
 from queue_asker import NODE, QUEUE, Asker, asker, until_empty
-from queue_roles import AFTER_COMMIT, BEFORE_COMMIT, Hand, Press, Service
+from queue_roles import AFTER_COMMIT, BEFORE_COMMIT, PublisherRole, Service, WorkerRole
 from role import Connect, Role
 from role_processes import Processes, RoleProcess
 
@@ -113,9 +113,9 @@ class Bees:
                 connect=service.connect, store=service.store, qos_journal=journal
             ),
             **{
-                name: Hand(
+                name: WorkerRole(
                     connect=account(name),
-                    log=str(folder / "deeds"),
+                    log=str(folder / "records"),
                     lock_s=LOCK_S,
                     work_s=0.02,
                     qos_journal=journal,
@@ -125,8 +125,8 @@ class Bees:
                 for name in ("bob/bee", "mallory/bee")
             },
         }
-        self._press = Press(
-            connect=account("alice/press"),
+        self._publisher = PublisherRole(
+            connect=account("alice/publisher"),
             log=str(folder / "published"),
             count=ITEMS,
             poison_every=POISON_EVERY,
@@ -143,7 +143,7 @@ class Bees:
             await self._create(a)
             for name in ("bob/bee", "mallory/bee"):
                 await self._start(name)
-            publisher = await self._processes.start(self._press)
+            publisher = await self._processes.start(self._publisher)
             # The service dies in a commit: the journal is ahead of the store, or not.
             for victim, moment in (
                 *(("bob/bee", None), ("service", BEFORE_COMMIT)),
@@ -178,10 +178,10 @@ class Bees:
 
     async def _flowing(self) -> None:
         """Wait until more messages or items are done."""
-        deeds = self._folder / "deeds"
+        records = self._folder / "records"
 
         def size() -> int:
-            return deeds.stat().st_size if deeds.exists() else 0
+            return records.stat().st_size if records.exists() else 0
 
         before = size()
         await eventually(lambda: size() > before + DEEDS_BYTES, timeout_s=WAIT_S_MAX)

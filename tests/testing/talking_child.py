@@ -5,7 +5,7 @@ import os
 import time
 
 from qos.errors import CannotConnect
-from qos.testing.child import obey
+from qos.testing.child import run_commands
 
 
 async def add(*, one: int, other: int) -> dict[str, int]:
@@ -36,4 +36,4 @@ async def die() -> None:
     os._exit(3)
 
 
-asyncio.run(obey([add, work, fail, refuse, sleep, die]))
+asyncio.run(run_commands([add, work, fail, refuse, sleep, die]))

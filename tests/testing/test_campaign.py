@@ -229,7 +229,7 @@ def test_each_way_of_breaking_the_promise_of_a_queue_is_counted(tmp_path: Path) 
     """Lost, doubled, done without being accepted, accepted without being done."""
     files = Files(tmp_path, SmallDisk(tmp_path, 1), ("sqlite",))
     files.published.write_text("i1\ni2\ni3\ni4\n")
-    files.deeds.write_text("accepted i4 t 0 1.0\n")
+    files.work_records.write_text("accepted i4 t 0 1.0\n")
     _execute(
         files.effects(WORKERS[0]),
         "CREATE TABLE effects (item_id TEXT)",

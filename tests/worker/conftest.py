@@ -10,7 +10,7 @@ from slixmpp import ClientXMPP
 
 from qos.testing import LoopbackServer, friends, logged_in
 from raw_client import RawComponent
-from worker_setup import BEES, QUEUE, SECRET, ByHand, LogIn, Queue
+from worker_setup import BEES, QUEUE, SECRET, LogIn, Queue, ScriptedService
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ async def queue(
 
 
 @pytest.fixture
-async def by_hand(server: LoopbackServer) -> AsyncIterator[ByHand]:
+async def scripted(server: LoopbackServer) -> AsyncIterator[ScriptedService]:
     """A queue service scripted by a test."""
     async with RawComponent(QUEUE, SECRET, port=server.component_port) as component:
-        yield ByHand(component)
+        yield ScriptedService(component)

@@ -15,7 +15,7 @@ from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost, LocalProtocolError, NoAnswer, RequestRefused
 from qos.testing import LoopbackServer
 from qos.worker import Job, Worker, effects
-from worker_setup import NODE, QUEUE, ByHand, LogIn, Queue, token_in, until
+from worker_setup import NODE, QUEUE, LogIn, Queue, ScriptedService, token_in, until
 from xep_0254 import XEP_0254
 
 
@@ -91,14 +91,14 @@ def test_what_is_prepared_is_read_as_it_was_written(
 
 
 async def test_effects_are_there_when_the_job_is_accepted_and_not_before(
-    bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection
+    bee: ClientXMPP, scripted: ScriptedService, db: sqlite3.Connection
 ) -> None:
     """Before the answer, the item may still go to another worker."""
-    async with by_hand.holding(bee) as (_, job):
+    async with scripted.holding(bee) as (_, job):
         working = asyncio.create_task(work(job, db))
-        request = await by_hand.asked("retract")
+        request = await scripted.asked("retract")
         assert (effects_in(db), prepared_in(db)) == ([], 1)
-        await by_hand.answer(request)
+        await scripted.answer(request)
         await working
     assert job.outcome is ItemOutcome.ACCEPTED
     assert (effects_in(db), prepared_in(db)) == (["i"], 0)
@@ -106,33 +106,33 @@ async def test_effects_are_there_when_the_job_is_accepted_and_not_before(
 
 @pytest.mark.parametrize("condition", ["item-not-found", "unexpected-request"])
 async def test_effects_of_a_job_that_is_refused_are_dropped(
-    bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection, condition: str
+    bee: ClientXMPP, scripted: ScriptedService, db: sqlite3.Connection, condition: str
 ) -> None:
     """Another worker does the item, and its effects would happen twice."""
-    async with by_hand.holding(bee) as (_, job):
+    async with scripted.holding(bee) as (_, job):
         working = asyncio.create_task(work(job, db))
-        await by_hand.refuse(await by_hand.asked("retract"), condition)
+        await scripted.refuse(await scripted.asked("retract"), condition)
         await working
     assert job.outcome is None
     assert (effects_in(db), prepared_in(db)) == ([], 0)
 
 
 async def test_effects_that_nobody_can_tell_of_stay_prepared_until_one_can(
-    bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection
+    bee: ClientXMPP, scripted: ScriptedService, db: sqlite3.Connection
 ) -> None:
     """A conflict names the present holder, but not the result of the first retract."""
-    async with by_hand.holding(bee) as (worker, job):
+    async with scripted.holding(bee) as (worker, job):
         working = asyncio.create_task(work(job, db))
-        await by_hand.refuse(await by_hand.asked("retract"), "conflict")
+        await scripted.refuse(await scripted.asked("retract"), "conflict")
         await working
         assert prepared_in(db) == 1
         recovering = asyncio.create_task(worker.recover(db))
-        await by_hand.refuse(await by_hand.asked("retract"), "conflict")
+        await scripted.refuse(await scripted.asked("retract"), "conflict")
         assert await recovering == 1
         recovering = asyncio.create_task(worker.recover(db))
-        request = await by_hand.asked("retract")
+        request = await scripted.asked("retract")
         assert token_in(request) == "t"
-        await by_hand.answer(request)
+        await scripted.answer(request)
         assert await recovering == 0
     assert (effects_in(db), prepared_in(db)) == (["i"], 0)
 
@@ -142,33 +142,37 @@ async def test_effects_that_nobody_can_tell_of_stay_prepared_until_one_can(
     [("forbidden", ""), ("item-not-found", "localhost")],
 )
 async def test_effects_stay_prepared_whatever_a_server_says_for_the_service(
-    bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection, condition: str, by: str
+    bee: ClientXMPP,
+    scripted: ScriptedService,
+    db: sqlite3.Connection,
+    condition: str,
+    by: str,
 ) -> None:
     """The service has accepted the item; only its answer was lost."""
-    async with by_hand.holding(bee) as (worker, job):
+    async with scripted.holding(bee) as (worker, job):
         working = asyncio.create_task(work(job, db))
-        await by_hand.refuse(await by_hand.asked("retract"), "conflict")
+        await scripted.refuse(await scripted.asked("retract"), "conflict")
         await working
         recovering = asyncio.create_task(worker.recover(db))
-        await by_hand.refuse(await by_hand.asked("retract"), condition, "auth", by=by)
+        await scripted.refuse(await scripted.asked("retract"), condition, "auth", by=by)
         with pytest.raises(RequestRefused, match=condition):
             await recovering
         assert prepared_in(db) == 1
 
 
 async def test_what_is_recovered_late_by_two_is_done_once(
-    bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection, path: Path
+    bee: ClientXMPP, scripted: ScriptedService, db: sqlite3.Connection, path: Path
 ) -> None:
     """Workers that share a database file recover each other's effects."""
     with closing(sqlite3.connect(path)) as other:
-        async with by_hand.holding(bee) as (worker, job):
+        async with scripted.holding(bee) as (worker, job):
             working = asyncio.create_task(work(job, db))
-            first = await by_hand.asked("retract")
+            first = await scripted.asked("retract")
             recovering = asyncio.create_task(worker.recover(other))
-            await by_hand.answer(await by_hand.asked("retract"))
+            await scripted.answer(await scripted.asked("retract"))
             assert await recovering == 0
             assert effects_in(other) == ["i"]
-            await by_hand.answer(first)
+            await scripted.answer(first)
             await working
     assert job.outcome is ItemOutcome.ACCEPTED
     assert (effects_in(db), prepared_in(db)) == (["i"], 0)
@@ -408,12 +412,12 @@ async def test_an_item_whose_effects_are_refused_is_not_accepted(
 
 
 async def test_what_is_no_value_is_refused_where_it_is_recorded(
-    bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection
+    bee: ClientXMPP, scripted: ScriptedService, db: sqlite3.Connection
 ) -> None:
     """Between the two transactions the values are stored as text in a table."""
-    async with by_hand.worker(bee) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
+    async with scripted.worker(bee) as worker:
+        await scripted.subscribe()
+        await scripted.deliver("i", "t")
         effects = (await anext(worker)).effects(db)
         with pytest.raises(LocalProtocolError, match="no value"):
             effects.execute("INSERT INTO effects VALUES (?)", (object(),))  # type: ignore[arg-type]
@@ -435,29 +439,29 @@ async def test_an_open_transaction_of_the_application_is_not_touched(
 
 
 async def test_effects_need_a_token_and_a_job_that_is_open(
-    bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection
+    bee: ClientXMPP, scripted: ScriptedService, db: sqlite3.Connection
 ) -> None:
     """Otherwise nobody could tell later whether this delivery was accepted."""
-    async with by_hand.worker(bee, parallel=2) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "")
+    async with scripted.worker(bee, parallel=2) as worker:
+        await scripted.subscribe()
+        await scripted.deliver("i", "")
         with pytest.raises(LocalProtocolError, match="no token"):
             await (await anext(worker)).effects(db).__aenter__()
-        await by_hand.deliver("j", "t")
+        await scripted.deliver("j", "t")
         job = await anext(worker)
         accepting = asyncio.create_task(job.accept())
-        await by_hand.answer(await by_hand.asked("retract"))
+        await scripted.answer(await scripted.asked("retract"))
         await accepting
         with pytest.raises(LocalProtocolError, match="accepted before"):
             await job.effects(db).__aexit__(None, None, None)
 
 
 async def test_effects_of_a_job_that_is_lost_are_not_even_prepared(
-    bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection
+    bee: ClientXMPP, scripted: ScriptedService, db: sqlite3.Connection
 ) -> None:
     """There is nothing to ask the service for."""
-    async with by_hand.holding(bee) as (_, job):
-        await by_hand.event(f"<purge node='{NODE}'/>")
+    async with scripted.holding(bee) as (_, job):
+        await scripted.event(f"<purge node='{NODE}'/>")
         await job.lost.wait()
         with pytest.raises(JobLost):
             await job.effects(db).__aexit__(None, None, None)
@@ -466,13 +470,13 @@ async def test_effects_of_a_job_that_is_lost_are_not_even_prepared(
 
 
 async def test_recovering_without_the_service_decides_nothing(
-    bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection
+    bee: ClientXMPP, scripted: ScriptedService, db: sqlite3.Connection
 ) -> None:
     """No answer is not a refusal."""
     XEP_0254.of(bee).timeout_s = 0.2
-    async with by_hand.holding(bee) as (worker, job):
+    async with scripted.holding(bee) as (worker, job):
         working = asyncio.create_task(work(job, db))
-        await by_hand.refuse(await by_hand.asked("retract"), "conflict")
+        await scripted.refuse(await scripted.asked("retract"), "conflict")
         await working
         with pytest.raises(NoAnswer):
             await worker.recover(db)
@@ -536,12 +540,12 @@ async def test_a_database_that_has_gone_ends_the_worker(
 
 
 async def test_effects_of_another_account_are_not_touched(
-    bee: ClientXMPP, by_hand: ByHand, db: sqlite3.Connection
+    bee: ClientXMPP, scripted: ScriptedService, db: sqlite3.Connection
 ) -> None:
     """The service tells an account only about its own settlements."""
-    async with by_hand.holding(bee) as (worker, job):
+    async with scripted.holding(bee) as (worker, job):
         working = asyncio.create_task(work(job, db))
-        await by_hand.refuse(await by_hand.asked("retract"), "conflict")
+        await scripted.refuse(await scripted.asked("retract"), "conflict")
         await working
         db.execute("UPDATE xmpp_qos_prepared SET account = 'other@localhost'")
         db.commit()

@@ -9,7 +9,7 @@ from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost, LocalProtocolError, NoAnswer, RequestRefused
 from qos.worker import Worker, leases
 from raw_client import local
-from worker_setup import NODE, QUEUE, ByHand, LogIn, Queue, token_in, until
+from worker_setup import NODE, QUEUE, LogIn, Queue, ScriptedService, token_in, until
 from xep_0254 import XEP_0254
 from xep_0254.events import DeliveredItem, Event
 
@@ -20,65 +20,65 @@ NEVER_S = 3600.0
 
 
 async def test_a_lock_is_extended_when_a_third_of_it_is_over(
-    bee: ClientXMPP, by_hand: ByHand
+    bee: ClientXMPP, scripted: ScriptedService
 ) -> None:
     """Two requests may be lost before a slow job loses its lock."""
     clock = asyncio.get_running_loop().time
-    async with by_hand.worker(bee, lock_timeout_s=0.9) as worker:
-        await by_hand.subscribe()
+    async with scripted.worker(bee, lock_timeout_s=0.9) as worker:
+        await scripted.subscribe()
         began = clock()
-        await by_hand.deliver("i", "t")
+        await scripted.deliver("i", "t")
         job = await anext(worker)
-        first = await by_hand.asked("extend")
+        first = await scripted.asked("extend")
         assert clock() - began >= 0.3
         assert token_in(first) == "t"
         (extend,) = (each for each in first.iter() if local(each) == "extend")
         assert extend.get("seconds") == "0.9"
         # The granted time counts, not the requested one.
-        await by_hand.extended(first, 0.15)
+        await scripted.extended(first, 0.15)
         began = clock()
-        second = await by_hand.asked("extend")
+        second = await scripted.asked("extend")
         assert clock() - began >= 0.05
-        await by_hand.extended(second, NEVER_S)
-        await by_hand.in_step()
+        await scripted.extended(second, NEVER_S)
+        await scripted.in_step()
         assert not job.lost.is_set()
 
 
 async def test_the_first_extension_does_not_need_to_know_how_long_a_lock_is(
-    bee: ClientXMPP, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+    bee: ClientXMPP, scripted: ScriptedService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No event has the duration, and only owners can look it up."""
     monkeypatch.setattr(leases, "_EXTEND_AFTER_S", 0.05)
-    async with by_hand.worker(bee) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
+    async with scripted.worker(bee) as worker:
+        await scripted.subscribe()
+        await scripted.deliver("i", "t")
         await anext(worker)
         (extend,) = (
             each
-            for each in (await by_hand.asked("extend")).iter()
+            for each in (await scripted.asked("extend")).iter()
             if local(each) == "extend"
         )
         assert extend.get("seconds") == "60"
 
 
 async def test_a_job_that_waits_for_its_turn_keeps_its_lock(
-    bee: ClientXMPP, by_hand: ByHand
+    bee: ClientXMPP, scripted: ScriptedService
 ) -> None:
     """Otherwise it would count as failed, though no worker has tried."""
-    async with by_hand.worker(bee, parallel=2, lock_timeout_s=0.1):
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
-        assert token_in(await by_hand.asked("extend")) == "t"
+    async with scripted.worker(bee, parallel=2, lock_timeout_s=0.1):
+        await scripted.subscribe()
+        await scripted.deliver("i", "t")
+        assert token_in(await scripted.asked("extend")) == "t"
 
 
 async def test_an_extension_without_an_answer_is_repeated(
-    bee: ClientXMPP, by_hand: ByHand
+    bee: ClientXMPP, scripted: ScriptedService
 ) -> None:
     """A stanza can be lost; there is time for another one."""
-    async with by_hand.holding(bee, lock_timeout_s=3) as (_, job):
-        await by_hand.asked("extend")
-        await by_hand.extended(await by_hand.asked("extend"), NEVER_S)
-        await by_hand.in_step()
+    async with scripted.holding(bee, lock_timeout_s=3) as (_, job):
+        await scripted.asked("extend")
+        await scripted.extended(await scripted.asked("extend"), NEVER_S)
+        await scripted.in_step()
         assert not job.lost.is_set()
 
 
@@ -86,11 +86,11 @@ async def test_an_extension_without_an_answer_is_repeated(
     "condition", ["item-not-found", "conflict", "unexpected-request", "forbidden"]
 )
 async def test_a_job_whose_extension_is_refused_is_lost(
-    bee: ClientXMPP, by_hand: ByHand, condition: str
+    bee: ClientXMPP, scripted: ScriptedService, condition: str
 ) -> None:
     """The worker was not told that its lock had ended, but now it knows."""
-    async with by_hand.holding(bee, lock_timeout_s=0.9) as (_, job):
-        await by_hand.refuse(await by_hand.asked("extend"), condition)
+    async with scripted.holding(bee, lock_timeout_s=0.9) as (_, job):
+        await scripted.refuse(await scripted.asked("extend"), condition)
         await job.lost.wait()
         with pytest.raises(JobLost) as caught:
             await job.accept()
@@ -98,12 +98,12 @@ async def test_a_job_whose_extension_is_refused_is_lost(
 
 
 async def test_a_service_that_knows_no_extensions_is_not_asked_again(
-    bee: ClientXMPP, by_hand: ByHand
+    bee: ClientXMPP, scripted: ScriptedService
 ) -> None:
     """It is a foreign service; the job goes on as long as its lock lasts."""
-    async with by_hand.holding(bee, parallel=2, lock_timeout_s=0.3) as (_, job):
-        request = await by_hand.asked("extend")
-        await by_hand.refuse(request, "feature-not-implemented")
+    async with scripted.holding(bee, parallel=2, lock_timeout_s=0.3) as (_, job):
+        request = await scripted.asked("extend")
+        await scripted.refuse(request, "feature-not-implemented")
         await job.lost.wait()
         with pytest.raises(JobLost, match="timed out"):
             await job.accept()
@@ -154,34 +154,36 @@ async def test_an_extension_that_is_refused_for_another_reason_is_only_that(
     ids=["unlock", "unlock, old", "retract", "purge", "delete"],
 )
 async def test_a_job_is_lost_when_an_event_says_so(
-    bee: ClientXMPP, by_hand: ByHand, event: str
+    bee: ClientXMPP, scripted: ScriptedService, event: str
 ) -> None:
     """Its handler can stop, and its effects must be dropped."""
-    async with by_hand.holding(bee) as (_, job):
-        await by_hand.event(event)
+    async with scripted.holding(bee) as (_, job):
+        await scripted.event(event)
         await job.lost.wait()
         with pytest.raises(JobLost):
             await job.accept()
-        await by_hand.in_step()
-        requests = by_hand.component.received(lambda each: local(each) == "iq")
+        await scripted.in_step()
+        requests = scripted.component.received(lambda each: local(each) == "iq")
         assert not any("retract" in map(local, each.iter()) for each in requests)
 
 
-async def test_a_job_is_lost_at_its_deadline(bee: ClientXMPP, by_hand: ByHand) -> None:
+async def test_a_job_is_lost_at_its_deadline(
+    bee: ClientXMPP, scripted: ScriptedService
+) -> None:
     """Even without an event: the worker watches the deadline itself."""
-    async with by_hand.holding(bee, lock_timeout_s=0.1, extend=False) as (_, job):
+    async with scripted.holding(bee, lock_timeout_s=0.1, extend=False) as (_, job):
         await job.lost.wait()
         with pytest.raises(JobLost, match="timed out"):
             await job.reject("late")
 
 
 async def test_the_deadline_is_what_was_granted_last(
-    bee: ClientXMPP, by_hand: ByHand
+    bee: ClientXMPP, scripted: ScriptedService
 ) -> None:
     """A service may grant less than the requested time."""
-    async with by_hand.holding(bee, lock_timeout_s=NEVER_S) as (_, job):
+    async with scripted.holding(bee, lock_timeout_s=NEVER_S) as (_, job):
         extending = asyncio.create_task(job.extend(60))
-        await by_hand.extended(await by_hand.asked("extend"), 0.1)
+        await scripted.extended(await scripted.asked("extend"), 0.1)
         assert await extending == 0.1
         await job.lost.wait()
         with pytest.raises(JobLost, match="timed out"):
@@ -189,18 +191,18 @@ async def test_the_deadline_is_what_was_granted_last(
 
 
 async def test_a_job_that_is_lost_before_it_was_begun_is_not_begun(
-    bee: ClientXMPP, by_hand: ByHand
+    bee: ClientXMPP, scripted: ScriptedService
 ) -> None:
     """Another worker has it."""
-    async with by_hand.worker(bee, parallel=2) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("a", "t1")
-        await by_hand.deliver("b", "t2")
-        await by_hand.event(
+    async with scripted.worker(bee, parallel=2) as worker:
+        await scripted.subscribe()
+        await scripted.deliver("a", "t1")
+        await scripted.deliver("b", "t2")
+        await scripted.event(
             f"<items node='{NODE}'>"
             "<unlock xmlns='urn:xmpp:pubsub:queueing:0' id='a'/></items>"
         )
-        await by_hand.in_step()
+        await scripted.in_step()
         assert (await anext(worker)).id == "b"
 
 
@@ -208,31 +210,31 @@ async def test_a_job_that_is_lost_before_it_was_begun_is_not_begun(
 
 
 async def test_a_delivery_that_is_known_is_not_handled_again(
-    bee: ClientXMPP, by_hand: ByHand
+    bee: ClientXMPP, scripted: ScriptedService
 ) -> None:
     """A service that restarted sends the items that we hold, with the same tokens."""
-    async with by_hand.holding(bee, parallel=3) as (worker, job):
-        await by_hand.deliver("i", "t")
-        await by_hand.in_step()
+    async with scripted.holding(bee, parallel=3) as (worker, job):
+        await scripted.deliver("i", "t")
+        await scripted.in_step()
         accepting = asyncio.create_task(job.accept())
-        await by_hand.answer(await by_hand.asked("retract"))
+        await scripted.answer(await scripted.asked("retract"))
         await accepting
         # An event that arrives after the end of its item.
-        await by_hand.deliver("i", "t")
-        await by_hand.deliver("other", "t2")
+        await scripted.deliver("i", "t")
+        await scripted.deliver("other", "t2")
         assert (await anext(worker)).id == "other"
         assert not job.lost.is_set()
 
 
 async def test_a_new_delivery_of_an_item_ends_the_one_before(
-    bee: ClientXMPP, by_hand: ByHand
+    bee: ClientXMPP, scripted: ScriptedService
 ) -> None:
     """The new delivery has a new token; the old one is worthless."""
-    async with by_hand.worker(bee, parallel=2) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t1")
+    async with scripted.worker(bee, parallel=2) as worker:
+        await scripted.subscribe()
+        await scripted.deliver("i", "t1")
         first = await anext(worker)
-        await by_hand.deliver("i", "t2")
+        await scripted.deliver("i", "t2")
         second = await anext(worker)
         assert first.lost.is_set()
         assert (second.id, second.token) == ("i", "t2")
@@ -243,47 +245,47 @@ async def test_a_new_delivery_of_an_item_ends_the_one_before(
 
 
 async def test_an_accept_without_an_answer_is_repeated_with_its_token(
-    bee: ClientXMPP, by_hand: ByHand
+    bee: ClientXMPP, scripted: ScriptedService
 ) -> None:
     """By the token the service knows that it is already done, and answers the same."""
     XEP_0254.of(bee).timeout_s = 0.2
-    async with by_hand.holding(bee) as (_, job):
+    async with scripted.holding(bee) as (_, job):
         accepting = asyncio.create_task(job.accept())
-        first = await by_hand.asked("retract")
+        first = await scripted.asked("retract")
         # An event about our own retract decides nothing; the answer does.
-        await by_hand.event(f"<items node='{NODE}'><retract id='i'/></items>")
-        second = await by_hand.asked("retract")
+        await scripted.event(f"<items node='{NODE}'><retract id='i'/></items>")
+        second = await scripted.asked("retract")
         assert token_in(first) == token_in(second) == "t"
-        await by_hand.refuse(second, "service-unavailable")
-        await by_hand.answer(await by_hand.asked("retract"))
+        await scripted.refuse(second, "service-unavailable")
+        await scripted.answer(await scripted.asked("retract"))
         await accepting
         assert job.outcome is ItemOutcome.ACCEPTED
         assert not job.lost.is_set()
 
 
 async def test_an_accept_is_repeated_at_once_when_the_item_is_sent_again(
-    bee: ClientXMPP, by_hand: ByHand
+    bee: ClientXMPP, scripted: ScriptedService
 ) -> None:
     """The service has restarted and does not know of it; meanwhile the lock runs."""
-    async with by_hand.holding(bee) as (_, job):
+    async with scripted.holding(bee) as (_, job):
         accepting = asyncio.create_task(job.accept())
-        await by_hand.asked("retract")
+        await scripted.asked("retract")
         clock = asyncio.get_running_loop().time
         began = clock()
-        await by_hand.deliver("i", "t")
-        await by_hand.answer(await by_hand.asked("retract"))
+        await scripted.deliver("i", "t")
+        await scripted.answer(await scripted.asked("retract"))
         assert clock() - began < leases._ANSWER_S_MIN
         await accepting
     assert job.outcome is ItemOutcome.ACCEPTED
 
 
 async def test_an_item_that_is_sent_again_twice_at_once_takes_nothing_with_it(
-    bee: ClientXMPP, by_hand: ByHand
+    bee: ClientXMPP, scripted: ScriptedService
 ) -> None:
     """No other worker gets the other items of the second event while their locks last."""
-    async with by_hand.holding(bee, parallel=2) as (worker, job):
+    async with scripted.holding(bee, parallel=2) as (worker, job):
         accepting = asyncio.create_task(job.accept())
-        await by_hand.asked("retract")
+        await scripted.asked("retract")
         again = DeliveredItem(item_id="i", token=job.token)
         other = DeliveredItem(item_id="other")
         worker._on_event(Event(node=NODE, items=(again,)))
@@ -291,7 +293,7 @@ async def test_an_item_that_is_sent_again_twice_at_once_takes_nothing_with_it(
         await asyncio.sleep(0)
         worker._on_event(Event(node=NODE, items=(again, other)))
         assert (await anext(worker)).id == "other"
-        await by_hand.answer(await by_hand.asked("retract"))
+        await scripted.answer(await scripted.asked("retract"))
         await accepting
     assert job.outcome is ItemOutcome.ACCEPTED
 
@@ -300,15 +302,15 @@ async def test_an_item_that_is_sent_again_twice_at_once_takes_nothing_with_it(
     ("condition", "by"), [("forbidden", ""), ("item-not-found", "localhost")]
 )
 async def test_what_a_server_says_in_the_place_of_the_service_loses_no_job(
-    bee: ClientXMPP, by_hand: ByHand, condition: str, by: str
+    bee: ClientXMPP, scripted: ScriptedService, condition: str, by: str
 ) -> None:
     """The service is restarting; it has the item and the lock."""
-    async with by_hand.holding(bee, lock_timeout_s=0.9) as (_, job):
-        await by_hand.refuse(await by_hand.asked("extend"), condition, "auth", by=by)
-        await by_hand.extended(await by_hand.asked("extend"), NEVER_S)
+    async with scripted.holding(bee, lock_timeout_s=0.9) as (_, job):
+        await scripted.refuse(await scripted.asked("extend"), condition, "auth", by=by)
+        await scripted.extended(await scripted.asked("extend"), NEVER_S)
         accepting = asyncio.create_task(job.accept())
-        await by_hand.refuse(await by_hand.asked("retract"), condition, "auth", by=by)
-        await by_hand.answer(await by_hand.asked("retract"))
+        await scripted.refuse(await scripted.asked("retract"), condition, "auth", by=by)
+        await scripted.answer(await scripted.asked("retract"))
         await accepting
     assert job.outcome is ItemOutcome.ACCEPTED
 
@@ -322,12 +324,12 @@ async def test_what_a_server_says_in_the_place_of_the_service_loses_no_job(
     ],
 )
 async def test_an_accept_that_is_refused_loses_the_job_at_once(
-    bee: ClientXMPP, by_hand: ByHand, condition: str, type_: str
+    bee: ClientXMPP, scripted: ScriptedService, condition: str, type_: str
 ) -> None:
     """Its effects must be dropped; a repeat does not help, whatever the error type."""
-    async with by_hand.holding(bee) as (_, job):
+    async with scripted.holding(bee) as (_, job):
         accepting = asyncio.create_task(job.accept())
-        await by_hand.refuse(await by_hand.asked("retract"), condition, type_)
+        await scripted.refuse(await scripted.asked("retract"), condition, type_)
         with pytest.raises(JobLost) as caught:
             await accepting
         assert caught.value.condition == condition
@@ -336,12 +338,12 @@ async def test_an_accept_that_is_refused_loses_the_job_at_once(
 
 
 async def test_an_accept_that_is_never_answered_is_in_doubt_at_the_end(
-    bee: ClientXMPP, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+    bee: ClientXMPP, scripted: ScriptedService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker cannot wait for ever, and must not claim what it does not know."""
     XEP_0254.of(bee).timeout_s = 0.1
     monkeypatch.setattr(leases, "_SETTLE_S_MIN", 0.2)
-    async with by_hand.holding(bee, lock_timeout_s=0.3) as (_, job):
+    async with scripted.holding(bee, lock_timeout_s=0.3) as (_, job):
         with pytest.raises(JobLost, match="may have been accepted") as caught:
             await job.accept()
         assert caught.value.condition is None
@@ -349,20 +351,20 @@ async def test_an_accept_that_is_never_answered_is_in_doubt_at_the_end(
 
 
 async def test_an_accept_goes_on_when_who_waits_for_it_is_cancelled(
-    bee: ClientXMPP, by_hand: ByHand
+    bee: ClientXMPP, scripted: ScriptedService
 ) -> None:
     """It is already sent; the caller can wait again for its result."""
-    async with by_hand.holding(bee) as (_, job):
+    async with scripted.holding(bee) as (_, job):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(job.accept(), 0.05)
-        request = await by_hand.asked("retract")
+        request = await scripted.asked("retract")
         # An event from the service decides nothing here either.
-        await by_hand.event(f"<items node='{NODE}'><retract id='i'/></items>")
-        await by_hand.in_step()
+        await scripted.event(f"<items node='{NODE}'><retract id='i'/></items>")
+        await scripted.in_step()
         with pytest.raises(LocalProtocolError, match="being accepted"):
             await job.release()
         accepting = asyncio.create_task(job.accept())
-        await by_hand.answer(request)
+        await scripted.answer(request)
         await accepting
     assert job.outcome is ItemOutcome.ACCEPTED
 
@@ -416,18 +418,18 @@ async def test_a_slow_job_is_kept_by_a_worker_that_lives(
 
 
 async def test_an_item_that_comes_anew_before_its_release_is_answered_was_released(
-    bee: ClientXMPP, by_hand: ByHand
+    bee: ClientXMPP, scripted: ScriptedService
 ) -> None:
     """The event overtook the answer.
 
     Nothing was lost, and there are two separate jobs.
     """
-    async with by_hand.holding(bee, parallel=2) as (worker, job):
+    async with scripted.holding(bee, parallel=2) as (worker, job):
         releasing = asyncio.ensure_future(job.release())
-        request = await by_hand.asked("unlock")
-        await by_hand.deliver("i", "anew")
+        request = await scripted.asked("unlock")
+        await scripted.deliver("i", "anew")
         again = await anext(worker)
-        await by_hand.answer(request)
+        await scripted.answer(request)
         await releasing
         assert not job.lost.is_set()
         assert job.outcome is ItemOutcome.RELEASED

@@ -10,20 +10,20 @@ from qos.testing import Link, LoopbackServer
 from qos.testing.clients import close
 from qos.worker import Worker
 from raw_client import local, stanza
-from worker_setup import NODE, QUEUE, ByHand, Handler, Queue, until
+from worker_setup import NODE, QUEUE, Handler, Queue, ScriptedService, until
 from xep_0254 import XEP_0254
 
 NEVER_S = 3600.0
 
 
 async def test_a_worker_says_who_it_is_before_it_asks_for_items(
-    bee: ClientXMPP, by_hand: ByHand
+    bee: ClientXMPP, scripted: ScriptedService
 ) -> None:
     """The service hears of a worker's end only if it has seen its presence."""
-    async with by_hand.worker(bee, parallel=7, batch=3, durable_locks=True):
-        presence = await by_hand.component.expect(stanza("presence"))
+    async with scripted.worker(bee, parallel=7, batch=3, durable_locks=True):
+        presence = await scripted.component.expect(stanza("presence"))
         assert presence.get("from") == "bee@localhost/1"
-        request = await by_hand.asked("subscribe")
+        request = await scripted.asked("subscribe")
         (subscribe,) = (each for each in request.iter() if local(each) == "subscribe")
         assert subscribe.get("jid") == "bee@localhost/1"
         values = {
@@ -82,19 +82,19 @@ async def test_what_was_not_begun_when_the_connection_was_lost_is_dropped(
 
 
 async def test_what_was_dropped_with_the_connection_is_taken_when_it_is_sent_again(
-    bee: ClientXMPP, by_hand: ByHand, server: LoopbackServer
+    bee: ClientXMPP, scripted: ScriptedService, server: LoopbackServer
 ) -> None:
     """The service may never have noticed the lost connection.
 
     Then the lock is still ours.
     """
-    async with by_hand.worker(bee) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
-        await by_hand.in_step()
+    async with scripted.worker(bee) as worker:
+        await scripted.subscribe()
+        await scripted.deliver("i", "t")
+        await scripted.in_step()
         server.disconnect("bee@localhost/1")
-        await by_hand.answer(await by_hand.asked("subscribe"))
-        await by_hand.deliver("i", "t")
+        await scripted.answer(await scripted.asked("subscribe"))
+        await scripted.deliver("i", "t")
         async with asyncio.timeout(10):
             job = await anext(worker)
         assert (job.id, job.token) == ("i", "t")
@@ -227,37 +227,37 @@ async def test_a_worker_works_on_a_bad_link(
 
 
 async def test_a_subscription_that_was_taken_away_is_asked_for_again(
-    bee: ClientXMPP, by_hand: ByHand
+    bee: ClientXMPP, scripted: ScriptedService
 ) -> None:
     """At once, not only after the interval."""
-    async with by_hand.worker(bee):
-        await by_hand.subscribe()
-        await by_hand.event(
+    async with scripted.worker(bee):
+        await scripted.subscribe()
+        await scripted.event(
             f"<subscription node='{NODE}' jid='bee@localhost/1' subscription='none'/>"
         )
-        await by_hand.subscribe()
+        await scripted.subscribe()
 
 
 async def test_a_worker_begins_whatever_a_server_says_for_the_service(
-    bee: ClientXMPP, by_hand: ByHand
+    bee: ClientXMPP, scripted: ScriptedService
 ) -> None:
     """Machines start in any order, and the service itself has not refused."""
-    async with by_hand.worker(bee) as worker:
-        request = await by_hand.asked("subscribe")
-        await by_hand.refuse(request, "forbidden", "auth", by="")
-        await by_hand.answer(await by_hand.asked("subscribe"))
+    async with scripted.worker(bee) as worker:
+        request = await scripted.asked("subscribe")
+        await scripted.refuse(request, "forbidden", "auth", by="")
+        await scripted.answer(await scripted.asked("subscribe"))
         await worker.subscribed()
 
 
 async def test_a_later_refusal_does_not_end_the_worker(
-    bee: ClientXMPP, by_hand: ByHand
+    bee: ClientXMPP, scripted: ScriptedService
 ) -> None:
     """A queue can be deleted and created again; meanwhile running jobs go on."""
-    async with by_hand.holding(bee) as (worker, job):
-        await by_hand.event(f"<delete node='{NODE}'/>")
+    async with scripted.holding(bee) as (worker, job):
+        await scripted.event(f"<delete node='{NODE}'/>")
         await job.lost.wait()
-        await by_hand.component.expect(stanza("presence"))
-        await by_hand.refuse(await by_hand.asked("subscribe"), "item-not-found")
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t2")
+        await scripted.component.expect(stanza("presence"))
+        await scripted.refuse(await scripted.asked("subscribe"), "item-not-found")
+        await scripted.subscribe()
+        await scripted.deliver("i", "t2")
         assert (await anext(worker)).id == "i"

@@ -16,10 +16,10 @@ from worker_setup import (
     LIMIT_S,
     NODE,
     QUEUE,
-    ByHand,
     Handler,
     LogIn,
     Queue,
+    ScriptedService,
     token_in,
     until,
 )
@@ -33,23 +33,23 @@ def what(element: ET.Element) -> str:
     return next((name for name in ("unsubscribe", "unlock") if name in names), "other")
 
 
-async def test_a_stop_goes_in_order(bee: ClientXMPP, by_hand: ByHand) -> None:
+async def test_a_stop_goes_in_order(bee: ClientXMPP, scripted: ScriptedService) -> None:
     """Unlocked before unsubscribing, an item would come back.
 
     After leaving, it would count.
     """
     async with Worker(bee, QUEUE, NODE, parallel=2, grace_s=0) as worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("begun", "t1")
-        await by_hand.deliver("waits", "t2")
+        await scripted.subscribe()
+        await scripted.deliver("begun", "t1")
+        await scripted.deliver("waits", "t2")
         begun = await anext(worker)
         worker.stop()
         order = []
         for _ in range(4):
-            element = await by_hand.component.expect(lambda _: True)
+            element = await scripted.component.expect(lambda _: True)
             order.append(what(element))
             if local(element) == "iq":
-                await by_hand.answer(element)
+                await scripted.answer(element)
         assert order == ["unsubscribe", "unlock", "unlock", "unavailable"]
         assert begun.lost.is_set()
 
@@ -95,24 +95,24 @@ async def test_a_worker_stops_as_soon_as_nothing_runs(
 
 
 async def test_a_stop_goes_on_when_who_waits_for_it_is_cancelled(
-    bee: ClientXMPP, by_hand: ByHand
+    bee: ClientXMPP, scripted: ScriptedService
 ) -> None:
     """Otherwise items would stay locked, and more would come."""
     worker = Worker(bee, QUEUE, NODE, grace_s=0)
     async with worker:
-        await by_hand.subscribe()
-        await by_hand.deliver("i", "t")
+        await scripted.subscribe()
+        await scripted.deliver("i", "t")
         await anext(worker)
         closing = asyncio.create_task(worker.aclose())
-        request = await by_hand.asked("unsubscribe")
+        request = await scripted.asked("unsubscribe")
         closing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await closing
-        await by_hand.answer(request)
-        released = await by_hand.asked("unlock")
+        await scripted.answer(request)
+        released = await scripted.asked("unlock")
         assert token_in(released) == "t"
-        await by_hand.answer(released)
-    await by_hand.component.expect(stanza("presence", type="unavailable"))
+        await scripted.answer(released)
+    await scripted.component.expect(stanza("presence", type="unavailable"))
 
 
 async def test_a_worker_that_stops_takes_nothing_from_another_of_its_client(
@@ -160,23 +160,26 @@ async def subscribers(queue: Queue) -> object:
 
 @pytest.mark.parametrize("condition", ["", "not-subscribed"])
 async def test_who_works_on_unsubscribes_for_one_who_had_no_answer(
-    bee: ClientXMPP, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch, condition: str
+    bee: ClientXMPP,
+    scripted: ScriptedService,
+    monkeypatch: pytest.MonkeyPatch,
+    condition: str,
 ) -> None:
     """Otherwise items would still come for a node where no worker runs."""
     monkeypatch.setattr("qos.worker.worker._STOP_S", 0.05)
-    async with by_hand.worker(bee, resubscribe_s=0.2):
-        await by_hand.subscribe()
+    async with scripted.worker(bee, resubscribe_s=0.2):
+        await scripted.subscribe()
         async with Worker(bee, QUEUE, "gone"):
-            await by_hand.subscribe()
-        requests = [await by_hand.asked("unsubscribe") for _ in range(2)]
+            await scripted.subscribe()
+        requests = [await scripted.asked("unsubscribe") for _ in range(2)]
         assert [node_in(each) for each in requests] == ["gone", "gone"]
         if condition:
-            await by_hand.refuse(requests[1], condition)
+            await scripted.refuse(requests[1], condition)
         else:
-            await by_hand.answer(requests[1])
+            await scripted.answer(requests[1])
         for _ in range(2):
-            assert node_in(await by_hand.subscribe()) == NODE
-        assert not by_hand.component.received(lambda each: what(each) == "unsubscribe")
+            assert node_in(await scripted.subscribe()) == NODE
+        assert not scripted.component.received(lambda each: what(each) == "unsubscribe")
 
 
 def node_in(request: ET.Element) -> str | None:
@@ -185,19 +188,21 @@ def node_in(request: ET.Element) -> str | None:
 
 
 async def test_the_subscription_of_a_new_worker_is_not_taken_for_an_old_ones(
-    bee: ClientXMPP, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+    bee: ClientXMPP, scripted: ScriptedService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is only one subscription for a client and a node."""
     monkeypatch.setattr("qos.worker.worker._STOP_S", 0.05)
-    async with by_hand.worker(bee, resubscribe_s=0.2):
-        await by_hand.subscribe()
+    async with scripted.worker(bee, resubscribe_s=0.2):
+        await scripted.subscribe()
         async with Worker(bee, QUEUE, "gone"):
-            await by_hand.subscribe()
-        await by_hand.asked("unsubscribe")
+            await scripted.subscribe()
+        await scripted.asked("unsubscribe")
         async with Worker(bee, QUEUE, "gone"):
             for _ in range(3):
-                await by_hand.subscribe()
-            ended = by_hand.component.received(lambda each: what(each) == "unsubscribe")
+                await scripted.subscribe()
+            ended = scripted.component.received(
+                lambda each: what(each) == "unsubscribe"
+            )
             assert not ended
 
 
@@ -359,39 +364,39 @@ async def test_a_run_that_is_cancelled_releases_all(
 
 
 async def test_an_item_that_comes_when_the_worker_has_stopped_is_released(
-    bee: ClientXMPP, by_hand: ByHand
+    bee: ClientXMPP, scripted: ScriptedService
 ) -> None:
     """It was in flight; this worker will never begin it."""
-    async with by_hand.worker(bee, parallel=2) as worker:
-        await by_hand.subscribe()
+    async with scripted.worker(bee, parallel=2) as worker:
+        await scripted.subscribe()
         worker.stop()
-        request = await by_hand.asked("unsubscribe")
-        await by_hand.deliver("late", "t")
-        released = await by_hand.asked("unlock")
+        request = await scripted.asked("unsubscribe")
+        await scripted.deliver("late", "t")
+        released = await scripted.asked("unlock")
         assert {each.get("id") for each in released.iter()} >= {"late"}
-        await by_hand.answer(released)
-        await by_hand.answer(request)
-        await by_hand.component.expect(stanza("presence", type="unavailable"))
+        await scripted.answer(released)
+        await scripted.answer(request)
+        await scripted.component.expect(stanza("presence", type="unavailable"))
 
 
 async def test_an_accept_that_is_under_way_is_waited_for(
-    bee: ClientXMPP, by_hand: ByHand
+    bee: ClientXMPP, scripted: ScriptedService
 ) -> None:
     """The work is done: if it were released now, it would be done again."""
     worker = Worker(bee, QUEUE, NODE, grace_s=0)
     handler = Handler()
     working = asyncio.create_task(worker.run(handler))
-    await by_hand.subscribe()
-    await by_hand.deliver("i", "t")
-    accept = await by_hand.asked("retract")
+    await scripted.subscribe()
+    await scripted.deliver("i", "t")
+    accept = await scripted.asked("retract")
     worker.stop()
-    await by_hand.answer(await by_hand.asked("unsubscribe"))
-    assert not by_hand.component.received(lambda each: what(each) == "unavailable")
-    await by_hand.answer(accept)
+    await scripted.answer(await scripted.asked("unsubscribe"))
+    assert not scripted.component.received(lambda each: what(each) == "unavailable")
+    await scripted.answer(accept)
     await working
     assert handler.jobs[0].outcome is ItemOutcome.ACCEPTED
-    await by_hand.component.expect(stanza("presence", type="unavailable"))
-    assert not by_hand.component.received(lambda each: what(each) == "unlock")
+    await scripted.component.expect(stanza("presence", type="unavailable"))
+    assert not scripted.component.received(lambda each: what(each) == "unlock")
 
 
 async def test_a_handler_that_does_not_end_holds_nothing_up(

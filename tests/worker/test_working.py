@@ -18,7 +18,17 @@ from qos.errors import JobLost, LocalProtocolError, RequestRefused
 from qos.testing import LoopbackServer
 from qos.testing.clients import close
 from qos.worker import Job, UnrecoverableError, Worker
-from worker_setup import BEES, NODE, QUEUE, SECRET, ByHand, Handler, LogIn, Queue, until
+from worker_setup import (
+    BEES,
+    NODE,
+    QUEUE,
+    SECRET,
+    Handler,
+    LogIn,
+    Queue,
+    ScriptedService,
+    until,
+)
 from xep_0254 import XEP_0254
 from xep_0254.events import DeliveredItem, Event
 
@@ -382,11 +392,11 @@ async def test_a_lost_job_ends_its_block_and_not_the_loop(
 
 
 async def test_a_job_goes_to_somebody_else_when_the_one_it_was_for_is_cancelled(
-    bee: ClientXMPP, by_hand: ByHand
+    bee: ClientXMPP, scripted: ScriptedService
 ) -> None:
     """Each waiting call is tried; otherwise the job would wait for the next event."""
-    async with by_hand.worker(bee, parallel=2) as worker:
-        await by_hand.subscribe()
+    async with scripted.worker(bee, parallel=2) as worker:
+        await scripted.subscribe()
         first = asyncio.ensure_future(anext(worker))
         second = asyncio.ensure_future(anext(worker))
         await asyncio.sleep(0)

@@ -68,7 +68,7 @@ async def bob(server: LoopbackServer, stack: contextlib.AsyncExitStack) -> Clien
 
 
 @pytest.fixture
-async def by_hand(
+async def scripted(
     server: LoopbackServer, stack: contextlib.AsyncExitStack
 ) -> RawComponent:
     """The queue service, scripted by a test."""
@@ -140,7 +140,7 @@ async def in_step(bob: ClientXMPP, component: RawComponent) -> None:
 
 
 async def test_nothing_is_remembered_of_a_request_that_has_ended(
-    bob: ClientXMPP, by_hand: RawComponent
+    bob: ClientXMPP, scripted: RawComponent
 ) -> None:
     """However it ended: a worker that runs for years sends billions of requests."""
     queues = XEP_0254.of(bob)
@@ -148,16 +148,16 @@ async def test_nothing_is_remembered_of_a_request_that_has_ended(
 
     async def asked() -> tuple[asyncio.Task[None], ET.Element]:
         asking = asyncio.create_task(queues.retract(QUEUE, "n", "i", timeout_s=NEVER_S))
-        request = await by_hand.expect(stanza("iq", type="set"))
+        request = await scripted.expect(stanza("iq", type="set"))
         assert list(pending) == [request.attrib["id"]]
         return asking, request
 
     asking, request = await asked()
-    await by_hand.send(answer(request))
+    await scripted.send(answer(request))
     await asking
     assert not pending
     asking, request = await asked()
-    await by_hand.send(refusal(request, "conflict"))
+    await scripted.send(refusal(request, "conflict"))
     with pytest.raises(RequestRefused):
         await asking
     assert not pending
@@ -169,38 +169,38 @@ async def test_nothing_is_remembered_of_a_request_that_has_ended(
         await queues.retract(QUEUE, "n", "i", timeout_s=0.01)
     assert not pending
     # A late answer has no request any more, and does no harm.
-    late = await by_hand.expect(stanza("iq", type="set"))
-    await by_hand.send(answer(late))
-    await in_step(bob, by_hand)
+    late = await scripted.expect(stanza("iq", type="set"))
+    await scripted.send(answer(late))
+    await in_step(bob, scripted)
     assert not pending
 
 
 async def test_an_answer_counts_only_from_whom_was_asked(
-    bob: ClientXMPP, by_hand: RawComponent
+    bob: ClientXMPP, scripted: RawComponent
 ) -> None:
     """Somebody who guesses an id must not be able to settle an item for a worker."""
     retracting = asyncio.create_task(XEP_0254.of(bob).retract(QUEUE, "n", "i", "t"))
-    request = await by_hand.expect(stanza("iq", type="set"))
-    await by_hand.send(answer(request, from_=f"mallory@{QUEUE}"))
-    await in_step(bob, by_hand)
+    request = await scripted.expect(stanza("iq", type="set"))
+    await scripted.send(answer(request, from_=f"mallory@{QUEUE}"))
+    await in_step(bob, scripted)
     assert not retracting.done()
-    await by_hand.send(refusal(request, "conflict"))
+    await scripted.send(refusal(request, "conflict"))
     with pytest.raises(RequestRefused, match="conflict"):
         await retracting
 
 
 async def test_a_refusal_says_all_that_the_error_says(
-    bob: ClientXMPP, by_hand: RawComponent
+    bob: ClientXMPP, scripted: RawComponent
 ) -> None:
     """The next step of the caller depends on the condition, its type and its sender."""
     creating = asyncio.create_task(XEP_0254.of(bob).create(QUEUE, "n"))
-    request = await by_hand.expect(stanza("iq", type="set"))
+    request = await scripted.expect(stanza("iq", type="set"))
     content = (
         f"<error type='modify' by='{OTHER}'><bad-request xmlns='{STANZAS}'/>"
         f"<text xmlns='{STANZAS}'>no such option</text>"
         "<invalid-options xmlns='http://jabber.org/protocol/pubsub#errors'/></error>"
     )
-    await by_hand.send(answer(request, content, type="error"))
+    await scripted.send(answer(request, content, type="error"))
     with pytest.raises(RequestRefused) as caught:
         await creating
     error = caught.value
@@ -210,34 +210,34 @@ async def test_a_refusal_says_all_that_the_error_says(
 
 
 async def test_an_error_without_a_condition_is_a_refusal_too(
-    bob: ClientXMPP, by_hand: RawComponent
+    bob: ClientXMPP, scripted: RawComponent
 ) -> None:
     """As in listing 9 of other services: the caller hears of any error."""
     purging = asyncio.create_task(XEP_0254.of(bob).purge(QUEUE, "n"))
-    request = await by_hand.expect(stanza("iq", type="set"))
-    await by_hand.send(answer(request, type="error"))
+    request = await scripted.expect(stanza("iq", type="set"))
+    await scripted.send(answer(request, type="error"))
     with pytest.raises(RequestRefused, match="undefined-condition"):
         await purging
 
 
 async def test_silence_is_no_answer_after_the_time_out(
-    bob: ClientXMPP, by_hand: RawComponent
+    bob: ClientXMPP, scripted: RawComponent
 ) -> None:
     """A caller that waits for ever cannot repeat the request."""
     with pytest.raises(NoAnswer, match=r"nothing came in 0\.05 s"):
         await XEP_0254.of(bob).retract(QUEUE, "n", "i", "t", timeout_s=0.05)
-    request = await by_hand.expect(stanza("iq", type="set"))
-    await by_hand.send(answer(request))
-    await in_step(bob, by_hand)
+    request = await scripted.expect(stanza("iq", type="set"))
+    await scripted.send(answer(request))
+    await in_step(bob, scripted)
 
 
 async def test_what_waits_when_the_session_is_lost_hears_of_it(
-    bob: ClientXMPP, by_hand: RawComponent, server: LoopbackServer
+    bob: ClientXMPP, scripted: RawComponent, server: LoopbackServer
 ) -> None:
     """slixmpp leaves such requests waiting, and a worker could not repeat them."""
     plugin = XEP_0254.of(bob)
     waiting = asyncio.create_task(plugin.retract(QUEUE, "n", "i", timeout_s=NEVER_S))
-    await by_hand.expect(stanza("iq", type="set"))
+    await scripted.expect(stanza("iq", type="set"))
     server.disconnect("bob@localhost/1")
     with pytest.raises(NoAnswer, match="the session was lost"):
         await waiting
@@ -258,15 +258,15 @@ async def test_without_a_session_nothing_is_asked(server: LoopbackServer) -> Non
 
 
 async def test_a_publish_without_an_answer_is_repeated_with_the_same_ids(
-    bob: ClientXMPP, by_hand: RawComponent
+    bob: ClientXMPP, scripted: RawComponent
 ) -> None:
     """The service recognizes a repeat by the id; otherwise there would be two items."""
     plugin = XEP_0254.of(bob)
     plugin.timeout_s = 0.2
     item = NewItem("<a xmlns='u:a'/>", priority=9, ttl=1.5, delay=0.25)
     publishing = asyncio.create_task(plugin.publish(QUEUE, "n", [item]))
-    requests = [await by_hand.expect(stanza("iq", type="set")) for _ in range(2)]
-    await by_hand.send(answer(requests[1]))
+    requests = [await scripted.expect(stanza("iq", type="set")) for _ in range(2)]
+    await scripted.send(answer(requests[1]))
     assert await publishing == [item.item_id]
     first, second = (each.find(f".//{PUBSUB}item") for each in requests)
     assert first is not None
@@ -282,7 +282,7 @@ async def test_a_publish_without_an_answer_is_repeated_with_the_same_ids(
 
 
 async def test_a_publish_that_is_never_answered_is_in_doubt(
-    bob: ClientXMPP, by_hand: RawComponent
+    bob: ClientXMPP, scripted: RawComponent
 ) -> None:
     """An error that the service is absent now says nothing about the first attempt."""
     plugin = XEP_0254.of(bob)
@@ -290,24 +290,24 @@ async def test_a_publish_that_is_never_answered_is_in_doubt(
     publishing = asyncio.create_task(
         plugin.publish(QUEUE, "n", [NewItem()], attempts=2)
     )
-    await by_hand.expect(stanza("iq", type="set"))
-    second = await by_hand.expect(stanza("iq", type="set"))
-    await by_hand.send(refusal(second, "service-unavailable"))
+    await scripted.expect(stanza("iq", type="set"))
+    second = await scripted.expect(stanza("iq", type="set"))
+    await scripted.send(refusal(second, "service-unavailable"))
     with pytest.raises(NoAnswer):
         await publishing
 
 
 async def test_a_publish_that_is_refused_is_not_repeated(
-    bob: ClientXMPP, by_hand: RawComponent
+    bob: ClientXMPP, scripted: RawComponent
 ) -> None:
     """The service would decide the same again."""
     publishing = asyncio.create_task(XEP_0254.of(bob).publish(QUEUE, "n", [NewItem()]))
-    request = await by_hand.expect(stanza("iq", type="set"))
-    await by_hand.send(refusal(request, "forbidden", "auth"))
+    request = await scripted.expect(stanza("iq", type="set"))
+    await scripted.send(refusal(request, "forbidden", "auth"))
     with pytest.raises(RequestRefused, match="forbidden"):
         await publishing
-    await in_step(bob, by_hand)
-    assert not by_hand.received(stanza("iq", type="set"))
+    await in_step(bob, scripted)
+    assert not scripted.received(stanza("iq", type="set"))
 
 
 @pytest.mark.parametrize(
@@ -348,13 +348,13 @@ async def test_a_publish_waits_for_the_session_to_come_back(
     ids=["open", "text", "two", "id"],
 )
 async def test_what_cannot_be_an_item_is_not_sent(
-    bob: ClientXMPP, by_hand: RawComponent, item: NewItem
+    bob: ClientXMPP, scripted: RawComponent, item: NewItem
 ) -> None:
     """Broken XML would end the stream, and with it everything else."""
     with pytest.raises(LocalProtocolError):
         await XEP_0254.of(bob).publish(QUEUE, "n", [item])
-    await in_step(bob, by_hand)
-    assert not by_hand.received(stanza("iq", type="set"))
+    await in_step(bob, scripted)
+    assert not scripted.received(stanza("iq", type="set"))
 
 
 async def test_a_stanza_over_the_servers_limit_is_not_sent(bob: ClientXMPP) -> None:
@@ -400,12 +400,12 @@ def events_of(client: ClientXMPP) -> tuple[list[Event], list[Message]]:
 
 
 async def test_an_event_of_the_service_goes_to_the_listener_and_nowhere_else(
-    bob: ClientXMPP, by_hand: RawComponent
+    bob: ClientXMPP, scripted: RawComponent
 ) -> None:
     """Two parts of an application must not both work on one item."""
     listened, handled = events_of(bob)
-    await by_hand.send(event("<item id='i' q:token='t'><a xmlns='u:a'/></item>"))
-    await in_step(bob, by_hand)
+    await scripted.send(event("<item id='i' q:token='t'><a xmlns='u:a'/></item>"))
+    await in_step(bob, scripted)
     (got,) = listened
     assert (got.node, got.items[0].item_id, got.items[0].token) == ("n", "i", "t")
     assert not handled
@@ -421,31 +421,31 @@ async def test_an_event_of_the_service_goes_to_the_listener_and_nowhere_else(
     ids=["bare", "account", "resource"],
 )
 async def test_an_event_that_is_not_the_services_to_us_is_left_alone(
-    bob: ClientXMPP, by_hand: RawComponent, to: str, sender: str
+    bob: ClientXMPP, scripted: RawComponent, to: str, sender: str
 ) -> None:
     """Anybody can send such an event, and servers re-route: queue.md §1, row 6."""
     listened, handled = events_of(bob)
-    await by_hand.send(event("<item id='i'/>", to=to, sender=sender))
-    await in_step(bob, by_hand)
+    await scripted.send(event("<item id='i'/>", to=to, sender=sender))
+    await in_step(bob, scripted)
     assert not listened
     assert len(handled) == 1
 
 
 async def test_who_does_not_listen_any_more_is_not_called(
-    bob: ClientXMPP, by_hand: RawComponent
+    bob: ClientXMPP, scripted: RawComponent
 ) -> None:
     """A worker that has ended must not get items."""
     listened, handled = events_of(bob)
     XEP_0254.of(bob).remove_listener(QUEUE, "n", listened.append)
     XEP_0254.of(bob).remove_listener(QUEUE, "n", listened.append)
-    await by_hand.send(event("<item id='i'/>"))
-    await in_step(bob, by_hand)
+    await scripted.send(event("<item id='i'/>"))
+    await in_step(bob, scripted)
     assert not listened
     assert len(handled) == 1
 
 
 async def test_a_listener_that_fails_harms_no_other(
-    bob: ClientXMPP, by_hand: RawComponent
+    bob: ClientXMPP, scripted: RawComponent
 ) -> None:
     """Otherwise an exception in a filter would end the connection."""
 
@@ -454,8 +454,8 @@ async def test_a_listener_that_fails_harms_no_other(
 
     XEP_0254.of(bob).add_listener(QUEUE, "n", fail)
     listened, _ = events_of(bob)
-    await by_hand.send(event("<item id='i'/>"))
-    await in_step(bob, by_hand)
+    await scripted.send(event("<item id='i'/>"))
+    await in_step(bob, scripted)
     assert len(listened) == 1
 
 
@@ -531,18 +531,18 @@ async def test_a_queue_is_browsed_page_by_page_each_item_once(
 
 
 async def test_the_names_of_queues_come_page_by_page_each_once(
-    bob: ClientXMPP, by_hand: RawComponent
+    bob: ClientXMPP, scripted: RawComponent
 ) -> None:
     """There can be more queues than fit into a stanza (XEP-0059)."""
     names = [f"queue-{number:02}" for number in range(25)]
     asking = asyncio.create_task(XEP_0254.of(bob).nodes(QUEUE))
     pages = 0
     while not asking.done():
-        request = await by_hand.expect(stanza("iq"))
+        request = await scripted.expect(stanza("iq"))
         page = render_items(request, names, service=QUEUE, answer_bytes_max=500)
-        await by_hand.send(page)
+        await scripted.send(page)
         pages += 1
-        await in_step(bob, by_hand)
+        await in_step(bob, scripted)
     assert await asking == names
     assert pages > 3
 
@@ -684,16 +684,16 @@ async def test_a_service_that_is_no_jid_is_the_callers_mistake(
 
 
 async def test_when_the_plugin_is_disabled_who_waits_hears_of_it(
-    bob: ClientXMPP, by_hand: RawComponent
+    bob: ClientXMPP, scripted: RawComponent
 ) -> None:
     """Nothing may stay on the stream, which belongs to the application."""
     plugin = XEP_0254.of(bob)
     waiting = asyncio.create_task(plugin.delete(QUEUE, "n"))
-    await by_hand.expect(stanza("iq", type="set"))
+    await scripted.expect(stanza("iq", type="set"))
     bob.plugin.disable("xep_0254")  # type: ignore[attr-defined]  # slixmpp's lack
     with pytest.raises(RequestFailed):
         await waiting
-    await in_step(bob, by_hand)
+    await in_step(bob, scripted)
 
 
 async def test_a_worker_that_has_answered_a_ping_leaves_nothing_in_memory(

@@ -17,7 +17,7 @@ from typing import Any
 from campaign.supervisor import NODE, WORKERS, Files
 from message_roles import EFFECTS, read_log
 from qos.core.message.model import OutgoingState
-from queue_roles import query, read_deeds
+from queue_roles import query, read_work_records
 
 __all__ = [
     "Tally",
@@ -173,7 +173,11 @@ def count_items(files: Files) -> Tally:
     published = set(files.published.read_text().split())
     if files.elders:
         accepted |= published - outcomes.keys()
-    told = {deed.item_id for deed in read_deeds(files.deeds) if deed.what == "accepted"}
+    told = {
+        record.item_id
+        for record in read_work_records(files.work_records)
+        if record.what == "accepted"
+    }
     open_ = {item for item, outcome in outcomes.items() if outcome is None}
     found = {
         "lost": published - effects.keys() - open_,

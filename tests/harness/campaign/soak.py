@@ -21,7 +21,7 @@ from message_roles import entries_of
 from qos.bench.figures import percentile
 from qos.bench.usage import usage_of
 from qos.core.message.model import OutgoingState
-from queue_roles import read_deeds
+from queue_roles import read_work_records
 
 __all__ = ["MEASURE_S", "PAUSE_S_MAX", "Soak", "elders", "half", "handled", "unlimited"]
 
@@ -72,7 +72,9 @@ def handled(files: Files) -> dict[str, int]:
         )
         for store in files.stores
     }
-    accepted = sum(deed.what == "accepted" for deed in read_deeds(files.deeds))
+    accepted = sum(
+        record.what == "accepted" for record in read_work_records(files.work_records)
+    )
     return {**done, "items": accepted}
 
 

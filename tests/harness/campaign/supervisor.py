@@ -22,7 +22,7 @@ from message_roles import End
 from proxy import Proxy
 from qos.cli.status import CommandError, Status
 from qos.testing.xmpp_server import XmppServer, mutual
-from queue_roles import Hand, Press, Service
+from queue_roles import PublisherRole, Service, WorkerRole
 from role import Connect, Role
 from role_processes import Processes, RoleProcess
 
@@ -97,9 +97,9 @@ class Files:
         return self.folder / "published.log"
 
     @property
-    def deeds(self) -> Path:
-        """The work of the workers; see Deed."""
-        return self.folder / "deeds.log"
+    def work_records(self) -> Path:
+        """The work of the workers; see WorkRecord."""
+        return self.folder / "work.log"
 
     @property
     def journals(self) -> Path:
@@ -152,7 +152,7 @@ class Traffic:
 def accounts(stores: tuple[str, ...]) -> dict[str, str]:
     """The passwords of all accounts."""
     pairs = [f"{role}-{store}" for store in stores for role in ("sender", "receiver")]
-    names = ("press", "boss", *WORKERS, *pairs)
+    names = ("publisher", "boss", *WORKERS, *pairs)
     return {name: f"secret of {name}" for name in names}
 
 
@@ -310,7 +310,7 @@ class Supervisor:
         self._files = files
         self._queue = queue_jid(server.name)
         self._keeping: list[asyncio.Task[None]] = []
-        self.members = [self._service(), *map(self._worker, WORKERS), self._press()]
+        self.members = [self._service(), *map(self._worker, WORKERS), self._publisher()]
         for store in files.stores:
             self.members += [self._end("receiver", store), self._end("sender", store)]
         self.members += more
@@ -392,11 +392,11 @@ class Supervisor:
         return Member("service", "service", lambda life: role, url)
 
     def _worker(self, name: str) -> Member:
-        role = Hand(
+        role = WorkerRole(
             connect=self._connect(name),
             service=self._queue,
             node=NODE,
-            log=str(self._files.deeds),
+            log=str(self._files.work_records),
             lock_s=LOCK_S,
             work_s=0.05,
             qos_journal=self._journal(name),
@@ -406,10 +406,10 @@ class Supervisor:
         )
         return Member(name, "worker", lambda life: role)
 
-    def _press(self) -> Member:
-        def new_life(_life: int) -> Press:
-            return Press(
-                connect=self._connect("press"),
+    def _publisher(self) -> Member:
+        def new_life(_life: int) -> PublisherRole:
+            return PublisherRole(
+                connect=self._connect("publisher"),
                 service=self._queue,
                 node=NODE,
                 log=str(self._files.published),
