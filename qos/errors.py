@@ -328,7 +328,7 @@ class InDoubt(DeliveryFailed):
 
 
 class CannotConnect(QosError):
-    """There is no session with the server, and another attempt is of no use.
+    """No session with the server is possible, and another attempt is of no use.
 
     The text names the server and says what happened: for example, the login or the
     certificate was refused, or there was no session within the time-out. Messages that
@@ -567,4 +567,4 @@ class StoreReadOnly(StoreError):
 
 
 class StoreFull(StoreError):
-    """There is no space left for the store."""
+    """The disk has no space left for the store."""

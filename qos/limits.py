@@ -65,8 +65,11 @@ LIMITS: Final = (
     # -- a message that is received
     Limit("xep_qos.settings:Settings.quota_messages", "messages held of one account"),
     Limit("xep_qos.settings:Settings.quota_bytes", "bytes held of one account"),
-    Limit("xep_qos.settings:Settings.quota_total_messages", "messages held of all"),
-    Limit("xep_qos.settings:Settings.quota_total_bytes", "bytes held of all"),
+    Limit(
+        "xep_qos.settings:Settings.quota_total_messages",
+        "messages held of all accounts",
+    ),
+    Limit("xep_qos.settings:Settings.quota_total_bytes", "bytes held of all accounts"),
     Limit(
         "xep_qos.settings:Settings.quota_domain_messages",
         "messages held of one foreign domain",
@@ -76,65 +79,120 @@ LIMITS: Final = (
         "bytes held of one foreign domain",
     ),
     Limit("xep_qos.settings:Settings.hold_ttl_s", "seconds that a message is held"),
-    Limit("xep_qos.settings:Settings.tombstones_max", "ended messages remembered"),
-    Limit("xep_qos.settings:Settings.tombstone_ttl_s", "seconds that they are"),
+    Limit(
+        "xep_qos.settings:Settings.tombstones_max", "remembered ids of ended messages"
+    ),
+    Limit(
+        "xep_qos.settings:Settings.tombstone_ttl_s",
+        "seconds that the id of an ended message is remembered",
+    ),
     Limit(
         "qos.core.strings:ID_CHARS_MAX",
-        "characters of a msgId, mark, hold or iq id",
+        "characters of a msgId, a mark, a hold or the id of an iq",
     ),
-    Limit("qos.core.strings:_TEXT_CHARS_MAX", "characters of an error's text"),
+    Limit("qos.core.strings:_TEXT_CHARS_MAX", "characters of the text of an error"),
     Limit("qos.core.message.batch:ELEMENTS_MAX", "requests in a batch"),
-    Limit("qos.core.message.batch:BYTES_MAX", "bytes of answers in a batch"),
-    Limit("qos.engine.inbox:_WAITING_MAX", "requests that wait for a write of theirs"),
+    Limit(
+        "qos.core.message.batch:BYTES_MAX", "bytes of a batch, and of the answer to one"
+    ),
+    Limit(
+        "qos.engine.inbox:_WAITING_MAX",
+        "requests that wait while their message is being written",
+    ),
     Limit("xep_qos.guard:_WAITING_MAX", "requests that wait for a decision on trust"),
-    Limit("xep_qos.guard:_WAITING_BYTES_MAX", "bytes of their payloads"),
-    Limit("xep_qos.guard:_ROOMS_MAX", "rooms remembered by their occupants"),
-    Limit("xep_qos.discovery:_PRESENT_MAX", "peers remembered as available"),
-    Limit("qos.client.messages:PLAIN_MAX", "plain messages that wait for a loop"),
-    Limit("qos.client.messages:PLAIN_BYTES_MAX", "their bytes"),
+    Limit(
+        "xep_qos.guard:_WAITING_BYTES_MAX",
+        "bytes of payload that wait for a decision on trust",
+    ),
+    Limit(
+        "xep_qos.guard:_ROOMS_MAX",
+        "rooms recognised by the presence of their occupants",
+    ),
+    Limit("xep_qos.discovery:_PRESENT_MAX", "peers whose presence is remembered"),
+    Limit(
+        "qos.client.messages:PLAIN_MAX", "plain messages that wait for the application"
+    ),
+    Limit(
+        "qos.client.messages:PLAIN_BYTES_MAX",
+        "bytes of plain messages that wait for the application",
+    ),
     # -- reports about peers
-    Limit("xep_qos.feed:_SAID_MAX", "accounts of whom it is said that nobody takes"),
     Limit(
-        "qos.core.rate:SOURCES_MAX", "accounts reported for themselves in an interval"
+        "xep_qos.feed:_SAID_MAX",
+        "accounts logged, once each, because nobody takes their messages",
     ),
-    Limit("xep_qos.settings:Settings.event_interval_s", "seconds between two reports"),
-    Limit("xep_0337.event_logging:_WARNING_INTERVAL_S", "the same of malformed events"),
-    Limit("xep_0337.event_logging:MESSAGE_CHARS_MAX", "characters of an event's text"),
-    Limit("xep_0337.event_logging:STACK_TRACE_CHARS_MAX", "of its stack trace"),
-    Limit("xep_0337.event_logging:MODULE_CHARS_MAX", "of its module"),
+    Limit(
+        "qos.core.rate:SOURCES_MAX",
+        "accounts with rate limits of their own for reports",
+    ),
+    Limit(
+        "xep_qos.settings:Settings.event_interval_s",
+        "seconds between two reports about one account",
+    ),
+    Limit(
+        "xep_0337.event_logging:_WARNING_INTERVAL_S",
+        "seconds between two warnings about an account's malformed events",
+    ),
+    Limit(
+        "xep_0337.event_logging:MESSAGE_CHARS_MAX",
+        "characters of the message of a log event",
+    ),
+    Limit(
+        "xep_0337.event_logging:STACK_TRACE_CHARS_MAX",
+        "characters of the stack trace of a log event",
+    ),
+    Limit(
+        "xep_0337.event_logging:MODULE_CHARS_MAX",
+        "characters of the module of a log event",
+    ),
     # -- a message that is sent
-    Limit("xep_qos.settings:Settings.outbox_messages_max", "messages outstanding"),
-    Limit("xep_qos.settings:Settings.outbox_bytes_max", "bytes outstanding"),
-    Limit("xep_qos.settings:Settings.window_max", "messages under way to one account"),
+    Limit("xep_qos.settings:Settings.outbox_messages_max", "outstanding messages"),
     Limit(
-        "qos.engine.in_flight:_IDLE_FLOWS_MAX", "accounts whose window is remembered"
+        "xep_qos.settings:Settings.outbox_bytes_max", "bytes of outstanding messages"
     ),
-    Limit("xep_qos.settings:Settings.outcomes_max", "outcomes remembered"),
-    Limit("xep_qos.settings:Settings.outcome_ttl_s", "seconds that they are"),
-    Limit("xep_qos.settings:Settings.stanza_bytes_max", "bytes of a stanza of ours"),
-    Limit("xep_qos.settings:Settings.batch_max", "requests in a batch of ours"),
+    Limit("xep_qos.settings:Settings.window_max", "messages in flight to one account"),
     Limit(
-        "qos.core.message.batch:_UNDER_WAY_MAX", "batches unanswered while more gathers"
+        "qos.engine.in_flight:_IDLE_FLOWS_MAX",
+        "idle accounts whose window is remembered",
+    ),
+    Limit("xep_qos.settings:Settings.outcomes_max", "remembered outcomes"),
+    Limit(
+        "xep_qos.settings:Settings.outcome_ttl_s",
+        "seconds that an outcome is remembered",
     ),
     Limit(
-        "qos.core.message.batch:_UNANSWERED_MAX", "batches whose answer is recognised"
+        "xep_qos.settings:Settings.stanza_bytes_max", "bytes of a stanza that is sent"
+    ),
+    Limit("xep_qos.settings:Settings.batch_max", "requests in a batch that is sent"),
+    Limit(
+        "qos.core.message.batch:_UNDER_WAY_MAX",
+        "unanswered batches to a peer; further requests wait for the next batch",
+    ),
+    Limit(
+        "qos.core.message.batch:_UNANSWERED_MAX",
+        "unanswered batches to a peer whose answer is still recognised",
     ),
     # -- a queue service
     Limit("qos.core.queue.service:QueueBounds.nodes", "nodes of a service"),
-    Limit("qos.core.queue.service:QueueBounds.nodes_per_account", "of one account"),
     Limit(
-        "qos.core.queue.service:QueueBounds.nodes_per_domain", "of one foreign domain"
+        "qos.core.queue.service:QueueBounds.nodes_per_account",
+        "nodes of a service created by one account",
+    ),
+    Limit(
+        "qos.core.queue.service:QueueBounds.nodes_per_domain",
+        "nodes of a service created by one foreign domain",
     ),
     Limit("qos.core.queue.owner_requests:_AFFILIATIONS_MAX", "affiliations of a node"),
     Limit(
         "qos.core.queue.service:QueueBounds.subscriptions", "subscriptions of a service"
     ),
     Limit(
-        "qos.core.queue.service:QueueBounds.subscriptions_per_account", "of one account"
+        "qos.core.queue.service:QueueBounds.subscriptions_per_account",
+        "subscriptions of one account",
     ),
     Limit(
         "qos.core.queue.service:QueueBounds.subscriptions_per_domain",
-        "of one foreign domain",
+        "subscriptions of one foreign domain",
     ),
     Limit(
         "qos.core.queue.subscription_index:_DORMANT_S",
@@ -143,24 +201,41 @@ LIMITS: Final = (
     Limit(
         "qos.core.queue.subscriber_requests:_PAGE_MAX", "items in an answer to a browse"
     ),
-    Limit("qos.core.queue.service:_RESOURCES_MAX", "devices of an account remembered"),
-    Limit("qos.core.queue.node_options:NODE_FIELDS.queue#max_items", "items that wait"),
-    Limit("qos.core.queue.node_options:NODE_FIELDS.queue#max_bytes", "their bytes"),
-    Limit("qos.core.queue.node_options:NODE_FIELDS.queue#max_deliveries", "deliveries"),
+    Limit(
+        "qos.core.queue.service:_RESOURCES_MAX", "remembered full JIDs of one account"
+    ),
+    Limit(
+        "qos.core.queue.node_options:NODE_FIELDS.queue#max_items",
+        "waiting items of a node",
+    ),
+    Limit(
+        "qos.core.queue.node_options:NODE_FIELDS.queue#max_bytes",
+        "bytes of waiting items of a node",
+    ),
+    Limit(
+        "qos.core.queue.node_options:NODE_FIELDS.queue#max_deliveries",
+        "failed deliveries of an item until it is dead",
+    ),
     Limit(
         "qos.core.queue.node_options:NODE_FIELDS.queue#dedupe_window",
-        "seconds of an id",
+        "seconds that the id of an ended item is remembered",
     ),
     Limit(
         "qos.core.queue.node_options:QUEUE_REQUESTS_MAX",
-        "items that a worker has at a time",
+        "items that a worker may hold at a time",
     ),
     Limit("qos.core.queue.node_options:BATCH_MAX", "items in one event"),
-    Limit("qos.core.queue.node_options:_ITEMS_MAX", "items that an owner can let wait"),
-    Limit("qos.core.queue.node_options:_BYTES_MAX", "bytes that an owner can let wait"),
+    Limit(
+        "qos.core.queue.node_options:_ITEMS_MAX",
+        "waiting items that an owner may allow",
+    ),
+    Limit(
+        "qos.core.queue.node_options:_BYTES_MAX",
+        "bytes of waiting items that an owner may allow",
+    ),
     Limit(
         "qos.core.queue.item_lifecycle:HOLD_S_MAX",
-        "seconds that a lock can be extended",
+        "seconds that an item can be held with extensions",
     ),
     Limit(
         "qos.core.queue.item_lifecycle:_HISTORY_MAX",
@@ -169,38 +244,55 @@ LIMITS: Final = (
     Limit(
         "qos.core.queue.item_lifecycle:_EXCLUDED_MAX", "workers that an item excludes"
     ),
-    Limit("qos.engine.queue_outputs:_SENT_MAX", "events whose bounce is recognised"),
-    Limit("xep_0254.service:_ID_CHARS_MAX", "characters of an id that is answered"),
+    Limit(
+        "qos.engine.queue_outputs:_SENT_MAX", "events whose bounce is still recognised"
+    ),
+    Limit(
+        "xep_0254.service:_ID_CHARS_MAX",
+        "characters of the id of a stanza that gets an answer",
+    ),
     Limit("xep_0254.requests:NODE_CHARS_MAX", "characters of the name of a node"),
     Limit("xep_0254.requests:_JID_CHARS_MAX", "characters of a JID in a request"),
-    Limit(
-        "xep_0254.requests:EXTEND_S_MAX", "seconds that a lock is extended at a time"
-    ),
+    Limit("xep_0254.requests:EXTEND_S_MAX", "seconds of one extension of a lock"),
     Limit("xep_0254.request_items:ITEM_BYTES_MAX", "bytes of an item"),
     Limit(
         "xep_0254.request_items:ITEM_ID_CHARS_MAX", "characters of the id of an item"
     ),
     Limit("xep_0254.request_items:TOKEN_CHARS_MAX", "characters of a token"),
     Limit("xep_0254.request_items:ITEMS_MAX", "items in a request"),
-    Limit("xep_0254.request_items:IDS_BYTES_MAX", "bytes of their ids"),
-    Limit("xep_0254.request_items:REASON_CHARS_MAX", "characters of a worker's reason"),
+    Limit("xep_0254.request_items:IDS_BYTES_MAX", "bytes of the ids in a request"),
+    Limit(
+        "xep_0254.request_items:REASON_CHARS_MAX",
+        "characters of the reason that a worker gives",
+    ),
     Limit("xep_0254.request_items:TIME_S_MAX", "seconds of a ttl or a delay"),
     Limit("xep_0254.service_stanza:ANSWER_BYTES_MAX", "bytes of items in an answer"),
     Limit(
-        "xep_0254.service_stanza:_HISTORY_BYTES_MAX", "bytes of a history in an answer"
+        "xep_0254.service_stanza:_HISTORY_BYTES_MAX",
+        "bytes of the history of one item in an answer",
     ),
-    Limit("xep_0254.service_stanza:_ECHO_BYTES_MAX", "bytes of a request in an error"),
-    Limit("xep_0254.events:EVENT_BYTES_MAX", "bytes of items in an event"),
-    Limit("xep_0254.elements:_NUMBER_CHARS_MAX", "characters of a number"),
-    Limit("xep_0254.elements:_LEGAL_CHARS_MAX", "characters of a text in an error"),
-    # -- both
-    Limit("qos.xml_text:_NAMES_MAX", "names of elements remembered"),
-    Limit("qos.xml_text:_NAME_CHARS_MAX", "characters of one that is"),
     Limit(
-        "qos.engine.clock:_OUTDATED_MAX", "outdated timers, beside as many as there are"
+        "xep_0254.service_stanza:_ECHO_BYTES_MAX",
+        "bytes of a request that is repeated in an error",
+    ),
+    Limit("xep_0254.events:EVENT_BYTES_MAX", "bytes of items in an event"),
+    Limit("xep_0254.elements:_NUMBER_CHARS_MAX", "characters of a number in a request"),
+    Limit(
+        "xep_0254.elements:_LEGAL_CHARS_MAX",
+        "characters of a peer's text that is repeated in an error",
+    ),
+    # -- both
+    Limit("qos.xml_text:_NAMES_MAX", "remembered names of elements"),
+    Limit("qos.xml_text:_NAME_CHARS_MAX", "characters of a remembered name"),
+    Limit(
+        "qos.engine.clock:_OUTDATED_MAX",
+        "outdated timers, in addition to as many as there are valid ones",
     ),
     Limit("qos.journal.schema:LINE_BYTES_MAX", "bytes of a line of the journal"),
-    Limit("qos.journal.counts:ROUTES_MAX", "routes counted apart in a window of one"),
+    Limit(
+        "qos.journal.counts:ROUTES_MAX",
+        "routes that are counted separately in one window",
+    ),
 )
 
 

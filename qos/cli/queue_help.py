@@ -1,4 +1,4 @@
-"""What `--help` says of `xmpp-qos queue` and of its verbs, behind their options."""
+"""The help texts of `xmpp-qos queue` and its verbs, printed after their options."""
 
 QUEUE = """\
 examples:

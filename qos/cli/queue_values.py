@@ -27,7 +27,7 @@ def short(field: Field) -> str:
 
 
 def described(field: Field) -> str:
-    """What a field is, and its default."""
+    """The meaning of a field, and its default."""
     default = f" (default: {field.default})" if field.default else ""
     return f"{field.label}{default}"
 

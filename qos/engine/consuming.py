@@ -107,7 +107,7 @@ Ended: TypeAlias = Callable[[Transaction | None, BaseException | None], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumption:
-    """How a message is consumed.
+    """The way in which a message is consumed.
 
     Attributes:
         name: the name of the consumer, for the log.

@@ -60,7 +60,7 @@ class Recorder:
         """A request was malformed, and was refused."""
 
     async def close(self) -> None:
-        """There is nothing more to record."""
+        """Record nothing more, and close the journal."""
 
 
 class _Recorder(Recorder):

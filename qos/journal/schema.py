@@ -251,28 +251,35 @@ class Field(NamedTuple):
 
 FIELDS: Final = (
     Field("v", "int", True, "the version of the schema"),
-    Field("at", "time", True, "when, UTC, by the clock of the node"),
-    Field("boot", "text", True, "one life of one writer; never used again"),
-    Field("seq", "int", True, "counts the lines of a boot from 1"),
-    Field("node", "text", True, "whose journal it is: the JID of the endpoint"),
-    Field("role", "text", True, "see Role"),
-    Field("event", "text", True, "see EVENTS"),
-    Field("level", "text", False, "of a message: acknowledged or assured"),
+    Field("at", "time", True, "the time of the event (UTC), by the clock of the node"),
+    Field("boot", "text", True, "the id of one life of one writer; never used again"),
+    Field("seq", "int", True, "the number of the line in its boot, from 1"),
+    Field("node", "text", True, "the JID of the endpoint whose journal this is"),
+    Field("role", "text", True, "the role of the node in this line; see Role"),
+    Field("event", "text", True, "the event; see EVENTS"),
+    Field("level", "text", False, "the level of a message: acknowledged or assured"),
     Field(
         "msg_id",
         "text",
         False,
-        "of a message: msgId, or the iq id of an acknowledged one; "
+        "the msgId of an assured message, or the iq id of an acknowledged one; "
         "with the bare JID of its sender it is unique",
     ),
-    Field("from", "text", False, "who sent it; only the bare JID is the same at both"),
-    Field("to", "text", False, "whom it is for"),
-    Field("queue", "text", False, "the name of its node"),
-    Field("item", "text", False, "the id of the item"),
-    Field("attempt", "int", False, "see the events"),
-    Field("bytes", "int", False, "of the payload, in UTF-8"),
-    Field("condition", "text", False, "the error or the reason, in a word or few"),
-    Field("since", "time", False, "when the window began that was counted"),
+    Field(
+        "from", "text", False, "the sender; only its bare JID is the same at both ends"
+    ),
+    Field("to", "text", False, "the recipient"),
+    Field("queue", "text", False, "the name of the node of an item"),
+    Field("item", "text", False, "the id of an item"),
+    Field(
+        "attempt",
+        "int",
+        False,
+        "the number of an attempt or a delivery; see the events",
+    ),
+    Field("bytes", "int", False, "the size of the payload in UTF-8"),
+    Field("condition", "text", False, "the stanza error or the reason, in a few words"),
+    Field("since", "time", False, "the begin of the window that was counted"),
     Field("sent", "int", False, "messages accepted in the window"),
     Field("received", "int", False, "messages handed over in the window"),
 )

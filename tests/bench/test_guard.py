@@ -1,4 +1,4 @@
-"""When the guard finds a regression, and when it trusts a measurement."""
+"""The bench guard: it finds regressions, and rejects untrustworthy measurements."""
 
 import argparse
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""How messages are kept in flight, and their times: the same for every row."""
+"""The pace of a benchmark: messages in flight and their times, as for every row."""
 
 import asyncio
 import threading

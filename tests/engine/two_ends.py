@@ -39,7 +39,7 @@ def slow_store(clock: ManualClock, store_id: str) -> SimulatedStore:
 
 @dataclass
 class Alive:
-    """Whether the process that a callback belongs to is still running."""
+    """A flag: the process that a callback belongs to is still running."""
 
     value: bool = True
 
@@ -236,7 +236,7 @@ class _ReceiverPort:
         self._world.carry(lambda: self._world.outbox.in_flight.reply(reply))
 
     def consumption(self, record: Incoming) -> None:
-        """There is no consumer."""
+        """None: no message has a consumer."""
 
     def jitter(self) -> float:
         return self._world.random.random()

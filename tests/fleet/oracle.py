@@ -307,7 +307,7 @@ class _Message:
         return heard.pop() if heard else ""
 
     def _which(self, begin: Line, end: Line) -> Verdict:
-        """It is not known which device was silent; or when, if the clock was wrong."""
+        """An anomaly of an unknown device; or at an unknown time, if the clock was wrong."""
         wrong = "clock" in self._witness.gaps(begin.node, begin.at, end.at)
         reasons = {"which-device", "clock"} if wrong else {"which-device"}
         return Verdict("unproven", frozenset(reasons))

@@ -236,7 +236,7 @@ class Traffic:
             time += self._delay(3 * 3600)
 
     def _stuck(self, message: Message, time: int) -> None:
-        """It stays in the outbox, or is never released."""
+        """A message that stays in the outbox, or is never released."""
         time = message.sends(time, "accepted", bytes=message.size)
         if self._chance.random() < 0.5:
             self._hold(message, time)

@@ -152,7 +152,7 @@ class Node:
         self._loop.call_soon(lambda: self.outbox.in_flight.reply(reply))
 
     def consumption(self, record: Incoming) -> None:
-        """There is no consumer."""
+        """None: no message has a consumer."""
 
     def hand_over(self, record: Incoming) -> bool:
         self._append("handed", record.msg_id)

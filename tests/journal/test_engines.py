@@ -102,7 +102,7 @@ class Bench:
         self.answers.append(answer)
 
     def consumption(self, record: Incoming) -> None:
-        """There is no consumer."""
+        """None: no message has a consumer."""
 
     def hand_over(self, record: Incoming) -> bool:
         raise AssertionError(record)

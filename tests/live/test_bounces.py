@@ -1,4 +1,4 @@
-"""What a server's error proves about a message at level acknowledged.
+"""Errors of a server as proof about messages at level acknowledged.
 
 A receiver with stream management (XEP-0198) gets a request and loses its connection
 before it has acknowledged the request. Its server returns the request to the sender, as

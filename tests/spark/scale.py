@@ -46,7 +46,7 @@ class Journals:
 
 @dataclass(frozen=True)
 class Cost:
-    """What an audit of their last day costs."""
+    """The cost of an audit of the last day."""
 
     files: int
     mb: float

@@ -124,7 +124,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def summary(spark: SparkSession, journals: Path, out: Path) -> dict[str, Any]:
-    """What the command prints, with the session that is there already."""
+    """The output of the command, run with the existing Spark session."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         assert main(["audit", str(journals), "--out", str(out), "--json"]) == 1

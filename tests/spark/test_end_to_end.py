@@ -196,7 +196,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def summary(
     traffic: Traffic, out: Path, spark_as_it_comes: dict[str, str]
 ) -> dict[str, Any]:
-    """What the command says, as an operator runs it; it exits with 0."""
+    """The output of the command, run as by an operator; it exits with 0."""
     done = subprocess.run(
         [
             *(sys.executable, "-c", "import sys, qos.cli; sys.exit(qos.cli.main())"),

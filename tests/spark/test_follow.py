@@ -95,7 +95,7 @@ def messages(spark: SparkSession, out: Path) -> list[tuple[str, str, str | None]
 def expected(
     spark: SparkSession, made: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Counter[str]]:
-    """What an audit makes of them."""
+    """The result of an audit of them."""
     out = tmp_path_factory.mktemp("audit")
     audit(spark, [str(made)], str(out), limits=LIMITS)
     return at(rows(spark, out), made)

@@ -13,7 +13,7 @@ from qos.spark.session import NoSpark, check_python
 
 
 def session(python: str) -> Any:
-    """What check_python asks of a session."""
+    """The part of a session that check_python uses."""
     system = SimpleNamespace(getenv={"PYSPARK_PYTHON": python}.get)
     java = SimpleNamespace(lang=SimpleNamespace(System=system))
     return SimpleNamespace(_jvm=SimpleNamespace(java=java))

@@ -34,7 +34,7 @@ WAIT_S_MAX = 20.0
 
 
 async def until(true: Callable[[], Awaitable[bool]]) -> None:
-    """There is no event for it: look."""
+    """Wait for a condition that has no event, by polling."""
     async with asyncio.timeout(WAIT_S_MAX):
         while not await true():  # noqa: ASYNC110
             await asyncio.sleep(0.05)

@@ -54,7 +54,7 @@ def write(spark: SparkSession, out: str, name: str, *, killed_after: str = "") -
 
 
 def names(out: str) -> dict[str, list[str]]:
-    """What a reader sees."""
+    """The names that a reader sees."""
     return {
         table: found.to_pyarrow_table()["name"].to_pylist()
         for table, found in snapshot(out).items()

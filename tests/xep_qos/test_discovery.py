@@ -1,4 +1,4 @@
-"""What presence says of a JID: whether it is there, and what it supports."""
+"""Discovery by presence: a JID's availability, and the features that it supports."""
 
 import asyncio
 from unittest import mock
@@ -44,7 +44,7 @@ class Watched(Discovery):
         )
 
     def thinks_absent(self, jid: str = LAMP) -> bool:
-        """What a route to this JID says about its absence."""
+        """The absence of this JID by the route to it."""
         self._known[jid] = _Known(frozenset(NAMESPACES))
         route = self.route(record(jid))
         assert route is not None

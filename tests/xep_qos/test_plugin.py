@@ -163,14 +163,14 @@ async def until(condition: Callable[[], object], *, timeout_s: float = 10) -> No
 
 
 async def features_of(client: ClientXMPP) -> set[str]:
-    """What the client itself would answer to disco#info."""
+    """The client's own answer to disco#info."""
     disco = client.plugin["xep_0030"]
     info = await disco.get_info(jid=client.boundjid, local=True)
     return set((info if info.name == "query" else info["disco_info"])["features"])
 
 
 async def features_seen(peer: RawClient, jid: str) -> list[str]:
-    """What it answers on the wire, as often as it says it."""
+    """The features in the answer on the wire, with repetitions."""
     await peer.send(
         f"<iq type='get' id='disco' to='{jid}'><query xmlns='{DISCO}'/></iq>"
     )

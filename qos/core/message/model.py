@@ -221,7 +221,7 @@ class Outgoing:
 
     @property
     def flow(self) -> str:
-        """What its window and its order are counted by: the account it goes to."""
+        """The key of its window and of its order: the account of the recipient."""
         return self.to.partition("/")[0]
 
 

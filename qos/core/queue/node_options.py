@@ -146,7 +146,7 @@ NODE_FIELDS: tuple[Field, ...] = (
     ),
     _seconds(
         "queue#lock_timeout",
-        "Seconds that a worker has for an item, unless it asks for more",
+        "Seconds that a worker may hold an item without an extension",
         "60",
         0.1,
         7 * _DAY_S,
@@ -160,13 +160,13 @@ NODE_FIELDS: tuple[Field, ...] = (
     ),
     Field(
         DEAD_LETTER_NODE,
-        "The node that dead items are moved to: one that exists, and to which whoever "
-        "sets this may publish (empty: they stay, as dead)",
+        "The node that dead items are moved to; it must exist, and you must be allowed "
+        "to publish to it (empty: dead items stay here)",
         "",
     ),
     _seconds(
         "queue#ttl",
-        "Seconds that an item is good for, unless its publisher says (empty: for ever)",
+        "Seconds until an item expires, unless its publisher sets a time (empty: never)",
         "",
         0.001,
         10 * _YEAR_S,
@@ -174,7 +174,7 @@ NODE_FIELDS: tuple[Field, ...] = (
     ),
     _seconds(
         "queue#backoff",
-        "Seconds before an item that was given back is delivered again; doubles each time",
+        "Seconds before a returned item is delivered again; doubled each time",
         "1",
         0,
         _DAY_S,
@@ -197,14 +197,14 @@ NODE_FIELDS: tuple[Field, ...] = (
     ),
     _seconds(
         "queue#dedupe_window",
-        "Seconds after the end of an item in which its id is known again",
+        "Seconds after the end of an item in which its id is still recognised",
         "3600",
         0,
         _YEAR_S,
     ),
     _seconds(
         "queue#keep_accepted",
-        "Seconds that an accepted item is kept, to look at",
+        "Seconds that an accepted item is kept for browsing",
         "0",
         0,
         _YEAR_S,
@@ -215,12 +215,12 @@ NODE_FIELDS: tuple[Field, ...] = (
 SUBSCRIBE_FIELDS: tuple[Field, ...] = (
     Field(
         QUEUE_REQUESTS,
-        "Items to have at a time, at most",
+        "The most items to hold at a time",
         None,
         least=1,
         most=QUEUE_REQUESTS_MAX,
     ),
-    Field("queue#batch", "Items in one event, at most", "1", least=1, most=BATCH_MAX),
+    Field("queue#batch", "The most items in one event", "1", least=1, most=BATCH_MAX),
     Field(
         "queue#durable_locks",
         "Keep my items locked for my account when I am unavailable",
@@ -229,7 +229,7 @@ SUBSCRIBE_FIELDS: tuple[Field, ...] = (
     ),
     Field(
         "queue#events",
-        "Send events as plain messages, or acknowledged (urn:xmpp:qos)",
+        "Whether events are plain messages, or acknowledged (urn:xmpp:qos)",
         "message",
         choices=("message", "acknowledged"),
     ),

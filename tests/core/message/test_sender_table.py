@@ -151,7 +151,7 @@ def changes(before: Outgoing, after: Outgoing) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class Row:
-    """What one input does in one state."""
+    """The effect of one input in one state."""
 
     state: S
     effects: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Whether measured values have grown. Pure: no I/O, no clock."""
+"""A test of whether measured values have grown. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class Ledger:
         return facts
 
     def tries(self, facts: MessageFacts) -> None:
-        """It is submitted, perhaps not for the first time."""
+        """Note that it is submitted, perhaps not for the first time."""
         facts.order = next(self._orders)
 
     def accepted(self, facts: MessageFacts) -> None:
@@ -161,7 +161,7 @@ class Ledger:
         self._released.add((msg_id, hold))
 
     def handed(self, facts: MessageFacts, hand_over: HandOver) -> None:
-        """It is given to the receiving application."""
+        """Note that it is given to the receiving application."""
         facts.handed.append(hand_over)
         if hand_over.hold:
             released = (facts.msg_id, hand_over.hold) in self._released
