@@ -95,11 +95,12 @@ Four measurements, all in processes of their own, on a Prosody that is started f
                and in one with only those parts of slixmpp that the plugin needs. Shown are
                medians and quartiles of the difference within each turn; "without, again"
                is a second run without the plugin, and shows the noise
-  outstanding  messages in the outbox to an account that is not there. RSS more: after
-               submitting them, compared with before. Started: after a start with them,
-               compared with a start without. Load: until the plugin has opened the store;
-               start: from there until a message to another account has ended; the same
-               without them. Rate: of messages to another account, beside them and without
+  outstanding  the outbox full of messages to an account that is not there. "RSS more":
+               memory after submitting them, less that before. "Started": memory after a
+               start with them, less that after a start without. "Load": time until the
+               plugin has opened the store. "Start": time from then until a message to
+               another account has ended, with and without them. "Rate": messages to
+               another account, with and without them
   flat         one assured message after another, with SQLite and a journal at both ends:
                the cost of a message from the 1,000th on, in ten stretches; RSS and file
                sizes of each end after each stretch; and the last stretch divided by the
@@ -126,7 +127,7 @@ def parser(prog: str) -> Parser:
         prog=prog,
         usage="%(prog)s [options]\n       %(prog)s WHAT [options]",
         description="Measure this library here: whether messages arrive, how fast, and "
-        "at which cost.",
+        "at what cost.",
         epilog=_EPILOG,
     )
     _add_rows(parser)
@@ -177,8 +178,8 @@ def parser(prog: str) -> Parser:
     whats.add_parser(
         "guard",
         help="check that this library is as near to its floor as before",
-        description="Measure the ratios to the floor on a Prosody, and fail if one is "
-        "much lower than the recorded one.",
+        description="Measure the ratios to the floor on a Prosody, and fail if a ratio is "
+        "much lower than recorded.",
         epilog=_GUARD,
     )
     return parser

@@ -38,9 +38,9 @@ examples:
   xmpp-qos demo --out demo
   xmpp-qos demo --json 2>/dev/null
 
-The seed decides the order of the people who pass, what the link does to the n-th stanza,
-and when the counter is killed; and the orders, who fails at them, and when a bee is
-killed. The results also depend on timing, as always.
+The seed decides the order in which people pass, the effect of the link on each stanza, and
+when the counter is killed. For the queue it decides the orders, which deliveries fail, and
+when a bee is killed. The results also depend on timing.
 
 With --json there is an object for each level (with `level`), for each start of a bee
 (`kind` is bee), for the queue (`kind` is queue), and for the audit (with `anomalies`).

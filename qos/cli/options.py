@@ -127,8 +127,8 @@ def add_connection(parser: argparse.ArgumentParser, *, receives: bool) -> None:
 
 
 _JID_HELP = (
-    "your account; with a resource (a@example.org/meter) the server is asked for "
-    "this one, without one for the last one used"
+    "your account; with a resource (a@example.org/meter) the server is asked for it; "
+    "without a resource the server is asked for the one used last"
 )
 
 
@@ -158,7 +158,9 @@ def _add_sending(group: Group) -> None:
 def _add_receiving(parser: argparse.ArgumentParser, *, receives: bool) -> None:
     text = "Bytes are those of the stored message in UTF-8."
     if not receives:
-        text = "As for `xmpp-qos listen`; this command itself receives nothing."
+        text = (
+            "The same as for `xmpp-qos listen`; this command itself receives nothing."
+        )
     group = parser.add_argument_group("receiving", text)
     group.add_argument(
         "--trust",
@@ -178,8 +180,8 @@ def add_quotas(group: Group, quotas: Quotas) -> None:
         ("bytes", "of one account"),
         ("domain-messages", "of all accounts of one foreign domain"),
         ("domain-bytes", "of all accounts of one foreign domain"),
-        ("total-messages", "of all"),
-        ("total-bytes", "of all"),
+        ("total-messages", "of all accounts"),
+        ("total-bytes", "of all accounts"),
     ):
         unit = name.rpartition("-")[2]
         group.add_argument(

@@ -76,7 +76,7 @@ def parser(prog: str) -> Parser:
     dead = verbs.add_parser(
         "dead",
         help="list dead items, or requeue them",
-        description="Dead items: they failed too often, have expired or were rejected.",
+        description="List or requeue items that failed too often, expired or were rejected.",
         epilog=queue_help.DEAD,
     )
     dead_verbs: _Verbs = dead.add_subparsers(
@@ -154,7 +154,8 @@ def _add_serve(verbs: _Verbs) -> None:
     )
     add_journal(group)
     held = serve.add_argument_group(
-        "items published by messages", "They are held until they are in the queue."
+        "items published by messages",
+        "A message is held until its item is in the queue.",
     )
     held.add_argument(
         "--trust",
@@ -177,7 +178,7 @@ def _add_verb(
         "service",
         type=address,
         metavar="SERVICE",
-        help="the JID of the queue service; of an account, the full JID",
+        help="the JID of the queue service; its full JID if it serves from an account",
     )
     if name != "list" or dead:
         verb.add_argument(

@@ -77,8 +77,8 @@ def parser(prog: str) -> Parser:
         "to",
         type=address,
         metavar="TO",
-        help="the receiver: a full JID, or a bare JID, of which a resource that supports "
-        "QoS is used",
+        help="the receiver: a full JID, or a bare JID for one of its resources that "
+        "supports QoS",
     )
     parser.add_argument(
         "--level",

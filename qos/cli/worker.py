@@ -58,7 +58,7 @@ def parser(prog: str) -> Parser:
         "service",
         type=address,
         metavar="SERVICE",
-        help="the JID of the queue service; of an account, the full JID",
+        help="the JID of the queue service; its full JID if it serves from an account",
     )
     parser.add_argument("node", metavar="NODE", help="the name of the queue")
     parser.add_argument(
@@ -96,8 +96,8 @@ def parser(prog: str) -> Parser:
     add_journal(parser)
     add_login(
         parser,
-        jid_help="your account; with a resource the server is asked for this one, "
-        "without one for a new one each time, so that several workers can run at once",
+        jid_help="your account; with a resource the server is asked for it; without a "
+        "resource each run gets a new one, so that several workers can run at once",
     )
     return parser
 

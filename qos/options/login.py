@@ -104,7 +104,7 @@ def add_server(parser: argparse.ArgumentParser) -> Group:
         default=30.0,
         metavar="S",
         help="seconds after which to give up the first connection; a connection that is "
-        "lost later is always made again (default: %(default)g)",
+        "lost later is always restored (default: %(default)g)",
     )
     return group
 
