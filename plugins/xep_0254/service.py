@@ -144,9 +144,8 @@ class QueueService:
         new_journal: Callable[[str], JournalWriter] | None = None
         if journal is not None:
             check_folder(journal)
-            new_journal = partial(
-                JournalWriter.of_store, journal, str(xmpp.requested_jid), clock.now
-            )
+            node = str(xmpp.requested_jid)
+            new_journal = partial(JournalWriter.of_store, journal, node, clock.now)
         self._tap = Tap.of(xmpp)
         self._events = EventSender(xmpp, self._tap.wire)
         self._engine = QueueEngine(
@@ -161,11 +160,20 @@ class QueueService:
         self._closed = False
         self._registers_qos = "xep_qos" not in xmpp.plugin
         if self._registers_qos:
-            try:
-                xmpp.register_plugin(xep_qos.XEP_QOS.name, options)
-            except Exception:
-                close_at_once(xmpp.loop, self._engine.aclose())
-                raise
+            self._register_qos(options)
+        self._step_in()
+
+    def _register_qos(self, options: dict[str, object]) -> None:
+        """Register xep_qos with these options; if that fails, close the queue store."""
+        try:
+            self._xmpp.register_plugin(xep_qos.XEP_QOS.name, options)
+        except Exception:
+            close_at_once(self._xmpp.loop, self._engine.aclose())
+            raise
+
+    def _step_in(self) -> None:
+        """Insert the service into the stream."""
+        xmpp = self._xmpp
         xmpp.register_plugin("xep_0030")
         xmpp.add_event_handler("session_bind", self._session_bind)
         if in_session(xmpp):

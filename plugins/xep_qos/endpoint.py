@@ -112,20 +112,41 @@ class Endpoint:
         journal: JournalWriter | None,
         undo: contextlib.ExitStack,
     ) -> None:
-        """Connect the engine to the stream.
+        """Make the parts of the endpoint, and connect them to the stream.
 
         `undo` gets the clean-up in case this fails.
         """
-        settings = self.settings
         self._ask_for_resource(contents.remembered.get(_OWN_JID, ""))
-        if not settings.receives:
-            # Received messages are for a process that receives; they stay in the store
-            # for it.
-            contents = replace(contents, incoming=[])
         self._tap = Tap.of(self.xmpp)
         self._wire = self._tap.wire
         self._takers = Takers(self.xmpp)
         undo.callback(self._takers.close)
+        self._make_engines(contents, journal, undo)
+        self._make_parts_for_peers()
+        self._part = Part(
+            take_iq=self._take_iq,
+            saw_presence=self._saw_presence,
+            session_started=self._session_started,
+            session_lost=self._session_lost,
+        )
+        # The event of each presence: events of a single type depend on the peer's show
+        # value, such as away.
+        self.xmpp.add_event_handler("presence", self._presence)
+        undo.callback(self._step_out)
+        self._tap.join(self._part)
+
+    def _make_engines(
+        self,
+        contents: Contents,
+        journal: JournalWriter | None,
+        undo: contextlib.ExitStack,
+    ) -> None:
+        """Make the outbox and the inbox, with the contents of the store."""
+        settings = self.settings
+        if not settings.receives:
+            # Received messages are for a process that receives; they stay in the store
+            # for it.
+            contents = replace(contents, incoming=[])
         self.outbox = Outbox(
             self.store,
             contents,
@@ -149,6 +170,10 @@ class Endpoint:
             journal=journal,
         )
         undo.callback(self.inbox.stop)
+
+    def _make_parts_for_peers(self) -> None:
+        """Make the parts that decide about peers: discovery, batches and trust."""
+        settings = self.settings
         self._discovery = Discovery(
             self.xmpp,
             namespaces=settings.namespaces,
@@ -181,17 +206,6 @@ class Endpoint:
             decided=self._decided,
             no_room=self.inbox.turn_away,
         )
-        self._part = Part(
-            take_iq=self._take_iq,
-            saw_presence=self._saw_presence,
-            session_started=self._session_started,
-            session_lost=self._session_lost,
-        )
-        # The event of each presence: events of a single type depend on the peer's show
-        # value, such as away.
-        self.xmpp.add_event_handler("presence", self._presence)
-        undo.callback(self._step_out)
-        self._tap.join(self._part)
 
     def _step_out(self) -> None:
         self._tap.leave(self._part)
