@@ -349,7 +349,7 @@ class Endpoint:
             caps = presence.xml.find(_CAPS)
             version = None if caps is None else caps.get("ver")
             self._discovery.arrived(jid, to, presence["priority"], version)
-            self.outbox.in_flight.peer_came(account_of(jid))
+            self.outbox.in_flight.peer_arrived(account_of(jid))
         elif kind == "unavailable":
             self._discovery.departed(jid, to)
 

@@ -236,7 +236,7 @@ class InFlight:
             if message.no_route:
                 self.attempt(message)
 
-    def peer_came(self, flow: str) -> None:
+    def peer_arrived(self, flow: str) -> None:
         """Take the news that an account is available: its messages are due soon."""
         for message in list(self._by_flow.get(flow, {}).values()):
             message.record = sender.peer_available(message.record)

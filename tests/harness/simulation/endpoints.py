@@ -225,10 +225,10 @@ class Endpoint(Machine):
         assert self.outbox is not None
         self.outbox.session_lost()
 
-    def peer_came(self, jid: str) -> None:
+    def peer_arrived(self, jid: str) -> None:
         """See Machine."""
         assert self.outbox is not None
-        self.outbox.in_flight.peer_came(bare(jid))
+        self.outbox.in_flight.peer_arrived(bare(jid))
 
     def receive(self, source: str, body: object) -> None:
         """See Machine."""

@@ -107,7 +107,7 @@ class Machine:
     def bounced(self, to: str, body: object, condition: str) -> None:
         """A stanza to this JID could not be delivered, or perhaps not."""
 
-    def peer_came(self, jid: str) -> None:
+    def peer_arrived(self, jid: str) -> None:
         """A peer has come online."""
 
     def clock(self) -> MachineClock:

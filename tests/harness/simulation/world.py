@@ -347,7 +347,7 @@ class World:
 
     def _tell(self, machine: Machine, jid: str) -> None:
         if machine.online and machine.process is not None:
-            machine.process.start(partial(machine.peer_came, jid))
+            machine.process.start(partial(machine.peer_arrived, jid))
 
     def _disks(self) -> list[Disk[object]]:
         disks: list[object] = [endpoint.disk for endpoint in self.endpoints.values()]
