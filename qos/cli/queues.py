@@ -1,4 +1,4 @@
-"""`xmpp-qos queue`: a queue service, and what one does to its queues.
+"""`xmpp-qos queue`: the command that runs a queue service or manages its queues.
 
 This module declares the verbs and their options; the texts are in `queue_help`, and the
 kinds of values in `queue_values`. The work itself is in `queue_serve`, `queue_publish`

@@ -77,7 +77,7 @@ class OutboxLimits:
 
 
 class Outbox:
-    """Everything that an endpoint sends at level acknowledged or assured.
+    """The messages that an endpoint sends at level acknowledged or assured.
 
     Attributes:
         in_flight: the messages in flight: takes what a peer answers, and what is heard

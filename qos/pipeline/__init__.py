@@ -1,1 +1,1 @@
-"""The names of before for what is in `qos.audit` and `qos.spark` now; gone in 0.2."""
+"""Deprecated names of modules in `qos.audit` and `qos.spark`; gone in 0.2."""

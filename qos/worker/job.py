@@ -80,7 +80,7 @@ class Holder(Protocol):
 
 
 class Job:
-    """An item to be worked on: what a handler of `Worker.run` gets.
+    """An item to be worked on, as a handler of `Worker.run` gets it.
 
     An application that takes jobs from `async for job in worker` writes `async with
     job`. On a clean exit of that block the job is accepted. On an exception it is

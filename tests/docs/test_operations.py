@@ -1,4 +1,4 @@
-"""The page on operations: a backup of a store that is open, and what comes back of it."""
+"""The page on operations: a backup of an open store, and its restore."""
 
 import json
 import shlex

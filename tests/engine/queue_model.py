@@ -107,7 +107,7 @@ class Wish:
 
 @dataclass
 class Model:
-    """Everything that is true."""
+    """The expected state of a queue service."""
 
     owner: str
     backoff_s: float

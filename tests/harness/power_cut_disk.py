@@ -199,7 +199,7 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """The program made a statement to the world, which must stay true."""
+    """A statement of the program to the world, which must stay true."""
 
     text: str
     started: int

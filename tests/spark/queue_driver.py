@@ -54,7 +54,7 @@ class FailingXmppWriter(XmppStreamWriter):
 
 
 class FailingQueue(QueueFormat):
-    """Its tasks fail after the last row, while the file of option `flag` exists."""
+    """A format whose tasks fail after the last row, while the file of option `flag` exists."""
 
     @classmethod
     def name(cls) -> str:

@@ -143,7 +143,7 @@ def test_former_snapshots_are_kept_for_a_time(
 
 
 class ClockAt:
-    """In place of datetime."""
+    """A replacement of datetime, with a fixed time."""
 
     def __init__(self, now: datetime) -> None:
         self._now = now

@@ -1,4 +1,4 @@
-"""Only the seed decides what the link does, and its counts are true."""
+"""The bad link: only its seed decides its effects, and its counts are true."""
 
 import math
 

@@ -72,7 +72,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """Its answer."""
+    """The answer to a request."""
 
     iq_id: str
     result: Result | Refusal
