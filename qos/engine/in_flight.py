@@ -214,11 +214,13 @@ class InFlight:
         All messages are due again.
         """
         self.own = own
-        for message in list(self._messages.values()):
-            if message.no_route:
-                self.attempt(message)
-            else:
-                self.feed(message, on_session(message.record, own=own))
+        for messages in list(self._by_flow.values()):
+            for ahead, message in enumerate(list(messages.values())):
+                if message.no_route:
+                    self.attempt(message)
+                else:
+                    meaning = on_session(message.record, own=own, ahead=ahead)
+                    self.feed(message, meaning)
 
     def awaits(self, iq_id: str) -> bool:
         """Whether a message in flight waits for this iq id."""

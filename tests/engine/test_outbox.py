@@ -157,6 +157,38 @@ async def test_on_a_perfect_link_each_step_is_sent_once(bench: Bench) -> None:
     assert (outcome.status, outcome.attempts) == (OutgoingState.DELIVERED, 2)
 
 
+async def test_a_message_of_before_the_first_session_leaves_at_once(
+    bench: Bench,
+) -> None:
+    """Whoever starts, sends one message and ends waits for nothing else."""
+    delivery = await bench.submit()
+    await bench.run(1.0)
+    bench.outbox.session_started(OWN)
+    await bench.run(2 * _STEP_S)
+    assert [sent.step for sent in bench.port.sent] == ["offer"]
+    assert delivery.msg_id == bench.port.sent[0].record.msg_id
+
+
+async def test_at_a_new_session_the_first_window_goes_at_once(bench: Bench) -> None:
+    """The others are spread over the first delay; the port's jitter is half of it."""
+    bench.outbox.session_started(OWN)
+    window = 2 * WINDOW_FIRST
+    flow = bench.outbox.in_flight.flow("lamp@example.org")
+    while flow.window < window:
+        flow.delivered()
+    for _ in range(window):
+        await bench.submit()
+    await bench.run()
+    assert len(bench.port.sent) == window
+    bench.port.sent.clear()
+    bench.outbox.session_lost()
+    bench.outbox.session_started(OWN)
+    await bench.run(2 * _STEP_S)
+    assert len(bench.port.sent) == WINDOW_FIRST
+    await bench.run(1.0)
+    assert len(bench.port.sent) == window
+
+
 async def test_nothing_is_sent_before_it_is_on_disk(bench: Bench) -> None:
     """Written before sent, at each step."""
     bench.outbox.session_started(OWN)

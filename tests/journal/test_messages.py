@@ -122,6 +122,7 @@ def test_each_step_of_a_sender_is_one_event(
     ("record", "input_", "error"),
     [
         (outgoing(), _I.NO_ROUTE, None),
+        (outgoing(_S.OFFERED), _I.DUE, None),
         (outgoing(_S.OFFERED), _I.WAKE, None),
         (outgoing(_S.OFFERED), _I.UNAVAILABLE, "remote-server-timeout"),
         (outgoing(_S.OFFERED), _I.CONSTRAINED, "resource-constraint"),

@@ -250,6 +250,12 @@ def _no_route(
     return replace(record, tries=tries, due_at=due_at), ()
 
 
+def _due(
+    record: Outgoing, state: OutgoingState, at: At
+) -> tuple[Outgoing, tuple[Effect, ...]]:
+    return _wake(record, state, at._replace(jitter=0.0))
+
+
 def _wake(
     record: Outgoing, state: OutgoingState, at: At
 ) -> tuple[Outgoing, tuple[Effect, ...]]:
@@ -291,6 +297,7 @@ _STEPS: dict[
 ] = {
     _I.ATTEMPT: _attempt,
     _I.NO_ROUTE: _no_route,
+    _I.DUE: _due,
     _I.WAKE: _wake,
     _I.RECEIVED: _received,
     _I.RELEASE: _release,

@@ -38,6 +38,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from qos.core.backoff import Backoff
+from qos.core.message.flow import WINDOW_FIRST
 from qos.core.message.model import Level, Outgoing, OutgoingState, Route
 from qos.core.strings import own_servers
 
@@ -60,7 +61,9 @@ class SenderInput(enum.Enum):
     ATTEMPT = "attempt"
     #: It is time for an attempt, but there is no route.
     NO_ROUTE = "no route"
-    #: A new session, or the peer has come: an attempt is due soon.
+    #: A new session, or the peer has come: an attempt is due at once.
+    DUE = "due"
+    #: The same, but other messages go first: an attempt is due soon, at a random time.
     WAKE = "wake"
     #: The peer holds the message.
     RECEIVED = "received"
@@ -102,6 +105,7 @@ TRANSITIONS: dict[tuple[OutgoingState, SenderInput], OutgoingState] = {
     (_S.RECEIVED, _I.ATTEMPT): _S.RECEIVED,  # nothing to send before its turn
     (_S.RELEASING, _I.ATTEMPT): _S.RELEASING,
     **{(state, _I.NO_ROUTE): state for state in _LIVE},
+    **{(state, _I.DUE): state for state in _LIVE},
     **{(state, _I.WAKE): state for state in _LIVE},
     (_S.OFFERED, _I.RECEIVED): _S.RECEIVED,
     (_S.RECEIVED, _I.RELEASE): _S.RELEASING,
@@ -254,22 +258,37 @@ def _second_answer(record: Outgoing, reply: Reply, *, own: str) -> SenderInput |
     return _I.UNAVAILABLE
 
 
-def on_session(record: Outgoing, *, own: str) -> SenderInput:
+def on_session(record: Outgoing, *, own: str, ahead: int) -> SenderInput:
     """The input that a new session under this full JID is for the message.
 
     A foreign peer knows the message by the full JID that offered it. From another full
     JID the second step would concern no message.
+
+    The first window of each flow is due at once, and so is a message that was never
+    attempted. All others are spread over the first retry delay, because together they
+    might be more than the peer takes.
+
+    Args:
+        record: the message.
+        own: our full JID in the session.
+        ahead: the number of messages of the same flow that were accepted before it and
+            are still in flight.
     """
     lost = record.own is not None and record.hold is None and record.own != own
     if lost and record.state in {_S.RECEIVED, _S.RELEASING}:
         return _I.ORPHANED
-    return _I.WAKE
+    at_once = ahead < WINDOW_FIRST or record.state is _S.QUEUED
+    return _I.DUE if at_once else _I.WAKE
 
 
 def on_peer(record: Outgoing) -> SenderInput | None:
     """The input for the message when its peer has become available.
 
-    A recent attempt is given its time: the presence may have another cause.
+    A message that was never attempted is due at once. A repeated attempt is spread,
+    because many senders may have waited for the same peer. A recent attempt is given its
+    time: the presence may have another cause.
     """
+    if record.state is _S.QUEUED:
+        return _I.DUE
     just_asked = record.unanswered and record.tries <= 1
     return None if just_asked else _I.WAKE

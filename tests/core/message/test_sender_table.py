@@ -11,6 +11,7 @@ import pytest
 
 from qos.core.backoff import Backoff
 from qos.core.message.effects import Effect, End, Forget, Save, Settle, Transmit
+from qos.core.message.flow import WINDOW_FIRST
 from qos.core.message.model import NAMESPACES, Ended, Level, Outgoing, Route
 from qos.core.message.model import OutgoingState as S
 from qos.core.message.sender import (
@@ -221,6 +222,10 @@ ROWS: dict[tuple[S, I], Row] = {
     (S.OFFERED, I.NO_ROUTE): Row(S.OFFERED, (), {"tries": 2, "due_at": NOW + 3}),
     (S.RECEIVED, I.NO_ROUTE): Row(S.RECEIVED, (), {"tries": 1}),
     (S.RELEASING, I.NO_ROUTE): Row(S.RELEASING, (), {"tries": 2, "due_at": NOW + 3}),
+    (S.QUEUED, I.DUE): Row(S.QUEUED, (), {"due_at": NOW}),
+    (S.OFFERED, I.DUE): Row(S.OFFERED, (), {"tries": 0, "due_at": NOW}),
+    (S.RECEIVED, I.DUE): Row(S.RECEIVED),
+    (S.RELEASING, I.DUE): Row(S.RELEASING, (), {"tries": 0, "due_at": NOW}),
     (S.QUEUED, I.WAKE): Row(S.QUEUED, (), {"due_at": NOW + 1.5}),
     (S.OFFERED, I.WAKE): Row(S.OFFERED, (), {"tries": 0, "due_at": NOW + 1.5}),
     (S.RECEIVED, I.WAKE): Row(S.RECEIVED),
@@ -349,11 +354,12 @@ def test_nothing_happens_to_a_message_that_has_ended(
     assert step(record, input_, at(input_)) == (record, ())
 
 
+@pytest.mark.parametrize("input_", [I.DUE, I.WAKE])
 @pytest.mark.parametrize("state", [S.QUEUED, S.OFFERED, S.RELEASING])
-def test_a_wake_never_puts_an_attempt_off(state: S) -> None:
+def test_a_wake_never_puts_an_attempt_off(state: S, input_: I) -> None:
     """A presence that comes again and again must not starve a message."""
     record = replace(outgoing(state), due_at=NOW - 1)
-    after, _ = step(record, I.WAKE, at())
+    after, _ = step(record, input_, at())
     assert after.due_at == NOW - 1
 
 
@@ -646,14 +652,24 @@ def test_a_message_is_orphaned_where_an_unmarked_peer_knows_us_by_another_name(
     if record.own:
         record = replace(record, hold=hold)
     orphaned = record.own is not None and hold is None and own != OWN
-    assert on_session(record, own=own) is (I.ORPHANED if orphaned else I.WAKE)
+    expected = I.ORPHANED if orphaned else I.DUE
+    assert on_session(record, own=own, ahead=0) is expected
+
+
+@pytest.mark.parametrize("ahead", [0, WINDOW_FIRST - 1, WINDOW_FIRST, 100])
+@pytest.mark.parametrize("state", LIVE)
+def test_at_a_new_session_the_first_window_is_due_at_once(state: S, ahead: int) -> None:
+    """The others are spread; a message that was never attempted waits for nobody."""
+    spread = ahead >= WINDOW_FIRST and state is not S.QUEUED
+    meaning = on_session(outgoing(state), own=OWN, ahead=ahead)
+    assert meaning is (I.WAKE if spread else I.DUE)
 
 
 def test_a_message_that_is_offered_again_is_orphaned_by_no_session() -> None:
     """Nothing is lost: the message is offered again anyway."""
     record = replace(outgoing(S.RECEIVED), hold=None)
     after, _ = step(record, I.ORPHANED, at())
-    assert on_session(after, own="door@example.org/b") is I.WAKE
+    assert on_session(after, own="door@example.org/b", ahead=0) is I.DUE
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -905,3 +921,8 @@ def test_a_peer_that_comes_wakes_what_has_waited(unanswered: bool, tries: int) -
     record = replace(outgoing(S.OFFERED), unanswered=unanswered, tries=tries)
     just_asked = unanswered and tries == 1
     assert on_peer(record) is (None if just_asked else I.WAKE)
+
+
+def test_a_message_that_was_never_attempted_is_due_when_its_peer_comes() -> None:
+    """There is nothing to spread: nobody has sent it yet."""
+    assert on_peer(outgoing(S.QUEUED)) is I.DUE

@@ -427,8 +427,8 @@ class Sender(Process):
         """Begin a session."""
         self.own = own
         with self.mortal():
-            for record in list(self.records.values()):
-                self.act(record, on_session(record, own=own))
+            for ahead, record in enumerate(list(self.records.values())):
+                self.act(record, on_session(record, own=own, ahead=ahead))
 
 
 class Device(Process):
