@@ -87,12 +87,17 @@ class Connection(AccountSession):
         super()._disconnected(reason)
 
     async def _announce(self) -> None:
-        """Fetch the roster, and then send presence (RFC 6121 §2.2)."""
-        try:
-            await self.client.get_roster(timeout=_ROSTER_TIMEOUT_S)
-        except XMPPError as error:
-            self._say(logging.WARNING, f"{self._name} gives no roster: {error}")
+        """Request the roster, and then send presence (RFC 6121 §2.2), in one turn.
+
+        The order on the wire is what counts: the server sends the presence of the
+        contacts behind the roster.
+        """
+        request = self.client.get_roster(timeout=_ROSTER_TIMEOUT_S)
         priority = 0 if self._receives else _PRIORITY_SENDER
         self.client.send_presence(ppriority=priority)
         self._presence_sent = True
+        try:
+            await request
+        except XMPPError as error:
+            self._say(logging.WARNING, f"{self._name} gives no roster: {error}")
         self.announced.set()
