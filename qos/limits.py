@@ -110,6 +110,10 @@ LIMITS: Final = (
     ),
     Limit("xep_qos.discovery:_PRESENT_MAX", "peers whose presence is remembered"),
     Limit(
+        "xep_qos.capabilities:_BYTES_MAX",
+        "bytes of the capabilities of peers in the store (XEP-0115)",
+    ),
+    Limit(
         "qos.client.messages:PLAIN_MAX", "plain messages that wait for the application"
     ),
     Limit(

@@ -43,6 +43,7 @@ from qos.stream.closing import close_at_once
 from qos.stream.tap import Part, Tap
 from xep_qos import batch_stanza, stanza
 from xep_qos.batch import BatchedRequest, BatchReceiver, BatchSender
+from xep_qos.capabilities import StoredCapabilities
 from xep_qos.discovery import Discovery
 from xep_qos.feed import Feed
 from xep_qos.guard import Guard
@@ -60,7 +61,9 @@ _JID_BYTES_MAX = 3071
 #: Assumed for a resource that is not known yet; servers make them much shorter.
 _RESOURCE_BYTES = 256
 
+#: The names of the values that the store keeps for the next start.
 _OWN_JID = "own_jid"
+_CAPABILITIES = "capabilities"
 
 #: The answer of an endpoint that does not receive: the sender tries again.
 _AWAY = RemoteProtocolError("away", condition="service-unavailable", type="cancel")
@@ -119,6 +122,12 @@ class Endpoint:
         self._ask_for_resource(contents.remembered.get(_OWN_JID, ""))
         self._tap = Tap.of(self.xmpp)
         self._wire = self._tap.wire
+        self._capabilities = StoredCapabilities(
+            self.xmpp,
+            contents.remembered.get(_CAPABILITIES, ""),
+            lambda value: self._remember(_CAPABILITIES, value),
+        )
+        undo.callback(self._capabilities.close)
         self._takers = Takers(self.xmpp)
         undo.callback(self._takers.close)
         self._make_engines(contents, journal, undo)
@@ -224,6 +233,7 @@ class Endpoint:
     def leave(self) -> Coroutine[Any, Any, None]:
         """Leave the stream as it was; the returned coroutine closes the store."""
         self._takers.close()
+        self._capabilities.close()
         # First: the answers of this turn of the loop have still to be sent.
         self.inbox.stop()
         for request in self.guard.undecided():
@@ -321,10 +331,7 @@ class Endpoint:
 
     def _session_started(self, *, resumed: bool) -> None:
         own = self.own = self.xmpp.boundjid.full
-        written = self.store.write((Remember(_OWN_JID, own),))
-        if written is not None:
-            # An error does not matter: without this value, no resource is asked for.
-            written.add_done_callback(lambda done: done.exception())
+        self._remember(_OWN_JID, own)
         if not resumed:
             self._discovery.session_started()
         self.guard.session_started(resumed=resumed)
@@ -333,6 +340,13 @@ class Endpoint:
             self._warn_of_automatic_trust()
             self.inbox.restart()
         self.outbox.session_started(own)
+
+    def _remember(self, name: str, value: str) -> None:
+        """Keep a value in the store for the next start."""
+        written = self.store.write((Remember(name, value),))
+        if written is not None:
+            # An error does not matter: the next start can do without the value.
+            written.add_done_callback(lambda done: done.exception())
 
     def _session_lost(self) -> None:
         self.own = None
