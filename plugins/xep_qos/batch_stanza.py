@@ -91,7 +91,14 @@ def parse_answers(iq: ET.Element) -> Iterator[Reply]:
         if len(hold or "") > ID_CHARS_MAX:
             continue  # we would have to repeat it: not a valid answer
         if tag == _RECEIVED:
-            yield Reply(iq_id, source, received=answer.get("msgId", ""), hold=hold)
+            received, credit = answer.get("msgId", ""), answer.get("credit")
+            yield Reply(
+                iq_id,
+                source,
+                received=received,
+                hold=hold,
+                credit=stanza.credit_of(credit),
+            )
         elif tag == _RESULT:
             yield Reply(iq_id, source, hold=hold)
         elif tag in {_ERROR, _REJECTED}:
@@ -153,7 +160,8 @@ def render_answer(iq_id: str, msg_id: str, answer: Answer) -> str:
     name = answer.kind
     msg_id = f" msgId={attribute(msg_id)}" if name == "received" else ""
     hold = f" hold={attribute(answer.hold)}" if answer.hold else ""
-    head = f"<{name} id={attribute(iq_id)}{msg_id}{hold}"
+    credit = "" if answer.credit is None else f" credit='{answer.credit}'"
+    head = f"<{name} id={attribute(iq_id)}{msg_id}{hold}{credit}"
     if name not in {"error", "rejected"}:
         return f"{head}/>"
     again = " redelivered='true'" if answer.redelivered else ""

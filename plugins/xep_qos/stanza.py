@@ -40,9 +40,13 @@ __all__ = [
 #: An iq of ours adds less than this to its payload and the two JIDs.
 OVERHEAD_BYTES = 512
 
+#: The most digits of the credit in a `received`; no receiver holds so many messages.
+_CREDIT_DIGITS_MAX = 9
+
 _STANZAS = "urn:ietf:params:xml:ns:xmpp-stanzas"
 _SENDER = f"{{{MARKS_NAMESPACE}}}sender"
 _HOLD = f"{{{MARKS_NAMESPACE}}}hold"
+_CREDIT = f"{{{MARKS_NAMESPACE}}}credit"
 _REJECTED = f"{{{MARKS_NAMESPACE}}}rejected"
 _MARKS = f" xmlns:q='{MARKS_NAMESPACE}' q:"
 _REQUESTS = frozenset({"acknowledged", "assured", "deliver"})
@@ -145,14 +149,14 @@ def embedded(message: ET.Element) -> str:
 
 def parse_reply(iq: ET.Element) -> Reply:
     """Read an iq of type result or error."""
-    received = hold = namespace = error = said = by = None
+    received = hold = credit = namespace = error = said = by = None
     rejected = redelivered = False
     error_type = "cancel"
     for child in iq:
         name = local(child)
         if name == "received":
             received = child.get("msgId")
-            hold = child.get(_HOLD)
+            hold, credit = child.get(_HOLD), credit_of(child.get(_CREDIT))
             namespace = child.tag[1:].partition("}")[0]
         elif child.tag == _HOLD:
             hold = child.text or ""
@@ -182,7 +186,15 @@ def parse_reply(iq: ET.Element) -> Reply:
         redelivered=redelivered,
         text=said,
         by=by and one_line(by),
+        credit=credit,
     )
+
+
+def credit_of(value: str | None) -> int | None:
+    """Return the credit in a `received`; None if there is none or it is no number."""
+    if value is None or not 0 < len(value) <= _CREDIT_DIGITS_MAX:
+        return None
+    return int(value) if value.isascii() and value.isdecimal() else None
 
 
 def error_text(error: ET.Element) -> str | None:
@@ -288,7 +300,11 @@ def render_answer(request: Request, answer: Answer, *, sender: str = "") -> str:
     """The answer to a request."""
     kind, content = "result", ""
     if answer.kind == "received":
-        hold = f"{_MARKS}hold={attribute(answer.hold)}" if answer.hold else ""
+        hold = ""
+        if answer.hold:
+            hold = f"{_MARKS}hold={attribute(answer.hold)}"
+            if answer.credit is not None:
+                hold += f" q:credit='{answer.credit}'"
         content = f"<received msgId={attribute(request.msg_id)}{hold}/>"
     elif answer.hold:
         again = " redelivered='true'" if answer.redelivered else ""

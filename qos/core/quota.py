@@ -80,6 +80,15 @@ class Tally:
             return "domain"
         return "total" if self._total + more > share.total else None
 
+    def room(self, account: str) -> int:
+        """Return how much more may be held of this account now."""
+        share, domain = self._share, domain_of(account)
+        rooms = [share.account - self.used(account), share.total - self._total]
+        if domain not in self._own_domains:
+            bound = max(share.domain, share.account)
+            rooms.append(bound - self._domains.get(domain, 0))
+        return max(0, min(rooms))
+
     def add(self, account: str, more: int = 1) -> None:
         """Count this many more (or fewer, if negative).
 
@@ -162,6 +171,11 @@ class Ledger:
             if bound is not None:
                 return name if bound == "account" else f"{bound}_{name}"
         return None
+
+    def credit(self, account: str, size: int) -> int:
+        """Return how many more messages of this size may be held of the account now."""
+        messages = self._messages.room(account)
+        return min(messages, self._bytes.room(account) // size) if size else messages
 
     def reserve(self, account: str, size: int) -> None:
         """Count a message.

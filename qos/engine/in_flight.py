@@ -107,7 +107,7 @@ class InFlight:
         window: int,
         remember: bool,
         left: Callable[[Message], None],
-        held: Callable[[str], None],
+        more: Callable[[str], None],
         recorder: Recorder,
     ) -> None:
         """Begin without messages in flight.
@@ -122,8 +122,8 @@ class InFlight:
             left: called when a message is not in flight any more: it has ended, or its
                 first write failed, or it was taken out of the queue and its end was not
                 written.
-            held: called with the account when it holds an ordered message: the next one
-                may be offered.
+            more: called with the account when more messages may be offered to it: it
+                holds an ordered one, or it has granted a credit.
             recorder: gets each step first.
         """
         self._recorder = recorder
@@ -134,7 +134,7 @@ class InFlight:
         self._window = window
         self._remember = remember
         self._left = left
-        self._held = held
+        self._more = more
         #: Our full JID while there is a session.
         self.own: str | None = None
         self._stopped = False
@@ -332,9 +332,13 @@ class InFlight:
             self.flow(before.flow).delivered()
         elif input_ is SenderInput.CONSTRAINED:
             self.flow(before.flow).constrained()
+        credit = None if reply is None else reply.credit
+        received = input_ is SenderInput.RECEIVED
+        if received and credit is not None:
+            self.flow(before.flow).credited(credit)
         self._perform(message, before, effects, 0)
-        if before.ordered and input_ is SenderInput.RECEIVED:
-            self._held(before.flow)
+        if received and (before.ordered or credit is not None):
+            self._more(before.flow)
 
     def _perform(
         self,

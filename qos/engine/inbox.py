@@ -30,6 +30,7 @@ from qos.core.message.model import Incoming, IncomingState
 from qos.core.message.receiver_table import At, ReceiverInput, Request
 from qos.core.message.tombstones import Tombstones
 from qos.core.quota import Ledger, Quotas
+from qos.core.replace import replace
 from qos.core.strings import bare
 from qos.engine.clock import Clock, Timers
 from qos.engine.handover import Handovers
@@ -341,11 +342,17 @@ class Inbox:
             self._handover.retry_at(message, effect.at)
         elif arrival is not None:
             if isinstance(effect, Answer):
-                self._port.answer(arrival.request, effect)
+                self._answer(arrival.request, effect)
             elif isinstance(effect, Report):
                 self._port.report(arrival.request.source, effect)
             elif isinstance(effect, Defer):
                 self._handover.defer(message, arrival)
+
+    def _answer(self, request: Request, answer: Answer) -> None:
+        if answer.kind == "received":
+            credit = self._ledger.credit(bare(request.source), request.size)
+            answer = replace(answer, credit=credit)
+        self._port.answer(request, answer)
 
     def _written(
         self,

@@ -115,7 +115,7 @@ class Outbox:
             window=limits.window,
             remember=limits.outcomes > 0,
             left=self._left,
-            held=self._pump,
+            more=self._pump,
             recorder=self._recorder,
         )
         # The queued messages, by seq, that are being ended by their deadline.

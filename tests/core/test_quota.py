@@ -29,7 +29,9 @@ def test_the_ledger_stays_within_its_quotas_and_returns_to_zero(
     ledger = Ledger(quotas, {"x"})
     held = []
     for account, size in wishes:
-        if ledger.refusal(account, size) is None:
+        credit = ledger.credit(account, size)
+        assert (credit > 0) == (ledger.refusal(account, size) is None)
+        if credit:
             ledger.reserve(account, size)
             held.append((account, size))
         sizes = [one for name, one in held if name == account]

@@ -189,6 +189,27 @@ async def test_at_a_new_session_the_first_window_goes_at_once(bench: Bench) -> N
     assert len(bench.port.sent) == window
 
 
+async def test_a_peer_that_grants_a_credit_gets_as_many_messages_at_once(
+    bench: Bench,
+) -> None:
+    """The messages that wait for the window leave when its answer has come."""
+    bench.outbox.session_started(OWN)
+    for _ in range(40):
+        await bench.submit()
+    await bench.run()
+    offers = bench.port.sent[:]
+    assert len(offers) == WINDOW_FIRST
+    bench.port.sent.clear()
+    record = offers[0].record
+    bench.outbox.in_flight.reply(
+        Reply(record.offer_id, LAMP, received=record.msg_id, hold="hold", credit=30)
+    )
+    await bench.run()
+    steps = [sent.step for sent in bench.port.sent]
+    assert steps.count("offer") == 30 - WINDOW_FIRST
+    assert steps.count("deliver") == 1
+
+
 async def test_nothing_is_sent_before_it_is_on_disk(bench: Bench) -> None:
     """Written before sent, at each step."""
     bench.outbox.session_started(OWN)

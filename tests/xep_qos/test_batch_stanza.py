@@ -93,6 +93,7 @@ def test_an_answer_means_the_same_in_a_batch_and_alone(
     request = read_alone(as_stamped(text, OWN, PEER))
     for answer in (
         Answer("received", hold),
+        Answer("received", hold, credit=30),
         Answer("result", hold),
         Answer("result"),
         Answer("error", "", "not-allowed", "cancel"),

@@ -726,6 +726,40 @@ def test_received_carries_the_hold_as_an_attribute() -> None:
     )
 
 
+def test_received_grants_a_credit_to_a_sender_of_ours() -> None:
+    """To any other sender it is exactly what the proto-XEP shows."""
+    assert answered(Answer("received", "h", credit=30)) == (
+        f"<iq type='result' id='i1' to='{ENTRANCE}'>"
+        "<received msgId='m1' xmlns:q='xmpp-qos:store:0' q:hold='h' q:credit='30'/></iq>"
+    )
+    assert answered(Answer("received", credit=30)) == answered(Answer("received"))
+
+
+@pytest.mark.parametrize(
+    ("said", "credit"),
+    [
+        ("30", 30),
+        ("0", 0),
+        ("999999999", 999_999_999),
+        ("1000000000", None),
+        ("", None),
+        ("-1", None),
+        (" 1", None),
+        ("1e3", None),
+        ("\u0661", None),
+        ("many", None),
+    ],
+)
+def test_a_credit_that_is_no_number_is_ignored(said: str, credit: int | None) -> None:
+    """A wrong hint must not make the answer invalid."""
+    xml = (
+        "<iq type='result' id='i1'><received msgId='m1' "
+        f"xmlns:q='xmpp-qos:store:0' q:hold='h' q:credit='{said}'/></iq>"
+    )
+    reply = stanza.parse_reply(parse(xml))
+    assert (reply.received, reply.hold, reply.credit) == ("m1", "h", credit)
+
+
 def test_the_result_is_empty_and_with_a_hold_it_says_which() -> None:
     """To a `deliver` without a hold the answer is exactly that of the proto-XEP."""
     assert answered(Answer("result")) == f"<iq type='result' id='i1' to='{ENTRANCE}'/>"

@@ -98,6 +98,8 @@ class Answer:
         error_type: of an error.
         text: of a rejection, for people.
         redelivered: of a rejection: an earlier hand-over may have been accepted.
+        credit: of `received`: how many more messages of the same size its sender may
+            send now; None if that is not said. Set by the engine, which has the quotas.
     """
 
     kind: Literal["received", "result", "error", "rejected"]
@@ -106,6 +108,7 @@ class Answer:
     error_type: ErrorType = "cancel"
     text: str = ""
     redelivered: bool = False
+    credit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

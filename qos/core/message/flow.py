@@ -1,8 +1,9 @@
 """A flow: the window of messages in flight to one account, and their order.
 
 A receiver counts held messages by the sender's account, so there is one window for each
-receiving account. It starts at the number that the strictest receivers accept. It
-doubles with each window delivered until the first refusal for lack of room. There it is
+receiving account. It starts at the number that the strictest receivers accept. A peer
+of ours grants a credit with each `received`, and the window opens to it. Without a
+credit it doubles with each window delivered. At the first refusal for lack of room it is
 halved, and from then on it grows by one per window.
 """
 
@@ -100,6 +101,15 @@ class Flow:
         self._settling = max(0, self._settling - 1)
         step = 1.0 if self._doubling else 1.0 / self._window
         self._window = min(self._max, self._window + step)
+
+    def credited(self, credit: int) -> None:
+        """Open the window to the credit that the peer grants (AMQP 1.0, 2.6.7).
+
+        After a refusal a credit is ignored: other senders may share one quota with us,
+        such as that of a domain, and all of their credits together are more than it has.
+        """
+        if self._doubling:
+            self._window = min(self._max, max(self._window, float(credit)))
 
     def constrained(self) -> None:
         """Narrow the window: the peer has no room (resource-constraint)."""

@@ -150,6 +150,8 @@ class Reply:
         redelivered: an earlier hand-over may have been accepted.
         text: of an error, for people, one line; or None.
         by: the sender of the error, by its own account (RFC 6120 §8.3.1), or None.
+        credit: our mark in `received`: how many more messages the peer accepts now;
+            None if it does not say.
     """
 
     iq_id: str
@@ -163,6 +165,7 @@ class Reply:
     redelivered: bool = False
     text: str | None = None
     by: str | None = None
+    credit: int | None = None
 
 
 class At(NamedTuple):

@@ -37,7 +37,9 @@ def filled(flow: Flow) -> Flow:
     return flow
 
 
-EVENTS = st.lists(st.sampled_from(("begin", "end", "delivered", "constrained")))
+EVENTS = st.lists(
+    st.sampled_from(("begin", "end", "delivered", "constrained", "credited"))
+)
 
 
 @given(st.integers(1, 40), EVENTS)
@@ -56,6 +58,8 @@ def test_the_window_never_leaves_one_to_max(window_max: int, events: list[str]) 
             flow.delivered()
         elif event == "constrained":
             flow.constrained()
+        elif event == "credited":
+            flow.credited(seq)
         assert 1 <= flow.window <= window_max
         assert flow.in_flight == len(in_flight)
         assert flow.room == max(0, flow.window - len(in_flight))
@@ -66,6 +70,31 @@ def test_the_window_starts_at_what_the_strictest_receivers_take() -> None:
     """Or at the user's maximum, if that is smaller."""
     assert Flow(100).window == WINDOW_FIRST
     assert Flow(3).window == 3
+
+
+def test_the_window_opens_to_the_credit_that_the_peer_grants() -> None:
+    """On a far link each doubling costs two round trips."""
+    flow = Flow(100)
+    flow.credited(60)
+    assert flow.window == 60
+    flow.credited(1_000)
+    assert flow.window == 100
+
+
+def test_a_credit_never_narrows_the_window() -> None:
+    """The messages in flight fill it, and the peer may hold them already."""
+    flow = Flow(100)
+    flow.credited(0)
+    assert flow.window == WINDOW_FIRST
+
+
+def test_a_credit_is_ignored_after_a_refusal() -> None:
+    """Others may share the same quota, so only trying tells how much is left."""
+    flow = filled(Flow(100))
+    flow.constrained()
+    window = flow.window
+    flow.credited(60)
+    assert flow.window == window
 
 
 def test_the_window_doubles_with_each_window_delivered_until_the_first_refusal() -> (
