@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 from qos import arguments
 from qos.core.queue.item import PRIORITIES, Failure
 from qos.errors import InvalidArgument
-from qos.ids import new_id
+from qos.ids import new_key
 
 __all__ = ["BrowsedItem", "NewItem", "Page"]
 
@@ -29,7 +29,7 @@ class NewItem:
     """
 
     payload: str | ET.Element = field(default="", repr=False)
-    item_id: str = field(default_factory=new_id)
+    item_id: str = field(default_factory=new_key)
     priority: int | None = None
     ttl: float | None = None
     delay: float | None = None

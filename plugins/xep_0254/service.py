@@ -41,7 +41,7 @@ from qos.core.strings import bare
 from qos.engine.clock import LoopClock
 from qos.engine.queue_engine import QueueEngine, Stats, Unwritten
 from qos.errors import InvalidArgument
-from qos.ids import new_id
+from qos.ids import new_key
 from qos.jids import account_or_domain, normal_jid
 from qos.journal.writer import JournalWriter, check_folder
 from qos.stores.queue_store import QueueStore, queue_store_from_url
@@ -296,7 +296,7 @@ class QueueService:
 
     def _request(self, xml: ET.Element, requester: str) -> None:
         try:
-            request = _normal(parse_request(xml, new_id=new_id))
+            request = _normal(parse_request(xml, new_id=new_key))
         except Refusal as refusal:
             self._engine.heard(requester)
             self._events.send(self._refusal(xml, refusal))

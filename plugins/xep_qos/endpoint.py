@@ -33,7 +33,7 @@ from qos.errors import (
     MessageTooLarge,
     RemoteProtocolError,
 )
-from qos.ids import new_id
+from qos.ids import new_id, new_key
 from qos.jids import jid_of
 from qos.journal import messages as journaled
 from qos.journal.recorder import Recorder, recorder_of
@@ -529,6 +529,10 @@ class Endpoint:
     def new_id(self) -> str:
         """See qos.engine.outbox.Port."""
         return new_id()
+
+    def new_msg_id(self) -> str:
+        """See qos.engine.outbox.Port."""
+        return new_key()
 
     def jitter(self) -> float:
         """See qos.engine.outbox.Port."""

@@ -62,6 +62,9 @@ class Port(Protocol):
     def new_id(self) -> str:
         """128 random bits as text; never the same twice."""
 
+    def new_msg_id(self) -> str:
+        """An id for a message; never the same twice."""
+
     def jitter(self) -> float:
         """A random number in [0, 1)."""
 

@@ -170,7 +170,7 @@ class Outbox:
         if self._bytes + size > self._limits.bytes:
             raise OutboxFull(unit="bytes", limit=self._limits.bytes)
         now = self._clock.now()
-        msg_id = msg_id or self._port.new_id()
+        msg_id = msg_id or self._port.new_msg_id()
         # At level acknowledged there is no msgId on the wire. One id serves for both,
         # so that the journals of both ends have the same id for the message.
         acknowledged = level is Level.ACKNOWLEDGED

@@ -54,6 +54,8 @@ class Port:
     def new_id(self) -> str:
         return f"id{next(self._ids)}"
 
+    new_msg_id = new_id
+
     def jitter(self) -> float:
         return 0.5
 

@@ -220,6 +220,8 @@ class _SenderPort:
     def new_id(self) -> str:
         return f"id{next(self._world.ids)}"
 
+    new_msg_id = new_id
+
     def jitter(self) -> float:
         return self._world.random.random()
 

@@ -164,6 +164,8 @@ class Node:
     def new_id(self) -> str:
         return secrets.token_hex(16)
 
+    new_msg_id = new_id
+
     def jitter(self) -> float:
         return 0.0
 

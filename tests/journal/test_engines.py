@@ -113,6 +113,8 @@ class Bench:
     def new_id(self) -> str:
         return f"id{next(self._ids)}"
 
+    new_msg_id = new_id
+
     def jitter(self) -> float:
         return 0.0
 

@@ -371,6 +371,10 @@ class Endpoint(Machine):
         """See Port and InboxPort."""
         return f"{self.name}-{next(self._ids)}"
 
+    def new_msg_id(self) -> str:
+        """See Port."""
+        return self.new_id()
+
     # -- what the inbox asks for -------------------------------------------
 
     def answer(self, request: Request, answer: Answer) -> None:
