@@ -89,7 +89,8 @@ class Settings:
         tombstone_ttl_s: how long they are remembered.
         write_acknowledged: whether to write a message at level acknowledged before it
             is answered. If not, a crash may lose acknowledged messages.
-        window_max: the most messages in flight to one account.
+        window_max: the most messages in flight to one account; a receiver's credit opens
+            the window no further.
         outbox_messages_max: the most outstanding messages.
         outbox_bytes_max: the most bytes of outstanding payload.
         outcomes_max: the number of messages, of those accepted last, whose outcomes are

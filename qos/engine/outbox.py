@@ -63,7 +63,8 @@ class OutboxLimits:
     Attributes:
         messages: the most messages in the outbox.
         bytes: the most bytes of payload in the outbox.
-        window: the most messages in flight to one account.
+        window: the most messages in flight to one account. By default as many as a
+            receiver of ours holds of one account by default.
         outcomes: the number of messages, of those accepted last, whose outcomes are
             kept; 0: none.
         outcome_ttl_s: how long outcomes are kept.
@@ -71,7 +72,7 @@ class OutboxLimits:
 
     messages: int = 1_000_000
     bytes: int = 1024 * 1024 * 1024
-    window: int = 256
+    window: int = 1_000
     outcomes: int = 10_000
     outcome_ttl_s: float = 24 * 3600.0
 
