@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from qos.cli.bench import FOOTPRINT
+from qos.cli.bench_about import about, in_words
 from qos.cli.bench_run import folders
 from qos.cli.demo_output import ProgressLine, show
 from qos.cli.output import print_json
@@ -45,14 +42,14 @@ async def run(arguments: argparse.Namespace) -> int:
         raise UsageError(str(error)) from None
     finally:
         line.close()
-    about = await _about(server)
+    circumstances = await about(server.name, server.version)
     if arguments.json:
         await print_json(
-            {**about, **{name: each.plain() for name, each in parts.items()}}
+            {**circumstances, **{name: each.plain() for name, each in parts.items()}}
         )
     else:
         tables = (each.table() for each in parts.values())
-        await show(*tables, _in_words(about), json=False)
+        await show(*tables, in_words(circumstances), json=False)
     return Status.DONE
 
 
@@ -87,31 +84,3 @@ async def measured(
                     measure = at_server[name]
                     found[name] = await measure(server, own[name], plan, progress)
     return found
-
-
-async def _about(server: ProsodyServer) -> dict[str, Any]:
-    from qos.bench.machine import describe
-    from qos.bench.versions import versions
-
-    return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": await versions(peers=False),
-        "server": {"name": server.name, "version": server.version},
-        "machine": describe(Path(tempfile.gettempdir())),
-    }
-
-
-def _in_words(about: Mapping[str, Any]) -> str:
-    from qos.bench.report import folded
-
-    machine, server = about["machine"], about["server"]
-    # A server that was not started has no version.
-    used = {server["name"]: server["version"]} if server["version"] else {}
-    words = ", ".join(
-        f"{name} {each}" for name, each in (used | about["versions"]).items()
-    )
-    return folded(
-        f"{about['date']}. {words}. {machine['cores']} cores, {machine['model']}, "
-        f"{machine['system']}, load {machine['load']}; the stores on "
-        f"{machine['file_system']}."
-    )
