@@ -13,7 +13,7 @@ from qos.bench.sample import BenchFailed
 from qos.core.backoff import Backoff
 from qos.stream.server import Login
 from qos.testing.processes import Child, find_program
-from qos.testing.prosody import Prosody, ProsodyError
+from qos.testing.prosody import Prosody, ProsodyError, mutual
 from qos.testing.server import LoopbackServer
 
 __all__ = ["EmbeddedServer", "NamedServer", "ProsodyServer", "Server"]
@@ -121,26 +121,43 @@ class ProsodyServer:
 
     Args:
         nagle: leave Nagle's algorithm on, as Debian ships it.
+        tls: offer STARTTLS too; see `ca_file`.
+        contacts: make each of the two accounts a contact of the other.
+
+    Attributes:
+        ca_file: with `tls`, the certificate to trust, once started.
     """
 
-    def __init__(self, *, nagle: bool = False) -> None:
+    def __init__(
+        self, *, nagle: bool = False, tls: bool = False, contacts: bool = False
+    ) -> None:
         self.name = "Prosody (Nagle on)" if nagle else "Prosody"
         self.version: str | None = None
         self.pid: int | None = None
+        self.ca_file: Path | None = None
         self._nagle = nagle
+        self._tls = tls
+        self._rosters = mutual((_SENDER, _RECEIVER)) if contacts else {}
         self._prosody: Prosody | None = None
 
     async def start(self, folder: Path) -> None:
         """See Server."""
         find_program("prosody", "prosody")
         passwords = _new_passwords()
-        server = Prosody(folder, accounts=passwords, nagle=self._nagle)
+        server = Prosody(
+            folder,
+            accounts=passwords,
+            rosters=self._rosters,
+            tls=self._tls,
+            nagle=self._nagle,
+        )
         self._prosody = server
         try:
             await server.start()
         except ProsodyError as error:
             raise BenchFailed(" | ".join(str(error).splitlines())) from None
         self.pid = server.pid
+        self.ca_file = server.ca_file
         found = re.search(r"Prosody version (\S+)", server.log)
         self.version = found[1] if found else None
         self.sender, self.receiver = (

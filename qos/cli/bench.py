@@ -34,6 +34,10 @@ _WINDOW_MAX = 4096
 #: Below the default limit of servers for a stanza.
 _SIZE_MAX = 200_000
 
+#: A link to the moon and back has 2,600 ms.
+_DELAY_MS_MAX = 10_000
+_LINK_MESSAGES_MAX = 100_000
+
 _EVENTS = (1_000_000, 3_000_000, 10_000_000)
 _UNITS = {"k": 1_000, "M": 1_000_000}
 
@@ -48,6 +52,7 @@ examples:
   xmpp-qos bench --jid a@example.org --to b@example.org --levels assured --json
   xmpp-qos bench audit --events 1M 3M 10M
   xmpp-qos bench footprint --only flat --flat-messages 1M
+  xmpp-qos bench link --delay 500 --messages 1500
   xmpp-qos bench guard
 
 Two processes are logged in at one server. One sends the other as many messages as it can
@@ -110,6 +115,21 @@ Below each table is the goal of the project, and whether it is reached. The rati
 taken between neighbouring turns; even so, a difference of 2 % is visible only on a machine
 that does nothing else. A full run takes some 5 minutes; a million messages take 10 or more.
 Files are in the temporary folder (TMPDIR), which should be on a disk.
+"""
+
+_LINK = """\
+examples:
+  xmpp-qos bench link
+  xmpp-qos bench link --delay 500 --messages 1500 --repeat 1
+
+The sender reaches a Prosody on loopback through a relay that delays all bytes; the
+receiver is next to the server. A sample is a login, and then one message or many at level
+assured, until the sender knows that the last one is delivered. It begins with the first
+byte on the link. `turns` counts how often the sender has to wait for the other side: each
+costs a round trip. By bare JID the sender looks for a resource of the receiver first. At
+a later start the store knows what the peer supports.
+
+A run with the defaults takes a minute. Stores are in the temporary folder (TMPDIR).
 """
 
 _GUARD = """\
@@ -175,6 +195,7 @@ def parser(prog: str) -> Parser:
         help="put journals and tables into this new or empty folder, and keep them",
     )
     _add_footprint(whats)
+    _add_link(whats)
     whats.add_parser(
         "guard",
         help="check that this library is as near to its floor as before",
@@ -231,6 +252,39 @@ def _add_footprint(whats: argparse._SubParsersAction[Parser]) -> None:
         "`outstanding` (default: %(default)s)",
     )
     footprint.add_argument(
+        "--json", action="store_true", help="print the figures as JSON on stdout"
+    )
+
+
+def _add_link(whats: argparse._SubParsersAction[Parser]) -> None:
+    link = whats.add_parser(
+        "link",
+        help="a far link: the round trips and seconds until messages are delivered",
+        description="Measure a login and messages over a link with a delay.",
+        epilog=_LINK,
+    )
+    link.add_argument(
+        "--delay",
+        type=whole(0, _DELAY_MS_MAX),
+        default=50,
+        metavar="MS",
+        help="the round trip of the link, in milliseconds (default: %(default)s)",
+    )
+    link.add_argument(
+        "--messages",
+        type=whole(1, _LINK_MESSAGES_MAX),
+        default=1000,
+        metavar="N",
+        help="messages in the rows with many (default: %(default)s)",
+    )
+    link.add_argument(
+        "--repeat",
+        type=whole(1),
+        default=3,
+        metavar="R",
+        help="samples of each row; their medians are shown (default: %(default)s)",
+    )
+    link.add_argument(
         "--json", action="store_true", help="print the figures as JSON on stdout"
     )
 
