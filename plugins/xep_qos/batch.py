@@ -7,7 +7,7 @@ were alone. The rules are in BATCH.md, and as code in `qos.core.message.batch`.
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import partial
 from xml.etree import ElementTree as ET
 
@@ -25,6 +25,7 @@ from qos.core.message.effects import Answer, Transmit
 from qos.core.message.model import MARKS_NAMESPACE
 from qos.core.message.receiver_table import Request
 from qos.core.message.sender_table import Reply
+from qos.core.record import record
 from qos.core.strings import own_servers
 from qos.engine import LoopClock
 from qos.engine.clock import Handle, Timers
@@ -227,7 +228,7 @@ class _ReceivedBatch:
         self.timer: Handle | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class BatchedRequest(Request):
     """A request that came in a batch."""
 

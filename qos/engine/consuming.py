@@ -9,12 +9,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
 from qos.core.backoff import Backoff
 from qos.core.message.model import Incoming
+from qos.core.record import record
 from qos.errors import LocalProtocolError
 from qos.stores.base import Parameters, Store, Transaction
 
@@ -105,7 +105,7 @@ class Handover:
 Ended: TypeAlias = Callable[[Transaction | None, BaseException | None], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Consumption:
     """The way in which a message is consumed.
 

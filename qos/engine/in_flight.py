@@ -27,7 +27,7 @@ from qos.core.message.sender_table import (
     on_peer,
     on_session,
 )
-from qos.core.replace import replace
+from qos.core.record import replace
 from qos.engine.clock import Clock, Timers
 from qos.errors import CannotWithdraw, StillOutstanding
 from qos.journal.recorder import Recorder

@@ -30,7 +30,7 @@ from qos.core.message.model import Incoming, IncomingState
 from qos.core.message.receiver_table import At, ReceiverInput, Request
 from qos.core.message.tombstones import Tombstones
 from qos.core.quota import Ledger, Quotas
-from qos.core.replace import replace
+from qos.core.record import replace
 from qos.core.strings import bare
 from qos.engine.clock import Clock, Timers
 from qos.engine.handover import Handovers

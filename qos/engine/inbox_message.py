@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
 from typing import Protocol
 
 from qos.core.message.effects import Answer, Report
 from qos.core.message.model import Incoming, IncomingState
 from qos.core.message.receiver_table import ReceiverInput, Request
+from qos.core.record import record
 from qos.engine.consuming import Consumption
 from qos.stores.base import Transaction
 
@@ -45,7 +45,7 @@ class InboxPort(Protocol):
         """128 random bits as text; never the same twice."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Arrival:
     """A request, and whether its sender is trusted."""
 

@@ -23,6 +23,7 @@ from qos.core.queue.effects import (
     SaveNode,
 )
 from qos.core.queue.requests import Refusal, Result
+from qos.core.record import record
 from qos.errors import StoreFull
 
 __all__ = [
@@ -51,7 +52,7 @@ NOTIFICATIONS = (
 Answer = Callable[[Result | Refusal, Mapping[int, str]], None]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class PendingAnswer:
     """An answer that waits for its commit."""
 
@@ -59,7 +60,7 @@ class PendingAnswer:
     result: Result | Refusal
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class View(Generic[T]):
     """The view of a caller, returned when everything before it is on disk."""
 

@@ -22,6 +22,7 @@ from qos.core.message.model import (
     OutgoingState,
     Rejection,
 )
+from qos.core.record import record
 
 __all__ = [
     "ENDED_FIELDS",
@@ -95,7 +96,7 @@ _FIELDS = {Outgoing: OUTGOING_FIELDS, Incoming: INCOMING_FIELDS}
 _Record = TypeVar("_Record", Outgoing, Incoming)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Remember:
     """Keep a named value, such as the resource that was last bound."""
 
@@ -103,7 +104,7 @@ class Remember:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ForgetEnded:
     """Forget outcomes that are too old or too many.
 

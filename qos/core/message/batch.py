@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 from qos.core.message.effects import Transmit
 from qos.core.message.sender_table import Reply
+from qos.core.record import record
 
 __all__ = [
     "ANSWER_WITHIN_S",
@@ -95,7 +96,7 @@ class Element:
         return self._size
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Sent:
     """A stanza in flight: the ids of its requests, and the time it was sent."""
 

@@ -7,10 +7,10 @@ machine.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from qos.core.message.model import Ended, Incoming, Outgoing, Route
+from qos.core.record import record
 from qos.errors import ErrorType
 
 __all__ = [
@@ -31,28 +31,28 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Save:
     """Write the record; continue when it is on disk."""
 
     record: Outgoing | Incoming
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Forget:
     """Remove the record; continue when that is on disk."""
 
     record: Outgoing | Incoming
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class End:
     """Replace the record of a message by its end; continue when that is on disk."""
 
     ended: Ended
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Transmit:
     """Send the iq of this step. Its arrival is not certain."""
 
@@ -61,14 +61,14 @@ class Transmit:
     route: Route
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Settle:
     """Report the outcome to the sending application."""
 
     record: Outgoing
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Deliver:
     """Hand the message to the receiving application.
 
@@ -78,14 +78,14 @@ class Deliver:
     record: Incoming
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Consume:
     """Hand the message to its consumer."""
 
     record: Incoming
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Answer:
     """Answer the present request.
 
@@ -111,26 +111,26 @@ class Answer:
     credit: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Defer:
     """Keep the present request until the record has changed."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Reserve:
     """Count the message against the quotas of its sender."""
 
     record: Incoming
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Refund:
     """Stop counting the message."""
 
     record: Incoming
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Retry:
     """Come back at this time, to hand the message over again.
 
@@ -140,7 +140,7 @@ class Retry:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Report:
     """Log a refusal or an abuse (proto-XEP, Security Considerations).
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import enum
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Self
 
+from qos.core.record import record
 from qos.core.strings import bare
 from qos.errors import AmbiguousMessage, ErrorType, UnknownMessage
 
@@ -107,7 +108,7 @@ _REMEMBERED = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Rejection:
     """The reason why the receiving application has rejected a message.
 
@@ -139,7 +140,7 @@ class Rejection:
         return cls(str(condition), type_, str(said), bool(redelivered))
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Route:
     """The address of an attempt, and the namespace to use.
 
@@ -156,7 +157,7 @@ class Route:
     absent: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Outgoing:
     """A message at its sender.
 
@@ -225,7 +226,7 @@ class Outgoing:
         return self.to.partition("/")[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Ended:
     """The remembered end of a message at its sender: see Outgoing.
 
@@ -266,7 +267,7 @@ class Ended:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Incoming:
     """A message at its receiver, or the tombstone of one that has ended.
 

@@ -30,7 +30,7 @@ from qos.core.message.receiver_table import (
     classify,
     is_dropped,
 )
-from qos.core.replace import replace
+from qos.core.record import replace
 from qos.core.strings import bare
 
 __all__ = ["NOT_NOW", "key_of", "step"]

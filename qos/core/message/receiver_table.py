@@ -63,10 +63,11 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, NamedTuple
 
 from qos.core.message.model import Incoming, IncomingState, Level, Rejection
+from qos.core.record import record
 
 __all__ = ["TRANSITIONS", "At", "ReceiverInput", "Request", "classify", "is_dropped"]
 
@@ -179,7 +180,7 @@ TRANSITIONS: dict[tuple[IncomingState, ReceiverInput], IncomingState] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Request:
     """A well-formed request of a peer.
 

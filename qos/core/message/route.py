@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 
 from qos.core.message.model import MARKS_NAMESPACE, NAMESPACES, Outgoing, Route
+from qos.core.record import record
 
 __all__ = ["Resource", "choose", "namespace_for"]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Resource:
     """An available resource of an account.
 

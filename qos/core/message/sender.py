@@ -19,7 +19,7 @@ from qos.core.message.model import (
     Route,
 )
 from qos.core.message.sender_table import AWAY, TRANSITIONS, At, Reply, SenderInput
-from qos.core.replace import replace
+from qos.core.record import replace
 from qos.errors import CannotWithdraw, LocalProtocolError
 
 __all__ = [

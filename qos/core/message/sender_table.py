@@ -34,12 +34,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from qos.core.backoff import Backoff
 from qos.core.message.flow import WINDOW_FIRST
 from qos.core.message.model import Level, Outgoing, OutgoingState, Route
+from qos.core.record import record
 from qos.core.strings import own_servers
 
 __all__ = [
@@ -133,7 +133,7 @@ TRANSITIONS: dict[tuple[OutgoingState, SenderInput], OutgoingState] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Reply:
     """An iq result or error, as received.
 

@@ -15,7 +15,7 @@ from qos.core.queue.item import Item, Node
 from qos.core.queue.node import QueueNode
 from qos.core.queue.node_options import DEAD_LETTER_NODE
 from qos.core.queue.requests import Refusal
-from qos.core.replace import replace
+from qos.core.record import replace
 
 __all__ = ["bind", "dead_letter_node", "shown_config"]
 

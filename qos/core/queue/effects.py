@@ -7,10 +7,10 @@ only when the commit with everything that was decided before it is on disk.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from qos.core.queue.item import EndedItem, Item, Node, Subscription
+from qos.core.record import record
 
 __all__ = [
     "Change",
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SaveItem:
     """Write the item, replacing any item with its seq.
 
@@ -46,14 +46,14 @@ class SaveItem:
     payload: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class RemoveItem:
     """Remove the item and its payload."""
 
     seq: int
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SaveEnded:
     """Remember the end of an item, beside other ends of the same id.
 
@@ -63,14 +63,14 @@ class SaveEnded:
     ended: EndedItem
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SaveSubscription:
     """Write the subscription, replacing the one of this JID to this node."""
 
     subscription: Subscription
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class RemoveSubscription:
     """Remove the subscription of this JID to this node."""
 
@@ -78,14 +78,14 @@ class RemoveSubscription:
     jid: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SaveNode:
     """Write the node and its affiliations, without its items and subscriptions."""
 
     node: Node
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class RemoveNode:
     """Remove the node and everything in it: items, subscriptions, remembered ends.
 
@@ -95,7 +95,7 @@ class RemoveNode:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ForgetOld:
     """Remove every remembered end and every item whose `forget_at` is not after now."""
 
@@ -114,7 +114,7 @@ Change: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class NotifyItem:
     """Send the item to its holder, if this delivery has not ended by then.
 
@@ -131,7 +131,7 @@ class NotifyItem:
     acknowledged: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class NotifyRetract:
     """Tell the former holder that the items are deleted."""
 
@@ -140,7 +140,7 @@ class NotifyRetract:
     item_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class NotifyUnlock:
     """Tell the former holder that the items are unlocked."""
 
@@ -149,7 +149,7 @@ class NotifyUnlock:
     item_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class NotifyNode:
     """Tell a subscriber that the node was purged or deleted.
 
@@ -164,7 +164,7 @@ class NotifyNode:
     what: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class NotifySubscription:
     """Tell a subscriber that its subscription was ended by the service."""
 
@@ -174,7 +174,7 @@ class NotifySubscription:
     subid: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Probe:
     """Ask a subscriber whether it is there (XEP-0199).
 

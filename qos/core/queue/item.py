@@ -7,7 +7,9 @@ sizes are bytes of UTF-8, JIDs are strings as they stand on the wire.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from qos.core.record import record
 
 __all__ = [
     "EXTENSIONS_NAMESPACE",
@@ -58,7 +60,7 @@ class Affiliation(enum.Enum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Failure:
     """A delivery that failed, or the end of an item that died.
 
@@ -74,7 +76,7 @@ class Failure:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Item:
     """An item of a queue; its payload is in the store.
 
@@ -163,7 +165,7 @@ class Item:
         return self.forget_at is None or self.forget_at > now
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class EndedItem:
     """The remembered end of an item.
 
@@ -195,7 +197,7 @@ class EndedItem:
     outcome: ItemOutcome | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Node:
     """A queue, as its owner has set it up.
 
@@ -226,7 +228,7 @@ class Node:
     dead_letter_by: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Subscription:
     """A subscription: a worker that asks for items of a node.
 

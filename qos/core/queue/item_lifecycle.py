@@ -33,7 +33,7 @@ from collections.abc import Mapping
 from qos.core.queue.item import EndedItem, Failure, Item, ItemOutcome, ItemState
 from qos.core.queue.node_options import NodeOptions
 from qos.core.queue.requests import Refusal, Settlement
-from qos.core.replace import replace
+from qos.core.record import replace
 from qos.core.strings import bare
 
 __all__ = [

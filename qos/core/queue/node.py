@@ -40,7 +40,7 @@ from qos.core.queue.publishing import has_room, new_items
 from qos.core.queue.requests import PublishedItem, Settlement
 from qos.core.queue.subscription_index import SubscriptionIndex
 from qos.core.quota import Tally
-from qos.core.replace import replace
+from qos.core.record import replace
 from qos.core.strings import bare
 
 __all__ = ["QueueNode"]

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from qos.core.backoff import Backoff
 from qos.core.queue.item import Subscription
+from qos.core.record import record
 
 __all__ = [
     "ACCESS_MODEL",
@@ -51,7 +51,7 @@ class BadOption(ValueError):
     """A value that an option cannot have. The message names both."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Field:
     """A field of a form.
 
@@ -240,7 +240,7 @@ SUBSCRIBE_FIELDS: tuple[Field, ...] = (
 _BACKOFF_S_MAX = 3600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class NodeOptions:
     """The options of a node, as values; None: no limit. See NODE_FIELDS."""
 
@@ -266,7 +266,7 @@ class NodeOptions:
         return Backoff(first_s=self.backoff, max_s=longest).delay_s(times, 1.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class SubscribeOptions:
     """The options of a subscription, as values. See SUBSCRIBE_FIELDS."""
 

@@ -43,7 +43,7 @@ from qos.core.queue.requests import (
 )
 from qos.core.queue.service import Queues, may_create
 from qos.core.quota import domain_of
-from qos.core.replace import replace
+from qos.core.record import replace
 from qos.core.strings import bare
 
 __all__ = [

@@ -7,7 +7,7 @@ The words are those of XEP-0060, XEP-0254 and our extensions. Their XML is in
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from qos.core.queue.item import (
@@ -17,6 +17,7 @@ from qos.core.queue.item import (
     Node,
     Subscription,
 )
+from qos.core.record import record
 from qos.errors import ErrorType, RemoteProtocolError
 
 __all__ = [
@@ -89,7 +90,7 @@ class Refusal(RemoteProtocolError):
 # -- requests of publishers and subscribers --------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class PublishedItem:
     """An item to be published.
 
@@ -112,7 +113,7 @@ class PublishedItem:
     delay: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Publish:
     """Publish these items, all or none (XEP-0060 §7.1)."""
 
@@ -120,7 +121,7 @@ class Publish:
     entries: tuple[PublishedItem, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Subscribe:
     """Subscribe (XEP-0254 §2.1); options None: the request had no form."""
 
@@ -129,7 +130,7 @@ class Subscribe:
     options: Fields | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Unsubscribe:
     """Unsubscribe (XEP-0060 §6.2); the locks stay."""
 
@@ -138,7 +139,7 @@ class Unsubscribe:
     subid: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class GetOptions:
     """Show the options of a subscription (XEP-0060 §6.3.2)."""
 
@@ -147,7 +148,7 @@ class GetOptions:
     subid: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SetOptions:
     """Change the options of a subscription (XEP-0060 §6.3.5)."""
 
@@ -157,7 +158,7 @@ class SetOptions:
     subid: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Settlement:
     """The end of the delivery of one item, as a worker asks for it.
 
@@ -178,7 +179,7 @@ class Settlement:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Retract:
     """Delete items, all or none (XEP-0254 §2.3); the outcome of each is accepted."""
 
@@ -186,7 +187,7 @@ class Retract:
     settlements: tuple[Settlement, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Unlock:
     """Unlock items, all or none (XEP-0254 §2.4)."""
 
@@ -194,7 +195,7 @@ class Unlock:
     settlements: tuple[Settlement, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Extend:
     """Move the deadline of locks to this many seconds from now; tokens by item id."""
 
@@ -203,7 +204,7 @@ class Extend:
     tokens: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Items:
     """Browse items without locking them (XEP-0060 §6.5).
 
@@ -223,7 +224,7 @@ class Items:
     state: str = "live"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Subscriptions:
     """List the requester's subscriptions, to a node or ('') to all (XEP-0060 §5.6).
 
@@ -234,7 +235,7 @@ class Subscriptions:
     owner: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Affiliations:
     """List affiliations, with `node` and `owner` as above (XEP-0060 §5.7, §8.9.1)."""
 
@@ -245,7 +246,7 @@ class Affiliations:
 # -- requests of owners ----------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Create:
     """Create a node (XEP-0060 §8.1); name '': the service makes one up."""
 
@@ -253,19 +254,19 @@ class Create:
     config: Fields = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class DefaultConfig:
     """Show the default configuration (XEP-0060 §8.3)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class GetConfigure:
     """Show the configuration of a node (XEP-0060 §8.2.1)."""
 
     node: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Configure:
     """Change the configuration of a node; options not given stay (XEP-0060 §8.2.4)."""
 
@@ -273,21 +274,21 @@ class Configure:
     config: Fields
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Delete:
     """Delete a node and everything in it (XEP-0060 §8.4)."""
 
     node: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Purge:
     """Remove all items of a node, locked and dead ones too (XEP-0060 §8.5)."""
 
     node: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SetAffiliations:
     """Change affiliations, by bare JID (XEP-0060 §8.9.2)."""
 
@@ -295,7 +296,7 @@ class SetAffiliations:
     affiliations: Mapping[str, Affiliation]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Requeue:
     """Requeue dead items of a node; () for all of them."""
 
@@ -329,12 +330,12 @@ Request: TypeAlias = (
 # -- results ---------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Ok:
     """Done; an empty result."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class PublishResult:
     """The ids under which the items are known."""
 
@@ -342,21 +343,21 @@ class PublishResult:
     item_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SubscribeResult:
     """The subscription, with its options (XEP-0254 listing 3)."""
 
     subscription: Subscription
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class OptionsResult:
     """The options of a subscription, as a form to fill in."""
 
     subscription: Subscription
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ExtendResult:
     """The seconds from now for which the locks last."""
 
@@ -365,7 +366,7 @@ class ExtendResult:
     item_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class ItemsResult:
     """Items of a node; their payloads are in the store.
 
@@ -385,7 +386,7 @@ class ItemsResult:
     owner: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SubscriptionsResult:
     """Subscriptions; owner: with the details for the owner of the node."""
 
@@ -394,7 +395,7 @@ class SubscriptionsResult:
     owner: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class AffiliationsResult:
     """Affiliations, each as (node, bare JID, affiliation)."""
 
@@ -403,21 +404,21 @@ class AffiliationsResult:
     owner: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class CreateResult:
     """The name of the new node."""
 
     node: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ConfigureResult:
     """The configuration of a node, as a form; None: the default configuration."""
 
     node: Node | None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class RequeueResult:
     """The ids of the items that were requeued."""
 

@@ -30,6 +30,7 @@ from qos.core.queue.node import QueueNode
 from qos.core.queue.requests import Refusal
 from qos.core.queue.stats import stats
 from qos.core.quota import Quotas, Share, Tally, domain_of
+from qos.core.record import record
 from qos.core.strings import ID_CHARS_MAX, bare
 
 __all__ = [
@@ -115,7 +116,7 @@ class QueueContents:
     next_order: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class QueueBounds:
     """The limits on nodes and subscriptions: per account, per foreign domain, in total.
 

@@ -17,7 +17,7 @@ from qos.core.queue.effects import (
 from qos.core.queue.holders import Holders, Present, resources
 from qos.core.queue.item import Subscription
 from qos.core.quota import Tally
-from qos.core.replace import replace
+from qos.core.record import replace
 from qos.core.strings import bare
 
 __all__ = ["SubscriptionIndex"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from qos.core.backoff import Backoff
 from qos.core.message.model import Incoming
-from qos.core.replace import replace
+from qos.core.record import replace
 from qos.core.strings import bare
 from qos.engine import Consumption, Handover
 from simulation import invariants

@@ -27,7 +27,7 @@ from qos.core.message.receiver_table import Request
 from qos.core.message.route import Resource, choose, to_jid
 from qos.core.message.sender_table import Reply
 from qos.core.quota import Quotas
-from qos.core.replace import replace
+from qos.core.record import replace
 from qos.core.strings import bare
 from qos.engine import Consumption, Delivery, Inbox, InboxLimits, Outbox, OutboxLimits
 from qos.errors import (

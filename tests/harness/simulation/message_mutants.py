@@ -181,7 +181,7 @@ RECEIVER = (
         "mark-without-a-cause",
         "qos.engine.inbox",
         "            self._messages[record.key] = HeldMessage(record.key, record)\n",
-        "            from qos.core.replace import replace\n"
+        "            from qos.core.record import replace\n"
         "            record = replace(record, redelivered=True)\n"
         "            self._messages[record.key] = HeldMessage(record.key, record)\n",
         "A message that is held after a crash was not handed over before it.",

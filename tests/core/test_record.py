@@ -1,11 +1,11 @@
-"""Records replaced with the result of `dataclasses.replace`, only faster."""
+"""Records: what `dataclass` and `dataclasses.replace` make, only faster."""
 
 import dataclasses
 
 import pytest
 
 from qos.core.message.model import Incoming, Level, Outgoing, OutgoingState
-from qos.core.replace import replace
+from qos.core.record import replace
 
 OUTGOING = Outgoing(
     msg_id="m",
@@ -50,7 +50,32 @@ def test_a_field_that_there_is_not_is_an_error() -> None:
         replace(INCOMING, stat=1)  # type: ignore[call-arg]
 
 
-def test_what_comes_out_is_as_frozen_as_before() -> None:
-    """Others may hold the record, so it must not change."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Frozen:
+    """Not a record: `replace` has to go past its `__setattr__`."""
+
+    one: int
+    other: int = 2
+
+
+def test_a_frozen_dataclass_can_be_replaced_too() -> None:
+    """What the application gets stays frozen at run time."""
+    frozen = Frozen(1)
+    after = replace(frozen, one=3)
+    assert (frozen, after) == (Frozen(1), Frozen(3, 2))
     with pytest.raises(dataclasses.FrozenInstanceError):
-        replace(INCOMING).state = INCOMING.state  # type: ignore[misc]
+        after.one = 4  # type: ignore[misc]
+
+
+def test_a_record_is_equal_and_hashed_by_its_fields() -> None:
+    """Like a frozen dataclass."""
+    other = dataclasses.replace(OUTGOING)
+    assert other == OUTGOING
+    assert hash(other) == hash(OUTGOING)
+    assert dataclasses.replace(OUTGOING, attempts=9) != OUTGOING
+
+
+def test_a_record_has_no_other_attribute() -> None:
+    """A misspelt name must not become a new one."""
+    with pytest.raises(AttributeError):
+        OUTGOING.stat = 1  # type: ignore[attr-defined]
