@@ -30,12 +30,13 @@ journals need not have the rest of it.
 
 from __future__ import annotations
 
-import enum
 import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, TypeAlias
+
+from qos.core.quick_enum import QuickEnum
 
 __all__ = [
     "EVENTS",
@@ -71,7 +72,7 @@ SCHEMA_VERSION: Final = 2
 LINE_BYTES_MAX: Final = 256 * 1024
 
 
-class Role(enum.Enum):
+class Role(QuickEnum):
     """The role of the node in this line."""
 
     SENDER = "sender"
@@ -82,7 +83,7 @@ class Role(enum.Enum):
     JOURNAL = "journal"
 
 
-class SenderEvent(enum.Enum):
+class SenderEvent(QuickEnum):
     """The events of a message at its sender.
 
     All but the last four may come more than once.
@@ -107,7 +108,7 @@ class SenderEvent(enum.Enum):
     WITHDRAWN = "withdrawn"
 
 
-class ReceiverEvent(enum.Enum):
+class ReceiverEvent(QuickEnum):
     """The events of a message at its receiver."""
 
     #: The message is kept until its sender releases it. Has `bytes`.
@@ -128,7 +129,7 @@ class ReceiverEvent(enum.Enum):
     REFUSED = "refused"
 
 
-class QueueEvent(enum.Enum):
+class QueueEvent(QuickEnum):
     """The events of an item at the queue service."""
 
     #: Has `bytes`; from: its publisher.
@@ -158,7 +159,7 @@ class QueueEvent(enum.Enum):
     EXPIRED = "expired"
 
 
-class WorkerEvent(enum.Enum):
+class WorkerEvent(QuickEnum):
     """The events of an item at a worker.
 
     from: the JID of the service, which is the node of the service's own lines.
@@ -175,7 +176,7 @@ class WorkerEvent(enum.Enum):
     LOST = "lost"
 
 
-class JournalEvent(enum.Enum):
+class JournalEvent(QuickEnum):
     """The events of the journal of this boot; see `qos.journal.counts`."""
 
     #: The first line of a boot.

@@ -6,12 +6,12 @@ sizes are bytes of UTF-8. `qos.limits` lists every limit.
 
 from __future__ import annotations
 
-import enum
 import json
 from collections.abc import Iterable
 from dataclasses import field
 from typing import Self
 
+from qos.core.quick_enum import QuickEnum
 from qos.core.record import record
 from qos.core.strings import bare
 from qos.errors import AmbiguousMessage, ErrorType, UnknownMessage
@@ -38,7 +38,7 @@ NAMESPACES = ("urn:xmpp:qos", "urn:ieee:iot:qos:1.0", "urn:nf:iot:qos:1.0")
 MARKS_NAMESPACE = "xmpp-qos:store:0"
 
 
-class Level(enum.Enum):
+class Level(QuickEnum):
     """The three levels of the proto-XEP, in its own words."""
 
     UNACKNOWLEDGED = "unacknowledged"
@@ -46,7 +46,7 @@ class Level(enum.Enum):
     ASSURED = "assured"
 
 
-class OutgoingState(enum.Enum):
+class OutgoingState(QuickEnum):
     """The state of a message at its sender; the values are stored."""
 
     QUEUED = "queued"
@@ -77,7 +77,7 @@ _ENDED = frozenset(
 )
 
 
-class IncomingState(enum.Enum):
+class IncomingState(QuickEnum):
     """The state of a message at its receiver; the values are stored."""
 
     ABSENT = "absent"

@@ -62,17 +62,17 @@ The crash argument. What an answer says is on disk before the answer is sent:
 from __future__ import annotations
 
 import dataclasses
-import enum
 from dataclasses import field
 from typing import Literal, NamedTuple
 
 from qos.core.message.model import Incoming, IncomingState, Level, Rejection
+from qos.core.quick_enum import QuickEnum
 from qos.core.record import record
 
 __all__ = ["TRANSITIONS", "At", "ReceiverInput", "Request", "classify", "is_dropped"]
 
 
-class ReceiverInput(enum.Enum):
+class ReceiverInput(QuickEnum):
     """The inputs of a message at its receiver.
 
     For some of these `classify` decides by the circumstances, and returns another one.

@@ -32,13 +32,13 @@ behind what a peer has seen:
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
 from typing import NamedTuple
 
 from qos.core.backoff import Backoff
 from qos.core.message.flow import WINDOW_FIRST
 from qos.core.message.model import Level, Outgoing, OutgoingState, Route
+from qos.core.quick_enum import QuickEnum
 from qos.core.record import record
 from qos.core.strings import own_servers
 
@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 
-class SenderInput(enum.Enum):
+class SenderInput(QuickEnum):
     """The inputs of a message in flight."""
 
     #: It is time for an attempt, and there is a route.

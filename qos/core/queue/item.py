@@ -6,9 +6,9 @@ sizes are bytes of UTF-8, JIDs are strings as they stand on the wire.
 
 from __future__ import annotations
 
-import enum
 from dataclasses import field
 
+from qos.core.quick_enum import QuickEnum
 from qos.core.record import record
 
 __all__ = [
@@ -33,7 +33,7 @@ PRIORITIES = range(10)
 PRIORITY = 4
 
 
-class ItemState(enum.Enum):
+class ItemState(QuickEnum):
     """The state of an item (AMQP 1.0 messaging §3.3); the values are stored."""
 
     AVAILABLE = "available"
@@ -41,7 +41,7 @@ class ItemState(enum.Enum):
     ARCHIVED = "archived"
 
 
-class ItemOutcome(enum.Enum):
+class ItemOutcome(QuickEnum):
     """The end of a delivery of an item (AMQP 1.0 messaging §3.4); the values are stored."""
 
     ACCEPTED = "accepted"
@@ -50,7 +50,7 @@ class ItemOutcome(enum.Enum):
     REJECTED = "rejected"
 
 
-class Affiliation(enum.Enum):
+class Affiliation(QuickEnum):
     """The affiliation of an account with a node (XEP-0060 §4.1); without one it is NONE."""
 
     OWNER = "owner"

@@ -27,12 +27,12 @@ Everything that concerns several items, such as the choice of the next worker, i
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 
 from qos.core.queue.item import EndedItem, Failure, Item, ItemOutcome, ItemState
 from qos.core.queue.node_options import NodeOptions
 from qos.core.queue.requests import Refusal, Settlement
+from qos.core.quick_enum import QuickEnum
 from qos.core.record import replace
 from qos.core.strings import bare
 
@@ -68,7 +68,7 @@ _HISTORY_MAX = 20
 _EXCLUDED_MAX = 100
 
 
-class ItemInput(enum.Enum):
+class ItemInput(QuickEnum):
     """The inputs of an item."""
 
     ACQUIRE = "acquire"
