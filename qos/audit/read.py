@@ -36,6 +36,7 @@ __all__ = [
     "checked_files",
     "checked_lines",
     "events_of",
+    "file_uri",
     "is_hidden",
     "is_of_journal",
     "is_open",
@@ -165,7 +166,7 @@ def _dealt(spark: SparkSession, sizes: Mapping[str, int]) -> DataFrame:
     parts = min(parts, len(sizes)) or 1
     largest = sorted(sizes, key=lambda path: (-sizes[path], path))
     hands = [
-        (number, [Path(path).absolute().as_uri() for path in largest[number::parts]])
+        (number, [file_uri(path) for path in largest[number::parts]])
         for number in range(parts)
     ]
     # For rows that are made here, Spark itself chooses their number in a partition.
@@ -280,6 +281,11 @@ def why_unread(path: str, size: int) -> str | None:
         return _UNDERSCORE
     too_large = size > _WHOLE_BYTES_MAX and re.search(_COMPRESSED, path)
     return _TOO_LARGE if too_large else None
+
+
+def file_uri(path: str) -> str:
+    """The URI of a file on this machine, as Spark names it."""
+    return Path(path).absolute().as_uri()
 
 
 def literal(path: str) -> str:

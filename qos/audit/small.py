@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 
 from qos.audit.new_files import NewFile
 
-__all__ = ["are_small", "without_compiling"]
+__all__ = ["SMALL_BYTES", "are_small", "without_compiling"]
 
 #: About 30,000 lines.
-_BYTES: Final = 8 * 2**20
+SMALL_BYTES: Final = 8 * 2**20
 
 _NO_CODE: Final = {
     "spark.sql.codegen.wholeStage": "false",
@@ -28,7 +28,7 @@ _NO_CODE: Final = {
 
 def are_small(files: Iterable[NewFile]) -> bool:
     """Whether files are small, all together; takes no more files than it needs."""
-    return all(size < _BYTES for size in accumulate(file.size for file in files))
+    return all(size < SMALL_BYTES for size in accumulate(file.size for file in files))
 
 
 @contextmanager

@@ -2,8 +2,9 @@
 
 To read the journals again for each table would take longer, and so would Spark's own
 cache. If the folder is on this machine, the Python workers that have checked the lines
-write them, and no line goes back to Java. Most lines are about messages: for those,
-only their summary is written.
+write them, and no line goes back to Java. Small journals on this machine are checked in
+this process, which takes less time than to start a worker. Most lines are about
+messages: for those, only their summary is written.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from qos.audit import boot_runs, endpoint_summary, lines, read
+from qos.audit.locations import local_path
 from qos.audit.schema import CHECKED, EVENT
+from qos.audit.small import SMALL_BYTES
 from qos.audit.speakers import NOBODY, Tied
 from qos.journal.schema import Role
 
@@ -89,50 +92,14 @@ def stage(
         by_teller = endpoint_summary.in_spark(spark.createDataFrame([], EVENT))
         none = spark.createDataFrame([], CHECKED)
         return Staged(none, runs, by_teller, runs, frozenset())
-    files, rest = read.read_these(spark, sizes, tied)
-    return _staged(spark, files, rest, folder, open_from, tied)
-
-
-def _staged(
-    spark: SparkSession,
-    files: DataFrame,
-    rest: DataFrame | None,
-    folder: str,
-    open_from: date | None,
-    tied: Tied,
-) -> Staged:
     if "://" in folder:
-        checked = read.checked_files(files, tied)
-        if rest is not None:
-            checked = checked.unionByName(rest)
-        checked.write.parquet(folder)
-        checked = spark.read.schema(CHECKED).parquet(read.literal(folder))
-        is_late = F.lit(False)
-        if open_from is not None:
-            is_late = F.col("problem").isNull() & (F.to_date("at") < F.lit(open_from))
-        late = read.events_of(checked.where(is_late))
-        checked = checked.where(~is_late)
-        events = read.events_of(checked)
-        return Staged(
-            checked.where(~F.coalesce(endpoint_summary.is_of_message(), F.lit(False))),
-            checked.mapInArrow(_runs, boot_runs.RUN),
-            endpoint_summary.in_spark(events.where(endpoint_summary.is_of_message())),
-            late.mapInArrow(_runs, boot_runs.RUN).withColumn(
-                "kind", F.lit(boot_runs.LATE)
-            ),
-        )
+        return _staged_by_java(spark, sizes, folder, open_from, tied)
     for part in _PARTS:
         Path(folder, part).mkdir(parents=True)
-    roles: set[Role] = set()
-    for name, frame, checked_in in (
-        ("files", files, partial(lines.checked_in, tied=tied)),
-        ("rest", rest, _are_checked),
-    ):
-        if frame is None:
-            continue
-        write = partial(_write, folder, name, checked_in, open_from)
-        found = frame.mapInArrow(write, "role string").collect()
-        roles.update(Role(row["role"]) for row in found)
+    if _are_for_this_process(sizes):
+        roles = _write_here(sizes, folder, open_from, tied)
+    else:
+        roles = _write_in_workers(spark, sizes, folder, open_from, tied)
     by_teller = endpoint_summary.in_spark(spark.createDataFrame([], EVENT))
 
     def there(part: str, schema: StructType | str) -> DataFrame:
@@ -143,8 +110,81 @@ def _staged(
         there("runs", boot_runs.RUN),
         there("told", by_teller.schema),
         there("late", boot_runs.RUN).withColumn("kind", F.lit(boot_runs.LATE)),
-        frozenset(roles),
+        roles,
     )
+
+
+def _staged_by_java(
+    spark: SparkSession,
+    sizes: Mapping[str, int],
+    folder: str,
+    open_from: date | None,
+    tied: Tied,
+) -> Staged:
+    """The results in a folder that is elsewhere: Java writes the checked lines."""
+    files, rest = read.read_these(spark, sizes, tied)
+    checked = read.checked_files(files, tied)
+    if rest is not None:
+        checked = checked.unionByName(rest)
+    checked.write.parquet(folder)
+    checked = spark.read.schema(CHECKED).parquet(read.literal(folder))
+    is_late = F.lit(False)
+    if open_from is not None:
+        is_late = F.col("problem").isNull() & (F.to_date("at") < F.lit(open_from))
+    late = read.events_of(checked.where(is_late))
+    checked = checked.where(~is_late)
+    events = read.events_of(checked)
+    return Staged(
+        checked.where(~F.coalesce(endpoint_summary.is_of_message(), F.lit(False))),
+        checked.mapInArrow(_runs, boot_runs.RUN),
+        endpoint_summary.in_spark(events.where(endpoint_summary.is_of_message())),
+        late.mapInArrow(_runs, boot_runs.RUN).withColumn("kind", F.lit(boot_runs.LATE)),
+    )
+
+
+def _are_for_this_process(sizes: Mapping[str, int]) -> bool:
+    """Whether files are so small that starting a worker takes longer than their check.
+
+    Compressed ones never are: nobody knows how long it takes to unpack them, and only
+    the work of a worker can be given up.
+    """
+    return sum(sizes.values()) < SMALL_BYTES and all(
+        local_path(path) is not None and path.endswith(".jsonl") for path in sizes
+    )
+
+
+def _write_here(
+    sizes: Mapping[str, int], folder: str, open_from: date | None, tied: Tied
+) -> frozenset[Role]:
+    """Check files in this process; returns the roles of the written lines."""
+    files = [read.file_uri(path) for path in sorted(sizes)]
+    content = pa.nulls(len(files), pa.binary())
+    batch = pa.record_batch({"file": pa.array(files), "content": content})
+    checked_in = partial(lines.checked_in, tied=tied)
+    (found,) = _write(folder, "files", checked_in, open_from, iter([batch]))
+    return frozenset(map(Role, found["role"].to_pylist()))
+
+
+def _write_in_workers(
+    spark: SparkSession,
+    sizes: Mapping[str, int],
+    folder: str,
+    open_from: date | None,
+    tied: Tied,
+) -> frozenset[Role]:
+    """Check files in Python workers; returns the roles of the written lines."""
+    files, rest = read.read_these(spark, sizes, tied)
+    roles: set[Role] = set()
+    for name, frame, checked_in in (
+        ("files", files, partial(lines.checked_in, tied=tied)),
+        ("rest", rest, _are_checked),
+    ):
+        if frame is None:
+            continue
+        write = partial(_write, folder, name, checked_in, open_from)
+        found = frame.mapInArrow(write, "role string").collect()
+        roles.update(Role(row["role"]) for row in found)
+    return frozenset(roles)
 
 
 def _are_checked(batch: pa.RecordBatch) -> Iterator[pa.Table]:
@@ -207,11 +247,14 @@ def _are_before(lines: pa.Table, day: date) -> pa.ChunkedArray:
 @contextmanager
 def _part(folder: str, part: str, name: str) -> Iterator[pq.ParquetWriter]:
     """A file of this task, which appears when everything has been written."""
+    # Outside a worker there is no task.
     context = TaskContext.get()
-    assert context is not None
+    number, attempt = 0, 0
+    if context is not None:
+        number, attempt = context.partitionId(), context.taskAttemptId()
     # A repeated task replaces its earlier file.
-    path = Path(folder, part, f"{name}-{context.partitionId():05}.parquet")
-    hidden = path.with_name(f".{path.name}.{context.taskAttemptId()}")
+    path = Path(folder, part, f"{name}-{number:05}.parquet")
+    hidden = path.with_name(f".{path.name}.{attempt}")
     schema = _PARTS[part]
     texts = [each.name for each in schema if pa.types.is_string(each.type)]
     try:
