@@ -28,7 +28,7 @@ printf 'jid = "lamp@localhost/1"\\npassword-file = "/run/secrets/password"\\n' \
 echo secret > /run/secrets/password
 cd {WORKDIR}
 status=0
-HOME=/ setpriv --reuid {USER} --clear-groups \
+HOME=/ setpriv --reuid {USER} --regid {USER} --clear-groups \
   {command} --connect-timeout 2 --host 127.0.0.1 || status=$?
 ls {VOLUME}
 echo ended with $status
