@@ -601,9 +601,7 @@ def test_a_new_hold_removes_the_memory_of_an_expired_one() -> None:
 
 # --- keys --------------------------------------------------------------------
 
-PARTS = st.text(
-    st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs")), max_size=6
-)
+PARTS = st.text(st.characters(categories=("L", "N", "P", "S", "Zs")), max_size=6)
 REQUESTS = st.builds(
     Request,
     kind=st.sampled_from(("assured", "deliver")),
