@@ -258,27 +258,32 @@ async def test_earlier_messages_are_announced_and_their_outcomes_printed(
     assert {(await listener.line())["body"] for _ in range(2)} == {"a", "b"}
 
 
-@pytest.mark.parametrize(
-    ("to", "why"),
-    [
-        (
-            "mallory@localhost",
-            "its presence is not subscribed to, so none can be found: give a full JID, "
-            "or make the two accounts contacts",
-        ),
-        ("bob@localhost", "no resource of it that supports QoS is known to be online"),
-        (TO, "no answer that accepts it"),
-    ],
-)
-async def test_a_sender_that_waits_says_for_whom_and_why(
-    to: str, why: str, commands: Commands
-) -> None:
+async def test_a_sender_that_waits_says_for_whom_and_why(commands: Commands) -> None:
     """Without a deadline it may wait for ever; with one, the end is reported."""
-    sender = await commands.start("send", to, "--body", "x", user="alice")
-    said = await sender.note("still waiting")
-    assert said.startswith(f"xmpp-qos: still waiting for {to}: ")
-    assert why in said
-    assert said.endswith("online") == (to == "bob@localhost")
+
+    async def check(number: int, to: str, why: str) -> None:
+        # They wait for ten seconds, at the same time: each with a name and a store.
+        own = ("--jid", f"alice@localhost/{number}", "--store", f"{url}.{number}")
+        sender = await commands.start("send", to, "--body", "x", *own, user="alice")
+        said = await sender.note("still waiting")
+        assert said.startswith(f"xmpp-qos: still waiting for {to}: ")
+        assert why in said
+        assert said.endswith("online") == (to == "bob@localhost")
+
+    url = commands.store("alice")
+    not_subscribed = (
+        "its presence is not subscribed to, so none can be found: give a full JID, "
+        "or make the two accounts contacts"
+    )
+    await asyncio.gather(
+        check(1, "mallory@localhost", not_subscribed),
+        check(
+            2,
+            "bob@localhost",
+            "no resource of it that supports QoS is known to be online",
+        ),
+        check(3, TO, "no answer that accepts it"),
+    )
 
 
 # -- lines -------------------------------------------------------------------
