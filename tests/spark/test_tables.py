@@ -163,6 +163,38 @@ def test_a_window_is_complete_when_both_ends_have_counted_it(
     ]
 
 
+def test_a_count_that_contradicts_itself_is_missing(
+    spark: SparkSession, lines: Lines
+) -> None:
+    """A line is unique by its boot and number.
+
+    Of two with other values, one at least is wrong. Their sum certainly is. A node
+    with the same boot in its lines cannot take away the counts of another.
+    """
+    route = {"level": "assured", "source": "a@x", "to": "b@x"}
+    counted(lines, "b@x/1", 0, received=3, **route)
+    counted(lines, "b@x/1", 1, received=4, **route)
+    for window, (sent, other) in enumerate(((3, 5), (4, 4))):
+        counted(lines, "a@x/1", window, sent=sent, **route)
+        counted(lines, "a@x/1", window, sent=other, **route)
+        lines.rows[-1]["seq"] = lines.rows[-2]["seq"]
+        counted(lines, "c@x/1", window, sent=9, **route)
+        lines.rows[-1] |= {name: lines.rows[-2][name] for name in ("boot", "seq")}
+    assert only(windows_hourly(lines.frame(spark))) == {
+        "date": DAY,
+        "hour": 12,
+        "level": "assured",
+        "sender": "a@x",
+        "receiver": "b@x",
+        "sent": 4,
+        "received": 7,
+        "windows": 2,
+        "complete": 1,
+        "without_sender": 1,
+        "without_receiver": 0,
+    }
+
+
 def queue_line(lines: Lines, event: str, at: float, **fields: object) -> None:
     given = {"queue": "orders", "item": "1"} | fields
     lines.line("q.x", "queue", event, at, **given)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from qos.audit.tables.once import (
@@ -38,7 +38,8 @@ def windows_hourly(events: DataFrame) -> DataFrame:
     valid only for its own end. These numbers accuse no node: a message may be sent in
     one window and be handed over in the next one, and one of two devices of an account
     may have no journal. If a node had more routes than it counts separately, its end of
-    that window is missing.
+    that window is missing. So it is if two different lines about the window have the
+    same boot and number: at least one of them is wrong.
 
     Returns:
         Columns `date` and `hour` (in which the windows began), `level`, `sender` and
@@ -63,16 +64,22 @@ def windows_hourly(events: DataFrame) -> DataFrame:
     # A repeated line counts once. The next steps work window by window, so the counts
     # are brought together by windows here, and move only once.
     counts = counts.repartition("window").distinct()
+    same = Window.partitionBy("window", "account", "boot", "seq")
+    counts = counts.withColumn("is_certain", F.count("*").over(same) == 1)
     has_route = F.col("sender").isNotNull() & F.col("receiver").isNotNull()
     is_part = ~has_route & (F.col("sent") + F.col("received") > 0)
-    ends = counts.groupBy("window", "account").agg(F.bool_or(is_part).alias("is_part"))
-    ends = ends.where(~F.col("is_part")).select("window", "account")
+    ends = counts.groupBy("window", "account").agg(
+        F.bool_and(F.col("is_certain") & ~is_part).alias("is_whole")
+    )
+    ends = ends.where("is_whole").select("window", "account")
     sends = F.col("sender") == F.col("account")
     receives = F.col("receiver") == F.col("account")
     rows = counts.where(has_route & (sends | receives))
     rows = rows.groupBy("window", "level", "sender", "receiver").agg(
-        _sum(F.when(sends, F.col("sent"))).alias("sent"),
-        _sum(F.when(receives, F.col("received"))).alias("received"),
+        _sum(F.when(sends & F.col("is_certain"), F.col("sent"))).alias("sent"),
+        _sum(F.when(receives & F.col("is_certain"), F.col("received"))).alias(
+            "received"
+        ),
     )
     for end in ("sender", "receiver"):
         is_here = F.lit(True).alias(f"has_{end}")
