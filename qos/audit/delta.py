@@ -24,7 +24,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructType, TimestampType
 
 from qos.audit.hadoop import remove
 from qos.audit.locations import delta_uri, local_path, storage_options
@@ -61,8 +61,13 @@ _WRITE_TAKES_MAX: Final = timedelta(days=1)
 #: whether it ever belonged to the table.
 _REMOVED_ARE_KNOWN: Final = "interval 30 days"
 
-#: The commit shows that a write is complete.
-_NO_SUCCESS_FILE: Final = ("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+#: The options of each write.
+_PARQUET: Final = {
+    # The commit shows that a write is complete.
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    # The files are 8 % larger than with the usual level 3, and written sooner.
+    "parquet.compression.codec.zstd.level": "1",
+}
 
 
 class CannotWrite(Exception):
@@ -101,7 +106,7 @@ def replace(
         table = create(spark, folder, frame.schema, partition_by)
     schema = _schema_with(table, frame.schema, folder)
     write = new_write()
-    writer = frame.write.option(*_NO_SUCCESS_FILE)
+    writer = frame.write.options(**_PARQUET, **_without_dictionaries(frame.schema))
     if partition_by:
         writer = writer.partitionBy(*partition_by)
     writer.parquet(f"{folder}/{write}")
@@ -260,6 +265,12 @@ def errors_name(folder: str) -> Iterator[None]:
 def days(first: date, last: date) -> Where:
     """The partitions of these days."""
     return [("date", ">=", f"{first}"), ("date", "<=", f"{last}")]
+
+
+def _without_dictionaries(schema: StructType) -> dict[str, str]:
+    """The options to write no dictionaries of times: few of them repeat."""
+    times = [field for field in schema if isinstance(field.dataType, TimestampType)]
+    return {f"parquet.enable.dictionary#{field.name}": "false" for field in times}
 
 
 def _write_of(moment: datetime) -> str:
