@@ -33,6 +33,7 @@ from qos.audit.parquet_files import add_actions, file_system
 __all__ = [
     "CannotWrite",
     "Where",
+    "clear",
     "commit",
     "create",
     "days",
@@ -101,10 +102,7 @@ def replace(
             table, or one with other types.
     """
     spark = frame.sparkSession
-    table = open_table(spark, folder)
-    if table is None:
-        table = create(spark, folder, frame.schema, partition_by)
-    schema = _schema_with(table, frame.schema, folder)
+    table, schema = _table_for(frame, folder, partition_by)
     write = new_write()
     writer = frame.write.options(**_PARQUET, **_without_dictionaries(frame.schema))
     if partition_by:
@@ -114,6 +112,39 @@ def replace(
         there = files_of(spark, folder)
         added = add_actions(there, write, data_change=data_change)
         return commit(table, added, schema, partition_by, where, removed)
+
+
+def clear(
+    like: DataFrame, folder: str, *, partition_by: Sequence[str], where: Where
+) -> int:
+    """Remove rows of a table, in one commit, without any work of Spark.
+
+    Args:
+        like: a frame with the columns of the table; it is not computed.
+        folder: see replace.
+        partition_by: see replace.
+        where: the partitions to be removed.
+
+    Returns:
+        The new version of the table.
+
+    Raises:
+        CannotWrite: see replace.
+    """
+    table, schema = _table_for(like, folder, partition_by)
+    with errors_name(folder):
+        return commit(table, [], schema, partition_by, where)
+
+
+def _table_for(
+    frame: DataFrame, folder: str, partition_by: Sequence[str]
+) -> tuple[DeltaTable, Schema]:
+    """The table for rows of a frame, and its schema from now on."""
+    spark = frame.sparkSession
+    table = open_table(spark, folder)
+    if table is None:
+        table = create(spark, folder, frame.schema, partition_by)
+    return table, _schema_with(table, frame.schema, folder)
 
 
 def commit(

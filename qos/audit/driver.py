@@ -265,66 +265,79 @@ def write_tables(
     """
     written: dict[str, DataFrame] = {}
 
-    def write(name: str, table: DataFrame, role: Role | None = None) -> DataFrame:
-        """Write a table that is made from the lines of a role, or from messages."""
+    def write(name: str, table: DataFrame, *, has_rows: bool = True) -> DataFrame:
+        """Write a table; `has_rows` is False if it is known to have none."""
         progress(f"writing {name}")
-        if role is not None and role not in roles:
-            # Spark sees at once that there is no row, and starts no work to find out.
-            table = table.limit(0)
         folder = f"{out}/{name}"
-        store.replace_days(table, folder, *days)
+        save = store.replace_days if has_rows else store.clear_days
+        save(table, folder, *days)
         written[name] = store.read_table(table, folder, *days)
         return written[name]
+
+    def write_for(role: Role, name: str, table: DataFrame) -> DataFrame:
+        """Write a table that is made from the lines of a role."""
+        return write(name, table, has_rows=role in roles)
 
     if from_margin:
         # It began before these lines: its row is in the table of that day.
         messages = messages.where(F.col("bytes").isNotNull())
-    messages = _judged(messages, runs, limits)
+    messages, has_suspects = _judged(messages, runs, limits)
     # The rows before this audit: data that is read stays so, whatever is written.
     messages_before = store.read_table(messages, f"{out}/deliveries", *days)
+    has_former = any(
+        store.count_rows(messages.sparkSession, f"{out}/{name}", *days)
+        for name in ("anomalies", "unproven_hourly")
+    )
     messages = write("deliveries", messages)
 
     def write_anomalies() -> None:
         found = tables.anomalies(messages)
-        spark = messages.sparkSession
-        if any(
-            store.count_rows(spark, f"{out}/{name}", *days)
-            for name in ("anomalies", "unproven_hourly")
-        ):
+        if has_former:
             before = store.read_table(found, f"{out}/anomalies", *days)
             found = tables.revised(found, before, messages, messages_before, limits)
-        write("anomalies", found)
+        write("anomalies", found, has_rows=has_suspects or has_former)
+
+    def write_unproven() -> None:
+        found = tables.unproven_hourly(messages)
+        write("unproven_hourly", found, has_rows=has_suspects)
 
     def write_queues() -> None:
-        items = write("queue_items", tables.queue_items(events), Role.QUEUE)
-        write("queues_hourly", tables.queues_hourly(items))
+        items = write_for(Role.QUEUE, "queue_items", tables.queue_items(events))
+        write_for(Role.QUEUE, "queues_hourly", tables.queues_hourly(items))
 
     at_once(
         write_anomalies,
         lambda: write("routes_hourly", tables.routes_hourly(messages)),
-        lambda: write("unproven_hourly", tables.unproven_hourly(messages)),
-        lambda: write("windows_hourly", tables.windows_hourly(events), Role.JOURNAL),
-        lambda: write("refusals", tables.refusals(events), Role.RECEIVER),
+        write_unproven,
+        lambda: write_for(
+            Role.JOURNAL, "windows_hourly", tables.windows_hourly(events)
+        ),
+        lambda: write_for(Role.RECEIVER, "refusals", tables.refusals(events)),
         write_queues,
-        lambda: write("workers_hourly", tables.workers_hourly(events), Role.WORKER),
+        lambda: write_for(Role.WORKER, "workers_hourly", tables.workers_hourly(events)),
     )
     return written
 
 
-def _judged(messages: DataFrame, runs: DataFrame, limits: Limits) -> DataFrame:
-    """The messages with their verdicts; only the few that look wrong are judged."""
+def _judged(
+    messages: DataFrame, runs: DataFrame, limits: Limits
+) -> tuple[DataFrame, bool]:
+    """The messages with their verdicts, and whether any looks wrong.
+
+    Only the few that look wrong are judged. All others are ok.
+    """
     rows = tables.with_suspicion(messages, limits)
     rows = rows.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
     found = tables.judged_ok(rows.where(~F.col("is_suspect")), limits)
     suspects = rows.where("is_suspect")
     count = suspects.count()
     if not count:
-        return found
+        return found, False
     few = count <= _SUSPECTS_FEW
     with without_compiling(rows.sparkSession, wanted=few):
         judged = tables.judged(suspects.coalesce(1) if few else suspects, runs, limits)
         judged = judged.localCheckpoint()
-    return found.unionByName(judged)
+    return found.unionByName(judged), True
 
 
 def draw(

@@ -20,6 +20,7 @@ from qos.audit.snapshot import files, spark_frame
 __all__ = [
     "CannotWrite",
     "children",
+    "clear_days",
     "count_rows",
     "literal",
     "overwrite",
@@ -58,6 +59,25 @@ def replace_days(table: DataFrame, folder: str, first: date, last: date) -> int:
         rows = rows.hint("rebalance", "date")
     where = delta.days(first, last)
     return delta.replace(rows, folder, partition_by=["date"], where=where)
+
+
+def clear_days(like: DataFrame, folder: str, first: date, last: date) -> int:
+    """Remove the rows of these days; the same as to write none, but without Spark.
+
+    Args:
+        like: a frame with the columns of the table; it is not computed.
+        folder: see replace_days.
+        first: the first day.
+        last: the last day.
+
+    Returns:
+        The new version of the table.
+
+    Raises:
+        CannotWrite: see qos.audit.delta.replace.
+    """
+    where = delta.days(first, last)
+    return delta.clear(like, folder, partition_by=["date"], where=where)
 
 
 def replace_table(table: DataFrame, folder: str) -> int:

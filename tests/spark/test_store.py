@@ -21,6 +21,7 @@ from qos.audit.locations import (
 )
 from qos.audit.snapshot import files, spark_frame
 from qos.audit.swap import join_files, swap
+from spark_stages import stages
 
 pytestmark = [
     pytest.mark.spark,
@@ -81,6 +82,24 @@ def test_a_table_without_rows_can_be_read(spark: SparkSession, tmp_path: Path) -
     assert spark_frame(spark, DeltaTable(folder)).collect() == [(SEVENTH, 1, "a")]
     store.replace_days(empty, folder, SEVENTH, SEVENTH)
     assert DeltaTable(folder).to_pyarrow_table().num_rows == 0
+
+
+def test_days_without_rows_are_written_without_a_job_of_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Most tables of a small audit have none, and a job takes as long as for many."""
+    folder = str(tmp_path / "t")
+    empty = table(spark)
+    before = stages(spark)
+    store.clear_days(empty, folder, FIFTH, SIXTH)
+    assert store.read_table(empty, folder).dtypes == empty.dtypes
+    assert stages(spark) == before
+    rows = [(day, 1, "a") for day in (FIFTH, SIXTH, SEVENTH)]
+    store.replace_days(table(spark, *rows), folder, FIFTH, SEVENTH)
+    store.clear_days(empty, folder, FIFTH, SIXTH)
+    assert spark_frame(spark, DeltaTable(folder)).collect() == rows[2:]
+    with pytest.raises(CannotWrite, match="name is of another version"):
+        store.clear_days(empty.withColumn("name", F.lit(1)), folder, FIFTH, SIXTH)
 
 
 def test_a_small_table_is_replaced_as_a_whole(
