@@ -33,6 +33,7 @@ from qos.audit.follow_lock import FOLDER, CannotFollow, alone, check_options
 from qos.audit.journals import tied_folders
 from qos.audit.new_files import NewFile, file_problems, files_since
 from qos.audit.schema import EVENT
+from qos.audit.small import are_small, without_compiling
 from qos.audit.stage import Staged, stage
 from qos.audit.staging import Incomplete, Marks, Staging
 from qos.audit.state import Known, Part, State, gathered
@@ -164,7 +165,11 @@ class Follower:
             files = self._plan(marks)
         except Incomplete as error:
             raise CannotFollow(str(error)) from None
-        self._look = self._take_in(files, marks) if files else self._again(marks)
+        # The first look of a process has no compiled code yet. For few lines, it takes
+        # less time without.
+        is_short = self._look is None and are_small(files)
+        with without_compiling(self._spark, wanted=is_short):
+            self._look = self._take_in(files, marks) if files else self._again(marks)
         return self._look
 
     def _plan(self, marks: Marks) -> list[NewFile]:
@@ -356,6 +361,9 @@ class Follower:
         if marks.batch < 0:
             step.write()
             is_new = True
+        elif others.isEmpty():
+            # No verdict can change.
+            is_new = False
         else:
             judged, is_new = step.write_messages()
             if is_new:
