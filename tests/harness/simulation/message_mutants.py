@@ -96,7 +96,7 @@ SENDER = (
         "if chunk[0].seq >= 0:",
         "A message that ends while it is queued is not offered.",
         by=("nothing_is_raised",),
-        seed=4705,
+        seed=7047,
     ),
     Mutant(
         "doubt-ends-with-the-process",
