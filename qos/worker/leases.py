@@ -220,7 +220,13 @@ class Leases:
                 self._lose(job, "its lock has timed out")
                 return
             try:
-                granted = await self._extend(job, self._lock_s or _LOCK_S)
+                # An answer that comes after the deadline is too late.
+                async with asyncio.timeout_at(
+                    None if deadline == math.inf else deadline
+                ):
+                    granted = await self._extend(job, self._lock_s or _LOCK_S)
+            except TimeoutError:
+                continue
             except JobLost as lost:
                 log.info("%s", lost)
                 return
