@@ -7,125 +7,34 @@ made.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import date, timedelta
-from pathlib import Path
-from typing import TypeAlias
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from qos.audit import boot_runs, hadoop, read, store, tables
+from qos.audit import boot_runs, read, store, tables
 from qos.audit.at_once import at_once
 from qos.audit.audits import STAGED, Audits
+from qos.audit.batch_tables import write_tables
 from qos.audit.boot_runs import CLOCK_BACK_S
 from qos.audit.carry_over import CarryOver, known_of
 from qos.audit.follow_lock import alone
 from qos.audit.journals import tied_folders
 from qos.audit.lines import LineProblem
-from qos.audit.locations import local_path
 from qos.audit.new_files import NewFile, file_problems, files_since
-from qos.audit.report import render
-from qos.audit.report_collect import collect
-from qos.audit.report_headline import nothing_judged
-from qos.audit.report_metrics import metrics
+from qos.audit.results import NEVER, Summary, draw
 from qos.audit.small import are_small, without_compiling
 from qos.audit.speakers import Tied
 from qos.audit.stage import stage
 from qos.audit.tables import Limits
-from qos.journal.schema import Role
 
-__all__ = [
-    "METRICS",
-    "REPORT",
-    "TABLES",
-    "Days",
-    "Summary",
-    "audit",
-    "draw",
-    "write_tables",
-]
-
-#: The first and the last of some days.
-Days: TypeAlias = tuple[date, date]
-
-#: The folders that an audit makes, besides `problems`.
-TABLES = (
-    "deliveries",
-    "anomalies",
-    "routes_hourly",
-    "unproven_hourly",
-    "windows_hourly",
-    "refusals",
-    "queue_items",
-    "queues_hourly",
-    "workers_hourly",
-)
-
-REPORT = "report.html"
-#: For the textfile collector of node_exporter, which reads *.prom.
-METRICS = "metrics.prom"
+__all__ = ["MARGIN", "audit"]
 
 #: The time to read before the first day and after the last one: a message that began on
 #: one day may end on another, and a file is in the folder of its first line.
 MARGIN = timedelta(days=2)
-
-#: For at most this many messages, judging takes less time than compiling code for it.
-_SUSPECTS_FEW = 10_000
-
-#: An empty range of days.
-NEVER: Days = date(1970, 1, 2), date(1970, 1, 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """The result of an audit.
-
-    Attributes:
-        first: the first day.
-        last: the last day.
-        lines: the number of lines read; `events` of them are events, some perhaps
-            twice.
-        rows: the number of rows of each table.
-        outcomes: messages that their sender has recorded, by outcome (`open`: none
-            yet).
-        anomalies: by kind.
-        unproven: messages that look wrong without proof, by reason.
-        problems: the problems of the journals, by kind.
-        nothing_judged: why there is no verdict; "" if there is one.
-        untied: folders of journals that are not tied to a node.
-        seconds: the duration.
-    """
-
-    first: date | None
-    last: date | None
-    lines: int
-    events: int
-    rows: Mapping[str, int] = field(default_factory=dict)
-    outcomes: Mapping[str, int] = field(default_factory=dict)
-    anomalies: Mapping[str, int] = field(default_factory=dict)
-    unproven: Mapping[str, int] = field(default_factory=dict)
-    problems: Mapping[str, int] = field(default_factory=dict)
-    nothing_judged: str = ""
-    untied: int = 0
-    seconds: float = 0.0
-
-    @property
-    def clean(self) -> bool:
-        """Whether there is no anomaly."""
-        return not self.anomalies
-
-    @property
-    def judged(self) -> int:
-        """Messages whose lines prove their verdict, or show nothing wrong."""
-        return self.rows.get("deliveries", 0) - sum(self.unproven.values())
-
-    @property
-    def withdrawn(self) -> int:
-        """The number of anomalies of earlier audits that are none."""
-        return self.rows.get("anomalies", 0) - sum(self.anomalies.values())
 
 
 def audit(
@@ -232,181 +141,6 @@ def _audit(
     )
     progress("drawing the report")
     return draw(written, problems, out, summary, limits)
-
-
-def write_tables(
-    events: DataFrame,
-    runs: DataFrame,
-    out: str,
-    days: Days,
-    limits: Limits,
-    *,
-    messages: DataFrame,
-    roles: Collection[Role] = frozenset(Role),
-    from_margin: bool = False,
-    progress: Callable[[str], None] = lambda step: None,
-) -> dict[str, DataFrame]:
-    """Make the tables of these days; existing rows of these days are replaced.
-
-    Args:
-        events: all lines of the messages and items with a row in these days.
-        runs: the runs of all lines, merged; see qos.audit.boot_runs.
-        out: see audit.
-        days: the days of the tables.
-        limits: the limits for anomalies.
-        messages: see qos.audit.tables.deliveries.
-        roles: the roles that `events` may have.
-        from_margin: earlier lines exist that are not here: a message or item without
-            its beginning is left out.
-        progress: called with a description of the present step.
-
-    Returns:
-        Each table as it is on disk, for these days.
-    """
-    written: dict[str, DataFrame] = {}
-
-    def write(name: str, table: DataFrame, *, has_rows: bool = True) -> DataFrame:
-        """Write a table; `has_rows` is False if it is known to have none."""
-        progress(f"writing {name}")
-        folder = f"{out}/{name}"
-        save = store.replace_days if has_rows else store.clear_days
-        save(table, folder, *days)
-        written[name] = store.read_table(table, folder, *days)
-        return written[name]
-
-    def write_for(role: Role, name: str, table: DataFrame) -> DataFrame:
-        """Write a table that is made from the lines of a role."""
-        return write(name, table, has_rows=role in roles)
-
-    if from_margin:
-        # It began before these lines: its row is in the table of that day.
-        messages = messages.where(F.col("bytes").isNotNull())
-    messages, has_suspects = _judged(messages, runs, limits)
-    # The rows before this audit: data that is read stays so, whatever is written.
-    messages_before = store.read_table(messages, f"{out}/deliveries", *days)
-    has_former = any(
-        store.count_rows(messages.sparkSession, f"{out}/{name}", *days)
-        for name in ("anomalies", "unproven_hourly")
-    )
-    messages = write("deliveries", messages)
-
-    def write_anomalies() -> None:
-        found = tables.anomalies(messages)
-        if has_former:
-            before = store.read_table(found, f"{out}/anomalies", *days)
-            found = tables.revised(found, before, messages, messages_before, limits)
-        write("anomalies", found, has_rows=has_suspects or has_former)
-
-    def write_unproven() -> None:
-        found = tables.unproven_hourly(messages)
-        write("unproven_hourly", found, has_rows=has_suspects)
-
-    def write_queues() -> None:
-        items = write_for(Role.QUEUE, "queue_items", tables.queue_items(events))
-        write_for(Role.QUEUE, "queues_hourly", tables.queues_hourly(items))
-
-    at_once(
-        write_anomalies,
-        lambda: write("routes_hourly", tables.routes_hourly(messages)),
-        write_unproven,
-        lambda: write_for(
-            Role.JOURNAL, "windows_hourly", tables.windows_hourly(events)
-        ),
-        lambda: write_for(Role.RECEIVER, "refusals", tables.refusals(events)),
-        write_queues,
-        lambda: write_for(Role.WORKER, "workers_hourly", tables.workers_hourly(events)),
-    )
-    return written
-
-
-def _judged(
-    messages: DataFrame, runs: DataFrame, limits: Limits
-) -> tuple[DataFrame, bool]:
-    """The messages with their verdicts, and whether any looks wrong.
-
-    Only the few that look wrong are judged. All others are ok.
-    """
-    rows = tables.with_suspicion(messages, limits)
-    rows = rows.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
-    found = tables.judged_ok(rows.where(~F.col("is_suspect")), limits)
-    suspects = rows.where("is_suspect")
-    count = suspects.count()
-    if not count:
-        return found, False
-    few = count <= _SUSPECTS_FEW
-    with without_compiling(rows.sparkSession, wanted=few):
-        judged = tables.judged(suspects.coalesce(1) if few else suspects, runs, limits)
-        judged = judged.localCheckpoint()
-    return found.unionByName(judged), True
-
-
-def draw(
-    written: Mapping[str, DataFrame],
-    problems: DataFrame,
-    out: str,
-    summary: Summary,
-    limits: Limits,
-) -> Summary:
-    """Write the report and the metrics; returns the summary with their counts.
-
-    Args:
-        written: the tables, by name.
-        problems: the problems of the journals.
-        out: see audit.
-        summary: its days and lines.
-        limits: the limits by which anomalies were judged.
-    """
-    last = summary.last
-    history = None if last is None else _history(written, out, last)
-    data = collect(written, problems, limits, last=last, history=history)
-    summary = replace(
-        summary,
-        rows=_rows(problems.sparkSession, written, out, summary),
-        outcomes=data.outcomes,
-        anomalies=data.anomaly_counts,
-        problems=data.problem_counts,
-        unproven={} if data.proof is None else data.proof.reasons,
-        nothing_judged=nothing_judged(data),
-    )
-    page = render(data, summary.first, summary.last, lines=summary.lines)
-    numbers = metrics(
-        data, summary.first, summary.last, lines=summary.lines, at=limits.now
-    )
-    for name, content in ((REPORT, page), (METRICS, numbers)):
-        if (folder := local_path(out)) is not None:
-            _replace(folder / name, content)
-        else:
-            hadoop.write(problems.sparkSession, f"{out}/{name}", content.encode())
-    return summary
-
-
-def _replace(path: Path, content: str) -> None:
-    """Replace a file that others read at any time.
-
-    They see the old one, or the new one.
-    """
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(content, encoding="utf-8", newline="\n")
-    temporary.replace(path)
-
-
-def _history(
-    written: Mapping[str, DataFrame], out: str, last: date
-) -> dict[str, DataFrame]:
-    """The rows on disk of the last day and of the day before, from earlier audits."""
-    before = last - timedelta(days=1)
-    return {
-        name: store.read_table(written[name], f"{out}/{name}", before, last)
-        for name in ("routes_hourly", "anomalies")
-    }
-
-
-def _rows(
-    spark: SparkSession, names: Collection[str], out: str, summary: Summary
-) -> dict[str, int]:
-    """The number of rows of each table in the days of an audit."""
-    days = summary.first or NEVER[0], summary.last or NEVER[1]
-    return {name: store.count_rows(spark, f"{out}/{name}", *days) for name in names}
 
 
 def _problems(checked: DataFrame, runs: DataFrame, files: DataFrame) -> DataFrame:

@@ -28,10 +28,10 @@ from qos.audit.at_once import at_once
 from qos.audit.audits import STAGED, Audits
 from qos.audit.boot_runs import CLOCK_BACK_S
 from qos.audit.carry_over import known_of
-from qos.audit.driver import NEVER, Days, Summary, draw
 from qos.audit.follow_lock import FOLDER, CannotFollow, alone, check_options
 from qos.audit.journals import tied_folders
 from qos.audit.new_files import NewFile, file_problems, files_since
+from qos.audit.results import NEVER, Days, Summary, draw
 from qos.audit.schema import EVENT
 from qos.audit.small import are_small, without_compiling
 from qos.audit.stage import Staged, stage

@@ -68,7 +68,7 @@ def collect(
     longer one, the tables by hours are used.
 
     Args:
-        tables: by name; see qos.audit.driver.TABLES.
+        tables: by name; see qos.audit.batch_tables.TABLES.
         problems: the problems of the journals.
         limits: those of the audit.
         last: the last day of the audit; None: there is no line.

@@ -23,8 +23,8 @@ from qos.options.parser import Parser, seconds
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from qos.audit.driver import Summary
     from qos.audit.follow import Look
+    from qos.audit.results import Summary
 
 __all__ = ["parser", "run"]
 

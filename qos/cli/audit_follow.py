@@ -17,8 +17,8 @@ from qos.errors import UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from qos.audit.driver import Summary
     from qos.audit.follow import Look
+    from qos.audit.results import Summary
 
 __all__ = ["EVERY_S", "LATE_DAYS", "FollowRun", "check", "said"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from qos.cli.spark_run import SparkRun
 
 if TYPE_CHECKING:
-    from qos.audit.driver import Summary  # noqa: F401 - named in a string
+    from qos.audit.results import Summary  # noqa: F401 - named in a string
     from qos.audit.tables import Limits
 
 __all__ = ["AuditRun"]
@@ -28,10 +28,11 @@ class AuditRun(SparkRun["Summary"]):
         self._arguments = arguments
 
     def _is_short(self) -> bool:
-        from qos.audit.driver import MARGIN, REPORT
+        from qos.audit.driver import MARGIN
         from qos.audit.journals import tied_folders
         from qos.audit.locations import local_path
         from qos.audit.new_files import each_file
+        from qos.audit.results import REPORT
         from qos.audit.small import are_small
 
         given = self._arguments

@@ -24,8 +24,9 @@ from frames import NOON, Lines, write_journal
 from parquet import SKETCHES
 from qos.audit import boot_runs, read
 from qos.audit.audits import HIDDEN, STAGED, Audits
+from qos.audit.batch_tables import TABLES
 from qos.audit.boot_runs import CLOCK_BACK_S
-from qos.audit.driver import TABLES, audit
+from qos.audit.driver import audit
 from qos.audit.new_files import files_since
 from qos.audit.snapshot import AUDITS, NoAudit, files, snapshot, spark_frame
 from qos.audit.synth import EXPECTED, Plan, synthesise

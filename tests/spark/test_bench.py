@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from qos.audit.batch_tables import TABLES
 from qos.audit.bench import Measured, WrongResult, growth, measure, plan_for
-from qos.audit.driver import TABLES
 from qos.audit.synth import EXPECTED, synthesise
 from qos.cli import main
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qos.audit.driver import TABLES
+from qos.audit.batch_tables import TABLES
 from qos.audit.tables.anomalies import KINDS
 from qos.audit.tables.cover import REASONS
 from qos.cli import main

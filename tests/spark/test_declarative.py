@@ -14,7 +14,7 @@ import qos.audit
 from fleets import NOW, Fleets
 from parquet import rows_of
 from published import differences, rows, wrong_verdicts
-from qos.audit.driver import TABLES
+from qos.audit.batch_tables import TABLES
 
 pytestmark = [
     pytest.mark.spark,

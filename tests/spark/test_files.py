@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 from frames import NOON, Lines, write_journal
 from parquet import rows_of
 from qos.audit import read
-from qos.audit.driver import TABLES, audit
+from qos.audit.batch_tables import TABLES
+from qos.audit.driver import audit
 from qos.audit.new_files import files_since
 from qos.audit.synth import Plan, synthesise
 from qos.audit.tables import Limits

@@ -16,8 +16,9 @@ from frames import NOON, Lines, write_journal
 from parquet import SKETCHES
 from qos.audit import boot_runs, step
 from qos.audit import follow as following
+from qos.audit.batch_tables import TABLES
 from qos.audit.delta import CannotWrite
-from qos.audit.driver import TABLES, audit
+from qos.audit.driver import audit
 from qos.audit.follow import LATE_LINE, Follower
 from qos.audit.follow_lock import FOLDER, CannotFollow, alone, check_options
 from qos.audit.new_files import NewFile

@@ -16,7 +16,7 @@ import pytest
 from fleets import Fleets
 from parquet import rows_of
 from published import differences, wrong_verdicts
-from qos.audit.driver import TABLES
+from qos.audit.batch_tables import TABLES
 from qos.audit.synth import Plan, synthesise
 from qos.cli import main
 

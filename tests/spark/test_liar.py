@@ -14,7 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from frames import NOON, Lines, write_journal
-from qos.audit.driver import Summary, audit
+from qos.audit.driver import audit
+from qos.audit.results import Summary
 from qos.audit.snapshot import snapshot, spark_frame
 from qos.audit.tables import Limits
 

@@ -1,0 +1,143 @@
+"""Writes the tables of a batch audit: all rows of some days, in place of former ones.
+
+A follower replaces single rows instead: see qos.audit.step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from qos.audit import store, tables
+from qos.audit.at_once import at_once
+from qos.audit.results import Days
+from qos.audit.small import without_compiling
+from qos.audit.tables import Limits
+from qos.journal.schema import Role
+
+__all__ = ["TABLES", "write_tables"]
+
+#: The folders that an audit makes, besides `problems`.
+TABLES = (
+    "deliveries",
+    "anomalies",
+    "routes_hourly",
+    "unproven_hourly",
+    "windows_hourly",
+    "refusals",
+    "queue_items",
+    "queues_hourly",
+    "workers_hourly",
+)
+
+#: For at most this many messages, judging takes less time than compiling code for it.
+_SUSPECTS_FEW = 10_000
+
+
+def write_tables(
+    events: DataFrame,
+    runs: DataFrame,
+    out: str,
+    days: Days,
+    limits: Limits,
+    *,
+    messages: DataFrame,
+    roles: Collection[Role] = frozenset(Role),
+    from_margin: bool = False,
+    progress: Callable[[str], None] = lambda step: None,
+) -> dict[str, DataFrame]:
+    """Make the tables of these days; existing rows of these days are replaced.
+
+    Args:
+        events: all lines of the messages and items with a row in these days.
+        runs: the runs of all lines, merged; see qos.audit.boot_runs.
+        out: see audit.
+        days: the days of the tables.
+        limits: the limits for anomalies.
+        messages: see qos.audit.tables.deliveries.
+        roles: the roles that `events` may have.
+        from_margin: earlier lines exist that are not here: a message or item without
+            its beginning is left out.
+        progress: called with a description of the present step.
+
+    Returns:
+        Each table as it is on disk, for these days.
+    """
+    written: dict[str, DataFrame] = {}
+
+    def write(name: str, table: DataFrame, *, has_rows: bool = True) -> DataFrame:
+        """Write a table; `has_rows` is False if it is known to have none."""
+        progress(f"writing {name}")
+        folder = f"{out}/{name}"
+        save = store.replace_days if has_rows else store.clear_days
+        save(table, folder, *days)
+        written[name] = store.read_table(table, folder, *days)
+        return written[name]
+
+    def write_for(role: Role, name: str, table: DataFrame) -> DataFrame:
+        """Write a table that is made from the lines of a role."""
+        return write(name, table, has_rows=role in roles)
+
+    if from_margin:
+        # It began before these lines: its row is in the table of that day.
+        messages = messages.where(F.col("bytes").isNotNull())
+    messages, has_suspects = _judged(messages, runs, limits)
+    # The rows before this audit: data that is read stays so, whatever is written.
+    messages_before = store.read_table(messages, f"{out}/deliveries", *days)
+    has_former = any(
+        store.count_rows(messages.sparkSession, f"{out}/{name}", *days)
+        for name in ("anomalies", "unproven_hourly")
+    )
+    messages = write("deliveries", messages)
+
+    def write_anomalies() -> None:
+        found = tables.anomalies(messages)
+        if has_former:
+            before = store.read_table(found, f"{out}/anomalies", *days)
+            found = tables.revised(found, before, messages, messages_before, limits)
+        write("anomalies", found, has_rows=has_suspects or has_former)
+
+    def write_unproven() -> None:
+        found = tables.unproven_hourly(messages)
+        write("unproven_hourly", found, has_rows=has_suspects)
+
+    def write_queues() -> None:
+        items = write_for(Role.QUEUE, "queue_items", tables.queue_items(events))
+        write_for(Role.QUEUE, "queues_hourly", tables.queues_hourly(items))
+
+    at_once(
+        write_anomalies,
+        lambda: write("routes_hourly", tables.routes_hourly(messages)),
+        write_unproven,
+        lambda: write_for(
+            Role.JOURNAL, "windows_hourly", tables.windows_hourly(events)
+        ),
+        lambda: write_for(Role.RECEIVER, "refusals", tables.refusals(events)),
+        write_queues,
+        lambda: write_for(Role.WORKER, "workers_hourly", tables.workers_hourly(events)),
+    )
+    return written
+
+
+def _judged(
+    messages: DataFrame, runs: DataFrame, limits: Limits
+) -> tuple[DataFrame, bool]:
+    """The messages with their verdicts, and whether any looks wrong.
+
+    Only the few that look wrong are judged. All others are ok.
+    """
+    rows = tables.with_suspicion(messages, limits)
+    rows = rows.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
+    found = tables.judged_ok(rows.where(~F.col("is_suspect")), limits)
+    suspects = rows.where("is_suspect")
+    count = suspects.count()
+    if not count:
+        return found, False
+    few = count <= _SUSPECTS_FEW
+    with without_compiling(rows.sparkSession, wanted=few):
+        judged = tables.judged(suspects.coalesce(1) if few else suspects, runs, limits)
+        judged = judged.localCheckpoint()
+    return found.unionByName(judged), True
