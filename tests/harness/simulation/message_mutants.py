@@ -105,7 +105,7 @@ SENDER = (
         "doubted=False, due_at=math.inf)",
         "A message that was offered before a restart may have arrived.",
         by=("never_what_is_not_delivered",),
-        seed=1074,
+        seed=11,
     ),
     Mutant(
         "doubt-is-forgotten-on-a-refusal",
@@ -123,7 +123,7 @@ SENDER = (
         '_UNSURE = frozenset({"recipient-unavailable", "remote-server-timeout"})',
         "A stanza that a server returns may have arrived all the same.",
         by=("never_what_is_not_delivered",),
-        seed=1161,
+        seed=1136,
     ),
     Mutant(
         "withdrawn-in-doubt",
@@ -242,7 +242,7 @@ RECEIVER = (
         "changed_at=at.now)\n        return record, (Deliver(record), Save(record))",
         "Releasing is on disk before the hand-over.",
         by=("once_without_the_mark",),
-        seed=335,
+        seed=37,
     ),
     Mutant(
         "no-mark-after-a-restart",
@@ -359,7 +359,7 @@ RECEIVER = (
         "            for effect in effects:",
         "A message that could not be written is not held.",
         by=("everything_ends", "quotas_hold"),
-        seed=62,
+        seed=111,
     ),
     Mutant(
         "expired-is-released",
