@@ -24,6 +24,7 @@ from qos.bench.ways import body
 from qos.core.message.effects import Answer, Transmit
 from qos.core.message.model import MARKS_NAMESPACE, NAMESPACES, Level, Outgoing, Route
 from qos.core.message.receiver_table import Request
+from qos.core.quota import CREDIT_MAX
 from qos.xml_text import CLIENT
 from xep_qos.stanza import message_with_body, render_answer, render_request
 
@@ -76,7 +77,7 @@ def answers(to: str) -> dict[str, str]:
     """The result to each kind of request, by its tag, with `THE-ID` for all ids."""
     kinds: dict[str, Answer] = {
         "acknowledged": Answer("result"),
-        "assured": Answer("received", _HOLD),
+        "assured": Answer("received", _HOLD, credit=CREDIT_MAX),
         "deliver": Answer("result", _HOLD),
     }
     return {

@@ -12,7 +12,18 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, fields
 
-__all__ = ["Ledger", "Quotas", "Share", "Tally", "domain_of", "own_domains"]
+__all__ = [
+    "CREDIT_MAX",
+    "Ledger",
+    "Quotas",
+    "Share",
+    "Tally",
+    "domain_of",
+    "own_domains",
+]
+
+#: The most messages that a sender is told that it may send: enough for any link.
+CREDIT_MAX = 1_000
 
 
 def domain_of(jid: str) -> str:
@@ -83,7 +94,8 @@ class Tally:
     def room(self, account: str) -> int:
         """Return how much more may be held of this account now."""
         share, domain = self._share, domain_of(account)
-        rooms = [share.account - self.used(account), share.total - self._total]
+        used = self._accounts.get(account, 0)
+        rooms = [share.account - used, share.total - self._total]
         if domain not in self._own_domains:
             bound = max(share.domain, share.account)
             rooms.append(bound - self._domains.get(domain, 0))
@@ -173,9 +185,12 @@ class Ledger:
         return None
 
     def credit(self, account: str, size: int) -> int:
-        """Return how many more messages of this size may be held of the account now."""
-        messages = self._messages.room(account)
-        return min(messages, self._bytes.room(account) // size) if size else messages
+        """Return how many more messages of this size the account may send now.
+
+        At most CREDIT_MAX.
+        """
+        most = min(CREDIT_MAX, self._messages.room(account))
+        return min(most, self._bytes.room(account) // size) if size else most
 
     def reserve(self, account: str, size: int) -> None:
         """Count a message.

@@ -335,12 +335,11 @@ class InFlight:
             self.flow(before.flow).delivered()
         elif input_ is SenderInput.CONSTRAINED:
             self.flow(before.flow).constrained()
-        credit = None if reply is None else reply.credit
-        received = input_ is SenderInput.RECEIVED
-        if received and credit is not None:
-            self.flow(before.flow).credited(credit)
+        more = before.ordered and input_ is SenderInput.RECEIVED
+        if reply is not None and reply.credit is not None:
+            more = self.flow(before.flow).credited(reply.credit) or more
         self._perform(message, before, effects, 0)
-        if received and (before.ordered or credit is not None):
+        if more:
             self._more(before.flow)
 
     def _perform(

@@ -262,12 +262,16 @@ class Inbox:
             self._step(message, input_, At(self._clock.now()), None)
             return
         request = input_.request
+        # A `deliver` adds no message.
+        exceeded = None
+        if request.kind != "deliver":
+            exceeded = self._ledger.refusal(bare(request.source), request.size)
         at = At(
             now=self._clock.now(),
             token=token,
             trusted=input_.trusted,
             why=input_.why,
-            exceeded=self._ledger.refusal(bare(request.source), request.size),
+            exceeded=exceeded,
             written=self._limits.write_acknowledged and self._store.durable,
         )
         self._step(message, ReceiverInput(request.kind), at, input_)
@@ -342,17 +346,15 @@ class Inbox:
             self._handover.retry_at(message, effect.at)
         elif arrival is not None:
             if isinstance(effect, Answer):
-                self._answer(arrival.request, effect)
+                request = arrival.request
+                if effect.kind == "received":
+                    credit = self._ledger.credit(bare(request.source), request.size)
+                    effect = replace(effect, credit=credit)
+                self._port.answer(request, effect)
             elif isinstance(effect, Report):
                 self._port.report(arrival.request.source, effect)
             elif isinstance(effect, Defer):
                 self._handover.defer(message, arrival)
-
-    def _answer(self, request: Request, answer: Answer) -> None:
-        if answer.kind == "received":
-            credit = self._ledger.credit(bare(request.source), request.size)
-            answer = replace(answer, credit=credit)
-        self._port.answer(request, answer)
 
     def _written(
         self,

@@ -102,14 +102,18 @@ class Flow:
         step = 1.0 if self._doubling else 1.0 / self._window
         self._window = min(self._max, self._window + step)
 
-    def credited(self, credit: int) -> None:
+    def credited(self, credit: int) -> bool:
         """Open the window to the credit that the peer grants (AMQP 1.0, 2.6.7).
+
+        Returns whether the window is wider now.
 
         After a refusal a credit is ignored: other senders may share one quota with us,
         such as that of a domain, and all of their credits together are more than it has.
         """
-        if self._doubling:
-            self._window = min(self._max, max(self._window, float(credit)))
+        before = self._window
+        if self._doubling and credit > before:
+            self._window = min(self._max, float(credit))
+        return self._window > before
 
     def constrained(self) -> None:
         """Narrow the window: the peer has no room (resource-constraint)."""
