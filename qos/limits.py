@@ -78,6 +78,7 @@ LIMITS: Final = (
         "xep_qos.settings:Settings.quota_domain_bytes",
         "bytes held of one foreign domain",
     ),
+    Limit("qos.core.quota:CREDIT_MAX", "messages that a sender is told it may send"),
     Limit("xep_qos.settings:Settings.hold_ttl_s", "seconds that a message is held"),
     Limit(
         "xep_qos.settings:Settings.tombstones_max", "remembered ids of ended messages"
