@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from dataclasses import fields, is_dataclass
+from dataclasses import FrozenInstanceError, fields, is_dataclass
 
 import pytest
 
@@ -13,8 +13,10 @@ import qos
 import qos.errors
 from qos.core.message.model import Incoming, Level, Outgoing, OutgoingState
 from qos.core.message.receiver_table import Request
+from qos.core.queue.item import Failure
 from qos.engine import Delivery, Outcome
 from xep_0254 import BrowsedItem, DeliveredItem, NewItem
+from xep_qos import IncomingInfo
 
 SECRET = "hush"  # noqa: S105 - a payload that must not be seen
 PAYLOAD = f"<message xmlns='jabber:client'><body>{SECRET}</body></message>"
@@ -130,3 +132,10 @@ async def test_a_delivery_shows_what_an_application_needs_and_no_more() -> None:
     assert repr(Delivery._sent("lamp@example.org")) == (
         "<Delivery '' to lamp@example.org, unacknowledged: sent>"
     )
+
+
+@pytest.mark.parametrize("public", [Incoming, IncomingInfo, Failure])
+def test_an_application_cannot_change_what_it_gets(public: type) -> None:
+    """The engine may still use the same object."""
+    with pytest.raises(FrozenInstanceError):
+        setattr(object.__new__(public), fields(public)[0].name, "")

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
+from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
 from slixmpp.stanza import Message
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from qos.core.message.model import Incoming, Level
-from qos.core.record import record
 from qos.core.strings import bare
 from qos.engine import Consumption
 from qos.errors import LocalProtocolError, StoreDamaged
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 _SAID_MAX = 1_000
 
 
-@record(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class IncomingInfo:
     """The way in which a message was delivered.
 

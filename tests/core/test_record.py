@@ -59,12 +59,18 @@ class Frozen:
 
 
 def test_a_frozen_dataclass_can_be_replaced_too() -> None:
-    """What the application gets stays frozen at run time."""
+    """The result is frozen at run time, like the original."""
     frozen = Frozen(1)
     after = replace(frozen, one=3)
     assert (frozen, after) == (Frozen(1), Frozen(3, 2))
     with pytest.raises(dataclasses.FrozenInstanceError):
         after.one = 4  # type: ignore[misc]
+
+
+def test_what_comes_out_is_as_frozen_as_before() -> None:
+    """Others may hold the record, so it must not change."""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        replace(INCOMING).state = INCOMING.state  # type: ignore[misc]
 
 
 def test_a_record_is_equal_and_hashed_by_its_fields() -> None:

@@ -6,7 +6,7 @@ sizes are bytes of UTF-8, JIDs are strings as they stand on the wire.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from qos.core.quick_enum import QuickEnum
 from qos.core.record import record
@@ -60,7 +60,7 @@ class Affiliation(QuickEnum):
     NONE = "none"
 
 
-@record(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Failure:
     """A delivery that failed, or the end of an item that died.
 
