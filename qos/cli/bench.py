@@ -184,9 +184,7 @@ def parser(prog: str) -> Parser:
         metavar="N",
         help="cores that Spark may use (default: %(default)s)",
     )
-    audit.add_argument(
-        "--json", action="store_true", help="print the figures as JSON on stdout"
-    )
+    _add_json(audit)
     add_plot(audit)
     audit.add_argument(
         "--keep",
@@ -251,9 +249,7 @@ def _add_footprint(whats: argparse._SubParsersAction[Parser]) -> None:
         help="interpreters for `import`, sets of processes for `stanzas`, turns for "
         "`outstanding` (default: %(default)s)",
     )
-    footprint.add_argument(
-        "--json", action="store_true", help="print the figures as JSON on stdout"
-    )
+    _add_json(footprint)
 
 
 def _add_link(whats: argparse._SubParsersAction[Parser]) -> None:
@@ -284,7 +280,11 @@ def _add_link(whats: argparse._SubParsersAction[Parser]) -> None:
         metavar="R",
         help="samples of each row; their medians are shown (default: %(default)s)",
     )
-    link.add_argument(
+    _add_json(link)
+
+
+def _add_json(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
         "--json", action="store_true", help="print the figures as JSON on stdout"
     )
 
@@ -375,9 +375,7 @@ def _add_work(parser: Parser) -> None:
         help="send one message after the other, with a pause between them, so that the "
         "link is idle; compare the p50 with that of the floor",
     )
-    group.add_argument(
-        "--json", action="store_true", help="print the figures as JSON on stdout"
-    )
+    _add_json(group)
     add_plot(group)
 
 
