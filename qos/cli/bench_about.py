@@ -6,41 +6,55 @@ import tempfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from qos.bench.servers import Server
 
 __all__ = ["about", "in_words"]
 
 
-async def about(server: str, version: str | None) -> dict[str, Any]:
+async def about(server: Server, *, peers: bool = False) -> dict[str, Any]:
     """Return the circumstances, for JSON.
 
     Args:
-        server: the name of the server that is used.
-        version: its version; None: it was not started.
+        server: the server that is used.
+        peers: whether the versions of peers belong to them.
     """
     from qos.bench.machine import describe
     from qos.bench.versions import versions
 
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": await versions(peers=False),
-        "server": {"name": server, "version": version},
+        "versions": await versions(peers=peers),
+        "server": {"name": server.name, "version": server.version},
         "machine": describe(Path(tempfile.gettempdir())),
     }
 
 
-def in_words(about: Mapping[str, Any]) -> str:
-    """Return the circumstances, for people."""
+def in_words(
+    about: Mapping[str, Any], how: str = "", *, with_server: bool = True
+) -> str:
+    """Return the circumstances, for people.
+
+    Args:
+        about: the result of `about`.
+        how: a sentence about the way of measuring.
+        with_server: whether to name the server; not if it was not started.
+    """
     from qos.bench.report import folded
 
     machine, server = about["machine"], about["server"]
-    # A server that was not started has no version.
-    used = {server["name"]: server["version"]} if server["version"] else {}
+    used = {server["name"]: server["version"]} if with_server else {}
     words = ", ".join(
-        f"{name} {each}" for name, each in (used | about["versions"]).items()
+        f"{name} {version or ''}".strip()
+        for name, version in (used | about["versions"]).items()
+    )
+    sentences = (
+        f"{about['date']}. {how} {words}." if how else f"{about['date']}. {words}."
     )
     return folded(
-        f"{about['date']}. {words}. {machine['cores']} cores, {machine['model']}, "
+        f"{sentences} {machine['cores']} cores, {machine['model']}, "
         f"{machine['system']}, load {machine['load']}; the stores on "
         f"{machine['file_system']}."
     )

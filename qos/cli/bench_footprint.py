@@ -42,14 +42,18 @@ async def run(arguments: argparse.Namespace) -> int:
         raise UsageError(str(error)) from None
     finally:
         line.close()
-    circumstances = await about(server.name, server.version)
+    circumstances = await about(server)
     if arguments.json:
         await print_json(
             {**circumstances, **{name: each.plain() for name, each in parts.items()}}
         )
     else:
         tables = (each.table() for each in parts.values())
-        await show(*tables, in_words(circumstances), json=False)
+        await show(
+            *tables,
+            in_words(circumstances, with_server=server.version is not None),
+            json=False,
+        )
     return Status.DONE
 
 

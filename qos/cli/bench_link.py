@@ -38,7 +38,7 @@ async def run(arguments: argparse.Namespace) -> int:
         raise UsageError(str(error)) from None
     finally:
         line.close()
-    circumstances = await about(server.name, server.version)
+    circumstances = await about(server)
     if arguments.json:
         await print_json({**circumstances, **part.plain()})
     else:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from qos.cli.bench import WINDOWS
+from qos.cli.bench_about import about, in_words
 from qos.cli.bench_run import measured_on
 from qos.cli.demo_output import show
 from qos.cli.output import print_json
@@ -37,7 +35,7 @@ async def run(arguments: argparse.Namespace) -> int:
     _check(arguments)
     server = _server(arguments)
     results = await _measured(arguments, server)
-    about = await _about(arguments, server)
+    circumstances = await about(server, peers=arguments.peers or arguments.queue)
     if arguments.plot is not None:
         # matplotlib is not imported before it is needed.
         from qos.bench.plot import plot
@@ -47,9 +45,12 @@ async def run(arguments: argparse.Namespace) -> int:
     from qos.bench.report import absences, caveats, plain, tables
 
     if arguments.json:
-        await print_json({**about, **plain(results)})
+        turns = {"seconds": arguments.seconds, "repeat": arguments.repeat}
+        await print_json({**circumstances, **turns, **plain(results)})
     else:
-        below = (caveats(results), absences(results), _in_words(about))
+        how = f"Medians of {arguments.repeat} turns of {arguments.seconds:g} s."
+        words = in_words(circumstances, how)
+        below = (caveats(results), absences(results), words)
         await show(*tables(results), *filter(None, below), json=False)
     return Status.DONE
 
@@ -172,37 +173,4 @@ async def _measured(arguments: argparse.Namespace, server: Server) -> Results:
         caveats={each.name: each.caveat for each in contenders},
         absent=absent,
         compared="p50_s" if arguments.latency else "rate",
-    )
-
-
-# -- output ----------------------------------------------------------------
-
-
-async def _about(arguments: argparse.Namespace, server: Server) -> dict[str, Any]:
-    from qos.bench.machine import describe
-    from qos.bench.versions import versions
-
-    return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": await versions(peers=arguments.peers or arguments.queue),
-        "server": {"name": server.name, "version": server.version},
-        "machine": describe(Path(tempfile.gettempdir())),
-        "seconds": arguments.seconds,
-        "repeat": arguments.repeat,
-    }
-
-
-def _in_words(about: Mapping[str, Any]) -> str:
-    from qos.bench.report import folded
-
-    machine, server = about["machine"], about["server"]
-    used = {server["name"]: server["version"]} | about["versions"]
-    words = ", ".join(
-        f"{name} {version or ''}".strip() for name, version in used.items()
-    )
-    return folded(
-        f"{about['date']}. Medians of {about['repeat']} turns of "
-        f"{about['seconds']:g} s. {words}. {machine['cores']} cores, "
-        f"{machine['model']}, {machine['system']}, load {machine['load']}; the stores on "
-        f"{machine['file_system']}."
     )
