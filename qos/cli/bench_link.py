@@ -16,7 +16,7 @@ __all__ = ["run"]
 
 async def run(arguments: argparse.Namespace) -> int:
     """Measure, and show the result."""
-    from qos.bench.far import Plan, measure
+    from qos.bench.link import Plan, measure
     from qos.bench.servers import ProsodyServer
     from qos.testing.processes import NotInstalled
 
