@@ -17,6 +17,7 @@ from qos.core.message import sender as core
 from qos.core.message.effects import Save
 from qos.core.message.model import Level, Outgoing
 from qos.core.message.sender_table import SenderInput
+from qos.core.quota import CREDIT_MAX
 from qos.engine.backlog import Backlog
 from qos.engine.clock import Clock, Timers
 from qos.engine.deliveries import Deliveries
@@ -64,7 +65,7 @@ class OutboxLimits:
         messages: the most messages in the outbox.
         bytes: the most bytes of payload in the outbox.
         window: the most messages in flight to one account. By default as many as a
-            receiver of ours holds of one account by default.
+            receiver of ours grants at most.
         outcomes: the number of messages, of those accepted last, whose outcomes are
             kept; 0: none.
         outcome_ttl_s: how long outcomes are kept.
@@ -72,7 +73,7 @@ class OutboxLimits:
 
     messages: int = 1_000_000
     bytes: int = 1024 * 1024 * 1024
-    window: int = 1_000
+    window: int = CREDIT_MAX
     outcomes: int = 10_000
     outcome_ttl_s: float = 24 * 3600.0
 
