@@ -70,7 +70,7 @@ def audit(
         since = None if first is None else first - MARGIN
         until = None if last is None else last + MARGIN
         files = files_since(spark, folders, since, last=until)
-        with without_compiling(spark, wanted=are_small(files)):
+        with without_compiling(spark, wanted=are_small(file.size for file in files)):
             audited = _audit(spark, files, tied, out, limits, first, last, progress)
     untied = len(folders) - len(tied.folders)
     return replace(audited, untied=untied, seconds=time.monotonic() - began)

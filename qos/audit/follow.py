@@ -167,7 +167,7 @@ class Follower:
             raise CannotFollow(str(error)) from None
         # The first look of a process has no compiled code yet. For few lines, it takes
         # less time without.
-        is_short = self._look is None and are_small(files)
+        is_short = self._look is None and are_small(file.size for file in files)
         with without_compiling(self._spark, wanted=is_short):
             self._look = self._take_in(files, marks) if files else self._again(marks)
         return self._look

@@ -13,12 +13,10 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from qos.audit.new_files import NewFile
-
-__all__ = ["SMALL_BYTES", "are_small", "without_compiling"]
+__all__ = ["are_small", "without_compiling"]
 
 #: About 30,000 lines.
-SMALL_BYTES: Final = 8 * 2**20
+_BYTES: Final = 8 * 2**20
 
 _NO_CODE: Final = {
     "spark.sql.codegen.wholeStage": "false",
@@ -26,9 +24,12 @@ _NO_CODE: Final = {
 }
 
 
-def are_small(files: Iterable[NewFile]) -> bool:
-    """Whether files are small, all together; takes no more files than it needs."""
-    return all(size < SMALL_BYTES for size in accumulate(file.size for file in files))
+def are_small(sizes: Iterable[int]) -> bool:
+    """Whether files of these sizes, in bytes, are small all together.
+
+    Takes no more sizes than it needs.
+    """
+    return all(size < _BYTES for size in accumulate(sizes))
 
 
 @contextmanager

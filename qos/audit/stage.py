@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 from qos.audit import boot_runs, endpoint_summary, lines, read
 from qos.audit.locations import local_path
 from qos.audit.schema import CHECKED, EVENT
-from qos.audit.small import SMALL_BYTES
+from qos.audit.small import are_small
 from qos.audit.speakers import NOBODY, Tied
 from qos.journal.schema import Role
 
@@ -148,7 +148,7 @@ def _are_for_this_process(sizes: Mapping[str, int]) -> bool:
     Compressed ones never are: nobody knows how long it takes to unpack them, and only
     the work of a worker can be given up.
     """
-    return sum(sizes.values()) < SMALL_BYTES and all(
+    return are_small(sizes.values()) and all(
         local_path(path) is not None and path.endswith(".jsonl") for path in sizes
     )
 

@@ -48,10 +48,8 @@ class AuditRun(SparkRun["Summary"]):
             if given.follow and out is not None and (out / REPORT).exists():
                 # Nearly all files older than the last report were taken in before it.
                 drawn = (out / REPORT).stat().st_mtime
-                return are_small(
-                    each for each in files if os.stat(each.path).st_mtime >= drawn
-                )
-            return are_small(files)
+                files = (each for each in files if os.stat(each.path).st_mtime >= drawn)
+            return are_small(each.size for each in files)
         # A file was renamed meanwhile.
         return False
 

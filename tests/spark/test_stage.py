@@ -76,7 +76,7 @@ def test_this_process_stages_small_journals_as_workers_do(
         here = staged(spark, sizes, tmp_path / f"here-{case}", open_from, whose)
         assert workers == []
         with monkeypatch.context() as patched:
-            patched.setattr(staging, "SMALL_BYTES", 0)
+            patched.setattr(staging, "are_small", lambda _sizes: False)
             there = staged(spark, sizes, tmp_path / f"there-{case}", open_from, whose)
         assert workers == [f"there-{case}"]
         workers.clear()
