@@ -12,12 +12,12 @@ import math
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from qos.core.backoff import Backoff
 from qos.core.message import sender
 from qos.core.message.effects import Effect, End, Forget, Save, Transmit
-from qos.core.message.flow import Flow
+from qos.core.message.flow import WINDOW_FIRST, Flow
 from qos.core.message.model import Outgoing, OutgoingState, Route
 from qos.core.message.sender_table import (
     At,
@@ -69,6 +69,11 @@ class Port(Protocol):
         """A random number in [0, 1)."""
 
 
+#: News about the connection: the input that they are depends on the record when the
+#: message takes them, and not when they come.
+News: TypeAlias = Callable[[Outgoing], SenderInput | None]
+
+
 class Message:
     """A message in flight, and what has still to be done for it."""
 
@@ -87,7 +92,7 @@ class Message:
         #: Whether effects are being performed. Inputs that come meanwhile wait in
         #: inputs.
         self.busy = False
-        self.inputs: deque[SenderInput | Reply] = deque()
+        self.inputs: deque[SenderInput | Reply | News] = deque()
         #: Whether there was no resource to address the last attempt to.
         self.no_route = False
         #: Set during its first write; called with the error of the write, or None.
@@ -218,12 +223,13 @@ class InFlight:
         """
         self.own = own
         for messages in list(self._by_flow.values()):
-            for ahead, message in enumerate(list(messages.values())):
+            for place, message in enumerate(list(messages.values())):
                 if message.no_route:
                     self.attempt(message)
                 else:
-                    meaning = on_session(message.record, own=own, ahead=ahead)
-                    self.feed(message, meaning)
+                    # The step that is being written is sent in this session anyway.
+                    ahead = WINDOW_FIRST if message.busy else place
+                    self.feed(message, partial(on_session, own=own, ahead=ahead))
 
     def awaits(self, iq_id: str) -> bool:
         """Whether a message in flight waits for this iq id."""
@@ -245,9 +251,8 @@ class InFlight:
         """Take the news that an account is available: its messages are due soon."""
         for message in list(self._by_flow.get(flow, {}).values()):
             message.record = sender.peer_available(message.record)
-            meaning = on_peer(message.record)
-            if meaning is not None and not message.no_route:
-                self.feed(message, meaning)
+            if not message.no_route:
+                self.feed(message, on_peer)
         self.route_found(flow)
 
     # -- steps -------------------------------------------------------------
@@ -276,7 +281,7 @@ class InFlight:
         message.record = record
         self._timers.set(record.msg_id, sender.wake_at(record))
 
-    def feed(self, message: Message, input_: SenderInput | Reply) -> None:
+    def feed(self, message: Message, input_: SenderInput | Reply | News) -> None:
         """Take the input now, or when the present step is done."""
         message.inputs.append(input_)
         self._drain(message)
@@ -285,7 +290,7 @@ class InFlight:
         while message.inputs and not message.busy:
             self._take(message, message.inputs.popleft())
 
-    def _take(self, message: Message, input_: SenderInput | Reply) -> None:
+    def _take(self, message: Message, input_: SenderInput | Reply | News) -> None:
         if isinstance(input_, Reply):
             meaning = classify(message.record, input_, own=self.own or "")
             if meaning is not None:
@@ -299,8 +304,10 @@ class InFlight:
                 self._step(message, SenderInput.NO_ROUTE)
             else:
                 self._step(message, input_, route=route)
-        else:
+        elif isinstance(input_, SenderInput):
             self._step(message, input_)
+        elif (meaning := input_(message.record)) is not None:
+            self._step(message, meaning)
 
     def _step(
         self,

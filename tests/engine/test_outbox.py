@@ -171,6 +171,26 @@ async def test_a_message_of_before_the_first_session_leaves_at_once(
     assert delivery.msg_id == bench.port.sent[0].record.msg_id
 
 
+@pytest.mark.parametrize("level", [Level.ACKNOWLEDGED, Level.ASSURED])
+@pytest.mark.parametrize("news", ["peer", "session"])
+async def test_an_attempt_that_waits_for_a_write_is_made_once(
+    bench: Bench, level: Level, news: str
+) -> None:
+    """News that come meanwhile are about the state before the attempt."""
+    task = asyncio.ensure_future(bench.outbox.submit(LAMP, PAYLOAD, level=level))
+    await settle()
+    bench.outbox.session_started(OWN)
+    if news == "peer":
+        bench.outbox.in_flight.peer_arrived("lamp@example.org")
+    else:
+        bench.outbox.session_lost()
+        bench.outbox.session_started(OWN)
+    assert bench.port.sent == []
+    await bench.run(0.5)
+    assert [sent.step for sent in bench.port.sent] == ["offer"]
+    await task
+
+
 async def test_at_a_new_session_the_first_window_goes_at_once(bench: Bench) -> None:
     """The others are spread over the first delay; the port's jitter is half of it."""
     bench.outbox.session_started(OWN)
