@@ -13,7 +13,8 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 from qos.cli.account import account_from
 from qos.cli.connection import Connection
 from qos.cli.options import add_connection
-from qos.cli.output import begin_on_new_line, is_file, note, print_json, sync_stdout
+from qos.cli.output import begin_on_new_line, is_file, print_json, sync_stdout
+from qos.cli.ready import report_ready
 from qos.cli.send import attended
 from qos.cli.status import Status
 from qos.core.message.model import Level
@@ -154,8 +155,7 @@ class _Listening:
     async def _ready(self, *, quiet: bool) -> None:
         await self._connection.announced.wait()
         await self._connection.qos.roster_known()
-        if not quiet:
-            note(f"ready {self._connection.client.boundjid.full}", name="")
+        report_ready(self._connection.client.boundjid.full, quiet=quiet)
 
     def received(self, message: StanzaBase) -> None:
         """Queue a message for printing; it counts as taken when its line is written."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from qos.cli.account import component_from, store_url
 from qos.cli.output import note
+from qos.cli.ready import report_ready
 from qos.cli.status import CommandError, Status
 from qos.core.queue.service import QueueBounds
 from qos.core.quota import Quotas
@@ -99,7 +100,7 @@ def _some(nodes: Sequence[str]) -> str:
 
 async def _serve(session: Session) -> None:
     await session.online.wait()
-    note(f"ready {session.xmpp.boundjid.full}", name="")
+    report_ready(session.xmpp.boundjid.full)
     await asyncio.Event().wait()
 
 

@@ -22,7 +22,7 @@ examples:
 
 The command gets the payload of an item, as XML in UTF-8, on its stdin. Its environment has
 QOS_ITEM_ID, QOS_NODE and QOS_DELIVERY_COUNT (earlier deliveries that failed), but not
-XMPP_QOS_PASSWORD. An item with an id of more than 64 KiB is rejected unseen. The exit
+XMPP_QOS_PASSWORD and NOTIFY_SOCKET. An item with an id of more than 64 KiB is rejected unseen. The exit
 status of the command decides what becomes of the item:
   0         accepted: the item is done, and leaves the queue
   75        released: the item is given back, for another time (sysexits.h: EX_TEMPFAIL)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from qos.cli.child import Exit, run_child
 from qos.cli.output import note, print_json
+from qos.cli.ready import NOTIFY_VARIABLE, report_ready
 from qos.cli.status import CommandError, Status
 from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost
@@ -29,6 +30,10 @@ _ID_BYTES_MAX = 64 * 1024
 
 #: Items in one event: small items are faster together.
 _BATCH_MAX = 20
+
+#: Not for the command: our password, as it may have one of its own, and systemd's
+#: socket, as it is not the service.
+_OURS = {PASSWORD_VARIABLE.encode(), NOTIFY_VARIABLE.encode()}
 
 _WORDS = {
     ItemOutcome.ACCEPTED: "accepted",
@@ -128,7 +133,7 @@ class _Working:
     async def _watch(self, drain_s: float | None) -> None:
         """Report when the worker is ready, and stop it when it has drained."""
         await self._worker.subscribed()
-        note(f"ready {self._session.client.boundjid.full}", name="")
+        report_ready(self._session.client.boundjid.full)
         if drain_s is None:
             return
         loop = asyncio.get_running_loop()
@@ -167,12 +172,7 @@ class _Working:
     async def _until_lost(self, job: Job) -> Exit | None:
         """Run the command; None: it was killed, or cannot be run."""
         environment = {
-            # Our password is not for the command: it may have one of its own.
-            **{
-                name: value
-                for name, value in os.environb.items()
-                if name != PASSWORD_VARIABLE.encode()
-            },
+            **{key: text for key, text in os.environb.items() if key not in _OURS},
             b"QOS_ITEM_ID": job.id.encode(),
             b"QOS_NODE": job.node.encode(),
             b"QOS_DELIVERY_COUNT": str(job.delivery_count).encode(),

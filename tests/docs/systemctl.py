@@ -2,19 +2,22 @@
 """systemctl and journalctl where no systemd runs: starts the programs of the units.
 
 A unit's program gets the user, the folders, the credentials and the environment that
-the unit says, and its output goes to a log. `systemd-analyze verify` checks the unit
-first. What isolates a program (ProtectSystem=, NoNewPrivileges=) is left out.
+the unit says, and its output goes to a log. A unit of Type=notify has started when its
+program says so. `systemd-analyze verify` checks the unit first. What isolates a program (ProtectSystem=, NoNewPrivileges=) is left out.
 """
 
 import os
 import pwd
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 LOGS = Path("/run/logs")
+#: systemd's DefaultTimeoutStartSec=.
+START_S = 90
 FOLDERS = (Path("/etc/systemd/system"), Path("/lib/systemd/system"))
 
 
@@ -64,6 +67,15 @@ def start(name: str) -> None:
     command = service["ExecStart"][0]
     for variable, value in environment.items():
         command = command.replace(f"${{{variable}}}", value)
+    ready = None
+    if service.get("Type") == ["notify"]:
+        where = Path(folder(Path("/run/notify", name)), "socket")
+        where.unlink(missing_ok=True)
+        ready = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        ready.bind(str(where))
+        shutil.chown(where, user)
+        ready.settimeout(START_S)
+        environment["NOTIFY_SOCKET"] = str(where)
     LOGS.mkdir(exist_ok=True)
     with (LOGS / name).open("ab") as log:
         subprocess.Popen(
@@ -78,6 +90,8 @@ def start(name: str) -> None:
             stderr=log,
             start_new_session=True,
         )
+    if ready is not None and ready.recv(4096) != b"READY=1":
+        sys.exit(f"Job for {name}.service failed.")
 
 
 def main(program: str, *words: str) -> None:
