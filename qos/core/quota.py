@@ -80,26 +80,25 @@ class Tally:
         self._domains: dict[str, int] = {}
         self._total = 0
 
-    def refusal(self, account: str, more: int = 1) -> str | None:
-        """The limit that more would exceed: `account`, `domain`, `total` or None."""
-        share, domain = self._share, domain_of(account)
-        if self._accounts.get(account, 0) + more > share.account:
-            return "account"
-        of_domain = self._domains.get(domain, 0) + more
-        foreign = domain not in self._own_domains
-        if foreign and of_domain > max(share.domain, share.account):
-            return "domain"
-        return "total" if self._total + more > share.total else None
+    def rooms(self, account: str) -> dict[str, int]:
+        """How much more each limit allows: `account`, `domain` (if foreign), `total`.
 
-    def room(self, account: str) -> int:
-        """Return how much more may be held of this account now."""
-        share, domain = self._share, domain_of(account)
-        used = self._accounts.get(account, 0)
-        rooms = [share.account - used, share.total - self._total]
+        Negative where the amounts loaded from a store were too large.
+        """
+        share, domain = self._share, account.rpartition("@")[2]
+        rooms = {"account": share.account - self._accounts.get(account, 0)}
         if domain not in self._own_domains:
-            bound = max(share.domain, share.account)
-            rooms.append(bound - self._domains.get(domain, 0))
-        return max(0, min(rooms))
+            of_domain = max(share.domain, share.account)
+            rooms["domain"] = of_domain - self._domains.get(domain, 0)
+        rooms["total"] = share.total - self._total
+        return rooms
+
+    def refusal(self, account: str, more: int = 1) -> str | None:
+        """The first limit that more would exceed, by its name in `rooms`, or None."""
+        for limit, room in self.rooms(account).items():
+            if more > room:
+                return limit
+        return None
 
     def add(self, account: str, more: int = 1) -> None:
         """Count this many more (or fewer, if negative).
@@ -107,8 +106,14 @@ class Tally:
         No limit is checked: amounts loaded from a store count even if they are too
         large.
         """
-        _add(self._accounts, account, more)
-        _add(self._domains, domain_of(account), more)
+        domain = account.rpartition("@")[2]
+        for counts, name in ((self._accounts, account), (self._domains, domain)):
+            count = counts.get(name, 0) + more
+            assert count >= 0
+            if count:
+                counts[name] = count
+            else:
+                counts.pop(name, None)
         self._total += more
         assert self._total >= 0
 
@@ -120,15 +125,6 @@ class Tally:
     def accounts(self) -> int:
         """The number of accounts that use something."""
         return len(self._accounts)
-
-
-def _add(counts: dict[str, int], name: str, more: int) -> None:
-    count = counts.get(name, 0) + more
-    assert count >= 0
-    if count:
-        counts[name] = count
-    else:
-        counts.pop(name, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +185,10 @@ class Ledger:
 
         At most CREDIT_MAX.
         """
-        most = min(CREDIT_MAX, self._messages.room(account))
-        return min(most, self._bytes.room(account) // size) if size else most
+        most = min(CREDIT_MAX, *self._messages.rooms(account).values())
+        if size:
+            most = min(most, min(self._bytes.rooms(account).values()) // size)
+        return max(0, most)
 
     def reserve(self, account: str, size: int) -> None:
         """Count a message.
