@@ -72,7 +72,7 @@ def text(value: str) -> str:
     Raises:
         ValueError: XML has no way to carry one of the characters.
     """
-    if _is_plain(value):
+    if value.isascii() and not _SPECIAL.search(value):
         return value
     return _escaped(value, _IN_TEXT)
 
@@ -84,7 +84,7 @@ def attribute(value: str) -> str:
         ValueError: XML has no way to carry one of the characters.
     """
     # Ids are alphanumeric, and this is the fastest test.
-    if value.isalnum() or _is_plain(value):
+    if value.isalnum() or (value.isascii() and not _SPECIAL.search(value)):
         return f"'{value}'"
     return f"'{_escaped(value, _IN_ATTRIBUTE)}'"
 
@@ -121,12 +121,9 @@ def _node(node: ET.Element) -> tuple[object, ...]:
     return node.tag, node.attrib, node.text or "", node.tail or "", len(node)
 
 
-def _is_plain(value: str) -> bool:
-    special = _SPECIAL if value.isascii() else _special_or_not_ascii()
-    return special.search(value) is None
-
-
 def _escaped(value: str, escapes: Iterable[tuple[str, str]]) -> str:
+    if not _special_or_not_ascii().search(value):
+        return value
     found = _illegal().search(value)
     if found is not None:
         raise ValueError(
@@ -226,9 +223,12 @@ def _start(
     around: str | None,
     without: Container[str],
 ) -> str:
-    parts = [f"<{name}"]
+    start = f"<{name}"
     if namespace != around and (namespace or around):
-        parts.append(f" xmlns={attribute(namespace)}")
+        start += f" xmlns={attribute(namespace)}"
+    if not node.attrib:
+        return start
+    parts = [start]
     prefixes: dict[str, str] = {}
     for qualified, value in node.attrib.items():
         if qualified in without:

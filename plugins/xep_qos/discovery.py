@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TypeVar
@@ -95,7 +95,8 @@ class Discovery:
             absent = self._is_absent(record.to, record.sender)
             return to_jid(record, features, self._namespaces, absent=absent)
         resources = []
-        for jid, priority in self._available(record.to, record.sender):
+        present = self._available(record.to, record.sender)
+        for jid, priority in list(present.items()):
             features = self._features(jid, record.sender)
             if features is not None:
                 resources.append(Resource(jid, priority, features))
@@ -168,9 +169,10 @@ class Discovery:
         known = self._known.get(jid)
         return known is not None and known.features >= features
 
-    def _available(self, account: str, sender: str) -> list[tuple[str, int]]:
-        own = bare(sender or self._xmpp.boundjid.full)
-        return list(self._present.get((own, account), {}).items())
+    def _available(self, account: str, sender: str) -> Mapping[str, int]:
+        """The available resources of an account, and their priorities."""
+        own = bare(sender) if sender else self._xmpp.boundjid.bare
+        return self._present.get((own, account), {})
 
     def _is_absent(self, jid: str, sender: str) -> bool:
         """Whether presence proves that this full JID has no session.
@@ -180,12 +182,11 @@ class Discovery:
         Consider a session that gets the stanzas we send from now on. If it has sent
         presence, we have got that before its server can return anything.
         """
-        own = self._xmpp.boundjid
-        shown = own.full in self._present.get((own.bare, own.bare), {})
-        if self._crowded or not shown or not self._shows_presence(bare(jid)):
+        account, own = bare(jid), self._xmpp.boundjid
+        if jid in self._available(account, sender) or self._crowded:
             return False
-        present = (each for each, _ in self._available(bare(jid), sender))
-        return jid not in present
+        shown = own.full in self._present.get((own.bare, own.bare), {})
+        return shown and self._shows_presence(account)
 
     def _features(self, jid: str, sender: str) -> AbstractSet[str] | None:
         """The features of a JID; None while it is being asked."""

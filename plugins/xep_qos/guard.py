@@ -35,6 +35,10 @@ _ROOMS_MAX = 10_000
 
 _ROSTER = "jabber:iq:roster"
 
+#: The decision on a `deliver`: only a sender that was trusted when it sent the message
+#: knows the token.
+_HELD = Trusted(True, "it is held already")
+
 #: How long to wait for the roster before asking for it again.
 _ROSTER_TIMEOUT_S = 15.0
 
@@ -123,17 +127,17 @@ class Guard:
 
     def consider(self, request: Request) -> None:
         """Decide on a request, now or later."""
+        if request.kind == "deliver":
+            self._decided(request, _HELD)
+            return
         rule = self._trust
         if request.kind == "acknowledged":
             rule = self._trust_acknowledged
-        if request.kind == "deliver":
-            # Only a sender that was trusted when it sent the message knows the token.
-            self._decided(request, Trusted(True, "it is held already"))
-        elif not isinstance(rule, TrustPolicy):
+        if not isinstance(rule, TrustPolicy):
             if self._keep(request):
                 asking = self._spawn(self._ask_application(rule, request))
                 asking.add_done_callback(lambda _: self._let_go(request))
-        elif rule.needs_roster and not self.roster_known.is_set():
+        elif not self.roster_known.is_set() and rule.needs_roster:
             if self._keep(request):
                 self._waiting.append(request)
         else:

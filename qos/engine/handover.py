@@ -177,9 +177,6 @@ class Handovers:
             message.deferred.append(arrival)
         self.retry_at(message, self._clock.now() + _WRITE_AGAIN_S)
 
-    def _note(self, record: Incoming) -> None:
-        self._recorder.handed_over(record)
-
     # -- handlers ----------------------------------------------------------
 
     def _hand_over(
@@ -187,13 +184,13 @@ class Handovers:
     ) -> None:
         taken = self._port.hand_over(record)
         if isinstance(taken, asyncio.Future):
-            self._note(record)
+            self._recorder.handed_over(record)
             self._take(message, ReceiverInput.IN_HAND, At(self._clock.now()), arrival)
             if record.level is Level.ACKNOWLEDGED:
                 arrival = None  # it has been answered
             taken.add_done_callback(partial(self._taken_at_last, message, arrival))
         elif taken:
-            self._note(record)
+            self._recorder.handed_over(record)
             self._taken(message, arrival, taken)
         else:
             self._not_taken(message, arrival)
@@ -300,7 +297,7 @@ class Handovers:
     def _consume(self, message: HeldMessage, record: Incoming) -> None:
         consumption = message.consumption
         assert consumption is not None
-        self._note(record)
+        self._recorder.handed_over(record)
         ended = partial(self._consumed, message, consumption)
         self._consuming.begin(record, consumption, ended)
 

@@ -57,6 +57,9 @@ _UNSURE = Answer("error", "", "recipient-unavailable", "wait")
 #: The answer after the end of receiving: the sender tries again.
 _STOPPED = Answer("error", "", "service-unavailable", "cancel")
 
+_WRITES = (Save, Forget)
+_HAND_OVERS = (Deliver, Consume)
+
 #: How long a message is still held whose expiry could not be written, in seconds.
 _EXPIRE_AGAIN_S = 60.0
 
@@ -125,8 +128,9 @@ class Inbox:
             if record.state.ended:
                 self._excess += self._tombstones.add(record)
                 continue
-            self._messages[record.key] = HeldMessage(record.key, record)
-            self._ledger.reserve(bare(record.source), record.size)
+            message = HeldMessage(record.key, bare(record.source), record)
+            self._messages[record.key] = message
+            self._ledger.reserve(message.account, record.size)
             self._expect_expiry(record)
         self._expect_forgetting()
 
@@ -153,7 +157,8 @@ class Inbox:
         key = receiver.key_of(request, token)
         message = self._messages.get(key)
         if message is None:
-            message = HeldMessage(key, self._tombstones.get(key))
+            account = bare(request.source)
+            message = HeldMessage(key, account, self._tombstones.get(key))
         if len(message.inputs) + len(message.deferred) < _WAITING_MAX:
             self._feed(message, Arrival(request, trusted, why), token)
         else:
@@ -239,7 +244,8 @@ class Inbox:
             message.inputs.append(input_)
         else:
             self._take(message, input_, token)
-            self._drain(message)
+            if message.inputs:
+                self._drain(message)
 
     def _decide(self, message: HeldMessage, decision: ReceiverInput) -> None:
         """Take an operator's decision.
@@ -265,7 +271,7 @@ class Inbox:
         # A `deliver` adds no message.
         exceeded = None
         if request.kind != "deliver":
-            exceeded = self._ledger.refusal(bare(request.source), request.size)
+            exceeded = self._ledger.refusal(message.account, request.size)
         at = At(
             now=self._clock.now(),
             token=token,
@@ -285,7 +291,8 @@ class Inbox:
     ) -> None:
         """Continue after the end of a hand-over; see qos.engine.handover."""
         self._step(message, input_, at, arrival)
-        self._drain(message)
+        if message.inputs:
+            self._drain(message)
 
     def _step(
         self,
@@ -314,7 +321,7 @@ class Inbox:
         self._messages[message.key] = message
         for index in range(start, len(effects)):
             effect = effects[index]
-            if isinstance(effect, Save | Forget):
+            if isinstance(effect, _WRITES):
                 written = (message.transaction or self._store).write((effect,))
                 message.transaction = None
                 message.written = written
@@ -327,7 +334,7 @@ class Inbox:
                     else:
                         written.add_done_callback(then)
                     return
-            elif isinstance(effect, Deliver | Consume):
+            elif isinstance(effect, _HAND_OVERS):
                 self._handover.begin(message, effect, arrival)
                 return
             else:
@@ -339,16 +346,16 @@ class Inbox:
         self, message: HeldMessage, effect: Effect, arrival: Arrival | None
     ) -> None:
         if isinstance(effect, Reserve):
-            self._ledger.reserve(bare(effect.record.source), effect.record.size)
+            self._ledger.reserve(message.account, effect.record.size)
         elif isinstance(effect, Refund):
-            self._ledger.refund(bare(effect.record.source), effect.record.size)
+            self._ledger.refund(message.account, effect.record.size)
         elif isinstance(effect, Retry):
             self._handover.retry_at(message, effect.at)
         elif arrival is not None:
             if isinstance(effect, Answer):
                 request = arrival.request
                 if effect.kind == "received":
-                    credit = self._ledger.credit(bare(request.source), request.size)
+                    credit = self._ledger.credit(message.account, request.size)
                     effect = replace(effect, credit=credit)
                 self._port.answer(request, effect)
             elif isinstance(effect, Report):
@@ -468,4 +475,5 @@ class Inbox:
     def _forget(self, record: Incoming) -> None:
         message = self._messages.get(record.key)
         if message is None:
-            self._feed(HeldMessage(record.key, record), ReceiverInput.FORGET)
+            message = HeldMessage(record.key, bare(record.source), record)
+            self._feed(message, ReceiverInput.FORGET)

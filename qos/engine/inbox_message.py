@@ -62,6 +62,7 @@ class HeldMessage:
     """The message held under one key, and the inputs that it has still to take."""
 
     __slots__ = (
+        "account",
         "busy",
         "consumption",
         "deferred",
@@ -73,8 +74,10 @@ class HeldMessage:
         "written",
     )
 
-    def __init__(self, key: str, record: Incoming | None) -> None:
+    def __init__(self, key: str, account: str, record: Incoming | None) -> None:
         self.key = key
+        #: Of its sender: it counts towards the quotas of this account.
+        self.account = account
         self.record = record
         #: Whether effects are being performed. Inputs that come meanwhile wait in
         #: inputs.

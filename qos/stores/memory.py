@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from qos.core.message.effects import End, Save
+from qos.core.message.effects import End, Forget, Save
 from qos.core.message.model import Ended, Incoming, Outgoing, OutgoingState
 from qos.errors import StoreError, StoreInUse
 from qos.stores.base import (
@@ -18,7 +18,6 @@ from qos.stores.base import (
     Contents,
     ForgetEnded,
     Journal,
-    Remember,
     is_kept,
     stored,
 )
@@ -36,7 +35,8 @@ class QueueIndex:
 
     def update(self, record: Outgoing) -> None:
         """Note the present state of the message."""
-        self.discard(record.seq)
+        if record.seq in self._queued:
+            self.discard(record.seq)
         if record.state is OutgoingState.QUEUED:
             self._queued[record.seq] = (record.flow, record.expires_at)
             insort(self._flows.setdefault(record.flow, []), record.seq)
@@ -105,30 +105,29 @@ class MemoryStore:
         """See Store."""
         self._need_open()
         for change in changes:
-            if isinstance(change, Remember):
-                continue  # Nobody can ask for it before the store is gone.
-            if isinstance(change, ForgetEnded):
+            if isinstance(change, Save):
+                record = change.record
+                if isinstance(record, Incoming):
+                    self._incoming[record.key] = record
+                else:
+                    self._outgoing[record.seq] = record
+                    self._seqs[record.msg_id] = record.seq
+                    self._queue.update(record)
+            elif isinstance(change, End):
+                self._forget(change.ended.seq)
+                self._ended[change.ended.seq] = change.ended
+            elif isinstance(change, Forget):
+                if isinstance(change.record, Incoming):
+                    self._incoming.pop(change.record.key, None)
+                else:
+                    self._forget(change.record.seq)
+            elif isinstance(change, ForgetEnded):
                 self._ended = {
                     seq: ended
                     for seq, ended in self._ended.items()
                     if is_kept(ended, change)
                 }
-                continue
-            if isinstance(change, End):
-                self._forget(change.ended.seq)
-                self._ended[change.ended.seq] = change.ended
-                continue
-            record = change.record
-            if isinstance(record, Incoming):
-                self._incoming.pop(record.key, None)
-                if isinstance(change, Save):
-                    self._incoming[record.key] = record
-            else:
-                self._forget(record.seq)
-                if isinstance(change, Save):
-                    self._outgoing[record.seq] = record
-                    self._seqs[record.msg_id] = record.seq
-                    self._queue.update(record)
+            # What is to be remembered nobody can ask for before the store is gone.
 
     async def close(self) -> None:
         """See Store."""

@@ -52,7 +52,7 @@ class Flow:
     @property
     def room(self) -> int:
         """How many more may be in flight."""
-        return max(0, self.window - len(self._in_flight))
+        return max(0, int(self._window) - len(self._in_flight))
 
     def admits(self, record: Outgoing) -> bool:
         """Whether a queued message may be offered now.

@@ -61,20 +61,9 @@ class OutgoingState(QuickEnum):
     #: Level unacknowledged only, which is never stored: nothing more is known.
     SENT = "sent"
 
-    @property
-    def ended(self) -> bool:
-        """Whether nothing can happen to the message any more."""
-        return self in _ENDED
-
-
-_ENDED = frozenset(
-    {
-        OutgoingState.DELIVERED,
-        OutgoingState.NOT_DELIVERED,
-        OutgoingState.IN_DOUBT,
-        OutgoingState.SENT,
-    }
-)
+    def __init__(self, value: str) -> None:
+        """Set `ended`: whether nothing can happen to the message any more."""
+        self.ended = value in {"delivered", "not delivered", "in doubt", "sent"}
 
 
 class IncomingState(QuickEnum):
@@ -92,20 +81,9 @@ class IncomingState(QuickEnum):
     #: The application got the message and rejected it for good.
     REJECTED = "rejected"
 
-    @property
-    def ended(self) -> bool:
-        """Whether this is only a tombstone."""
-        return self in _REMEMBERED
-
-
-_REMEMBERED = frozenset(
-    {
-        IncomingState.DONE,
-        IncomingState.EXPIRED,
-        IncomingState.DROPPED,
-        IncomingState.REJECTED,
-    }
-)
+    def __init__(self, value: str) -> None:
+        """Set `ended`: whether this is only a tombstone."""
+        self.ended = value in {"done", "expired", "dropped", "rejected"}
 
 
 @record(frozen=True, slots=True)

@@ -28,7 +28,10 @@ class Resource:
 
 def namespace_for(features: AbstractSet[str], order: Sequence[str]) -> str | None:
     """The first namespace in the order that the features contain."""
-    return next((namespace for namespace in order if namespace in features), None)
+    for namespace in order:
+        if namespace in features:
+            return namespace
+    return None
 
 
 def to_jid(

@@ -180,10 +180,10 @@ RECEIVER = (
     Mutant(
         "mark-without-a-cause",
         "qos.engine.inbox",
-        "            self._messages[record.key] = HeldMessage(record.key, record)\n",
+        "            self._messages[record.key] = message\n",
+        "            self._messages[record.key] = message\n"
         "            from qos.core.record import replace\n"
-        "            record = replace(record, redelivered=True)\n"
-        "            self._messages[record.key] = HeldMessage(record.key, record)\n",
+        "            message.record = replace(record, redelivered=True)\n",
         "A message that is held after a crash was not handed over before it.",
         by=("again_only_after_a_restart",),
         seed=36,
