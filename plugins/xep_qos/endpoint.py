@@ -456,7 +456,7 @@ class Endpoint:
 
     def _answered(self, xml: ET.Element) -> bool:
         iq_id = xml.get("id", "")
-        if self.outbox.in_flight.awaits(iq_id):
+        if iq_id in self.outbox.in_flight.awaited:
             self._batches.answered(iq_id, xml.get("from", ""))
             self._reply(stanza.parse_reply(xml))
         elif self._batches.awaits(iq_id):

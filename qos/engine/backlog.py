@@ -56,20 +56,20 @@ class Backlog:
                 return None
             if chunk[0].seq not in self._ending:
                 return chunk[0]
-            self.passed(chunk.popleft())
+            self.passed(flow, chunk.popleft().seq)
 
     def take(self, record: Outgoing) -> None:
         """Take the head of a flow, which is now in flight."""
         self._chunks[record.flow].popleft()
-        self.passed(record)
+        self.passed(record.flow, record.seq)
         self.remove(record.flow)
 
-    def passed(self, record: Outgoing) -> None:
+    def passed(self, flow: str, seq: int) -> None:
         """Note that a message is in flight, and all messages before it have been read.
 
         It may be a message that was put back, after later ones had been taken.
         """
-        self._taken[record.flow] = max(self._taken.get(record.flow, 0), record.seq)
+        self._taken[flow] = max(self._taken.get(flow, 0), seq)
 
     def discard(self, record: Outgoing) -> None:
         """Remove a waiting message that ends before its turn. See ended and put_back."""

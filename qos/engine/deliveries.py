@@ -90,9 +90,6 @@ class Deliveries:
         The future is done when this is decided.
         """
         accepted = asyncio.get_running_loop().create_future()
-        # A cancelled caller does not ask for the error any more: that is not an error
-        # of its own.
-        accepted.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._accepting[record.msg_id] = _Acceptance(record, accepted)
         return accepted
 
@@ -117,6 +114,9 @@ class Deliveries:
             accepted.set_result(None)
             return
         accepted.set_exception(error)
+        # A cancelled caller does not ask for the error any more: that is not an error
+        # of its own.
+        accepted.exception()
         delivery = self._by_id.pop(record.msg_id, None)
         if delivery is not None:
             delivery._fail(error)

@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 #: the peer anew.
 _IDLE_FLOWS_MAX = 1024
 
+_WRITES = (Save, Forget, End)
+
 
 class Port(Protocol):
     """The methods that the outbox needs of the connection."""
@@ -74,12 +76,23 @@ class Port(Protocol):
 News: TypeAlias = Callable[[Outgoing], SenderInput | None]
 
 
+class AccountFlow(Flow):
+    """The messages in flight to one account, their window and their order."""
+
+    def __init__(self, name: str, window: int) -> None:
+        super().__init__(window)
+        self.name = name
+        #: In the order of their acceptance, by msg_id.
+        self.messages: dict[str, Message] = {}
+
+
 class Message:
     """A message in flight, and what has still to be done for it."""
 
     __slots__ = (
         "accepted",
         "busy",
+        "flow",
         "inputs",
         "no_route",
         "record",
@@ -87,8 +100,9 @@ class Message:
         "withdrawn",
     )
 
-    def __init__(self, record: Outgoing) -> None:
+    def __init__(self, record: Outgoing, flow: AccountFlow) -> None:
         self.record = record
+        self.flow = flow
         #: Whether effects are being performed. Inputs that come meanwhile wait in
         #: inputs.
         self.busy = False
@@ -115,7 +129,7 @@ class InFlight:
         window: int,
         remember: bool,
         left: Callable[[Message], None],
-        more: Callable[[str], None],
+        more: Callable[[AccountFlow], None],
         recorder: Recorder,
     ) -> None:
         """Begin without messages in flight.
@@ -130,8 +144,8 @@ class InFlight:
             left: called when a message is not in flight any more: it has ended, or its
                 first write failed, or it was taken out of the queue and its end was not
                 written.
-            more: called with the account when more messages may be offered to it: it
-                holds an ordered one, or it has granted a credit.
+            more: called with a flow when more messages may be offered to its account:
+                it holds an ordered one, or it has granted a credit.
             recorder: gets each step first.
         """
         self._recorder = recorder
@@ -146,12 +160,13 @@ class InFlight:
         #: Our full JID while there is a session.
         self.own: str | None = None
         self._stopped = False
-        self._flows: dict[str, Flow] = {}
+        self._flows: dict[str, AccountFlow] = {}
         # The accounts without messages in flight, the one idle for longest first.
-        self._idle: dict[str, Flow] = {}
+        self._idle: dict[str, None] = {}
         self._messages: dict[str, Message] = {}
         self._by_iq: dict[str, Message] = {}
-        self._by_flow: dict[str, dict[str, Message]] = {}
+        #: The ids of the iqs for whose answers messages wait.
+        self.awaited = self._by_iq.keys()
         self._timers: Timers[str] = Timers(clock, self._due)
 
     def get(self, msg_id: str) -> Message | None:
@@ -161,30 +176,35 @@ class InFlight:
     def __len__(self) -> int:
         return len(self._messages)
 
-    def flow(self, name: str) -> Flow:
-        """The window and the order of an account."""
-        flow = self._flows.get(name) or self._idle.get(name)
+    def flow(self, name: str) -> AccountFlow:
+        """The flow of an account."""
+        flow = self._flows.get(name)
         if flow is None:
-            flow = Flow(self._window)
-            self._rest(name, flow)
+            flow = self._flows[name] = AccountFlow(name, self._window)
+            self._rest(name)
         return flow
 
-    def _rest(self, name: str, flow: Flow) -> None:
+    def _rest(self, name: str) -> None:
         """Remember an account that has no messages in flight any more, for a while."""
-        self._idle[name] = flow
+        self._idle[name] = None
         if len(self._idle) > _IDLE_FLOWS_MAX:
-            del self._idle[next(iter(self._idle))]
+            oldest = next(iter(self._idle))
+            del self._idle[oldest], self._flows[oldest]
 
     def begin(self, message: Message) -> None:
-        """Count a message as in flight; it is attempted when it is due."""
-        record, name = message.record, message.record.flow
-        flow = self._flows[name] = self.flow(name)
-        self._idle.pop(name, None)
+        """Count a message as in flight; the caller takes its next step."""
+        record, flow = message.record, message.flow
+        if not flow.messages:
+            del self._idle[flow.name]
         flow.begin(record)
-        self._messages[record.msg_id] = message
-        self._by_flow.setdefault(name, {})[record.msg_id] = message
+        flow.messages[record.msg_id] = self._messages[record.msg_id] = message
         self._index(message)
-        self._timers.set(record.msg_id, sender.wake_at(record))
+
+    def resume(self, record: Outgoing) -> None:
+        """Count a message of an earlier process; it is attempted when it is due."""
+        message = Message(record, self.flow(record.flow))
+        self.begin(message)
+        self._wait(message, record)
 
     def _index(self, message: Message, before: Outgoing | None = None) -> None:
         if before is not None:
@@ -222,8 +242,8 @@ class InFlight:
         All messages are due again.
         """
         self.own = own
-        for messages in list(self._by_flow.values()):
-            for place, message in enumerate(list(messages.values())):
+        for flow in list(self._flows.values()):
+            for place, message in enumerate(list(flow.messages.values())):
                 if message.no_route:
                     self.attempt(message)
                 else:
@@ -231,29 +251,29 @@ class InFlight:
                     ahead = WINDOW_FIRST if message.busy else place
                     self.feed(message, partial(on_session, own=own, ahead=ahead))
 
-    def awaits(self, iq_id: str) -> bool:
-        """Whether a message in flight waits for this iq id."""
-        return iq_id in self._by_iq
-
     def reply(self, reply: Reply) -> None:
         """Take an iq result or error; one that is not awaited is ignored."""
         message = self._by_iq.get(reply.iq_id)
         if message is not None and not self._stopped:
             self.feed(message, reply)
 
-    def route_found(self, flow: str) -> None:
-        """Take the news that a flow may now have a resource to address."""
-        for message in list(self._by_flow.get(flow, {}).values()):
+    def _messages_to(self, account: str) -> list[Message]:
+        flow = self._flows.get(account)
+        return [] if flow is None else list(flow.messages.values())
+
+    def route_found(self, account: str) -> None:
+        """Take the news that an account may now have a resource to address."""
+        for message in self._messages_to(account):
             if message.no_route:
                 self.attempt(message)
 
-    def peer_arrived(self, flow: str) -> None:
+    def peer_arrived(self, account: str) -> None:
         """Take the news that an account is available: its messages are due soon."""
-        for message in list(self._by_flow.get(flow, {}).values()):
+        for message in self._messages_to(account):
             message.record = sender.peer_available(message.record)
             if not message.no_route:
                 self.feed(message, on_peer)
-        self.route_found(flow)
+        self.route_found(account)
 
     # -- steps -------------------------------------------------------------
 
@@ -318,11 +338,12 @@ class InFlight:
         reply: Reply | None = None,
     ) -> None:
         before = message.record
+        port = self._port
         at = At(
             now=self._clock.now(),
-            jitter=self._port.jitter(),
+            jitter=port.jitter(),
             backoff=self._backoff,
-            new_id=self._port.new_id,
+            new_id=port.new_id,
             route=route,
             reply=reply,
             own=self.own or "",
@@ -336,18 +357,19 @@ class InFlight:
         self._recorder.sent(message.record, input_, effects)
         if message.record.offer_id != before.offer_id:
             self._index(message, before)
+        flow = message.flow
         if before.ordered and message.record.state is not before.state:
-            self.flow(before.flow).update(message.record)
+            flow.update(message.record)
         if input_ is SenderInput.CONFIRMED:
-            self.flow(before.flow).delivered()
+            flow.delivered()
         elif input_ is SenderInput.CONSTRAINED:
-            self.flow(before.flow).constrained()
+            flow.constrained()
         more = before.ordered and input_ is SenderInput.RECEIVED
         if reply is not None and reply.credit is not None:
-            more = self.flow(before.flow).credited(reply.credit) or more
+            more = flow.credited(reply.credit) or more
         self._perform(message, before, effects, 0)
         if more:
-            self._more(before.flow)
+            self._more(flow)
 
     def _perform(
         self,
@@ -360,14 +382,15 @@ class InFlight:
         message.busy = True
         for index in range(start, len(effects)):
             effect = effects[index]
-            if isinstance(effect, Save | Forget | End):
+            if isinstance(effect, _WRITES):
                 written = self._store.write((effect,))
                 if written is not None:
                     written.add_done_callback(
                         partial(self._written, message, before, effects, index)
                     )
                     return
-                self._accepted(message)
+                if message.accepted is not None:
+                    self._accepted(message)
             elif isinstance(effect, Transmit):
                 if not self._port.transmit(effect):
                     message.record = sender.unsent(message.record)
@@ -415,7 +438,7 @@ class InFlight:
             return
         again_at = self._clock.now() + self._backoff.first_s
         message.record = replace(before, due_at=again_at)
-        self.flow(before.flow).update(before)
+        message.flow.update(before)
         self._timers.set(before.msg_id, again_at)
 
     def _not_withdrawn(self, message: Message, error: BaseException) -> None:
@@ -433,7 +456,7 @@ class InFlight:
     def _performed(self, message: Message) -> None:
         record = message.record
         turn = record.state is OutgoingState.RECEIVED and self.own is not None
-        if turn and self.flow(record.flow).may_release(record):
+        if turn and message.flow.may_release(record):
             self._step(message, SenderInput.RELEASE)
         else:
             self._timers.set(record.msg_id, sender.wake_at(record))
@@ -451,20 +474,17 @@ class InFlight:
 
     def _drop(self, message: Message) -> None:
         """Remove a message that is not in flight any more; others may move up."""
-        record, name = message.record, message.record.flow
+        record, flow = message.record, message.flow
         message.inputs.clear()
         self._by_iq.pop(record.offer_id, None)
         self._by_iq.pop(record.deliver_id, None)
         self._timers.clear(record.msg_id)
-        del self._messages[record.msg_id]
-        others = self._by_flow[name]
-        del others[record.msg_id]
-        self.flow(name).end(record)
+        del self._messages[record.msg_id], flow.messages[record.msg_id]
+        flow.end(record)
         if record.ordered:
-            for other in list(others.values()):
+            for other in list(flow.messages.values()):
                 if other.record.state is OutgoingState.RECEIVED and not other.busy:
                     self._performed(other)
-        if not others:
-            del self._by_flow[name]
-            self._rest(name, self._flows.pop(name))
+        if not flow.messages:
+            self._rest(flow.name)
         self._left(message)

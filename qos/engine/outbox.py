@@ -22,7 +22,7 @@ from qos.engine.backlog import Backlog
 from qos.engine.clock import Clock, Timers
 from qos.engine.deliveries import Deliveries
 from qos.engine.delivery import Delivery, Outcome
-from qos.engine.in_flight import InFlight, Message, Port
+from qos.engine.in_flight import AccountFlow, InFlight, Message, Port
 from qos.engine.outstanding import Outstanding
 from qos.errors import (
     CannotWithdraw,
@@ -109,6 +109,7 @@ class Outbox:
         self._bytes = contents.outbox_bytes
         self._backlog = Backlog(store, contents.queued)
         self._deliveries = Deliveries(self, durable=store.durable)
+        self.keep = self._deliveries.keep
         self.in_flight = InFlight(
             store,
             port,
@@ -128,7 +129,7 @@ class Outbox:
         # perhaps none of them ran for long enough.
         self._kept = self._kept_max = max(_KEPT_MIN, limits.outcomes // 4)
         for record in contents.outgoing:
-            self.in_flight.begin(Message(core.resumed(record, clock.now())))
+            self.in_flight.resume(core.resumed(record, clock.now()))
         self._expect_expiry(0.0)
 
     # -- the application ---------------------------------------------------
@@ -193,7 +194,8 @@ class Outbox:
         )
         self._next_seq += 1
         delivery = self._deliveries.new(record)
-        await asyncio.shield(self._accept(record))
+        accepted = self._accept(record)
+        await (accepted if accepted.done() else asyncio.shield(accepted))
         return delivery
 
     def _check_running(self) -> None:
@@ -324,7 +326,7 @@ class Outbox:
         """
         self.in_flight.session_started(own)
         for flow in self._backlog.flows:
-            self._pump(flow)
+            self._pump(self.in_flight.flow(flow))
 
     def session_lost(self) -> None:
         """Attempt nothing until there is a session. Deadlines still count."""
@@ -344,19 +346,14 @@ class Outbox:
 
     # -- from acceptance to the first attempt ------------------------------
 
-    def keep(self, delivery: Delivery) -> None:
-        """Keep the delivery alive while somebody waits for its end."""
-        self._deliveries.keep(delivery)
-
     def _accept(self, record: Outgoing) -> asyncio.Future[None]:
         """Put a new message in flight, or into the queue if it has to wait."""
         self._count += 1
         self._bytes += record.size
         accepted = self._deliveries.begin(record)
-        flow = record.flow
-        admitted = self.in_flight.flow(flow).admits(record)
-        if self._backlog.waiting(flow) or not admitted:
-            self._backlog.add(flow)
+        flow = self.in_flight.flow(record.flow)
+        if self._backlog.waiting(flow.name) or not flow.admits(record):
+            self._backlog.add(flow.name)
             self._recorder.accepted(record)
             written = self._store.write((Save(record),))
             if written is None:
@@ -364,8 +361,8 @@ class Outbox:
             else:
                 written.add_done_callback(partial(self._queued, record))
             return accepted
-        self._backlog.passed(record)
-        message = Message(record)
+        self._backlog.passed(flow.name, record.seq)
+        message = Message(record, flow)
         message.accepted = partial(self._deliveries.decided, record)
         self.in_flight.start(message)
         return accepted
@@ -383,28 +380,27 @@ class Outbox:
             return
         if record.expires_at is not None:
             self._expect_expiry(0.0)
-        self._pump(record.flow)
+        self._pump(self.in_flight.flow(record.flow))
 
-    def _pump(self, flow: str) -> None:
+    def _pump(self, flow: AccountFlow) -> None:
         """Take queued messages into the window while there is room."""
-        in_flight = self.in_flight
-        state = in_flight.flow(flow)
+        in_flight, waiting = self.in_flight, self._backlog.waiting
         now = self._clock.now()
-        while in_flight.own is not None and state.room and self._backlog.waiting(flow):
-            record = self._backlog.head(flow)
-            if record is None or not state.admits(record):
+        while in_flight.own is not None and flow.room and waiting(flow.name):
+            record = self._backlog.head(flow.name)
+            if record is None or not flow.admits(record):
                 return
             if core.overdue(record, now):
                 return  # it ends with all expiring ones; then the next has its turn
             self._backlog.take(record)
-            message = Message(core.clamped(record, now))
+            message = Message(core.clamped(record, now), flow)
             in_flight.begin(message)
             in_flight.attempt(message)
 
     def _unqueue(self, record: Outgoing) -> Message:
         """Take a message out of the queue before its turn, to end it."""
         self._backlog.discard(record)
-        message = Message(record)
+        message = Message(record, self.in_flight.flow(record.flow))
         message.unqueued = True
         self.in_flight.begin(message)
         return message
@@ -432,25 +428,24 @@ class Outbox:
 
     def _left(self, message: Message) -> None:
         """Begin the next message after one has ended or was not accepted."""
-        record, flow = message.record, message.record.flow
+        record, flow = message.record, message.flow
         if message.unqueued and not record.state.ended:
             self._backlog.put_back(record)
             self._pump(flow)
             return
         self._uncount(record)
-        self._backlog.ended(record)
         if record.state.ended:
+            self._backlog.ended(record)
             self._deliveries.settle(record, self._clock.now() - record.created_at)
         self._expect_forgetting()
         if record.seq in self._expiring:
             self._expiring.remove(record.seq)
             if not self._expiring:
                 self._expect_expiry(self._clock.now() + _EXPIRE_PAUSE_S)
-        if not self._backlog.waiting(flow):
-            if not self.in_flight.flow(flow).in_flight:
-                self._backlog.forget(flow)
-            return
-        self._pump(flow)
+        if self._backlog.waiting(flow.name):
+            self._pump(flow)
+        elif not flow.messages:
+            self._backlog.forget(flow.name)
 
     def _expect_forgetting(self) -> None:
         """Count an ended message.
