@@ -109,6 +109,10 @@ LIMITS: Final = (
         "xep_qos.guard:_ROOMS_MAX",
         "rooms recognised by the presence of their occupants",
     ),
+    Limit(
+        "xep_qos.parsed_messages:_CHARS_MAX",
+        "characters of payloads that are kept as elements as well",
+    ),
     Limit("xep_qos.stanza:_CREDIT_DIGITS_MAX", "digits of a credit that a peer grants"),
     Limit("xep_qos.discovery:_PRESENT_MAX", "peers whose presence is remembered"),
     Limit(

@@ -11,8 +11,9 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -20,15 +21,16 @@ from slixmpp import JID, ClientXMPP, ComponentXMPP
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from qos import arguments
+from qos.core.message.batch import BATCH_NAMESPACE
 from qos.core.message.effects import Answer, Report, Transmit
-from qos.core.message.model import Incoming, Level, Outgoing, Route
+from qos.core.message.model import Level, Outgoing, Route
 from qos.core.message.receiver_table import Request
 from qos.core.message.sender_table import Reply
 from qos.core.message.trust import Trusted
 from qos.core.quota import own_domains
 from qos.core.strings import ID_CHARS_MAX
 from qos.core.strings import bare as account_of
-from qos.engine import Consumption, Delivery, Inbox, LoopClock, Outbox
+from qos.engine import Delivery, Inbox, LoopClock, Outbox
 from qos.errors import (
     MessageTooLarge,
     RemoteProtocolError,
@@ -49,7 +51,6 @@ from xep_qos.feed import Feed
 from xep_qos.guard import Guard
 from xep_qos.reporting import Reporter
 from xep_qos.settings import Settings, policy_of, store_of
-from xep_qos.takers import Takers
 
 __all__ = ["Endpoint"]
 
@@ -67,6 +68,9 @@ _CAPABILITIES = "capabilities"
 
 #: The answer of an endpoint that does not receive: the sender tries again.
 _AWAY = RemoteProtocolError("away", condition="service-unavailable", type="cancel")
+
+#: The elements of requests, alone and in a batch.
+_REQUESTS = stanza.REQUEST_TAGS | {f"{{{BATCH_NAMESPACE}}}batch"}
 
 _CAPS = "{http://jabber.org/protocol/caps}c"
 _MUC_USER = "{http://jabber.org/protocol/muc#user}x"
@@ -128,8 +132,6 @@ class Endpoint:
             lambda value: self._remember(_CAPABILITIES, value),
         )
         undo.callback(self._capabilities.close)
-        self._takers = Takers(self.xmpp)
-        undo.callback(self._takers.close)
         self._make_engines(contents, journal, undo)
         self._make_parts_for_peers()
         self._part = Part(
@@ -166,7 +168,11 @@ class Endpoint:
             journal=journal,
         )
         undo.callback(self.outbox.stop)
-        self.feed = Feed(self._tap, self._takers, store_url=self.store.url)
+        self.feed = Feed(self.xmpp, self._tap, store_url=self.store.url)
+        self.hand_over = self.feed.hand_over
+        self.consumption = self.feed.consumption
+        # A component's stanzas are in another namespace than stored messages.
+        self._keep = None if self.xmpp.is_component else self.feed.parsed.keep
         self.inbox = Inbox(
             self.store,
             contents,
@@ -183,6 +189,9 @@ class Endpoint:
     def _make_parts_for_peers(self) -> None:
         """Make the parts that decide about peers: discovery, batches and trust."""
         settings = self.settings
+        self._render_request = partial(
+            stanza.render_request, store_id=self.store.store_id
+        )
         self._discovery = Discovery(
             self.xmpp,
             namespaces=settings.namespaces,
@@ -191,11 +200,12 @@ class Endpoint:
             found=self.outbox.in_flight.route_found,
             shows_presence=lambda account: self.guard.shows_presence(account),
         )
+        self.route: Callable[[Outgoing], Route | None] = self._discovery.route
         self._batches = BatchSender(
             settings,
             self._clock,
             supports=self._discovery.supports,
-            render=self._render,
+            render=self._render_request,
             store_id=self.store.store_id,
             send=self._wire.send,
             soon=self.xmpp.loop.call_soon,
@@ -232,7 +242,6 @@ class Endpoint:
 
     def leave(self) -> Coroutine[Any, Any, None]:
         """Leave the stream as it was; the returned coroutine closes the store."""
-        self._takers.close()
         self._capabilities.close()
         # First: the answers of this turn of the loop have still to be sent.
         self.inbox.stop()
@@ -381,10 +390,18 @@ class Endpoint:
 
     def _take_iq(self, xml: ET.Element) -> bool:
         kind = xml.get("type")
+        taken = False
         if kind == "set":
-            taken = self._asked(xml)
-        else:
-            taken = kind in {"result", "error"} and self._answered(xml)
+            for element in xml:
+                if element.tag in _REQUESTS:
+                    taken = self._asked(xml)
+                    break
+        elif kind in {"result", "error"}:
+            iq_id = xml.get("id", "")
+            awaited = iq_id in self.outbox.in_flight.awaited
+            taken = awaited or self._batches.awaits(iq_id)
+            if taken:
+                self._answered(xml, iq_id, in_batch=not awaited)
         if taken:
             self._wire.quicken()
         return taken
@@ -415,7 +432,7 @@ class Endpoint:
         if self._id_is_too_long(xml):
             return
         try:
-            request = stanza.parse_request(xml, element)
+            request = stanza.parse_request(xml, element, self._keep)
         except RemoteProtocolError as error:
             self._wire.send(self._malformed(xml, error))
             return
@@ -454,17 +471,13 @@ class Endpoint:
     def _decided(self, request: Request, decision: Trusted) -> None:
         self.inbox.request(request, trusted=decision.trusted, why=decision.reason)
 
-    def _answered(self, xml: ET.Element) -> bool:
-        iq_id = xml.get("id", "")
-        if iq_id in self.outbox.in_flight.awaited:
-            self._batches.answered(iq_id, xml.get("from", ""))
-            self._reply(stanza.parse_reply(xml))
-        elif self._batches.awaits(iq_id):
+    def _answered(self, xml: ET.Element, iq_id: str, *, in_batch: bool) -> None:
+        if in_batch:
             for reply in self._batches.replies(xml, self.own or ""):
                 self._reply(reply)
         else:
-            return False
-        return True
+            self._batches.answered(iq_id, xml.get("from", ""))
+            self._reply(stanza.parse_reply(xml))
 
     def _reply(self, reply: Reply) -> None:
         if reply.error not in {None, "resource-constraint"}:
@@ -483,11 +496,11 @@ class Endpoint:
         if self.own is not None:
             self._wire.send(text)
 
-    # -- the ports of the engine -------------------------------------------
+    # -- the ports of the engine: also `route`, `hand_over` and `consumption` ----
 
-    def route(self, record: Outgoing) -> Route | None:
-        """See qos.engine.outbox.Port."""
-        return self._discovery.route(record)
+    new_id = staticmethod(new_id)
+    new_msg_id = staticmethod(new_key)
+    jitter = staticmethod(random.random)
 
     def transmit(self, transmit: Transmit) -> bool:
         """See qos.engine.outbox.Port."""
@@ -497,12 +510,8 @@ class Endpoint:
         if self.xmpp.is_component:
             sender = transmit.record.sender or self.xmpp.boundjid.full
         return self._batches.take(transmit, sender) or self._wire.send(
-            self._render(transmit, sender)
+            self._render_request(transmit, sender)
         )
-
-    def _render(self, transmit: Transmit, sender: str) -> str:
-        store_id = self.store.store_id
-        return stanza.render_request(transmit, store_id=store_id, sender=sender)
 
     def answer(self, request: Request, answer: Answer) -> None:
         """See qos.engine.inbox_message.InboxPort."""
@@ -514,26 +523,6 @@ class Endpoint:
             sender = self._sender_of_answer(request.to)
             self._wire.send(stanza.render_answer(request, answer, sender=sender))
 
-    def hand_over(self, record: Incoming) -> asyncio.Future[None] | bool:
-        """See qos.engine.inbox_message.InboxPort."""
-        return self.feed.hand_over(record)
-
-    def consumption(self, record: Incoming) -> Consumption | None:
-        """See qos.engine.inbox_message.InboxPort."""
-        return self.feed.consumption(record)
-
     def report(self, source: str, report: Report) -> None:
         """See qos.engine.inbox_message.InboxPort."""
         self._reporter.report(source, report, online=self.own is not None)
-
-    def new_id(self) -> str:
-        """See qos.engine.outbox.Port."""
-        return new_id()
-
-    def new_msg_id(self) -> str:
-        """See qos.engine.outbox.Port."""
-        return new_key()
-
-    def jitter(self) -> float:
-        """See qos.engine.outbox.Port."""
-        return random.random()  # noqa: S311 - spreads load, guards nothing

@@ -12,6 +12,7 @@ import weakref
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
+from slixmpp.basexmpp import BaseXMPP
 from slixmpp.stanza import Message
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
@@ -21,6 +22,7 @@ from qos.engine import Consumption
 from qos.errors import LocalProtocolError, StoreDamaged
 from qos.stream.tap import Tap
 from xep_qos.consumers import Consumers
+from xep_qos.parsed_messages import ParsedMessages
 from xep_qos.takers import Takers
 
 __all__ = ["Feed", "IncomingInfo"]
@@ -56,21 +58,24 @@ class Feed:
 
     Attributes:
         consumers: the consumers of the application, which come before its handlers.
+        parsed: the elements of messages that have come.
     """
 
-    def __init__(self, tap: Tap, takers: Takers, *, store_url: str) -> None:
+    def __init__(self, xmpp: BaseXMPP, tap: Tap, *, store_url: str) -> None:
         """Prepare.
 
         Args:
-            tap: the tap of the stream.
-            takers: the handlers of the stream.
+            xmpp: the stream.
+            tap: its tap.
             store_url: the place of the messages, for the log.
         """
         self.consumers = Consumers(self._stanza_of)
+        self.parsed = ParsedMessages()
+        self._xmpp = xmpp
         self._tap = tap
-        self._takers = takers
+        self._takers = Takers(xmpp, tap)
         self._store_url = store_url
-        self._delivered: weakref.WeakKeyDictionary[ET.Element, IncomingInfo] = (
+        self._delivered: weakref.WeakKeyDictionary[ET.Element, Incoming] = (
             weakref.WeakKeyDictionary()
         )
         # The messages that are being handed over now.
@@ -80,10 +85,8 @@ class Feed:
     def hand_over(self, record: Incoming) -> asyncio.Future[None] | bool:
         """See qos.engine.inbox_message.InboxPort.
 
-        A message has been taken if one of these is true, whether or not a handler
-        raised an exception: a handler of the application matched it, or is registered
-        for an event that slixmpp raised for it, or has called `take_until`; or a filter
-        took it out.
+        A message has been taken if `Takers.hand_over` says so, or if a handler has
+        called `take_until`.
         """
         try:
             message = self._stanza_of(record)
@@ -93,13 +96,7 @@ class Feed:
             log.error("%s", StoreDamaged(self._store_url, f"{text}: {error}"))
             return False
         self._until[message.xml] = None
-        try:
-            with self._takers.watching() as hand_over:
-                self._tap.feed(message)
-            taken = hand_over.taken
-        except Exception:
-            log.exception("a handler failed on %r", record.msg_id)
-            taken = hand_over.matched
+        taken = self._takers.hand_over(message, record.msg_id)
         until = self._until.pop(message.xml)
         if until is not None:
             return until
@@ -130,27 +127,34 @@ class Feed:
 
     def incoming(self, message: StanzaBase) -> IncomingInfo | None:
         """See XEP_QOS.incoming."""
-        return self._delivered.get(message.xml)
+        record = self._delivered.get(message.xml)
+        if record is None:
+            return None
+        return IncomingInfo(
+            level=record.level,
+            msg_id=record.msg_id,
+            redelivered=record.redelivered,
+            identity=record.identity,
+        )
 
     def take_until(self, message: StanzaBase, done: asyncio.Future[None]) -> None:
         """See XEP_QOS.take_until."""
-        info = self._delivered.get(message.xml)
-        if info is None:
+        record = self._delivered.get(message.xml)
+        if record is None:
             return
         if message.xml not in self._until:
             raise LocalProtocolError(
-                f"take_until() for {info.msg_id!r} comes too late: a handler that is no "
+                f"take_until() for {record.msg_id!r} comes too late: a handler that is no "
                 "coroutine has to call it, before it returns"
             )
         self._until[message.xml] = done
 
     def _stanza_of(self, record: Incoming) -> Message:
         """The message as a stanza, with the information for `incoming`."""
-        message = self._tap.wire.message(record)
-        self._delivered[message.xml] = IncomingInfo(
-            level=record.level,
-            msg_id=record.msg_id,
-            redelivered=record.redelivered,
-            identity=record.identity,
-        )
+        xml = self.parsed.take(record)
+        if xml is None:
+            message = self._tap.wire.message(record)
+        else:
+            message = Message(self._xmpp, xml=xml, recv=True)  # type: ignore[no-untyped-call]
+        self._delivered[message.xml] = record
         return message

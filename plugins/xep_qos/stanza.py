@@ -7,7 +7,8 @@ differ.
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from collections.abc import Callable
+from typing import Literal, TypeAlias, cast
 from xml.etree import ElementTree as ET
 
 from qos import arguments
@@ -21,6 +22,7 @@ from qos.xml_text import CLIENT, attribute, local, render, render_iq, text
 
 __all__ = [
     "OVERHEAD_BYTES",
+    "REQUEST_TAGS",
     "bad_request",
     "check_msg_id",
     "condition_of",
@@ -50,7 +52,7 @@ _CREDIT = f"{{{MARKS_NAMESPACE}}}credit"
 _REJECTED = f"{{{MARKS_NAMESPACE}}}rejected"
 _MARKS = f" xmlns:q='{MARKS_NAMESPACE}' q:"
 _REQUESTS = frozenset({"acknowledged", "assured", "deliver"})
-_REQUEST_TAGS = frozenset(
+REQUEST_TAGS = frozenset(
     f"{{{namespace}}}{name}" for namespace in NAMESPACES for name in _REQUESTS
 )
 
@@ -61,6 +63,9 @@ _TEXT = "a string that XML can carry"
 
 _Kind = Literal["acknowledged", "assured", "deliver"]
 
+#: Takes a payload, and the element that was read.
+Keep: TypeAlias = Callable[[str, ET.Element], object]
+
 
 # -- reading ---------------------------------------------------------------
 
@@ -68,35 +73,46 @@ _Kind = Literal["acknowledged", "assured", "deliver"]
 def request_element(iq: ET.Element) -> ET.Element | None:
     """The QoS request in an iq of type set, or None."""
     for child in iq:
-        if child.tag in _REQUEST_TAGS:
+        if child.tag in REQUEST_TAGS:
             return child
     return None
 
 
-def parse_request(iq: ET.Element, element: ET.Element) -> Request:
+def parse_request(
+    iq: ET.Element, element: ET.Element, keep: Keep | None = None
+) -> Request:
     """Read a request.
 
     Args:
         iq: of type set, with from, to and id.
         element: the result of request_element.
+        keep: called with the payload and the message of which it is the text.
 
     Raises:
         RemoteProtocolError: it is malformed: bad-request/modify.
     """
     namespace, _, kind = element.tag[1:].partition("}")
+    iq_id = iq.get("id", "")
     msg_id = mark = hold = payload = ""
-    if not iq.get("id"):
+    if not iq_id:
         raise bad_request("an iq without an id")
     if kind != "acknowledged":
-        msg_id = _identifier(element, "msgId", required=True)
-        mark = _identifier(element, _SENDER)
+        msg_id, mark = element.get("msgId", ""), element.get(_SENDER, "")
+        if not msg_id:
+            raise bad_request("msgId is missing or empty")
     if kind == "deliver":
-        hold = _identifier(element, _HOLD)
-    else:
-        payload = embedded(_message_in(element))
+        hold = element.get(_HOLD, "")
+    for name, value in (("msgId", msg_id), ("sender", mark), ("hold", hold)):
+        if len(value) > ID_CHARS_MAX:
+            raise bad_request(f"{name} is longer than {ID_CHARS_MAX} characters")
+    if kind != "deliver":
+        message = _message_in(element)
+        payload = embedded(message)
+        if keep is not None:
+            keep(payload, message)
     return Request(
         kind=cast(_Kind, kind),
-        iq_id=iq.get("id", ""),
+        iq_id=iq_id,
         source=iq.get("from", ""),
         to=iq.get("to", ""),
         namespace=namespace,
@@ -108,21 +124,11 @@ def parse_request(iq: ET.Element, element: ET.Element) -> Request:
     )
 
 
-def _identifier(element: ET.Element, name: str, *, required: bool = False) -> str:
-    value = element.get(name, "")
-    word = name.rpartition("}")[2]
-    if required and not value:
-        raise bad_request(f"{word} is missing or empty")
-    if len(value) > ID_CHARS_MAX:
-        raise bad_request(f"{word} is longer than {ID_CHARS_MAX} characters")
-    return value
-
-
 def _message_in(element: ET.Element) -> ET.Element:
     messages = [child for child in element if local(child) == "message"]
     if len(messages) != 1:
         raise bad_request(f"{len(messages)} message elements instead of one")
-    if any(child.tag in _REQUEST_TAGS for child in messages[0]):
+    if request_element(messages[0]) is not None:
         raise bad_request("a request inside the message of a request")
     return messages[0]
 
@@ -265,13 +271,13 @@ def check_msg_id(msg_id: str) -> None:
         raise InvalidArgument("msg_id", msg_id, _TEXT, why=str(error)) from error
 
 
-def render_request(transmit: Transmit, *, store_id: str, sender: str = "") -> str:
+def render_request(transmit: Transmit, sender: str = "", *, store_id: str) -> str:
     """The iq of a step; the same record and route give the same bytes.
 
     Args:
         transmit: the step.
-        store_id: the mark of our store.
         sender: the from, if the stream needs one (as a component's does).
+        store_id: the mark of our store.
     """
     record, route = transmit.record, transmit.route
     mark = f"{_MARKS}sender={attribute(store_id)}"

@@ -1,24 +1,31 @@
-"""Watches whether any handler takes a message that is given to slixmpp's handlers.
+"""Gives messages to slixmpp's handlers, and learns whether the application takes them.
 
 slixmpp does not report it. slixmpp has handlers of its own that match messages but only
 raise events, and an application may have a handler for some of these events, or for
-none.
+none. And slixmpp asks every handler about every stanza, also those for an iq or for a
+presence, which takes longer than all else that a hand-over takes. Here only those are
+asked that can match a message.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager
+import logging
+import re
 from typing import Any
 
 from slixmpp.basexmpp import BaseXMPP
+from slixmpp.stanza import Message
 from slixmpp.xmlstream.handler.base import BaseHandler
-from slixmpp.xmlstream.matcher.base import MatcherBase
+from slixmpp.xmlstream.matcher import MatchXPath, StanzaPath
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
-__all__ = ["HandOver", "Takers"]
+from qos.stream.tap import Tap
+
+__all__ = ["Takers"]
+
+log = logging.getLogger(__name__)
 
 #: Handlers in these modules take nothing: they raise events for an application.
 _NOT_THE_APPLICATION = (
@@ -35,95 +42,115 @@ _FOR_THE_APPLICATION = tuple(
 #: slixmpp's function that wakes an application: `await client.wait_until("message")`.
 _WAKES_THE_APPLICATION = "XMLStream.wait_until."
 
+#: A StanzaPath that begins with one of these matches a message only if the message has
+#: a plugin of this name.
+_OTHER_STANZAS = frozenset({"iq", "presence"})
 
-class HandOver:
-    """The observations on one message while it is handed over.
-
-    Attributes:
-        reached: whether it has passed all filters, and its handlers are looked for.
-        matched: whether one of the application's handlers matches it.
-    """
-
-    def __init__(self) -> None:
-        self.reached = self.matched = False
-
-    @property
-    def taken(self) -> bool:
-        """Whether the message has been taken: by a handler, or by a filter."""
-        return self.matched or not self.reached
+#: The first step of an XPath that begins with the full name of an element.
+_FIRST_ELEMENT = re.compile(r"\{[^{}*]*\}[^][{}/*.]+")
 
 
 class Takers:
     """The handlers of a stream that take messages."""
 
-    def __init__(self, xmpp: BaseXMPP) -> None:
-        """Begin to look at the stanzas that reach the handlers."""
+    def __init__(self, xmpp: BaseXMPP, tap: Tap) -> None:
+        """Prepare; the stream is touched only during a hand-over."""
         self._xmpp = xmpp
-        self._hand_over: HandOver | None = None
+        self._tap = tap
+        self._message = f"{{{xmpp.default_ns}}}message"
+        # The handlers of the stream when they were looked at last; those among them
+        # that can match a message, and those that are the application's.
         self._all: list[BaseHandler] = []
-        self._applications: list[BaseHandler] = []
-        self._probe = _Probe(self)
-        xmpp.register_handler(self._probe)
+        self._able: list[BaseHandler] = []
+        self._applications: set[BaseHandler] = set()
 
-    def close(self) -> None:
-        """Leave the stream as it was."""
-        self._xmpp.remove_handler(self._probe.name)
+    def hand_over(self, message: Message, msg_id: str) -> bool:
+        """Handle a message like a received one.
 
-    @contextmanager
-    def watching(self) -> Iterator[HandOver]:
-        """Watch the message that is handed over in this context."""
-        outer, hand_over = self._hand_over, HandOver()
+        Returns:
+            Whether it has been taken, even if a handler raised an exception: a handler
+            of the application matches it, or is registered for an event that slixmpp
+            raised for it; or a filter took it out.
+        """
+        taken = False
         xmpp: Any = self._xmpp
         before, event = vars(xmpp).get("event"), xmpp.event
 
         def watched(name: str, *data: Any) -> None:
-            hand_over.matched = hand_over.matched or self._is_awaited(name)
+            nonlocal taken
+            taken = taken or self._is_awaited(name)
             event(name, *data)
 
-        self._hand_over, xmpp.event = hand_over, watched
+        xmpp.event = watched
         try:
-            yield hand_over
+            stanza = self._tap.filtered(message)
+            if stanza is None:
+                return True
+            # All of them are asked first: if one match raises, no handler runs.
+            matching = [each for each in self._asked(stanza) if each.match(stanza)]
+            taken = taken or not self._applications.isdisjoint(matching)
+            self._run(matching, stanza)
+        except Exception:
+            log.exception("a handler failed on %r", msg_id)
         finally:
-            self._hand_over = outer
             if before is None:
                 del xmpp.event
             else:
                 xmpp.event = before
+        return taken
 
-    def look(self, stanza: StanzaBase) -> None:
-        """Look for an application's handler for a stanza that has passed filters."""
-        if self._hand_over is None:
-            return
-        self._hand_over.reached = True
-        handlers = vars(self._xmpp)["_XMLStream__handlers"]
+    def _asked(self, stanza: StanzaBase) -> list[BaseHandler]:
+        """The handlers that may match a stanza, in their order."""
+        handlers: list[BaseHandler] = vars(self._xmpp)["_XMLStream__handlers"]
         if handlers != self._all:
             self._all = list(handlers)
-            self._applications = [each for each in handlers if _takes(each)]
-        # All of them are asked: if one match raises, slixmpp runs no handler.
-        matching = [each for each in self._applications if each.match(stanza)]
-        self._hand_over.matched = self._hand_over.matched or bool(matching)
+            self._able = [each for each in handlers if _can_match(each, self._message)]
+            self._applications = {each for each in handlers if _takes(each)}
+        is_usual = stanza.xml.tag == self._message
+        if is_usual and _OTHER_STANZAS.isdisjoint(stanza.loaded_plugins):
+            return self._able
+        return self._all
+
+    def _run(self, matching: list[BaseHandler], stanza: StanzaBase) -> None:
+        """Do what slixmpp does with a stanza and the handlers that match it."""
+        for handler in matching:
+            handler.prerun(stanza)
+            try:
+                handler.run(stanza)
+            except Exception as error:  # noqa: BLE001 - the application's
+                stanza.exception(error)
+            if handler.check_delete():
+                vars(self._xmpp)["_XMLStream__handlers"].remove(handler)
+        if not matching:
+            stanza.unhandled()
 
     def _is_awaited(self, event: str) -> bool:
         handlers = vars(self._xmpp)["_XMLStream__event_handlers"]
-        return any(_is_the_applications(each) for each, _ in handlers.get(event, ()))
-
-
-class _Probe(BaseHandler):
-    """A handler that is asked about every stanza, and matches none."""
-
-    def __init__(self, takers: Takers) -> None:
-        super().__init__("xep_qos takers", MatcherBase(None))
-        self._takers = takers
-
-    def match(self, stanza: StanzaBase) -> bool:
-        self._takers.look(stanza)
+        for function, _ in handlers.get(event, ()):
+            if _is_the_applications(function):
+                return True
         return False
+
+
+def _can_match(handler: BaseHandler, message: str) -> bool:
+    """Whether a handler may match a message, whose element has this full name.
+
+    False only if that is certain.
+    """
+    matcher = handler._matcher
+    if type(handler).match is not BaseHandler.match:
+        return True  # a class of the application
+    if type(matcher) is StanzaPath:
+        first = "".join(matcher._criteria[:1])
+        return first.partition("@")[0] not in _OTHER_STANZAS
+    if type(matcher) is MatchXPath:
+        element = _FIRST_ELEMENT.match(matcher._criteria)
+        return element is None or element.group() == message
+    return True
 
 
 def _takes(handler: BaseHandler) -> bool:
     """Whether a handler is the application's, or one that some task waits for."""
-    if isinstance(handler, _Probe):
-        return False
     pointer = getattr(handler, "_pointer", None)
     if pointer is None:
         return True  # slixmpp's Waiter or Collector, or a class of the application

@@ -77,6 +77,7 @@ class Gate:
 
     def __init__(self, xmpp: BaseXMPP) -> None:
         """Install the gate; see `of`."""
+        self._tag = ""
         self._take: Take | None = None
         self._xmpp = xmpp
         self._open = in_session(xmpp)
@@ -95,12 +96,12 @@ class Gate:
         self._dispatch = xmpp._spawn_event
         xmpp._spawn_event = self._came  # type: ignore[method-assign]
 
-    def pass_to(self, take: Take | None) -> None:
-        """Ask `take` about each element that has passed the gate; None: ask nobody.
+    def pass_to(self, take: Take | None, tag: str = "") -> None:
+        """Ask `take` about each element of this name that has passed the gate.
 
-        An element that it takes is not dispatched.
+        An element that it takes is not dispatched. None: ask nobody.
         """
-        self._take = take
+        self._take, self._tag = take, tag
 
     def _unlock(self, _event: object) -> None:
         self._open, self._proceeded = True, None
@@ -114,7 +115,7 @@ class Gate:
         if not self._open and not self._may_pass(xml):
             self._warn(xml)
             return
-        if self._take is None or not self._take(xml):
+        if self._take is None or xml.tag != self._tag or not self._take(xml):
             self._dispatch(xml)
 
     def _may_pass(self, xml: ET.Element) -> bool:

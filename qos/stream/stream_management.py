@@ -7,8 +7,7 @@ for a stanza that passes, but was not sent by the server.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -31,8 +30,6 @@ class StreamManagement:
         self._xmpp = xmpp
         self._plugin: Any = None
         self.connected()
-        #: While a stanza of our own passes: the count before it.
-        self._handled: int | None = None
 
     def connected(self) -> None:
         """Look for the plugin.
@@ -48,26 +45,19 @@ class StreamManagement:
         if plugin is not None and plugin.enabled_in:
             plugin.handled = (plugin.handled + 1) % _COUNT_MAX
 
-    @contextmanager
-    def uncounted(self) -> Iterator[None]:
-        """Let a stanza of our own pass the filters of received stanzas in this context.
+    @property
+    def handled(self) -> int:
+        """How many received stanzas have been counted.
 
-        The plugin counts it, and `passed` puts the count back before any handler runs;
-        at the latest, this happens at the end of the context.
+        To be put back after a stanza of our own has passed the filters of received
+        stanzas: the plugin counts it.
         """
-        plugin = self._plugin
-        self._handled = None if plugin is None else plugin.handled
-        try:
-            yield
-        finally:
-            self.passed()
+        return 0 if self._plugin is None else int(self._plugin.handled)
 
-    def passed(self) -> None:
-        """Put the count back: the stanza of our own has passed all filters."""
-        plugin = self._plugin
-        if plugin is not None and self._handled is not None:
-            plugin.handled = self._handled
-        self._handled = None
+    @handled.setter
+    def handled(self, count: int) -> None:
+        if self._plugin is not None:
+            self._plugin.handled = count
 
     def sent(self, texts: Iterable[str]) -> None:
         """Count sent texts, as slixmpp's filter does for objects."""

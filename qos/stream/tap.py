@@ -16,7 +16,7 @@ from slixmpp.basexmpp import BaseXMPP
 from slixmpp.stanza import Message
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
-from qos.stream.filters import ForeignFilters
+from qos.stream.filters import ForeignFilters, filters_of
 from qos.stream.gate import Gate, in_session
 from qos.stream.one_per_stream import one_per_stream
 from qos.stream.stream_management import StreamManagement
@@ -78,10 +78,8 @@ class Tap:
         self.wire = Wire(xmpp, self._management)
         self._parts: tuple[Part, ...] = ()
         self._set_parts(())
-        self._iq = f"{{{xmpp.default_ns}}}iq"
         self._looked_at: ET.Element | None = None
-        #: A message of our own, until it has passed all filters.
-        self._fed: StanzaBase | None = None
+        self._filters = filters_of(xmpp, "in")
         self._foreign = ForeignFilters(xmpp, "in")
         self._handlers = (
             ("connected", self._connected),
@@ -125,7 +123,7 @@ class Tap:
         self._xmpp.add_filter("in", self._filter)
         for event, handler in self._handlers:
             self._xmpp.add_event_handler(event, handler)
-        Gate.of(self._xmpp).pass_to(self._take_first)
+        Gate.of(self._xmpp).pass_to(self._take_first, f"{{{self._xmpp.default_ns}}}iq")
         if in_session(self._xmpp):
             self.wire.session_started(resumed=False)
 
@@ -165,37 +163,43 @@ class Tap:
 
     # -- incoming stanzas --------------------------------------------------
 
-    def feed(self, message: Message) -> None:
-        """Process a message of our own like a received one."""
-        self._fed = message
+    def filtered(self, message: Message) -> StanzaBase | None:
+        """Let a message of our own pass the filters of received stanzas.
+
+        Returns:
+            What the filters have made of it; None: one of them has taken it out.
+        """
+        stanza: StanzaBase | None = message
+        handled = self._management.handled
         try:
-            with self._management.uncounted():
-                self._xmpp.recv_stanza(message)
+            for each in self._filters:
+                stanza = each(stanza)
+                if stanza is None:
+                    break
         finally:
-            self._fed = None
+            self._management.handled = handled
+        return stanza
 
     def _take_first(self, xml: ET.Element) -> bool:
-        """Whether an element is taken, before slixmpp makes an object of it."""
-        if xml.tag != self._iq or self._foreign.any():
+        """Whether an iq is taken, before slixmpp makes an object of it."""
+        if self._foreign.any():
             return False
         self._looked_at = xml
-        if self._is_taken(xml, self._take_iq):
-            self._management.received()
-            return True
-        return False
+        if not self._is_taken(xml, self._take_iq):
+            return False
+        self._management.received()
+        return True
 
     def _filter(self, stanza: StanzaBase) -> StanzaBase | None:
         """The last filter, after that of XEP-0198."""
-        if stanza is self._fed:
-            self._fed = None
-            self._management.passed()
         taken = False
         if stanza.name == "iq":
             seen, self._looked_at = self._looked_at, None
             if stanza.xml is not seen:
                 taken = self._is_taken(stanza.xml, self._take_iq)
         elif stanza.name == "message":
-            taken = self._is_taken(stanza, self._take_message)
+            if self._take_message:
+                taken = self._is_taken(stanza, self._take_message)
         elif stanza.name == "presence":
             self._is_taken(stanza.xml, self._saw_presence)
         return None if taken else stanza

@@ -39,7 +39,7 @@ def takes(client: ClientXMPP) -> list[ET.Element]:
         taken.append(xml)
         return True
 
-    Gate.of(client).pass_to(take)
+    Gate.of(client).pass_to(take, "{jabber:client}iq")
     return taken
 
 

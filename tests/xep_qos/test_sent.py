@@ -80,5 +80,5 @@ async def test_a_message_handed_over_is_not_counted_though_a_filter_stops_it(
     tap = Tap.of(client)
     message = client.make_message("bob@localhost/b", "x")
     with pytest.raises(ArithmeticError) if fails else contextlib.nullcontext():
-        tap.feed(message)
+        tap.filtered(message)
     assert management.handled == 7

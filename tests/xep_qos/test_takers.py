@@ -12,11 +12,21 @@ import pytest
 from slixmpp import ClientXMPP
 from slixmpp.stanza import Message
 from slixmpp.xmlstream.handler import Callback, CoroutineCallback, Waiter
-from slixmpp.xmlstream.matcher import StanzaPath
+from slixmpp.xmlstream.matcher import (
+    MatcherId,
+    MatchMany,
+    MatchXMLMask,
+    MatchXPath,
+    StanzaPath,
+)
+from slixmpp.xmlstream.matcher.base import MatcherBase
 
 from qos.core.message.model import Level, OutgoingState
+from qos.stream.tap import Tap
 from qos.testing import LoopbackServer, friends, logged_in
+from qos.testing.clients import close, new_client
 from xep_qos import XEP_QOS
+from xep_qos.takers import Takers
 
 #: A message for which slixmpp itself has a handler that raises an event.
 BODY = "<body>one</body><active xmlns='http://jabber.org/protocol/chatstates'/>"
@@ -244,3 +254,118 @@ async def test_a_message_is_not_taken_if_a_matcher_fails_and_no_handler_runs(
         bob.remove_handler("y")
         assert await sending is OutgoingState.DELIVERED
         assert len(got) == 1
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[ClientXMPP]:
+    """Bob's, never connected."""
+    client = new_client("bob@localhost/b", "secret", {})
+    yield client
+    await close(client)
+
+
+def message_to(client: ClientXMPP) -> Message:
+    message = client.make_message("bob@localhost/b", "one", mtype="chat")
+    message["id"] = "m1"
+    return message
+
+
+NS = "{jabber:client}"
+
+MATCHERS: list[MatcherBase] = [
+    *map(StanzaPath, ("message", "message/body", "message@type=chat", "message/form")),
+    *map(StanzaPath, (f"{NS}message", "message@type=error", "age", "body")),
+    *map(MatchXPath, (f"{NS}message", f"{NS}message/{NS}body", "*", f"*/{NS}body")),
+    *map(MatchXPath, ("{*}message", f"{NS}*", f".//{NS}body", "message")),
+    *map(MatchXPath, (f"{NS}message[@type='chat']", f"{NS}message[@id]")),
+    MatchXPath(f"{NS}message/{NS}error"),
+    MatchXMLMask("<message xmlns='jabber:client'><body/></message>"),
+    MatcherId("m1"),
+    MatchMany([StanzaPath("iq"), StanzaPath("message")]),
+]
+
+OTHERS: list[MatcherBase] = [
+    *map(StanzaPath, ("iq", "iq@type=set/roster", f"{NS}iq", "presence")),
+    *map(MatchXPath, (f"{NS}presence", f"{NS}iq/{NS}body", "{urn:x}message")),
+]
+
+
+async def test_the_handlers_that_slixmpp_would_run_are_run_in_its_order(
+    client: ClientXMPP,
+) -> None:
+    """A handler that is left out would lose messages.
+
+    And those for other stanzas are not asked: that would cost more than all the rest.
+    """
+    ran: list[int] = []
+    every = [*MATCHERS, *OTHERS]
+    for number, matcher in enumerate(every):
+        take = functools.partial(lambda number, _: ran.append(number), number)
+        client.register_handler(Callback(f"{number}", matcher, take))
+    client.recv_stanza(message_to(client))
+    expected = ran.copy()
+    assert len(expected) > 10
+    ran.clear()
+    takers = Takers(client, Tap.of(client))
+    assert takers.hand_over(message_to(client), "m1")
+    assert ran == expected
+    asked = [each._matcher for each in takers._asked(message_to(client))]
+    assert not any(each in asked for each in OTHERS)
+
+
+async def test_every_handler_is_asked_about_a_message_that_is_not_usual(
+    client: ClientXMPP,
+) -> None:
+    """A filter may make something else of it; and a path may begin with a plugin."""
+    got: list[object] = []
+    client.register_handler(Callback("x", StanzaPath("iq"), got.append))
+    takers = Takers(client, Tap.of(client))
+    message = message_to(client)
+    assert not takers.hand_over(message, "m1")
+    assert not got
+    message.loaded_plugins.add("iq")
+    assert takers.hand_over(message, "m1")
+    client.add_filter("in", lambda _: client.make_iq_result("1"))
+    assert takers.hand_over(message_to(client), "m1")
+    assert len(got) == 2
+
+
+async def test_handlers_may_come_and_go_between_two_messages_and_while_one_runs(
+    client: ClientXMPP,
+) -> None:
+    """An application registers them at run time, and some remove themselves."""
+    ran: list[str] = []
+
+    def add(name: str, *, once: bool = False) -> None:
+        def take(_message: object) -> None:
+            ran.append(name)
+            if name == "first":
+                client.remove_handler("first")
+                add("second", once=True)
+
+        client.register_handler(Callback(name, StanzaPath("message"), take, once))
+
+    takers = Takers(client, Tap.of(client))
+    assert not takers.hand_over(message_to(client), "m1")
+    add("first")
+    for _ in range(2):
+        assert takers.hand_over(message_to(client), "m1")
+    assert ran == ["first", "second"]
+    assert not takers.hand_over(message_to(client), "m1")
+    add("third")
+    assert takers.hand_over(message_to(client), "m1")
+    assert ran == ["first", "second", "third"]
+
+
+async def test_the_stream_is_as_it_was_after_a_hand_over(client: ClientXMPP) -> None:
+    """Its method `event` is watched only meanwhile, also if the application has its own."""
+    takers = Takers(client, Tap.of(client))
+    inner: Any = client
+    before = dict(vars(inner))
+    takers.hand_over(message_to(client), "m1")
+    assert vars(inner) == before
+    events: list[str] = []
+    own = inner.event = lambda name, *data: events.append(name)
+    takers.hand_over(message_to(client), "m1")
+    assert inner.event is own
+    assert "message" in events
