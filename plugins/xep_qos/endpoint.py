@@ -43,7 +43,7 @@ from qos.journal.writer import JournalWriter, check_folder
 from qos.stores.base import Contents, Remember
 from qos.stream.closing import close_at_once
 from qos.stream.tap import Part, Tap
-from xep_qos import batch_stanza, stanza
+from xep_qos import stanza
 from xep_qos.batch import BatchedRequest, BatchReceiver, BatchSender
 from xep_qos.capabilities import StoredCapabilities
 from xep_qos.discovery import Discovery
@@ -70,7 +70,8 @@ _CAPABILITIES = "capabilities"
 _AWAY = RemoteProtocolError("away", condition="service-unavailable", type="cancel")
 
 #: The elements of requests, alone and in a batch.
-_REQUESTS = stanza.REQUEST_TAGS | {f"{{{BATCH_NAMESPACE}}}batch"}
+_BATCH = f"{{{BATCH_NAMESPACE}}}batch"
+_REQUESTS = stanza.REQUEST_TAGS | {_BATCH}
 
 _CAPS = "{http://jabber.org/protocol/caps}c"
 _MUC_USER = "{http://jabber.org/protocol/muc#user}x"
@@ -394,7 +395,7 @@ class Endpoint:
         if kind == "set":
             for element in xml:
                 if element.tag in _REQUESTS:
-                    taken = self._asked(xml)
+                    taken = self._asked(xml, element)
                     break
         elif kind in {"result", "error"}:
             iq_id = xml.get("id", "")
@@ -410,53 +411,33 @@ class Endpoint:
         if xml.find(_MUC_USER) is not None:
             self.guard.saw_occupant(xml.get("from", ""))
 
-    def _asked(self, xml: ET.Element) -> bool:
-        element = stanza.request_element(xml)
-        if not self.settings.receives:
-            return self._turned_away(xml, element)
-        if element is not None:
-            self._request(xml, element)
-            return True
-        return self._batch(xml)
-
-    def _turned_away(self, xml: ET.Element, element: ET.Element | None) -> bool:
-        """Whether we do not receive, so that neither a request nor a batch is taken."""
-        if element is None and batch_stanza.batch_in(xml) is None:
+    def _asked(self, xml: ET.Element, element: ET.Element) -> bool:
+        """Take an iq with a request or a batch; False: we accept no batches."""
+        in_batch = element.tag == _BATCH
+        if in_batch and self.settings.receives and self.settings.batch_max == 1:
             return False
-        if not self._id_is_too_long(xml):
+        if len(xml.get("id", "")) > ID_CHARS_MAX:
+            # The answer would repeat the id, and could be too long for a server, which
+            # would then close the stream. So there is none, although RFC 6120 §8.2.3
+            # demands one.
+            report = Report("", f"iq id longer than {ID_CHARS_MAX} characters")
+            self.report(xml.get("from", ""), report)
+        elif not self.settings.receives:
             sender = self._sender_of_answer(xml.get("to", ""))
             self._wire.send(stanza.render_error(xml, _AWAY, sender=sender))
+        elif in_batch:
+            self._batch_receiver.take(xml, element)
+        else:
+            self._request(xml, element)
         return True
 
     def _request(self, xml: ET.Element, element: ET.Element) -> None:
-        if self._id_is_too_long(xml):
-            return
         try:
             request = stanza.parse_request(xml, element, self._keep)
         except RemoteProtocolError as error:
             self._wire.send(self._malformed(xml, error))
-            return
-        self.guard.consider(request)
-
-    def _batch(self, xml: ET.Element) -> bool:
-        batch = batch_stanza.batch_in(xml) if self.settings.batch_max > 1 else None
-        if batch is None:
-            return False
-        if not self._id_is_too_long(xml):
-            self._batch_receiver.take(xml, batch)
-        return True
-
-    def _id_is_too_long(self, xml: ET.Element) -> bool:
-        """Whether no answer is possible, because it would repeat the id.
-
-        The answer could be too long for a server, which would then close the stream. So
-        such an iq gets no answer, although RFC 6120 §8.2.3 demands one.
-        """
-        too_long = len(xml.get("id", "")) > ID_CHARS_MAX
-        if too_long:
-            report = Report("", f"iq id longer than {ID_CHARS_MAX} characters")
-            self.report(xml.get("from", ""), report)
-        return too_long
+        else:
+            self.guard.consider(request)
 
     def _malformed(self, xml: ET.Element, error: RemoteProtocolError) -> str:
         """Note a malformed iq; returns the answer."""
