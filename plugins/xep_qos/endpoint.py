@@ -169,6 +169,7 @@ class Endpoint:
             journal=journal,
         )
         undo.callback(self.outbox.stop)
+        self._awaited = self.outbox.in_flight.awaited
         self.feed = Feed(self.xmpp, self._tap, store_url=self.store.url)
         self.hand_over = self.feed.hand_over
         self.consumption = self.feed.consumption
@@ -399,7 +400,7 @@ class Endpoint:
                     break
         elif kind in {"result", "error"}:
             iq_id = xml.get("id", "")
-            awaited = iq_id in self.outbox.in_flight.awaited
+            awaited = iq_id in self._awaited
             taken = awaited or self._batches.awaits(iq_id)
             if taken:
                 self._answered(xml, iq_id, in_batch=not awaited)

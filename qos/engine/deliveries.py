@@ -14,10 +14,10 @@ __all__ = ["Deliveries"]
 
 
 class _Acceptance(NamedTuple):
-    """A message that is being written for the first time."""
+    """A message that is being written for the first time, and those who wait for it."""
 
     record: Outgoing
-    accepted: asyncio.Future[None]
+    waiting: list[asyncio.Future[None]]
 
 
 class Deliveries:
@@ -84,14 +84,9 @@ class Deliveries:
 
     # -- whether it is accepted --------------------------------------------
 
-    def begin(self, record: Outgoing) -> asyncio.Future[None]:
-        """Note that a message is being accepted.
-
-        The future is done when this is decided.
-        """
-        accepted = asyncio.get_running_loop().create_future()
-        self._accepting[record.msg_id] = _Acceptance(record, accepted)
-        return accepted
+    def begin(self, record: Outgoing) -> None:
+        """Note that a message is being accepted, until this is decided."""
+        self._accepting[record.msg_id] = _Acceptance(record, [])
 
     def accepting(self, msg_id: str) -> Outgoing | None:
         """The message with this id, while it is being accepted."""
@@ -105,18 +100,22 @@ class Deliveries:
         """
         acceptance = self._accepting.get(msg_id)
         if acceptance is not None:
-            await asyncio.shield(acceptance.accepted)
+            # One future for each caller: cancelling one must not affect the others.
+            waiting = asyncio.get_running_loop().create_future()
+            acceptance.waiting.append(waiting)
+            await waiting
 
     def decided(self, record: Outgoing, error: BaseException | None) -> None:
         """Tell those who wait whether the message was written or the write failed."""
-        accepted = self._accepting.pop(record.msg_id).accepted
+        for waiting in self._accepting.pop(record.msg_id).waiting:
+            if waiting.done():
+                continue  # its caller was cancelled
+            if error is None:
+                waiting.set_result(None)
+            else:
+                waiting.set_exception(error)
         if error is None:
-            accepted.set_result(None)
             return
-        accepted.set_exception(error)
-        # A cancelled caller does not ask for the error any more: that is not an error
-        # of its own.
-        accepted.exception()
         delivery = self._by_id.pop(record.msg_id, None)
         if delivery is not None:
             delivery._fail(error)

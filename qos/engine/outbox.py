@@ -194,8 +194,8 @@ class Outbox:
         )
         self._next_seq += 1
         delivery = self._deliveries.new(record)
-        accepted = self._accept(record)
-        await (accepted if accepted.done() else asyncio.shield(accepted))
+        self._accept(record)
+        await self._deliveries.until_accepted(msg_id)
         return delivery
 
     def _check_running(self) -> None:
@@ -346,11 +346,11 @@ class Outbox:
 
     # -- from acceptance to the first attempt ------------------------------
 
-    def _accept(self, record: Outgoing) -> asyncio.Future[None]:
+    def _accept(self, record: Outgoing) -> None:
         """Put a new message in flight, or into the queue if it has to wait."""
         self._count += 1
         self._bytes += record.size
-        accepted = self._deliveries.begin(record)
+        self._deliveries.begin(record)
         flow = self.in_flight.flow(record.flow)
         if self._backlog.waiting(flow.name) or not flow.admits(record):
             self._backlog.add(flow.name)
@@ -360,12 +360,11 @@ class Outbox:
                 self._queued(record, None)
             else:
                 written.add_done_callback(partial(self._queued, record))
-            return accepted
+            return
         self._backlog.passed(flow.name, record.seq)
         message = Message(record, flow)
         message.accepted = partial(self._deliveries.decided, record)
         self.in_flight.start(message)
-        return accepted
 
     def _queued(self, record: Outgoing, written: asyncio.Future[None] | None) -> None:
         error = written.exception() if written is not None else None
