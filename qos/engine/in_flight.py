@@ -9,15 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol, TypeAlias
 
 from qos.core.backoff import Backoff
 from qos.core.message import sender
 from qos.core.message.effects import Effect, End, Forget, Save, Transmit
-from qos.core.message.flow import WINDOW_FIRST, Flow
+from qos.core.message.flow import WINDOW_FIRST
 from qos.core.message.model import Outgoing, OutgoingState, Route
 from qos.core.message.sender_table import (
     At,
@@ -29,11 +27,12 @@ from qos.core.message.sender_table import (
 )
 from qos.core.record import replace
 from qos.engine.clock import Clock, Timers
+from qos.engine.outbox_message import AccountFlow, Message, News, Port
 from qos.errors import CannotWithdraw, StillOutstanding
 from qos.journal.recorder import Recorder
 from qos.stores.base import Store
 
-__all__ = ["InFlight", "Message", "Port"]
+__all__ = ["InFlight"]
 
 log = logging.getLogger(__name__)
 
@@ -43,77 +42,6 @@ log = logging.getLogger(__name__)
 _IDLE_FLOWS_MAX = 1024
 
 _WRITES = (Save, Forget, End)
-
-
-class Port(Protocol):
-    """The methods that the outbox needs of the connection."""
-
-    def route(self, record: Outgoing) -> Route | None:
-        """The resource to address an attempt to, by the present knowledge.
-
-        None: no resource yet. The port calls InFlight.route_found when this changes.
-        """
-
-    def transmit(self, transmit: Transmit) -> bool:
-        """Send the iq. The port drops it when there is no session.
-
-        Returns:
-            False: it is certain that nothing of it was sent, nor will be.
-        """
-
-    def new_id(self) -> str:
-        """128 random bits as text; never the same twice."""
-
-    def new_msg_id(self) -> str:
-        """An id for a message; never the same twice."""
-
-    def jitter(self) -> float:
-        """A random number in [0, 1)."""
-
-
-#: News about the connection: the input that they are depends on the record when the
-#: message takes them, and not when they come.
-News: TypeAlias = Callable[[Outgoing], SenderInput | None]
-
-
-class AccountFlow(Flow):
-    """The messages in flight to one account, their window and their order."""
-
-    def __init__(self, name: str, window: int) -> None:
-        super().__init__(window)
-        self.name = name
-        #: In the order of their acceptance, by msg_id.
-        self.messages: dict[str, Message] = {}
-
-
-class Message:
-    """A message in flight, and what has still to be done for it."""
-
-    __slots__ = (
-        "accepted",
-        "busy",
-        "flow",
-        "inputs",
-        "no_route",
-        "record",
-        "unqueued",
-        "withdrawn",
-    )
-
-    def __init__(self, record: Outgoing, flow: AccountFlow) -> None:
-        self.record = record
-        self.flow = flow
-        #: Whether effects are being performed. Inputs that come meanwhile wait in
-        #: inputs.
-        self.busy = False
-        self.inputs: deque[SenderInput | Reply | News] = deque()
-        #: Whether there was no resource to address the last attempt to.
-        self.no_route = False
-        #: Set during its first write; called with the error of the write, or None.
-        self.accepted: Callable[[BaseException | None], None] | None = None
-        self.withdrawn: asyncio.Future[None] | None = None
-        #: Whether it was taken out of the queue before its turn, only to end.
-        self.unqueued = False
 
 
 class InFlight:

@@ -22,7 +22,8 @@ from qos.engine.backlog import Backlog
 from qos.engine.clock import Clock, Timers
 from qos.engine.deliveries import Deliveries
 from qos.engine.delivery import Delivery, Outcome
-from qos.engine.in_flight import AccountFlow, InFlight, Message, Port
+from qos.engine.in_flight import InFlight
+from qos.engine.outbox_message import AccountFlow, Message, Port
 from qos.engine.outstanding import Outstanding
 from qos.errors import (
     CannotWithdraw,
