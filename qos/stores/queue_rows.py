@@ -3,10 +3,11 @@
 It has the tables, and the conversions between rows and values.
 """
 
+# ruff: noqa: S608 - the SQL is put together of our own names; values are bound
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from functools import lru_cache
 from operator import attrgetter
@@ -33,12 +34,11 @@ from qos.core.queue.item import (
     Node,
     Subscription,
 )
-from qos.stores.sqlite_changes import ChangesView, Kind, Value, insert
+from qos.stores.sqlite_changes import Kind, Row, Statement, Value, insert, names
 from qos.stores.sqlite_file import ABOUT, Migrations
 
 __all__ = [
     "APPLICATION_ID",
-    "CHANGES",
     "ENDED",
     "ITEM",
     "MIGRATIONS",
@@ -200,9 +200,16 @@ ENDED = tuple(field.name for field in fields(EndedItem))
 NODE = tuple(field.name for field in fields(Node))
 SUBSCRIPTION = tuple(field.name for field in fields(Subscription))
 
-#: Values that are converted for storing come first in a row.
+#: A step of an item rarely changes these, and they have an index.
+_PLACE = ("node", "item_id")
+
+#: The values of an item, in the order of its row: converted ones first.
 _ITEM_PACKED = ("state", "outcome", "receivers", "excluded", "history")
-_ITEM_ROW = _ITEM_PACKED + tuple(name for name in ITEM if name not in _ITEM_PACKED)
+_ITEM_STEP = (
+    *_ITEM_PACKED,
+    *(name for name in ITEM if name not in (*_ITEM_PACKED, *_PLACE, "seq")),
+)
+_ITEM_ROW = (*_ITEM_STEP, *_PLACE, "seq")
 _ENDED_ROW = ("outcome", *(name for name in ENDED if name != "outcome"))
 
 _item_values = attrgetter(*_ITEM_ROW[len(_ITEM_PACKED) :])
@@ -214,136 +221,115 @@ _json = json.JSONEncoder(
 ).encode
 
 
-def _set(columns: Iterable[str]) -> str:
-    return "SET " + ", ".join(f'"{name}" = NEW.{name}' for name in columns)
+def _replace(table: str, columns: Sequence[str]) -> Statement:
+    return Statement(insert(table, columns, verb="INSERT OR REPLACE"), *columns)
 
 
-_REPLACE = "INSERT OR REPLACE"
+def _delete(table: str, columns: Sequence[str]) -> Statement:
+    sql = f"DELETE FROM {table} WHERE ({names(columns)}) IN ({{rows}})"
+    return Statement(sql, *columns)
 
-_REMOVE_ITEM = (
-    "DELETE FROM item WHERE seq = NEW.seq;DELETE FROM item_payload WHERE seq = NEW.seq;"
+
+def _update(*values: str, missing: str = "", where: str = "") -> Statement:
+    """Change these columns of items; one of the values is their key."""
+    new = {name: f"new.column{at}" for at, name in enumerate(values, start=1)}
+    key = new.pop("seq")
+    changes = ", ".join(f'"{name}" = {value}' for name, value in new.items())
+    sql = f"UPDATE item SET {changes} FROM ({{rows}}) AS new WHERE seq = {key}{where}"
+    return Statement(sql, *values, missing=missing)
+
+
+_SAVE_ITEM = Kind(
+    "item",
+    (*_ITEM_ROW, "payload"),
+    _replace("item", _ITEM_ROW),
+    _replace("item_payload", ("seq", "payload")),
 )
-_SAVE_ENDED = f"{insert('ended', ENDED, verb=_REPLACE)};"
-
-#: A step of an item rarely changes these, and they have an index.
-_PLACE = ("node", "item_id")
-_STEP = tuple(name for name in ITEM if name not in ("seq", *_PLACE))
-
-CHANGES = ChangesView(
-    Kind(
-        "save item",
-        (*_ITEM_ROW, "payload"),
-        f"{insert('item', ITEM, verb=_REPLACE)};"
-        f"{insert('item_payload', ('seq', 'payload'), verb=_REPLACE)};",
-    ),
-    Kind(
-        "step item",
-        _ITEM_ROW,
-        f"UPDATE item {_set(_STEP)} WHERE seq = NEW.seq;"
-        # Otherwise an item without payload could appear, whose first commit has failed.
-        "SELECT RAISE(ABORT, 'there is no such item to change') WHERE changes() = 0;"
-        f"UPDATE item {_set(_PLACE)} WHERE seq = NEW.seq"
-        " AND (node <> NEW.node OR item_id <> NEW.item_id);",
-    ),
-    Kind(
-        "remove item",
-        ("seq",),
-        _REMOVE_ITEM,
-    ),
-    # Usually both come together, and each row of the view costs time.
-    Kind(
-        "end item",
-        _ENDED_ROW,
-        _REMOVE_ITEM + _SAVE_ENDED,
-    ),
-    Kind("save ended", _ENDED_ROW, _SAVE_ENDED),
-    Kind(
-        "save subscription",
-        SUBSCRIPTION,
-        f"{insert('subscription', SUBSCRIPTION, verb=_REPLACE)};",
-    ),
-    Kind(
-        "remove subscription",
-        ("node", "jid"),
-        "DELETE FROM subscription WHERE node = NEW.node AND jid = NEW.jid;",
-    ),
-    Kind("save node", NODE, f"{insert('node', NODE, verb=_REPLACE)};"),
-    Kind(
-        "remove node",
-        ("node",),
-        "DELETE FROM item_payload"
-        " WHERE seq IN (SELECT seq FROM item WHERE node = NEW.node);"
-        "DELETE FROM item WHERE node = NEW.node;"
-        "DELETE FROM ended WHERE node = NEW.node;"
-        "DELETE FROM subscription WHERE node = NEW.node;"
-        "DELETE FROM node WHERE name = NEW.node;",
-    ),
-    Kind(
-        "forget old",
-        ("now",),
-        "DELETE FROM item_payload"
-        " WHERE seq IN (SELECT seq FROM item WHERE forget_at <= NEW.now);"
-        "DELETE FROM item WHERE forget_at <= NEW.now;"
-        "DELETE FROM ended WHERE forget_at <= NEW.now;",
+_STEP_ITEM = Kind(
+    "item",
+    _ITEM_ROW,
+    # Otherwise an item without payload could appear, whose first commit has failed.
+    _update(*_ITEM_STEP, "seq", missing="there is no such item to change"),
+    _update(
+        *(*_PLACE, "seq"),
+        where=" AND (node <> new.column1 OR item_id <> new.column2)",
     ),
 )
+_REMOVE_ITEM = Kind(
+    "item", ("seq",), _delete("item", ["seq"]), _delete("item_payload", ["seq"])
+)
+_SAVE_ENDED = Kind("ended", _ENDED_ROW, _replace("ended", _ENDED_ROW))
+_SAVE_SUBSCRIPTION = Kind(
+    "subscription", SUBSCRIPTION, _replace("subscription", SUBSCRIPTION)
+)
+_REMOVE_SUBSCRIPTION = Kind(
+    "subscription", ("node", "jid"), _delete("subscription", ["node", "jid"])
+)
+_SAVE_NODE = Kind("node", NODE, _replace("node", NODE))
+_REMOVE_NODE = Kind(
+    "node",
+    ("node",),
+    *(
+        Statement(sql, "node")
+        for sql in (
+            "DELETE FROM item_payload WHERE seq IN (SELECT seq FROM item WHERE node = ?)",
+            "DELETE FROM item WHERE node = ?",
+            "DELETE FROM ended WHERE node = ?",
+            "DELETE FROM subscription WHERE node = ?",
+            "DELETE FROM node WHERE name = ?",
+        )
+    ),
+)
+_FORGET_OLD = Kind(
+    "ended",
+    ("now",),
+    *(
+        Statement(sql, "now")
+        for sql in (
+            "DELETE FROM item_payload"
+            " WHERE seq IN (SELECT seq FROM item WHERE forget_at <= ?)",
+            "DELETE FROM item WHERE forget_at <= ?",
+            "DELETE FROM ended WHERE forget_at <= ?",
+        )
+    ),
+)
 
 
-def rows(changes: Iterable[Change]) -> list[tuple[Value, ...]]:
-    """The changes of a commit as rows of CHANGES, in order, and as few as possible.
+def rows(changes: Iterable[Change]) -> Iterator[Row]:
+    """The changes of a commit as rows, in order.
 
-    An item that is saved several times is written once, in its last form. An item that
-    is removed goes into the row of its remembered end.
+    An item that is saved again in the commit that brings it is new both times.
     """
-    made: list[Change | tuple[RemoveItem, SaveEnded] | None] = []
-    saved: dict[int, int] = {}
-    before: Change | None = None
+    new: dict[int, str] = {}
     for change in changes:
-        now: Change | tuple[RemoveItem, SaveEnded] = change
         match change:
             case SaveItem(item, payload):
-                place = saved.get(item.seq)
-                if place is not None:
-                    earlier = made[place]
-                    assert isinstance(earlier, SaveItem)
-                    made[place] = None
-                    if payload is None:
-                        now = SaveItem(item, earlier.payload)
-                saved[item.seq] = len(made)
+                if payload is None:
+                    payload = new.get(item.seq)
+                if payload is None:
+                    yield _STEP_ITEM, item.seq, _item_row(item)
+                else:
+                    new[item.seq] = payload
+                    yield _SAVE_ITEM, item.seq, (*_item_row(item), payload)
             case RemoveItem(seq):
-                saved.pop(seq, None)
-            case RemoveNode() | ForgetOld():
-                saved.clear()
-            case SaveEnded(ended) if before == RemoveItem(ended.seq):
-                made.pop()
-                now = (RemoveItem(ended.seq), change)
-        made.append(now)
-        before = change
-    return [_row(each) for each in made if each is not None]
-
-
-def _row(change: Change | tuple[RemoveItem, SaveEnded]) -> tuple[Value, ...]:
-    match change:
-        case (RemoveItem(), SaveEnded(ended)):
-            return ("end item", *_ended_row(ended))
-        case SaveItem(item, None):
-            return ("step item", *_item_row(item))
-        case SaveItem(item, payload):
-            return ("save item", *_item_row(item), payload)
-        case RemoveItem(seq):
-            return ("remove item", seq)
-        case SaveEnded(ended):
-            return ("save ended", *_ended_row(ended))
-        case SaveSubscription(subscription):
-            return ("save subscription", *_subscription_values(subscription))
-        case RemoveSubscription(node, jid):
-            return ("remove subscription", node, jid)
-        case SaveNode(node):
-            return ("save node", *_node_row(node))
-        case RemoveNode(name):
-            return ("remove node", name)
-        case ForgetOld(now):
-            return ("forget old", now)
+                new.pop(seq, None)
+                yield _REMOVE_ITEM, seq, (seq,)
+            case SaveEnded(ended):
+                which = (ended.node, ended.item_id, ended.token, ended.seq)
+                yield _SAVE_ENDED, which, _ended_row(ended)
+            case SaveSubscription(each):
+                pair = (each.node, each.jid)
+                yield _SAVE_SUBSCRIPTION, pair, _subscription_values(each)
+            case RemoveSubscription(node, jid):
+                yield _REMOVE_SUBSCRIPTION, (node, jid), (node, jid)
+            case SaveNode(node):
+                yield _SAVE_NODE, node.name, _node_row(node)
+            case RemoveNode(name):
+                new.clear()
+                yield _REMOVE_NODE, None, (name,)
+            case ForgetOld(now):
+                new.clear()
+                yield _FORGET_OLD, None, (now,)
 
 
 def _ended_row(ended: EndedItem) -> tuple[Value, ...]:

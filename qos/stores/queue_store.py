@@ -10,7 +10,7 @@ queue_rows.py for the tables, sqlite_file.py for durability.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from qos.core.queue.effects import Change
 from qos.core.queue.item import EndedItem, Item, ItemOutcome
@@ -18,7 +18,6 @@ from qos.core.queue.service import QueueContents
 from qos.errors import InvalidArgument
 from qos.stores.queue_rows import (
     APPLICATION_ID,
-    CHANGES,
     ENDED,
     ITEM,
     MIGRATIONS,
@@ -30,7 +29,7 @@ from qos.stores.queue_rows import (
     rows,
     subscription_from,
 )
-from qos.stores.sqlite_changes import Value, names
+from qos.stores.sqlite_changes import Row, names
 from qos.stores.sqlite_file import Migrations, SqliteFile
 
 __all__ = [
@@ -58,7 +57,6 @@ class QueueStore(SqliteFile[QueueContents, Change]):
 
     _application_id = APPLICATION_ID
     _tables = ("about", "node", "subscription", "item", "ended")
-    _changes_view = CHANGES
 
     @property
     def _migrations(self) -> Migrations:
@@ -194,7 +192,7 @@ class QueueStore(SqliteFile[QueueContents, Change]):
             next_order=last_order + 1,
         )
 
-    def _rows(self, changes: Sequence[Change]) -> list[tuple[Value, ...]]:
+    def _rows(self, changes: Iterable[Change]) -> Iterator[Row]:
         return rows(changes)
 
 

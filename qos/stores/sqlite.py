@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from weakref import WeakSet
 
-from qos.core.message.effects import End, Forget
+from qos.core.message.effects import End, Forget, Save
 from qos.core.message.model import Ended, Incoming, Outgoing
 from qos.errors import StoreError
 from qos.stores.base import (
@@ -24,13 +24,12 @@ from qos.stores.base import (
     Change,
     Contents,
     ForgetEnded,
-    Remember,
     ended_from,
     incoming_from,
     outgoing_from,
 )
 from qos.stores.sqlite_application import ApplicationConnection
-from qos.stores.sqlite_changes import ChangesView, Kind, Value, insert, names
+from qos.stores.sqlite_changes import Kind, Row, Statement, insert, names
 from qos.stores.sqlite_file import ABOUT, Migrations, SqliteFile
 from qos.stores.sqlite_transaction import SqliteTransaction, refusal_inside
 
@@ -122,10 +121,18 @@ def _but(*left_out: str, of: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in of if name not in left_out)
 
 
-#: The values of a saved record, in the order of its row.
-_OUTGOING = ("level", "state", *_but("level", "state", of=OUTGOING_FIELDS), "flow")
-_INCOMING = ("level", "state", *_but("level", "state", of=INCOMING_FIELDS))
-
+#: The values of a saved record, in the order of its row: converted ones first, and the
+#: payload last.
+_OUTGOING = (
+    *("level", "state"),
+    *_but("level", "state", "payload", of=OUTGOING_FIELDS),
+    *("flow", "payload"),
+)
+_INCOMING = (
+    *("level", "state"),
+    *_but("level", "state", "payload", of=INCOMING_FIELDS),
+    "payload",
+)
 _ENDED = ("level", "state", *_but("level", "state", of=ENDED_FIELDS))
 
 _outgoing_values = attrgetter(*_OUTGOING[2:])
@@ -140,66 +147,74 @@ _SELECT_INCOMING = (
 )
 
 
-def _insert(table: str, values: tuple[str, ...]) -> str:
-    return insert(table, _but("payload", of=values))
-
-
-def _set(values: Iterable[str]) -> str:
-    columns = _but("payload", of=values)
-    return "SET " + ", ".join(f'"{name}" = excluded."{name}"' for name in columns)
+def _save(table: str, values: Sequence[str], *, key: str, steps: Iterable[str]) -> str:
+    """Insert rows, or change the columns `steps` of rows that are there."""
+    changes = ", ".join(f'"{name}" = excluded."{name}"' for name in steps)
+    return f"{insert(table, values)} ON CONFLICT ({key}) DO UPDATE SET {changes}"
 
 
 #: The first group of Outgoing never changes, its payload included.
 _STEPS = OUTGOING_FIELDS[OUTGOING_FIELDS.index("state") :]
 
-_CHANGES = ChangesView(
-    Kind(
-        "save outgoing",
-        _OUTGOING,
-        f"{_insert('outgoing', _OUTGOING)} ON CONFLICT (seq) DO UPDATE {_set(_STEPS)};"
-        "INSERT INTO outgoing_payload VALUES (NEW.seq, NEW.payload)"
-        " ON CONFLICT DO NOTHING;",
+_SAVE_OUTGOING = Kind(
+    "outgoing",
+    _OUTGOING,
+    Statement(
+        _save("outgoing", _OUTGOING[:-1], key="seq", steps=_STEPS), *_OUTGOING[:-1]
     ),
-    Kind(
-        "forget outgoing",
-        ("seq",),
-        "DELETE FROM outgoing WHERE seq = NEW.seq;"
-        "DELETE FROM outgoing_payload WHERE seq = NEW.seq;",
+    Statement(
+        "INSERT INTO outgoing_payload {rows} ON CONFLICT DO NOTHING", "seq", "payload"
     ),
-    Kind(
-        "end outgoing",
-        _ENDED,
-        f"{insert('ended', _ENDED, verb='INSERT OR REPLACE')};"
-        "DELETE FROM outgoing WHERE seq = NEW.seq;"
-        "DELETE FROM outgoing_payload WHERE seq = NEW.seq;",
+)
+_FORGET_OUTGOING = Kind(
+    "outgoing",
+    ("seq",),
+    Statement("DELETE FROM outgoing WHERE seq IN ({rows})", "seq"),
+    Statement("DELETE FROM outgoing_payload WHERE seq IN ({rows})", "seq"),
+)
+_SAVE_ENDED = Kind(
+    "ended",
+    _ENDED,
+    Statement(insert("ended", _ENDED, verb="INSERT OR REPLACE"), *_ENDED),
+)
+_FORGET_ENDED = Kind(
+    "ended",
+    ("before", "below"),
+    Statement("DELETE FROM ended WHERE ended_at <= ? OR seq < ?", "before", "below"),
+)
+_SAVE_INCOMING = Kind(
+    "incoming",
+    _INCOMING,
+    Statement(
+        _save(
+            "incoming", _INCOMING[:-1], key="key", steps=_but("key", of=_INCOMING[:-1])
+        ),
+        *_INCOMING[:-1],
     ),
-    Kind(
-        "forget ended",
-        ("before", "below"),
-        "DELETE FROM ended WHERE seq < NEW.below OR ended_at <= NEW.before;",
-    ),
-    Kind(
-        "save incoming",
-        _INCOMING,
-        f"{_insert('incoming', _INCOMING)}"
-        f" ON CONFLICT (key) DO UPDATE {_set(_but('key', of=_INCOMING))};"
+    Statement(
         "INSERT INTO incoming_payload"
-        " SELECT id, NEW.payload FROM incoming WHERE key = NEW.key"
-        " ON CONFLICT (id) DO UPDATE SET payload = excluded.payload"
-        " WHERE payload <> excluded.payload;",
+        " SELECT id, new.column2 FROM ({rows}) AS new JOIN incoming"
+        " ON incoming.key = new.column1"
+        " WHERE true ON CONFLICT (id) DO UPDATE SET payload = excluded.payload"
+        " WHERE payload <> excluded.payload",
+        "key",
+        "payload",
     ),
-    Kind(
-        "forget incoming",
-        ("key",),
+)
+_FORGET_INCOMING = Kind(
+    "incoming",
+    ("key",),
+    Statement(
         "DELETE FROM incoming_payload"
-        " WHERE id = (SELECT id FROM incoming WHERE key = NEW.key);"
-        "DELETE FROM incoming WHERE key = NEW.key;",
+        " WHERE id IN (SELECT id FROM incoming WHERE key IN ({rows}))",
+        "key",
     ),
-    Kind(
-        "remember",
-        ("name", "value"),
-        "INSERT OR REPLACE INTO remembered VALUES (NEW.name, NEW.value);",
-    ),
+    Statement("DELETE FROM incoming WHERE key IN ({rows})", "key"),
+)
+_REMEMBER = Kind(
+    "remembered",
+    ("name", "value"),
+    Statement("INSERT OR REPLACE INTO remembered {rows}", "name", "value"),
 )
 
 
@@ -209,7 +224,7 @@ _TABLES = ("about", "remembered", "outgoing", "ended", "incoming")
 #: sequences.
 _OWN = (
     *_TABLES,
-    *("outgoing_payload", "incoming_payload", "changes", "sqlite_sequence"),
+    *("outgoing_payload", "incoming_payload", "sqlite_sequence"),
 )
 
 
@@ -218,7 +233,6 @@ class SqliteStore(SqliteFile[Contents, Change]):
 
     _application_id = APPLICATION_ID
     _tables = _TABLES
-    _changes_view = _CHANGES
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path)
@@ -330,9 +344,7 @@ class SqliteStore(SqliteFile[Contents, Change]):
     def _application(self) -> ApplicationConnection:
         """The connection for applications, made on first use; called in the thread."""
         if self._applications is None:
-            db = self._connect_writer()
-            _CHANGES.create(db)
-            self._applications = ApplicationConnection(db, _OWN)
+            self._applications = ApplicationConnection(self._connect_writer(), _OWN)
         return self._applications
 
     def _commit_with(
@@ -341,10 +353,9 @@ class SqliteStore(SqliteFile[Contents, Change]):
         """Commit the transaction and these changes; in the thread."""
         if before is not None:
             before()
-        rows = self._rows(changes)
         with self._errors():
             self.probe("commit")
-            self._application().commit(lambda db: self._make(db, rows))
+            self._application().commit(lambda db: self._make(db, changes))
 
     def _disconnect(self) -> None:
         if self._applications is not None:
@@ -371,24 +382,29 @@ class SqliteStore(SqliteFile[Contents, Change]):
             remembered=dict(self._read("SELECT name, value FROM remembered")),
         )
 
-    def _rows(self, changes: Sequence[Change]) -> list[tuple[Value, ...]]:
-        return [self._row(change) for change in changes]
+    def _rows(self, changes: Iterable[Change]) -> Iterator[Row]:
+        for change in changes:
+            if isinstance(change, Save):
+                yield _saved(change.record)
+            elif isinstance(change, End):
+                ended = change.ended
+                level, state = ended.level.value, ended.state.value
+                yield _SAVE_ENDED, ended.seq, (level, state, *_ended_values(ended))
+                yield _FORGET_OUTGOING, ended.seq, (ended.seq,)
+            elif isinstance(change, Forget):
+                record = change.record
+                if isinstance(record, Outgoing):
+                    yield _FORGET_OUTGOING, record.seq, (record.seq,)
+                else:
+                    yield _FORGET_INCOMING, record.key, (record.key,)
+            elif isinstance(change, ForgetEnded):
+                yield _FORGET_ENDED, None, (change.before, change.below)
+            else:
+                yield _REMEMBER, change.name, (change.name, change.value)
 
-    def _row(self, change: Change) -> tuple[Value, ...]:
-        if isinstance(change, Remember):
-            return ("remember", change.name, change.value)
-        if isinstance(change, ForgetEnded):
-            return ("forget ended", change.before, change.below)
-        if isinstance(change, End):
-            ended = change.ended
-            state = ended.state.value
-            return ("end outgoing", ended.level.value, state, *_ended_values(ended))
-        record = change.record
-        if isinstance(change, Forget):
-            if isinstance(record, Outgoing):
-                return ("forget outgoing", record.seq)
-            return ("forget incoming", record.key)
-        level, state = record.level.value, record.state.value
-        if isinstance(record, Outgoing):
-            return ("save outgoing", level, state, *_outgoing_values(record))
-        return ("save incoming", level, state, *_incoming_values(record))
+
+def _saved(record: Outgoing | Incoming) -> Row:
+    level, state = record.level.value, record.state.value
+    if isinstance(record, Outgoing):
+        return _SAVE_OUTGOING, record.seq, (level, state, *_outgoing_values(record))
+    return _SAVE_INCOMING, record.key, (level, state, *_incoming_values(record))

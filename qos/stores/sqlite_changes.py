@@ -1,85 +1,160 @@
-"""The changes of a commit on their way to SQLite: one INSERT into a view.
+"""The changes of a commit as SQL: one statement for all rows of a kind.
 
-The triggers of the view make the changes. So the writer's thread releases the GIL only
-once in a commit. With a statement for each change it would have to get the GIL back
-after each: a commit of 64 changes was seen to take a second while the event loop was
-busy.
+The writer's thread releases the GIL in each statement and has to get it back after it.
+With a statement for each change, a commit of 64 changes was seen to take a second while
+the event loop was busy.
 
-The triggers name the store's tables without `main.`, since SQLite accepts no qualified
-names there, and a temporary table would hide them. So a connection with this view may
-have no other temporary objects (sqlite_guard.py).
+The result is that of making the changes one after the other. Rows of one kind are
+gathered as long as each record is changed by one kind only, so that it does not matter
+which kind comes first.
 """
 
-# ruff: noqa: S608 - the SQL is put together of our own names; values are bound
 from __future__ import annotations
 
-import re
 import sqlite3
-from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import TypeAlias
 
 from qos.stores.sqlite_guard import OURS
 
-__all__ = ["ChangesView", "Kind", "Value", "insert", "names"]
+__all__ = [
+    "CACHED_STATEMENTS",
+    "Kind",
+    "NoSuchRow",
+    "Row",
+    "Statement",
+    "Value",
+    "gathered",
+    "insert",
+    "make",
+    "names",
+]
 
 Value: TypeAlias = float | str | None
 
+#: The most rows of one statement: SQLite accepts 32,766 parameters.
+_ROWS_MAX = 512
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of change.
-
-    Attributes:
-        name: the first value of a row of this kind.
-        values: the names of its other values, in order.
-        does: SQL, each statement with its semicolon; NEW.name is the value of that
-            name.
-    """
-
-    name: str
-    values: tuple[str, ...]
-    does: str
+#: The prepared statements that a connection keeps: some kinds, each in some sizes.
+CACHED_STATEMENTS = 256
 
 
-class ChangesView:
-    """The view of one store, for all its kinds of changes."""
+class NoSuchRow(Exception):
+    """A change of a row that is not there."""
 
-    def __init__(self, *kinds: Kind) -> None:
-        self._kinds = kinds
-        self._nothing = (None,) * (1 + max(len(kind.values) for kind in kinds))
 
-    def create(self, writer: sqlite3.Connection) -> None:
-        """Make the view and its triggers; they last as long as the connection."""
-        columns = ", ".join(_column(place) for place in range(len(self._nothing) - 1))
-        nulls = ", ".join(["NULL"] * len(self._nothing))
-        writer.execute(f"CREATE TEMP VIEW changes (kind, {columns}) AS SELECT {nulls}")
-        for kind in self._kinds:
-            writer.execute(_trigger(kind))
+class Statement:
+    """One statement for any number of rows."""
 
-    def make(self, writer: sqlite3.Connection, rows: list[tuple[Value, ...]]) -> None:
-        """Make the changes in order, all or none.
+    def __init__(self, sql: str, *values: str, missing: str = "") -> None:
+        """Take the SQL and the names of the values that it uses of each row.
 
         Args:
-            writer: the connection on which the view was created.
-            rows: for each change the name of its kind, then its values; trailing values
-                may be left out if they are None.
+            sql: with `{rows}` in place of `VALUES (?, ?), (?, ?)`; without it, it has
+                a `?` for each value of one row.
+            values: the names, in order.
+            missing: it changes a row of the table for each of its rows, or fails with
+                this text; '': it may find less.
+        """
+        self.values = values
+        self._sql = sql
+        self._missing = missing
+        self._texts: dict[int, str] = {}
+
+    def execute(
+        self, db: sqlite3.Connection, rows: Sequence[tuple[Value, ...]]
+    ) -> None:
+        """Execute it for these rows, each with the values of this statement.
+
+        Raises:
+            NoSuchRow: a row that must be there is missing.
         """
         size = _size(len(rows))
-        values: list[Value] = []
-        for row in rows:
-            values += row
-            values += self._nothing[len(row) :]
-        values += self._nothing * (size - len(rows))
-        writer.execute(_statement(size, len(self._nothing)), values)
+        text = self._texts.get(size)
+        if text is None:
+            text = self._texts[size] = self._text(size)
+        # The last row fills the rest: each statement may be repeated.
+        values = [*chain.from_iterable(rows), *(rows[-1] * (size - len(rows)))]
+        changed = db.execute(text, values).rowcount
+        if self._missing and changed != len(rows):
+            raise NoSuchRow(self._missing)
+
+    def _text(self, size: int) -> str:
+        row = f"({', '.join('?' * len(self.values))})"
+        verb, _, rest = self._sql.partition(" ")
+        return f"{verb} {OURS} {rest}".replace(
+            "{rows}", f"VALUES {', '.join([row] * size)}"
+        )
+
+
+class Kind:
+    """A kind of change of one table, and of the payloads beside it."""
+
+    def __init__(
+        self, table: str, values: Sequence[str], *statements: Statement
+    ) -> None:
+        """Take the names of the values of a row, in order, and what to do with it."""
+        self.table = table
+        self._statements = [(each, _picked(each.values, values)) for each in statements]
+
+    def make(self, db: sqlite3.Connection, rows: Sequence[tuple[Value, ...]]) -> None:
+        """Make this change with each of the rows, which are about different records."""
+        for start in range(0, len(rows), _ROWS_MAX):
+            some = rows[start : start + _ROWS_MAX]
+            for statement, values_of in self._statements:
+                statement.execute(db, [values_of(row) for row in some])
+
+
+#: A change: its kind, the key of the record in its table (None: it changes many
+#: records), and its values.
+Row: TypeAlias = tuple[Kind, Hashable, tuple[Value, ...]]
+
+
+def make(db: sqlite3.Connection, rows: Iterable[Row]) -> None:
+    """Make the changes in the open transaction, as if in order.
+
+    Raises:
+        NoSuchRow: a row that must be there is not; undo the transaction.
+    """
+    for kind, values in gathered(rows):
+        kind.make(db, values)
+
+
+def gathered(rows: Iterable[Row]) -> Iterator[tuple[Kind, list[tuple[Value, ...]]]]:
+    """The rows by kind; of several rows of one record and kind, the last."""
+    kinds: dict[tuple[str, Hashable], Kind] = {}
+    groups: dict[Kind, dict[Hashable, tuple[Value, ...]]] = {}
+    for kind, key, values in rows:
+        if key is None or kinds.setdefault((kind.table, key), kind) is not kind:
+            for earlier, some in groups.items():
+                yield earlier, list(some.values())
+            kinds, groups = {(kind.table, key): kind}, {}
+        if key is None:
+            yield kind, [values]
+        elif kind in groups:
+            groups[kind][key] = values
+        else:
+            groups[kind] = {key: values}
+    for kind, some in groups.items():
+        yield kind, list(some.values())
+
+
+def _picked(
+    values: Sequence[str], of: Sequence[str]
+) -> Callable[[tuple[Value, ...]], tuple[Value, ...]]:
+    """A function that takes these values out of a row."""
+    first, *others = (of.index(name) for name in values)
+    if others == list(range(first + 1, first + len(values))):
+        return itemgetter(slice(first, first + len(values)))
+    return itemgetter(first, *others)
 
 
 def _size(rows: int) -> int:
     """The number of rows of the statement to use: few sizes, which stay prepared.
 
-    Sizes have three significant binary digits. An unused row costs half as much as a
-    used one.
+    Sizes have three significant binary digits.
     """
     shift = max(0, (rows - 1).bit_length() - 3)
     return -(-rows >> shift) << shift
@@ -91,29 +166,6 @@ def names(of: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' for name in of)
 
 
-def insert(table: str, columns: Iterable[str], *, verb: str = "INSERT") -> str:
-    """A statement that inserts values for these columns."""
-    columns = tuple(columns)
-    new = ", ".join(f"NEW.{name}" for name in columns)
-    return f"{verb} INTO {table} ({names(columns)}) VALUES ({new})"
-
-
-@lru_cache
-def _statement(rows: int, width: int) -> str:
-    row = f"({', '.join('?' * width)})"
-    return f"INSERT {OURS} INTO temp.changes VALUES {', '.join([row] * rows)}"
-
-
-def _trigger(kind: Kind) -> str:
-    def column(match: re.Match[str]) -> str:
-        return f"NEW.{_column(kind.values.index(match[1]))}"
-
-    does = re.sub(r"NEW\.(\w+)", column, kind.does)
-    return (
-        f'CREATE TEMP TRIGGER "{kind.name}" INSTEAD OF INSERT ON changes'
-        f" WHEN NEW.kind = '{kind.name}' BEGIN {does} END"
-    )
-
-
-def _column(place: int) -> str:
-    return f"c{place}"
+def insert(table: str, columns: Sequence[str], *, verb: str = "INSERT") -> str:
+    """A statement that inserts rows of values for these columns."""
+    return f"{verb} INTO {table} ({names(columns)}) {{rows}}"

@@ -14,7 +14,7 @@ import resource
 import secrets
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -30,7 +30,7 @@ from qos.errors import (
     StoreTooNew,
 )
 from qos.stores.group_commit import DurableStore, disk_error, sync
-from qos.stores.sqlite_changes import ChangesView, Value
+from qos.stores.sqlite_changes import CACHED_STATEMENTS, NoSuchRow, Row, make
 
 __all__ = ["ABOUT", "Migrations", "SqliteFile"]
 
@@ -57,9 +57,6 @@ _CHECKED_BYTES_MAX = 32 * 2**20
 
 #: The WAL is truncated to this size when it begins again, after a burst.
 _WAL_BYTES_MAX = 16 * 2**20
-
-#: The most changes in one statement: SQLite accepts 32,766 parameters.
-_CHANGES_MAX = 512
 
 #: With less than this left, an I/O error is taken as a lack of space.
 _SPACE_MIN = 64 * 2**10
@@ -101,19 +98,14 @@ class SqliteFile(DurableStore[_Contents, _Change]):
     #: All its tables except those of payloads.
     _tables: ClassVar[tuple[str, ...]]
 
-    _changes_view: ClassVar[ChangesView]
-
     @property
     @abc.abstractmethod
     def _migrations(self) -> Migrations:
         """See Migrations."""
 
     @abc.abstractmethod
-    def _rows(self, changes: Sequence[_Change]) -> list[tuple[Value, ...]]:
-        """The changes as rows of the view.
-
-        Each has its kind and the values of that kind.
-        """
+    def _rows(self, changes: Iterable[_Change]) -> Iterable[Row]:
+        """The changes as rows, each with its kind and the values of that kind."""
 
     @abc.abstractmethod
     def _contents(self) -> _Contents:
@@ -161,19 +153,17 @@ class SqliteFile(DurableStore[_Contents, _Change]):
         assert self._writer is not None
         if before is not None:
             before()
-        rows = self._rows(changes)
         with self._errors():
             self.probe("commit")
-            if len(rows) <= _CHANGES_MAX:
-                self._changes_view.make(self._writer, rows)
-                return
             with _transaction(self._writer):
-                self._make(self._writer, rows)
+                self._make(self._writer, changes)
 
-    def _make(self, db: sqlite3.Connection, rows: list[tuple[Value, ...]]) -> None:
+    def _make(self, db: sqlite3.Connection, changes: Iterable[_Change]) -> None:
         """Make the changes in the open transaction."""
-        for start in range(0, len(rows), _CHANGES_MAX):
-            self._changes_view.make(db, rows[start : start + _CHANGES_MAX])
+        try:
+            make(db, self._rows(changes))
+        except NoSuchRow as error:
+            raise StoreError(self.url, str(error)) from error
 
     # -- opening and closing -----------------------------------------------
 
@@ -318,7 +308,6 @@ class SqliteFile(DurableStore[_Contents, _Change]):
         self._connect_reader()
         writer = self._writer = self._connect_writer()
         self._migrate(writer)
-        self._changes_view.create(writer)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="qos-store")
 
     def _connect_reader(self) -> int:
@@ -335,7 +324,10 @@ class SqliteFile(DurableStore[_Contents, _Change]):
     def _connect_writer(self) -> sqlite3.Connection:
         """A connection that writes as safely as this module says."""
         writer = sqlite3.connect(
-            self._path, isolation_level=None, check_same_thread=False
+            self._path,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=CACHED_STATEMENTS,
         )
         try:
             (mode,) = writer.execute("PRAGMA journal_mode = WAL").fetchone()

@@ -10,8 +10,9 @@ from qos.core.queue.effects import (
     SaveItem,
 )
 from qos.core.queue.item import EndedItem, Item, ItemState
+from qos.stores import queue_rows
 from qos.stores.queue_rows import rows
-from qos.stores.sqlite_changes import _size
+from qos.stores.sqlite_changes import Kind, _size, gathered
 
 ITEM = Item(
     seq=7,
@@ -36,37 +37,49 @@ ENDED = EndedItem(
 )
 
 
-def kinds(*changes: Change) -> list[object]:
-    return [row[0] for row in rows(changes)]
+def kinds(*changes: Change) -> list[Kind]:
+    return [kind for kind, _ in gathered(rows(changes))]
 
 
 def test_an_item_that_is_locked_in_the_commit_that_brings_it_is_written_once() -> None:
     """Every item does this while a worker is free, and it was more than half of the
     rows.
     """
-    written = rows([SaveItem(ITEM, "<x/>"), SaveItem(OTHER, "<y/>"), SaveItem(LOCKED)])
-    assert [(row[0], row[-1]) for row in written] == [
-        ("save item", "<y/>"),
-        ("save item", "<x/>"),
+    changes = [SaveItem(ITEM, "<x/>"), SaveItem(OTHER, "<y/>"), SaveItem(LOCKED)]
+    ((kind, written),) = gathered(rows(changes))
+    assert kind is queue_rows._SAVE_ITEM
+    assert [row[-1] for row in written] == ["<x/>", "<y/>"]
+    assert "w@b/1" in written[0]
+
+
+def test_items_that_end_are_removed_and_remembered_together() -> None:
+    """Two kinds of rows, however many items: each is about records of its own."""
+    other = replace(ENDED, seq=8, item_id="o")
+    changes: list[Change] = [
+        RemoveItem(7),
+        SaveEnded(ENDED),
+        RemoveItem(8),
+        SaveEnded(other),
     ]
-    assert "w@b/1" in written[1]
-
-
-def test_an_item_that_ends_goes_with_what_is_remembered_of_it() -> None:
-    """Both in one row; alone each has its own."""
-    assert kinds(RemoveItem(7), SaveEnded(ENDED)) == ["end item"]
-    assert kinds(SaveEnded(ENDED), RemoveItem(7)) == ["save ended", "remove item"]
-    assert kinds(RemoveItem(8), SaveEnded(ENDED)) == ["remove item", "save ended"]
+    removed, remembered = gathered(rows(changes))
+    assert removed == (queue_rows._REMOVE_ITEM, [(7,), (8,)])
+    kind, written = remembered
+    assert (kind, len(written)) == (queue_rows._SAVE_ENDED, 2)
 
 
 def test_a_step_of_an_item_that_was_removed_is_still_there_to_fail() -> None:
     """It builds on an item that is gone, and a lost item must not come back."""
     new, step = SaveItem(ITEM, "<x/>"), SaveItem(LOCKED)
-    assert kinds(new, RemoveItem(7), step) == ["save item", "remove item", "step item"]
+    save_item, step_item = queue_rows._SAVE_ITEM, queue_rows._STEP_ITEM
+    assert kinds(new, RemoveItem(7), step) == [
+        save_item,
+        queue_rows._REMOVE_ITEM,
+        step_item,
+    ]
     assert kinds(new, RemoveNode("n"), step) == [
-        "save item",
-        "remove node",
-        "step item",
+        save_item,
+        queue_rows._REMOVE_NODE,
+        step_item,
     ]
 
 

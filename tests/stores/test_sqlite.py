@@ -18,7 +18,7 @@ import pytest
 from qos.core.message.effects import Forget, Save
 from qos.core.message.model import Incoming, IncomingState, Outgoing, OutgoingState
 from qos.errors import StoreDamaged, StoreError, StoreTooNew
-from qos.stores import SqliteStore, Store, sqlite, sqlite_file
+from qos.stores import SqliteStore, Store, sqlite, sqlite_changes, sqlite_file
 from qos.stores.base import INCOMING_FIELDS, OUTGOING_FIELDS
 from qos.testing.store_contract import StoreContract
 from qos.testing.store_faults import Probe
@@ -45,7 +45,7 @@ class TestContractOfGreatCommits(TestContract):
 
     @pytest.fixture(autouse=True)
     def _small_statements(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(sqlite_file, "_CHANGES_MAX", 2)
+        monkeypatch.setattr(sqlite_changes, "_ROWS_MAX", 2)
 
 
 TABLES = ("outgoing", "outgoing_payload", "incoming", "incoming_payload", "remembered")
