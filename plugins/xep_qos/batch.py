@@ -7,7 +7,7 @@ were alone. The rules are in BATCH.md, and as code in `qos.core.message.batch`.
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from dataclasses import field, fields
+from dataclasses import field
 from functools import partial
 from xml.etree import ElementTree as ET
 
@@ -235,9 +235,6 @@ class BatchedRequest(Request):
     asked: _ReceivedBatch = field(compare=False, repr=False)
 
 
-_FIELDS = tuple(each.name for each in fields(Request))
-
-
 class BatchReceiver:
     """Takes batches apart, and puts the answers together."""
 
@@ -249,6 +246,7 @@ class BatchReceiver:
         malformed: Callable[[ET.Element, RemoteProtocolError], str],
         send: Callable[[str], None],
         sender: Callable[[str], str],
+        keep: stanza.Keep | None,
     ) -> None:
         """Prepare.
 
@@ -258,9 +256,11 @@ class BatchReceiver:
             malformed: notes an iq that cannot be read, and returns the answer to it.
             send: writes a stanza, if there is a session.
             sender: the from of an answer to a stanza that was sent to this JID.
+            keep: as for stanza.parse_request.
         """
         self._clock = clock
         self._consider = consider
+        self._keep = keep
         self._malformed = malformed
         self._send = send
         self._sender = sender
@@ -268,34 +268,39 @@ class BatchReceiver:
     def take(self, xml: ET.Element, batch: ET.Element) -> None:
         """Take the requests in an iq of type set."""
         try:
-            alone = batch_stanza.parse_batch(xml, batch)
+            found = batch_stanza.parse_batch(xml, batch)
         except RemoteProtocolError as error:
             self._send(self._malformed(xml, error))
             return
-        asked = _ReceivedBatch(xml, len(alone))
+        asked = _ReceivedBatch(xml, len(found))
+        make = partial(BatchedRequest, asked=asked)
+        requests = []
         # All requests are read before the first is answered.
-        requests = [self._request(asked, each) for each in alone]
+        for iq_id, element in found:
+            try:
+                requests.append(
+                    batch_stanza.parse_request(
+                        iq_id, element, xml, batch, make, self._keep
+                    )
+                )
+            except RemoteProtocolError as error:
+                self._refuse(asked, iq_id, error)
         for request in requests:
-            if request is not None:
-                self._consider(request)
+            self._consider(request)
         self._answer(asked)
         if asked.answers.missing:
             within = self._clock.now() + ANSWER_WITHIN_S
             asked.timer = self._clock.call_at(within, partial(self._waited, asked))
 
-    def _request(
-        self, asked: _ReceivedBatch, alone: ET.Element
-    ) -> BatchedRequest | None:
-        try:
-            request = stanza.parse_request(alone, alone[0])
-        except RemoteProtocolError as error:
-            refusal = Answer("error", "", error.condition, error.type)
-            iq_id, text = alone.get("id", ""), self._malformed(alone, error)
-            if not asked.answers.add(batch_stanza.render_answer(iq_id, "", refusal)):
-                self._send(text)
-            return None
-        values = {name: getattr(request, name) for name in _FIELDS}
-        return BatchedRequest(asked=asked, **values)
+    def _refuse(
+        self, asked: _ReceivedBatch, iq_id: str, error: RemoteProtocolError
+    ) -> None:
+        """Answer a malformed request as the iq that it would be alone."""
+        where = {"from": asked.source, "to": asked.own, "id": iq_id}
+        text = self._malformed(ET.Element("iq", where), error)
+        refusal = Answer("error", "", error.condition, error.type)
+        if not asked.answers.add(batch_stanza.render_answer(iq_id, "", refusal)):
+            self._send(text)
 
     def answer(self, request: BatchedRequest, answer: Answer) -> None:
         """Answer a request, with the others of its batch if they go out together."""

@@ -1,18 +1,18 @@
 """The XML of a batch: requests and answers, read and written, as pure functions.
 
 A request in a batch is the request of the proto-XEP, with the marks placed where they
-cost a server less. `xep_qos.stanza` reads it as the iq that it would be alone. The
+cost a server less. All else in it is read by `xep_qos.stanza`, as if it were alone. The
 rules are in BATCH.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from xml.etree import ElementTree as ET
 
 from qos.core.message.batch import BATCH_NAMESPACE, ELEMENTS_MAX
 from qos.core.message.effects import Answer, Transmit
-from qos.core.message.model import MARKS_NAMESPACE, Level
+from qos.core.message.model import Level
 from qos.core.message.sender_table import Reply
 from qos.core.strings import ID_CHARS_MAX
 from qos.xml_text import attribute, render_iq, text
@@ -22,6 +22,7 @@ __all__ = [
     "batch_in",
     "parse_answers",
     "parse_batch",
+    "parse_request",
     "render_answer",
     "render_answers",
     "render_batch",
@@ -33,8 +34,6 @@ _RECEIVED = f"{{{BATCH_NAMESPACE}}}received"
 _RESULT = f"{{{BATCH_NAMESPACE}}}result"
 _ERROR = f"{{{BATCH_NAMESPACE}}}error"
 _REJECTED = f"{{{BATCH_NAMESPACE}}}rejected"
-_SENDER = f"{{{MARKS_NAMESPACE}}}sender"
-_HOLD = f"{{{MARKS_NAMESPACE}}}hold"
 _STANZAS = "urn:ietf:params:xml:ns:xmpp-stanzas"
 
 
@@ -46,8 +45,8 @@ def batch_in(iq: ET.Element) -> ET.Element | None:
     return iq.find(_BATCH)
 
 
-def parse_batch(iq: ET.Element, batch: ET.Element) -> list[ET.Element]:
-    """The requests in a batch, each as the iq that it would be alone.
+def parse_batch(iq: ET.Element, batch: ET.Element) -> list[tuple[str, ET.Element]]:
+    """The requests in a batch, each with the id of the iq that it would be alone.
 
     Raises:
         RemoteProtocolError: it is no valid batch: bad-request/modify.
@@ -57,14 +56,9 @@ def parse_batch(iq: ET.Element, batch: ET.Element) -> list[ET.Element]:
     if not 0 < len(batch) <= ELEMENTS_MAX:
         raise stanza.bad_request(f"a batch of {len(batch)}, not 1 to {ELEMENTS_MAX}")
     requests, ids, names = [], set(), set()
-    source, to, mark = iq.get("from", ""), iq.get("to", ""), batch.get("sender", "")
     for element in batch:
         iq_id, msg_id = element.get("id", ""), element.get("msgId")
-        element.set(_SENDER, mark)
-        element.set(_HOLD, element.get("hold", ""))
-        alone = ET.Element(iq.tag, {"from": source, "to": to, "id": iq_id})
-        alone.append(element)
-        if stanza.request_element(alone) is None:
+        if element.tag not in stanza.REQUEST_TAGS:
             raise stanza.bad_request("something else than a request in a batch")
         if not 0 < len(iq_id) <= ID_CHARS_MAX:
             raise stanza.bad_request(
@@ -74,8 +68,29 @@ def parse_batch(iq: ET.Element, batch: ET.Element) -> list[ET.Element]:
             raise stanza.bad_request("the same id or msgId twice in a batch")
         ids.add(iq_id)
         names.add((element.tag, msg_id))
-        requests.append(alone)
+        requests.append((iq_id, element))
     return requests
+
+
+def parse_request(
+    iq_id: str,
+    element: ET.Element,
+    iq: ET.Element,
+    batch: ET.Element,
+    make: Callable[..., stanza.AnyRequest],
+    keep: stanza.Keep | None,
+) -> stanza.AnyRequest:
+    """Read one of the requests in a batch; see stanza.request_of."""
+    return stanza.request_of(
+        element,
+        make,
+        keep,
+        mark=batch.get("sender", ""),
+        hold=element.get("hold", ""),
+        iq_id=iq_id,
+        source=iq.get("from", ""),
+        to=iq.get("to", ""),
+    )
 
 
 def parse_answers(iq: ET.Element) -> Iterator[Reply]:

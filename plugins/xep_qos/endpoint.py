@@ -219,6 +219,7 @@ class Endpoint:
             malformed=self._malformed,
             send=self._send_answer,
             sender=self._sender_of_answer,
+            keep=self._keep,
         )
         self.guard = Guard(
             self.xmpp,

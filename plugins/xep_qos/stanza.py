@@ -8,7 +8,7 @@ differ.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias, cast
+from typing import TypeAlias, TypeVar
 from xml.etree import ElementTree as ET
 
 from qos import arguments
@@ -23,6 +23,7 @@ from qos.xml_text import CLIENT, attribute, local, render, render_iq, text
 __all__ = [
     "OVERHEAD_BYTES",
     "REQUEST_TAGS",
+    "Keep",
     "bad_request",
     "check_msg_id",
     "condition_of",
@@ -36,6 +37,7 @@ __all__ = [
     "render_error",
     "render_request",
     "request_element",
+    "request_of",
 ]
 
 
@@ -61,10 +63,10 @@ _ADDRESSES = frozenset({"to", "from"})
 
 _TEXT = "a string that XML can carry"
 
-_Kind = Literal["acknowledged", "assured", "deliver"]
-
 #: Takes a payload, and the element that was read.
 Keep: TypeAlias = Callable[[str, ET.Element], object]
+
+AnyRequest = TypeVar("AnyRequest", bound=Request)
 
 
 # -- reading ---------------------------------------------------------------
@@ -91,17 +93,53 @@ def parse_request(
     Raises:
         RemoteProtocolError: it is malformed: bad-request/modify.
     """
-    namespace, _, kind = element.tag[1:].partition("}")
     iq_id = iq.get("id", "")
-    msg_id = mark = hold = payload = ""
     if not iq_id:
         raise bad_request("an iq without an id")
-    if kind != "acknowledged":
-        msg_id, mark = element.get("msgId", ""), element.get(_SENDER, "")
+    return request_of(
+        element,
+        Request,
+        keep,
+        mark=element.get(_SENDER, ""),
+        hold=element.get(_HOLD, ""),
+        iq_id=iq_id,
+        source=iq.get("from", ""),
+        to=iq.get("to", ""),
+    )
+
+
+def request_of(
+    element: ET.Element,
+    make: Callable[..., AnyRequest],
+    keep: Keep | None,
+    *,
+    mark: str,
+    hold: str,
+    **where: str,
+) -> AnyRequest:
+    """Read the element of a request.
+
+    Args:
+        element: a request.
+        make: the class of the result, or a function that makes it of the same values.
+        keep: as for parse_request.
+        mark: the mark of the sender's store that came with it.
+        hold: the token that came with it.
+        where: iq_id, source and to of the request.
+
+    Raises:
+        RemoteProtocolError: it is malformed: bad-request/modify.
+    """
+    namespace, _, kind = element.tag[1:].partition("}")
+    msg_id = payload = ""
+    if kind == "acknowledged":
+        mark = ""
+    else:
+        msg_id = element.get("msgId", "")
         if not msg_id:
             raise bad_request("msgId is missing or empty")
-    if kind == "deliver":
-        hold = element.get(_HOLD, "")
+    if kind != "deliver":
+        hold = ""
     for name, value in (("msgId", msg_id), ("sender", mark), ("hold", hold)):
         if len(value) > ID_CHARS_MAX:
             raise bad_request(f"{name} is longer than {ID_CHARS_MAX} characters")
@@ -110,17 +148,15 @@ def parse_request(
         payload = embedded(message)
         if keep is not None:
             keep(payload, message)
-    return Request(
-        kind=cast(_Kind, kind),
-        iq_id=iq_id,
-        source=iq.get("from", ""),
-        to=iq.get("to", ""),
+    return make(
+        kind=kind,
         namespace=namespace,
         msg_id=msg_id,
         payload=payload,
         size=len(payload.encode()),
         mark=mark,
         hold=hold,
+        **where,
     )
 
 

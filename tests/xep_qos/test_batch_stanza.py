@@ -75,13 +75,13 @@ def test_a_request_means_the_same_in_a_batch_and_alone(
     alone = read_alone(as_stamped(text, OWN, PEER))
     if alone.kind == "acknowledged":
         assert alone.iq_id == transmit.record.offer_id
-    element = batch_stanza.render_element(transmit)
-    text = batch_stanza.render_batch("b", PEER, "", [element], store_id=store_id)
+    inside = batch_stanza.render_element(transmit)
+    text = batch_stanza.render_batch("b", PEER, "", [inside], store_id=store_id)
     iq = as_stamped(text, OWN, PEER)
     batch = batch_stanza.batch_in(iq)
     assert batch is not None
-    (each,) = batch_stanza.parse_batch(iq, batch)
-    assert read_alone(each) == alone
+    ((iq_id, element),) = batch_stanza.parse_batch(iq, batch)
+    assert alone == batch_stanza.parse_request(iq_id, element, iq, batch, Request, None)
 
 
 @given(transmit=transmits(), hold=IDS)
