@@ -26,7 +26,7 @@ class ApplicationConnection:
     """Executes an application's statements, and commits them with store changes."""
 
     def __init__(self, db: sqlite3.Connection, own_tables: Sequence[str]) -> None:
-        """Take a connection in autocommit mode, with the view of changes.
+        """Take a connection in autocommit mode.
 
         Args:
             db: closed together with this object.

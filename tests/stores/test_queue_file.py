@@ -122,6 +122,25 @@ async def test_to_change_an_item_that_is_not_there_fails_the_write(path: Path) -
     assert query(path, "SELECT * FROM node") == []
 
 
+@pytest.mark.parametrize("count", [1, 9, 600])
+async def test_items_are_changed_together_if_all_of_them_are_there(
+    path: Path, count: int
+) -> None:
+    """The rows that only fill a statement do not count."""
+    store = QueueStore(path)
+    store.open()
+    try:
+        await write(store, *(SaveItem(item(seq), "x") for seq in range(1, count + 1)))
+        locked = [item(seq, holder="w@b/1") for seq in range(1, count + 1)]
+        await write(store, *map(SaveItem, locked))
+        assert store.contents().items == locked
+        await write(store, RemoveItem(count))
+        with pytest.raises(StoreError, match="no such item"):
+            await write(store, *map(SaveItem, locked))
+    finally:
+        await store.close()
+
+
 def test_a_seq_never_comes_back(path: Path) -> None:
     """Even after its item is gone: the seq orders the queue."""
     store = QueueStore(path)
