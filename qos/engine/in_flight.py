@@ -15,7 +15,6 @@ from functools import partial
 from qos.core.backoff import Backoff
 from qos.core.message import sender
 from qos.core.message.effects import Effect, End, Forget, Save, Transmit
-from qos.core.message.flow import WINDOW_FIRST
 from qos.core.message.model import Outgoing, OutgoingState, Route
 from qos.core.message.sender_table import (
     At,
@@ -150,7 +149,7 @@ class InFlight:
             self._step(message, SenderInput.ATTEMPT, route=route)
         else:
             message.no_route = True
-            self._perform(message, message.record, (Save(message.record),), 0)
+            self._perform(message, message.record, (Save(message.record),))
         self._drain(message)
 
     def stop(self) -> None:
@@ -171,12 +170,10 @@ class InFlight:
         """
         self.own = own
         for flow in list(self._flows.values()):
-            for place, message in enumerate(list(flow.messages.values())):
+            for ahead, message in enumerate(list(flow.messages.values())):
                 if message.no_route:
                     self.attempt(message)
                 else:
-                    # The step that is being written is sent in this session anyway.
-                    ahead = WINDOW_FIRST if message.busy else place
                     self.feed(message, partial(on_session, own=own, ahead=ahead))
 
     def reply(self, reply: Reply) -> None:
@@ -295,7 +292,7 @@ class InFlight:
         more = before.ordered and input_ is SenderInput.RECEIVED
         if reply is not None and reply.credit is not None:
             more = flow.credited(reply.credit) or more
-        self._perform(message, before, effects, 0)
+        self._perform(message, before, effects)
         if more:
             self._more(flow)
 
@@ -304,22 +301,23 @@ class InFlight:
         message: Message,
         before: Outgoing,
         effects: tuple[Effect, ...],
-        start: int,
     ) -> None:
-        """Perform the effects from `start` on, each when the one before is done."""
+        """Perform the effects, each when the one before is done."""
         message.busy = True
-        for index in range(start, len(effects)):
-            effect = effects[index]
+        for index, effect in enumerate(effects):
             if isinstance(effect, _WRITES):
                 written = self._store.write((effect,))
                 if written is not None:
+                    rest, now = effects[index + 1 :], self._clock.now()
                     written.add_done_callback(
-                        partial(self._written, message, before, effects, index)
+                        partial(self._written, message, before, rest, now)
                     )
                     return
                 if message.accepted is not None:
                     self._accepted(message)
             elif isinstance(effect, Transmit):
+                if message.inputs:
+                    message.drop_news()
                 if not self._port.transmit(effect):
                     message.record = sender.unsent(message.record)
             else:
@@ -332,8 +330,8 @@ class InFlight:
         self,
         message: Message,
         before: Outgoing,
-        effects: tuple[Effect, ...],
-        index: int,
+        rest: tuple[Effect, ...],
+        begun_at: float,
         done: asyncio.Future[None],
     ) -> None:
         error = done.exception()
@@ -342,7 +340,11 @@ class InFlight:
         if self._stopped and message.accepted is None:
             return  # the store is closing; the next start continues from here
         if error is None:
-            self._perform(message, before, effects, index + 1)
+            if rest and isinstance(rest[0], Transmit):
+                # The delay is the peer's time for its answer; the write takes none of it.
+                late_s = self._clock.now() - begun_at
+                message.record = sender.postponed(message.record, late_s)
+            self._perform(message, before, rest)
         else:
             message.busy = False
             self._not_written(message, before, error)

@@ -84,3 +84,7 @@ class Message:
         self.withdrawn: asyncio.Future[None] | None = None
         #: Whether it was taken out of the queue before its turn, only to end.
         self.unqueued = False
+
+    def drop_news(self) -> None:
+        """Forget the news that came before an attempt is sent: they ask for just that."""
+        self.inputs = deque(each for each in self.inputs if not callable(each))

@@ -186,8 +186,26 @@ async def test_an_attempt_that_waits_for_a_write_is_made_once(
         bench.outbox.session_lost()
         bench.outbox.session_started(OWN)
     assert bench.port.sent == []
-    await bench.run(0.5)
+    await bench.run(1.9)
     assert [sent.step for sent in bench.port.sent] == ["offer"]
+    await task
+
+
+@pytest.mark.parametrize("level", [Level.ACKNOWLEDGED, Level.ASSURED])
+async def test_a_slow_write_does_not_shorten_the_time_for_the_answer(
+    bench: Bench, level: Level
+) -> None:
+    """Of the first delay, two seconds."""
+    bench.outbox.session_started(OWN)
+    bench.store.disk.slow = lambda _: 1.5
+    task = asyncio.ensure_future(bench.outbox.submit(LAMP, PAYLOAD, level=level))
+    await settle()
+    await bench.run(1.7)
+    assert len(bench.port.sent) == 1
+    await bench.run(1.7)
+    assert len(bench.port.sent) == 1
+    await bench.run(0.3)
+    assert len(bench.port.sent) == 2
     await task
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "clamped",
     "overdue",
     "peer_available",
+    "postponed",
     "resumed",
     "step",
     "unsent",
@@ -74,6 +75,11 @@ def unsent(record: Outgoing) -> Outgoing:
     The stored count stays: after a restart this is not known.
     """
     return replace(record, unanswered=False)
+
+
+def postponed(record: Outgoing, late_s: float) -> Outgoing:
+    """The record when the attempt just made is sent this many seconds later."""
+    return replace(record, due_at=record.due_at + late_s)
 
 
 def wake_at(record: Outgoing) -> float:

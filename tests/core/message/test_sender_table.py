@@ -20,6 +20,7 @@ from qos.core.message.sender import (
     peer_available,
     resumed,
     step,
+    postponed,
     unsent,
     wake_at,
 )
@@ -758,6 +759,11 @@ def test_an_attempt_that_was_not_sent_leaves_no_doubt_of_its_own(earlier: bool) 
     record, _ = step(record, I.ATTEMPT, at(I.ATTEMPT))
     after, _ = step(unsent(record), I.DEADLINE, at(I.DEADLINE))
     assert after.state is (S.IN_DOUBT if earlier else S.NOT_DELIVERED)
+
+
+def test_an_attempt_that_is_sent_late_is_repeated_as_much_later() -> None:
+    record, _ = step(outgoing(S.OFFERED, Level.ACKNOWLEDGED), I.ATTEMPT, at(I.ATTEMPT))
+    assert postponed(record, 1.5).due_at == record.due_at + 1.5
 
 
 def test_how_a_message_has_ended_takes_the_place_of_its_record() -> None:

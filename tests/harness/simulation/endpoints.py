@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections import Counter
 from functools import partial
 
@@ -38,6 +39,7 @@ from qos.errors import (
     StoreFull,
     UnknownMessage,
 )
+from simulation import invariants
 from simulation.consuming import Consumer
 from simulation.disks import MessageDisk, SimulatedStore
 from simulation.ledger import HandOver, Ledger, MessageFacts
@@ -156,6 +158,8 @@ class Endpoint(Machine):
         self.begun: frozenset[str] = frozenset()
         self._restarted = False
         self._booted_at = 0.0
+        #: When each request was sent last, by its iq id; since the last news.
+        self._asked_at: dict[str, float] = {}
         self.receives = not (settings.sends_only and name == RECEIVERS[1])
         self._consumer: Consumer | None = None
         if settings.consumes and name in RECEIVERS:
@@ -202,6 +206,7 @@ class Endpoint(Machine):
             ),
         )
         self._restarted = False
+        self._asked_at.clear()
         self.begun = frozenset(
             each.key
             for each in contents.incoming
@@ -218,6 +223,7 @@ class Endpoint(Machine):
         if not self._restarted:
             self._restarted = True
             self.inbox.restart()
+        self._asked_at.clear()
         self.outbox.session_started(self.jid)
 
     def disconnected(self) -> None:
@@ -228,6 +234,7 @@ class Endpoint(Machine):
     def peer_arrived(self, jid: str) -> None:
         """See Machine."""
         assert self.outbox is not None
+        self._asked_at.clear()
         self.outbox.in_flight.peer_arrived(bare(jid))
 
     def receive(self, source: str, body: object) -> None:
@@ -360,7 +367,15 @@ class Endpoint(Machine):
     def transmit(self, transmit: Transmit) -> bool:
         """See Port."""
         mark = self.disk.store_id if self.marked else ""
-        self.send(transmit.route.jid, request_of(transmit, source=self.jid, mark=mark))
+        request = request_of(transmit, source=self.jid, mark=mark)
+        now = self.loop.time()
+        passed_s = now - self._asked_at.get(request.iq_id, -math.inf)
+        self._asked_at[request.iq_id] = now
+        if self.name not in self._ledger.jumped:
+            number = transmit.record.payload.partition("<body>")[2].partition("<")[0]
+            early_s = _BACKOFF.first_s - passed_s
+            self._ledger.check(invariants.not_again_at_once, number, early_s)
+        self.send(transmit.route.jid, request)
         return True
 
     def jitter(self) -> float:

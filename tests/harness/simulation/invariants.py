@@ -68,6 +68,18 @@ def once_without_the_mark(facts: MessageFacts, ledger: Ledger) -> str | None:
     return None
 
 
+def not_again_at_once(number: str, early_s: float) -> str | None:
+    """A request is repeated after the first delay at the soonest, unless there are news
+    of the connection or of the peer.
+
+    At level acknowledged the receiver hands over each.
+    """
+    # Sums of floats are not exact.
+    if early_s < 1e-6:
+        return None
+    return f"message {number} is requested again {early_s:.3f} s too soon"
+
+
 def again_only_after_a_restart(facts: MessageFacts) -> str | None:
     """The mark is on messages that a former process had begun to hand over, and on no
     others.

@@ -174,6 +174,24 @@ SENDER = (
         by=("everything_ends",),
         seed=3,
     ),
+    Mutant(
+        "write-takes-the-delay",
+        "qos.core.message.sender",
+        "return replace(record, due_at=record.due_at + late_s)",
+        "return record",
+        "The time that a write takes is not taken from the peer's time to answer.",
+        by=("not_again_at_once",),
+        seed=3,
+    ),
+    Mutant(
+        "news-of-before",
+        "qos.engine.in_flight",
+        "                    message.drop_news()",
+        "                    pass",
+        "News of before an attempt ask for no second one.",
+        by=("not_again_at_once",),
+        seed=14,
+    ),
 )
 
 RECEIVER = (
