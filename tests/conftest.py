@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 # A JVM that ends within a minute does not profit from the optimising compiler, which
 # takes time. But with the other compiler alone, it has room for a fifth of the code.
@@ -36,6 +37,10 @@ _SPARK = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
 }
+
+# Each example has the time of its test: a busy machine is no fault.
+settings.register_profile("busy machine", deadline=None)
+settings.load_profile("busy machine")
 
 os.environ["JAVA_TOOL_OPTIONS"] = " ".join(
     (*_JAVA, *(f"-D{name}={value}" for name, value in _SPARK.items()))

@@ -76,7 +76,7 @@ def nested(depth: int) -> ET.Element:
     return parse("<a>" * depth + "</a>" * depth)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(elements())
 @example(parse("<message xmlns='jabber:client'><xml:lang>x</xml:lang></message>"))
 @example(parse("<a xmlns='u'><xml:b><c/></xml:b></a>"))
@@ -88,7 +88,7 @@ def test_what_was_written_reads_as_it_was(element: ET.Element) -> None:
     assert flat(parse(render(element))) == flat(element)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(elements())
 def test_writing_what_was_read_changes_nothing_more(element: ET.Element) -> None:
     """A retry repeats the same bytes, however often the payload was stored and read."""
@@ -96,7 +96,7 @@ def test_writing_what_was_read_changes_nothing_more(element: ET.Element) -> None
     assert render(parse(once)) == once
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(elements(), elements(depth=1), NAMESPACES)
 def test_an_element_of_a_namespace_stands_anywhere(
     element: ET.Element, other: ET.Element, around: str

@@ -36,7 +36,6 @@ CUTS = st.lists(st.integers(0, 2**16), max_size=8)
 
 FUZZ = settings(
     max_examples=EXAMPLES,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
     print_blob=True,
 )

@@ -78,7 +78,6 @@ def shuffled(folder: Path, chance: random.Random) -> None:
 
 @settings(
     max_examples=5,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(plan=PLANS, seed=st.integers(0, 2**32))

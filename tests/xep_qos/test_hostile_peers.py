@@ -131,7 +131,6 @@ def answers_in(written: list[str]) -> list[ET.Element]:
 
 @settings(
     max_examples=30,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(stanzas=st.lists(requests(), max_size=6))
@@ -162,7 +161,7 @@ async def test_no_stanza_of_a_peer_does_harm(stanzas: list[ET.Element]) -> None:
     assert not problems
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(stanzas=st.lists(children(depth=3), max_size=4), kind=st.sampled_from(TYPES))
 async def test_no_answer_of_a_peer_does_harm(
     stanzas: list[ET.Element], kind: str
@@ -230,7 +229,7 @@ def nothing_fails() -> Iterator[None]:
     assert not problems
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(batch=batches(REQUEST_TAGS))
 async def test_no_batch_of_a_peer_does_harm(batch: ET.Element) -> None:
     """Each request in it gets at most one answer, in the batch answer or by its id."""
@@ -256,7 +255,7 @@ async def test_no_batch_of_a_peer_does_harm(batch: ET.Element) -> None:
         assert len([record for record in held if record.payload]) <= 3
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(batch=batches(ANSWER_TAGS), kind=st.sampled_from(["result", "error"]))
 async def test_no_answer_to_a_batch_does_harm(batch: ET.Element, kind: str) -> None:
     """It may contain anything, and concerns a request of ours or nothing."""

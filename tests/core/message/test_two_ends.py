@@ -987,7 +987,6 @@ EXAMPLES = int(os.environ.get("QOS_EXAMPLES", "0"))
 PROFILE = settings(
     max_examples=EXAMPLES or 120,
     stateful_step_count=50,
-    deadline=None,
     derandomize=not EXAMPLES,
     phases=(Phase.explicit, Phase.generate, Phase.shrink),
     suppress_health_check=list(HealthCheck),

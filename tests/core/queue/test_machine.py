@@ -586,7 +586,6 @@ def test_nothing_is_lost_doubled_or_overtaken_whatever_happens() -> None:
             stateful_step_count=60 if EXAMPLES else 50,
             derandomize=not EXAMPLES,
             database=None,
-            deadline=None,
             phases=(Phase.explicit, Phase.generate, Phase.shrink),
             suppress_health_check=list(HealthCheck),
         ),
