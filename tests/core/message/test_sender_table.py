@@ -18,9 +18,9 @@ from qos.core.message.sender import (
     clamped,
     overdue,
     peer_available,
+    postponed,
     resumed,
     step,
-    postponed,
     unsent,
     wake_at,
 )
