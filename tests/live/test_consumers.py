@@ -19,7 +19,7 @@ from slixmpp.xmlstream.matcher import StanzaPath
 import consuming_device
 from consuming_device import PLACES
 from devices import Device, device, eventually, make_device, outcome_of
-from qos import Handover
+from qos import Delivery, Handover
 from qos.core.message.model import Level, OutgoingState
 from qos.errors import (
     AmbiguousMessage,
@@ -300,11 +300,20 @@ async def test_each_effect_is_there_once_wherever_the_device_dies(
     rng.shuffle(places)
     path = tmp_path / "bob.db"
     async with device(prosody, "alice/desk") as alice:
-        sent = [f"message {number}" for number in range(60)]
-        to = "bob@localhost/device"
-        sending = [await alice.qos.submit(alice.message(to, body)) for body in sent]
+        numbers = itertools.count()
+        sent: list[str] = []
+        sending: list[Delivery] = []
+
+        async def send(count: int) -> None:
+            """Messages of this life: those of the one before may have been answered."""
+            for number in itertools.islice(numbers, count):
+                sent.append(f"message {number}")
+                message = alice.message("bob@localhost/device", sent[-1])
+                sending.append(await alice.qos.submit(message))
+
         for place in places:
             times = rng.randint(1, 6)
+            await send(times)
             async with _living(prosody, path, place, times) as process:
                 await process.wait()
                 assert process.returncode == -signal.SIGKILL
