@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from qos.bench.sample import Sample
 
-__all__ = ["FIGURES", "Figure", "Measured", "percentile", "ratio"]
+__all__ = ["FIGURES", "Figure", "Measured", "percentile", "ratio", "spread"]
 
 #: A figure of a sample; None: not known.
 Figure: TypeAlias = Callable[[Sample], float | None]
@@ -61,12 +61,27 @@ def ratio(one: Measured, other: Measured, figure: str) -> float | None:
 
     A turn in which another program used the machine slows both down, and counts once.
     """
+    ratios = _ratios(one, other, figure)
+    return median(ratios) if ratios else None
+
+
+def spread(one: Measured, other: Measured, figure: str) -> float | None:
+    """Half the distance between the least and the greatest of these ratios.
+
+    None: there are not two turns of which the ratio is known.
+    """
+    ratios = _ratios(one, other, figure)
+    return (max(ratios) - min(ratios)) / 2 if len(ratios) > 1 else None
+
+
+def _ratios(one: Measured, other: Measured, figure: str) -> list[float]:
+    """The ratio of each turn of which it is known."""
     ratios = []
     for mine, its in zip(one.samples, other.samples, strict=True):
         above, below = FIGURES[figure](mine), FIGURES[figure](its)
         if above is not None and below:
             ratios.append(above / below)
-    return median(ratios) if ratios else None
+    return ratios
 
 
 def _a_message(amount: float | None, sample: Sample) -> float | None:
@@ -76,6 +91,11 @@ def _a_message(amount: float | None, sample: Sample) -> float | None:
 def _cpu_us(process: str, sample: Sample) -> float | None:
     seconds = sample.cpu_s.get(process)
     return None if seconds is None else seconds / sample.messages * 1e6
+
+
+def _cpu_us_ends(sample: Sample) -> float | None:
+    sender, receiver = _cpu_us("sender", sample), _cpu_us("receiver", sample)
+    return None if sender is None or receiver is None else sender + receiver
 
 
 def _rss_bytes(process: str, sample: Sample) -> float | None:
@@ -90,6 +110,8 @@ FIGURES: Mapping[str, Figure] = {
     "p99_s": lambda sample: sample.p99_s,
     "p999_s": lambda sample: sample.p999_s,
     **{f"cpu_us_{each}": partial(_cpu_us, each) for each in _PROCESSES},
+    "cpu_us_ends": _cpu_us_ends,
+    "others_share": lambda sample: sample.others_share,
     "wire_bytes": lambda sample: _a_message(sample.wire_bytes, sample),
     "stanzas": lambda sample: _a_message(sample.stanzas, sample),
     **{f"rss_bytes_{each}": partial(_rss_bytes, each) for each in _PROCESSES},

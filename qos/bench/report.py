@@ -7,11 +7,15 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from typing import TypeAlias
 
-from qos.bench.figures import FIGURES, Measured, ratio
+from qos.bench.figures import FIGURES, Measured, ratio, spread
 from qos.bench.sections import Section
 
 __all__ = ["Results", "absences", "aligned", "caveats", "folded", "plain", "tables"]
+
+#: `ratio` or `spread` of qos.bench.figures.
+Comparison: TypeAlias = Callable[[Measured, Measured, str], float | None]
 
 _MIB = 2**20
 
@@ -36,26 +40,27 @@ class Results:
     absent: Mapping[str, str] = field(default_factory=dict)
     compared: str = "rate"
 
-    def ratio(self, one: Measured, base: str) -> float | None:
-        """The ratio to a row at the same window and size.
-
-        None: that was not measured.
-        """
+    def base(self, one: Measured, base: str) -> Measured | None:
+        """The row of this name at the same window and size; None: not measured."""
         for other in self.measured:
             place = (base, one.window, one.payload_bytes)
             if (other.row, other.window, other.payload_bytes) == place:
-                return ratio(one, other, self.compared)
+                return other
         return None
 
-    def ratios(self, one: Measured) -> dict[str, float]:
-        """The ratios to all rows with which it is compared, by their names."""
+    def ratios(self, one: Measured, how: Comparison, figure: str) -> dict[str, float]:
+        """What `ratio` or `spread` says of all rows it is compared with, by name."""
         names = {
             rows[one.row]: None
             for section in self.sections
             for rows in section.bases.values()
             if one.row in rows
         }
-        found = {name: self.ratio(one, name) for name in names}
+        found = {
+            name: how(one, base, figure)
+            for name in names
+            if (base := self.base(one, name)) is not None
+        }
         return {name: value for name, value in found.items() if value is not None}
 
 
@@ -93,7 +98,7 @@ def _table(section: Section, results: Results) -> str:
         rows = {each.row: each for each in group}
         here = [rows[name] for name in section.rows if name in rows]
         if here:
-            lines.append(f"window {window}, {size} bytes")
+            lines.append(f"window {window}, {size} bytes{_disturbance(here)}")
         lines += [[each.row, *(one.cell(each) for one in columns)] for each in here]
     if not lines:
         return ""
@@ -109,16 +114,31 @@ def _table(section: Section, results: Results) -> str:
     return "\n".join([section.title, *aligned(shown)])
 
 
+def _disturbance(rows: Sequence[Measured]) -> str:
+    """What else the machine did meanwhile, for the head of these rows."""
+    shares = [FIGURES["others_share"](each) for row in rows for each in row.samples]
+    known = [share for share in shares if share is not None]
+    if not known:
+        return ""
+    return f"; others used {min(known):.0%} to {max(known):.0%} of the processors"
+
+
 def _columns(section: Section, results: Results) -> Iterator[_Column]:
     figure = _figure
     yield _Column(("", "msg/s"), figure("rate", _whole))
     above = {"rate": "rate ÷", "p50_s": "p50 ÷"}[results.compared]
     for number, (label, rows) in enumerate(section.bases.items()):
-        cell = partial(_ratio_cell, results, rows)
-        yield _Column(("" if number else above, label), cell)
+        by_rate = partial(_compared, results, rows, ratio, results.compared)
+        yield _Column(("" if number else above, label), by_rate)
+        if section.wire:
+            turns = partial(_compared, results, rows, spread, results.compared)
+            yield _Column(("", "±"), turns)
+            by_cpu = partial(_compared, results, rows, ratio, "cpu_us_ends")
+            yield _Column(("CPU ÷", label), by_cpu)
     yield _Column(("p50", "ms"), figure("p50_s", _three, 1e-3))
     yield _Column(("p99", "ms"), figure("p99_s", _three, 1e-3))
-    yield _Column(("p99.9", "ms"), figure("p999_s", _three, 1e-3))
+    if not section.wire:
+        yield _Column(("p99.9", "ms"), figure("p999_s", _three, 1e-3))
     yield _Column(("CPU µs", "sender"), figure("cpu_us_sender", _whole))
     yield _Column(("", "recv."), figure("cpu_us_receiver", _whole))
     yield _Column(("", "server"), figure("cpu_us_server", _whole))
@@ -140,8 +160,15 @@ def _figure(
     return cell
 
 
-def _ratio_cell(results: Results, rows: Mapping[str, str], measured: Measured) -> str:
-    value = results.ratio(measured, rows.get(measured.row, ""))
+def _compared(
+    results: Results,
+    rows: Mapping[str, str],
+    how: Comparison,
+    figure: str,
+    measured: Measured,
+) -> str:
+    base = results.base(measured, rows.get(measured.row, ""))
+    value = None if base is None else how(measured, base, figure)
     return "" if value is None else f"{value:.2f}"
 
 
@@ -199,7 +226,9 @@ def plain(results: Results) -> dict[str, object]:
             "caveat": results.caveats.get(each.row, ""),
             "window": each.window,
             "payload_bytes": each.payload_bytes,
-            "ratios": results.ratios(each),
+            "ratios": results.ratios(each, ratio, results.compared),
+            "spreads": results.ratios(each, spread, results.compared),
+            "cpu_ratios": results.ratios(each, ratio, "cpu_us_ends"),
             **{name: each.median(name) for name in FIGURES},
             "samples": [asdict(sample) for sample in each.samples],
         }

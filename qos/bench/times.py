@@ -95,5 +95,6 @@ def sample_of(
         p999_s=percentile(latencies_s, 0.999),
         cpu_s=used.cpu_s,
         rss_bytes=used.rss_bytes,
+        others_share=used.others_share,
         **others or {},
     )

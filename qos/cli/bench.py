@@ -60,7 +60,9 @@ in the given time, with a window of them in flight. Each row has processes of it
 rows are measured in turns, so that a disturbance of the machine hits all of them, and the
 figures are medians of the turns. Every message sent is checked to have been handed over.
 The rows of --floor do the same work for the server and nothing else. The ratios to them,
-and to the rows of --peers with the same promise, are taken within the same turn. Latency
+and to the rows of --peers with the same promise, are taken within the same turn; ± is half
+the distance between the least and the greatest turn, and CPU ÷ compares the processor time
+of both ends for a message, which depends less on what else the machine does. Latency
 is the time from giving a message to the library to its end; at level unacknowledged, to
 its arrival.
 
@@ -374,6 +376,12 @@ def _add_work(parser: Parser) -> None:
         action="store_true",
         help="send one message after the other, with a pause between them, so that the "
         "link is idle; compare the p50 with that of the floor",
+    )
+    group.add_argument(
+        "--priority",
+        action="store_true",
+        help="let everything that is measured run ahead of other programs, by SCHED_RR "
+        "or nice; needs root or CAP_SYS_NICE",
     )
     _add_json(group)
     add_plot(group)

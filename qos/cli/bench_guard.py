@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from qos.cli.bench_run import measured_on
 from qos.cli.demo_output import show
 from qos.cli.output import note
 from qos.cli.status import CommandError, Status
 from qos.errors import UsageError
+
+if TYPE_CHECKING:
+    from qos.bench.guard import Ratios
 
 __all__ = ["run"]
 
@@ -35,15 +39,20 @@ async def run(arguments: argparse.Namespace) -> int:
     if slower:
         text = f"slower than expected, twice: {'; '.join(slower.values())}"
         raise CommandError(text, Status.REFUSED)
-    words = (f"{row} {ratio:.2f}" for row, ratio in ratios.items())
-    await show(f"of the rate of their floors: {', '.join(words)}", json=False)
+    rates = (f"{row} {each.rate:.2f}" for row, each in ratios.items())
+    times = (f"{row} {each.cpu:.1f}" for row, each in ratios.items())
+    await show(
+        f"of the rate of their floors: {', '.join(rates)}",
+        f"times the processor time of their floors: {', '.join(times)}",
+        json=False,
+    )
     return Status.DONE
 
 
-async def _ratios() -> Mapping[str, float]:
-    """The ratio of each watched row to its floor, on a Prosody started for this."""
+async def _ratios() -> Mapping[str, Ratios]:
+    """The ratios of each watched row to its floor, on a Prosody started for this."""
     from qos.bench.figures import ratio
-    from qos.bench.guard import EXPECTED, WINDOW
+    from qos.bench.guard import EXPECTED, WINDOW, Ratios
     from qos.bench.rows import Row
     from qos.bench.run import Plan
     from qos.bench.servers import ProsodyServer
@@ -66,7 +75,10 @@ async def _ratios() -> Mapping[str, float]:
     by_name = {each.row: each for each in measured}
     found = {}
     for each in ours:
-        value = ratio(by_name[each.name], by_name[each.floor], "rate")
-        assert value is not None
-        found[each.name] = value
+        row, floor = by_name[each.name], by_name[each.floor]
+        rate, cpu = ratio(row, floor, "rate"), ratio(row, floor, "cpu_us_ends")
+        assert rate is not None
+        if cpu is None:
+            raise UsageError("no /proc: processor time cannot be measured here")
+        found[each.name] = Ratios(rate, cpu)
     return found

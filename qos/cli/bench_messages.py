@@ -34,8 +34,10 @@ async def run(arguments: argparse.Namespace) -> int:
     """Measure, and show the result."""
     _check(arguments)
     server = _server(arguments)
+    priority = _raised() if arguments.priority else None
     results = await _measured(arguments, server)
     circumstances = await about(server, peers=arguments.peers or arguments.queue)
+    circumstances["priority"] = priority
     if arguments.plot is not None:
         # matplotlib is not imported before it is needed.
         from qos.bench.plot import plot
@@ -48,7 +50,8 @@ async def run(arguments: argparse.Namespace) -> int:
         turns = {"seconds": arguments.seconds, "repeat": arguments.repeat}
         await print_json({**circumstances, **turns, **plain(results)})
     else:
-        how = f"Medians of {arguments.repeat} turns of {arguments.seconds:g} s."
+        how = f"Medians of {arguments.repeat} turns of {arguments.seconds:g} s"
+        how += f", all at {priority}." if priority else "."
         words = in_words(circumstances, how)
         below = (caveats(results), absences(results), words)
         await show(*tables(results), *filter(None, below), json=False)
@@ -84,6 +87,17 @@ def _check(arguments: argparse.Namespace) -> None:
             raise UsageError(f"--latency is not for --{name}: they make no pause")
     if not (arguments.levels or arguments.floor or arguments.peers or arguments.queue):
         raise UsageError("--levels: there is nothing to measure without any")
+
+
+def _raised() -> str:
+    from qos.bench.priority import raise_priority
+
+    raised = raise_priority()
+    if raised is None:
+        raise UsageError(
+            "--priority is not allowed here: it needs root or CAP_SYS_NICE"
+        )
+    return raised
 
 
 def _server(arguments: argparse.Namespace) -> Server:

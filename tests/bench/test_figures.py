@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from qos.bench.figures import Measured, percentile, ratio
+from qos.bench.figures import Measured, percentile, ratio, spread
 from qos.bench.peers import as_used, queue_peers, replying
 from qos.bench.plot import plot
 from qos.bench.report import Results, absences, caveats, plain, tables
@@ -91,6 +91,28 @@ def test_the_ratio_is_the_median_of_those_of_the_turns() -> None:
     assert ratio(ours, floor, "wire_bytes") is None
 
 
+def test_the_spread_is_half_of_what_the_turns_differ_by() -> None:
+    ours = measured("ours", 50.0, 4.0, 90.0)
+    floor = measured("floor", 100.0, 5.0, 100.0)
+    assert spread(ours, floor, "rate") == pytest.approx(0.2)
+    assert spread(measured("ours", 1.0), measured("floor", 2.0), "rate") is None
+    assert spread(ours, floor, "wire_bytes") is None
+
+
+def test_the_processor_time_of_both_ends_is_compared() -> None:
+    """It needs both; the server's is not ours."""
+    ours = sample(50.0, cpu_s={"sender": 0.5, "receiver": 0.3, "server": 9.0})
+    floor = sample(50.0, cpu_s={"sender": 0.1, "receiver": 0.1, "server": 9.0})
+    half = sample(50.0, cpu_s={"sender": 0.1})
+    one, other, unknown = (
+        Measured(name, 1, 200, [each])
+        for name, each in (("ours", ours), ("floor", floor), ("other", half))
+    )
+    assert one.median("cpu_us_ends") == pytest.approx(8000.0)
+    assert ratio(one, other, "cpu_us_ends") == pytest.approx(4.0)
+    assert ratio(one, unknown, "cpu_us_ends") is None
+
+
 OURS = Section("ours", ["floor", "ours", "other"], {"floor": {"ours": "floor"}})
 
 
@@ -114,7 +136,7 @@ def results(**options: str) -> Results:
 def test_a_row_is_compared_at_its_own_window_and_size() -> None:
     """A window of 16 is no slower than a floor of 1."""
     found = results()
-    ratios = [found.ratios(each) for each in found.measured]
+    ratios = [found.ratios(each, ratio, "rate") for each in found.measured]
     assert ratios == [{}, {}, {"floor": 0.8}, {"floor": 0.5}, {}, {}]
 
 
@@ -125,7 +147,7 @@ def test_a_row_can_be_compared_by_its_latency() -> None:
     found = Results(
         measured=[floor, slow], sections=[OURS], caveats={}, compared="p50_s"
     )
-    assert found.ratios(slow) == {"floor": pytest.approx(1.5)}
+    assert found.ratios(slow, ratio, "p50_s") == {"floor": pytest.approx(1.5)}
     (table,) = tables(found)
     assert "p50 ÷" in table.splitlines()[1]
 
@@ -137,7 +159,7 @@ def test_a_table_has_a_line_for_each_row_and_window() -> None:
     assert title == "ours"
     assert "rate ÷" in head
     # A figure that is not known of any row has no column.
-    assert names.split() == ["row", "msg/s", "floor", "ms", "ms", "ms"]
+    assert names.split() == ["row", "msg/s", "floor", "ms", "ms"]
     assert [line.split()[:3] for line in lines] == [
         ["window", "1,", "200"],
         ["floor", "1,000", "10.0"],
@@ -149,6 +171,16 @@ def test_a_table_has_a_line_for_each_row_and_window() -> None:
         ["window", "16,", "9000"],
         ["ours", "100", "10.0"],
     ]
+
+
+def test_a_table_says_how_much_the_machine_was_disturbed() -> None:
+    """Above the rows that were measured at the same window."""
+    rows = [
+        Measured("ours", 1, 200, [sample(others_share=0.02), sample(others_share=0.4)]),
+        Measured("floor", 1, 200, [sample(others_share=0.1), sample()]),
+    ]
+    (table,) = tables(Results(measured=rows, sections=[OURS], caveats={}))
+    assert "window 1, 200 bytes; others used 2% to 40% of the processors" in table
 
 
 def test_every_table_fits_into_120_columns() -> None:
@@ -175,7 +207,7 @@ def test_every_table_fits_into_120_columns() -> None:
         for row in rows
     }
     found = Results(
-        measured=[Measured(row, 4096, 200_000, [full[row]]) for row in rows],
+        measured=[Measured(row, 4096, 200_000, [full[row]] * 2) for row in rows],
         sections=sections,
         caveats=dict.fromkeys(rows, "it keeps nothing of what it has"),
     )
@@ -235,6 +267,7 @@ def test_json_has_medians_and_samples_and_who_is_absent() -> None:
             "rss_bytes": {},
             "wire_bytes": None,
             "stanzas": None,
+            "others_share": None,
         }
     ]
 

@@ -47,6 +47,23 @@ def test_our_own_time_is_what_python_says() -> None:
     assert before <= used.cpu_s <= time.process_time()
 
 
+def test_what_all_else_uses_is_a_part_of_the_machine() -> None:
+    """A program beside the measurement is seen, and what is measured is not."""
+    busy = "while True: pass"
+    with subprocess.Popen((sys.executable, "-c", busy)) as process:
+        try:
+            with Watch({"sender": process.pid}) as mine:
+                time.sleep(0.5)
+            with Watch({}) as its:
+                time.sleep(0.5)
+        finally:
+            process.kill()
+    assert mine.others_share is not None
+    assert its.others_share is not None
+    assert 0 <= mine.others_share <= 1
+    assert its.others_share > 0.3 / (os.cpu_count() or 1)
+
+
 def test_a_process_that_is_gone_has_used_nothing_we_know() -> None:
     """The caller that misses its answer reports the end."""
     process = subprocess.Popen((sys.executable, "-c", ""))
