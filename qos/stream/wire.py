@@ -1,4 +1,4 @@
-"""The sending side of a stream, below the handlers: writes the texts of a turn at once.
+"""The sending side of a stream, below the handlers: writes texts in short bursts.
 
 slixmpp has two ways to send. A stanza object passes the filters, among them the
 counting filter of XEP-0198, but slixmpp's serialiser leaves out attributes of foreign
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -29,6 +28,11 @@ __all__ = ["Wire"]
 #: before it writes more (Nagle's algorithm) then does not wait 40 ms.
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)
 
+#: The number of texts in one write. One write for each text costs a system call and a
+#: wake-up of the server each; one write for a whole window lets both ends and the server
+#: wait for each other by turns.
+_BURST = 8
+
 
 class Wire:
     """The sending side of one stream, shared by all our parts on it."""
@@ -42,7 +46,7 @@ class Wire:
         self._foreign = ForeignFilters(xmpp, "out", "out_sync", "out_sce")
         self._socket: socket.socket | None = None
         # State of this turn of the loop.
-        self._in_turn = self._quickened = self._written = False
+        self._in_turn = self._quickened = False
         self._gathered: list[str] = []
         #: Runs until everything that slixmpp sends again has been written.
         self._behind: asyncio.Task[None] | None = None
@@ -56,8 +60,8 @@ class Wire:
         The last filter stays until our objects have passed the application's filters;
         then it is removed. The wire may be used again.
         """
-        self._send_gathered()
         self._forget()
+        self._send_gathered()
         self._closed = True
         self._stop_writing()
 
@@ -114,51 +118,49 @@ class Wire:
     def send(self, text: str) -> bool:
         """Send an iq or a message, given as text in the stream's own namespace.
 
-        The first text is sent at once. Later texts of the same turn of the loop are
-        sent at its end, in one write: many requests are due when many answers have come
-        in one read.
+        It is written at the end of this turn of the loop at the latest, together with
+        others of the same turn: many requests are due when many answers have come in
+        one read.
 
         Returns:
             False: there is no connection any more, and nothing of it was or will be
                 sent.
         """
-        if self._written or self._behind is not None:
-            self._gathered.append(text)
-            return True
-        self._written = True
-        if not self._in_turn:
+        if not self._connected():
+            return False  # not sent, and not answered: it will be repeated
+        self._gathered.append(text)
+        if len(self._gathered) >= _BURST:
+            self._send_gathered()
+        elif not self._in_turn:
             self._begin_turn()
-        return self._send((text,))
+        return True
+
+    def _connected(self) -> bool:
+        transport = self._xmpp.transport
+        return transport is not None and not transport.is_closing()
 
     def _begin_turn(self) -> None:
         self._in_turn = True
         self._xmpp.loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
-        self._in_turn = self._quickened = self._written = False
-        if self._gathered and self._behind is None:
-            self._send_gathered()
+        self._in_turn = self._quickened = False
+        self._send_gathered()
 
     def _send_gathered(self) -> None:
-        gathered, self._gathered = self._gathered, []
-        if gathered:
-            self._send(gathered)
-
-    def _send(self, texts: Sequence[str]) -> bool:
+        if not self._gathered or self._behind is not None:
+            return
+        texts, self._gathered = self._gathered, []
         if self._foreign.any():
             # The application has a filter that sees sent stanzas.
             for text in texts:
                 xml = parsed(text, self._xmpp.default_ns)
                 own = _OwnMessage if text.startswith("<message") else _OwnIq
                 self._send_object(own(self._xmpp, xml=xml))
-            return True
-        transport = self._xmpp.transport
-        if transport is None or transport.is_closing():
-            return False  # not sent, and not answered: it will be repeated
-        self._xmpp.send_raw("".join(texts))
-        # In the order of writing, without anything in between.
-        self._management.sent(texts)
-        return True
+        elif self._connected():
+            self._xmpp.send_raw("".join(texts))
+            # In the order of writing, without anything in between.
+            self._management.sent(texts)
 
     def message(self, record: Incoming) -> Message:
         """The message as a stanza of this stream, with the iq's to and from."""

@@ -174,6 +174,7 @@ async def test_no_answer_of_a_peer_does_harm(
         qos: Any = XEP_QOS.of(client)
         qos._endpoint.route = lambda _: Route("alice@localhost/a")
         delivery = await qos.submit(client.make_message("alice@localhost/a", "x"))
+        await a_turn()
         (offer,) = answers_in(written)
         for xml_id in (offer.get("id", ""), "", "1"):
             xml = ET.Element(f"{{{CLIENT}}}iq", {"type": kind, "id": xml_id})
@@ -240,6 +241,7 @@ async def test_no_batch_of_a_peer_does_harm(batch: ET.Element) -> None:
             xml.set("from", "alice@localhost/a")
             xml.append(batch)
             receive(client, xml)
+        await a_turn()
         replies = answers_in(written)
         assert {reply.get("id") for reply in replies} <= {"b", *ids}
         assert len({reply.get("id") for reply in replies}) == len(replies)
@@ -265,7 +267,7 @@ async def test_no_answer_to_a_batch_does_harm(batch: ET.Element, kind: str) -> N
         qos._endpoint._batches._supports = lambda *_: True
         message = client.make_message("alice@localhost/a", "x")
         deliveries = [await qos.submit(message) for _ in range(2)]
-        await asyncio.sleep(0)
+        await a_turn()
         (asked,) = answers_in(written)
         elements = list(asked[0])
         for answer in batch:
@@ -326,6 +328,6 @@ async def test_what_was_answered_is_sent_before_the_plugin_leaves() -> None:
                 f"<message xmlns='{CLIENT}'/></assured></iq>"
             )
             receive(client, ET.fromstring(text))  # noqa: S314
-        assert len(written) == 1
+        assert written == []
         await XEP_QOS.of(client).aclose()
         assert [answer.get("id") for answer in answers_in(written)] == ["1", "2", "3"]
