@@ -23,11 +23,12 @@ class Stream:
     """A wire, and what it writes."""
 
     def __init__(self) -> None:
-        self.client: Any = ClientXMPP("bob@localhost/b", "")
-        self.transport = self.client.transport = Transport()
+        client: Any = ClientXMPP("bob@localhost/b", "")
+        self.client = client
+        self.transport = client.transport = Transport()
         self.written: list[str] = []
-        self.client.send_raw = self.written.append
-        self.wire = Wire(self.client, StreamManagement(self.client))
+        client.send_raw = self.written.append
+        self.wire = Wire(client, StreamManagement(client))
 
 
 @pytest.fixture
