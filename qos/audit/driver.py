@@ -14,7 +14,7 @@ from datetime import date, timedelta
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from qos.audit import boot_runs, read, store, tables
+from qos.audit import boot_runs, pairing, read, store, tables
 from qos.audit.at_once import at_once
 from qos.audit.audits import STAGED, Audits
 from qos.audit.batch_tables import write_tables
@@ -105,6 +105,7 @@ def _audit(
             all_runs = boot_runs.merged(carried.runs(pieces), tolerance_s=CLOCK_BACK_S)
             all_runs = all_runs.localCheckpoint()
         days = first or first_day, last or last_day
+        messages_of = pairing.messages_of if found.has_pairs else tables.deliveries_of
 
         def find_problems() -> DataFrame:
             progress("looking for problems of the journals")
@@ -120,7 +121,7 @@ def _audit(
                 # Without a line there is no day, and nothing to replace.
                 (days[0] or NEVER[0], days[1] or NEVER[1]),
                 limits,
-                messages=tables.deliveries_of(known.told),
+                messages=messages_of(known.told),
                 roles=known.roles,
                 from_margin=bool(first),
                 progress=progress,

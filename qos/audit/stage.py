@@ -61,6 +61,8 @@ class Staged:
         late: the runs of lines that are in none of the other frames, since their day is
             closed.
         roles: the roles that `lines` may have; no line has another one.
+        has_pairs: whether `told` has many records, and nearly always one of each side
+            of a message; see qos.audit.pairing.
     """
 
     lines: DataFrame
@@ -68,6 +70,7 @@ class Staged:
     told: DataFrame
     late: DataFrame
     roles: frozenset[Role] = frozenset(Role)
+    has_pairs: bool = False
 
 
 def stage(
@@ -96,7 +99,8 @@ def stage(
         return _staged_by_java(spark, sizes, folder, open_from, tied)
     for part in _PARTS:
         Path(folder, part).mkdir(parents=True)
-    if _are_for_this_process(sizes):
+    is_short = _are_for_this_process(sizes)
+    if is_short:
         roles = _write_here(sizes, folder, open_from, tied)
     else:
         roles = _write_in_workers(spark, sizes, folder, open_from, tied)
@@ -111,6 +115,7 @@ def stage(
         there("told", by_teller.schema),
         there("late", boot_runs.RUN).withColumn("kind", F.lit(boot_runs.LATE)),
         roles,
+        has_pairs=not is_short,
     )
 
 

@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from frames import Lines
-from qos.audit import boot_runs, endpoint_summary
+from qos.audit import boot_runs, endpoint_summary, pairing
 from qos.audit.lines import CHECKED
-from qos.audit.tables import deliveries_of
+from qos.audit.tables import deliveries_of, repeated
 from qos.journal.schema import EVENTS, Role
 
 pytestmark = [
@@ -111,6 +111,65 @@ def test_a_line_that_is_given_twice_changes_no_message(spark: SparkSession) -> N
     assert twice.count() > once.count()
     assert messages(twice) == messages(once)
     assert any(row["hand_overs"] > 2 for row in deliveries_of(once).collect())
+
+
+def records(spark: SparkSession, parts: list[Lines]) -> DataFrame:
+    """The records that Arrow makes of each part."""
+    made = pa.concat_tables(
+        endpoint_summary.in_arrow(table.filter(endpoint_summary.are_of_messages(table)))
+        for table in map(in_arrow, parts)
+    )
+    like = endpoint_summary.in_spark(Lines().frame(spark))
+    return spark.createDataFrame(rows_of(made), like.schema)
+
+
+def lines_of_messages(chance: random.Random, count: int) -> Lines:
+    """Lines of many messages; a few have several records of a side."""
+    made = random_lines(chance, count)
+    for row in made.rows:
+        # Every line of a message has them.
+        number = chance.randint(1, count // 10)
+        usual = number % 9 > 0
+        row |= {"msg_id": f"m{number}", "level": "assured", "source": "sender@x/1"}
+        row["to"] = "b@x/1" if usual else row["to"]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("hashed", "few"), [(10**6, 10**6), (0, 10**6), (10**6, 0)]
+)
+def test_joined_records_make_the_same_messages(
+    hashed: int, few: int, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever join Spark takes, and if too many messages have repeated records."""
+    monkeypatch.setattr(pairing, "_HASHED_MAX", hashed)
+    monkeypatch.setattr(pairing, "_FEW", few)
+    some = lines_of_messages(random.Random(3), 3000)
+    # A node's lines about a message may be in two files.
+    parts = [Lines(), Lines()]
+    for row in some.rows:
+        is_second = row["msg_id"].endswith("7") and row["at"].second % 2
+        parts[1 if is_second else 0].rows.append(row)
+    found = records(spark, parts)
+    again = repeated(found).count()
+    whole = messages(found)
+    assert 10 < again < len(whole) - 100
+    joined = pairing.messages_of(found)
+    assert sorted(map(repr, joined.collect())) == whole
+    assert joined.schema.simpleString() == deliveries_of(found).schema.simpleString()
+    both = [row for row in joined.collect() if row["sender_node"] and row["held_at"]]
+    assert len(both) > 50
+
+
+def test_records_that_are_never_repeated_are_only_joined(spark: SparkSession) -> None:
+    """Without such a message, nothing is aggregated."""
+    some = lines_of_messages(random.Random(4), 2000)
+    for row in some.rows:
+        row["to"] = "b@x/1"
+    found = records(spark, [some])
+    assert repeated(found).isEmpty()
+    joined = pairing.messages_of(found)
+    assert sorted(map(repr, joined.collect())) == messages(found)
 
 
 @pytest.mark.parametrize("count", [0, 1, 150])

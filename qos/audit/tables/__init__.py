@@ -12,7 +12,13 @@ from qos.audit.tables.anomalies import (
     revised,
     with_suspicion,
 )
-from qos.audit.tables.deliveries import deliveries, deliveries_of
+from qos.audit.tables.deliveries import (
+    deliveries,
+    deliveries_of,
+    numbered,
+    paired,
+    repeated,
+)
 from qos.audit.tables.items import queue_items
 from qos.audit.tables.once import once
 from qos.audit.tables.queues import queues_hourly
@@ -29,10 +35,13 @@ __all__ = [
     "deliveries_of",
     "judged",
     "judged_ok",
+    "numbered",
     "once",
+    "paired",
     "queue_items",
     "queues_hourly",
     "refusals",
+    "repeated",
     "revised",
     "routes_hourly",
     "unproven_hourly",
