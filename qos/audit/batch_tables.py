@@ -132,7 +132,8 @@ def _judged(
     rows = tables.with_suspicion(messages, limits)
     rows = rows.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
     found = tables.judged_ok(rows.where(~F.col("is_suspect")), limits)
-    suspects = rows.where("is_suspect")
+    # All tasks look for them; a single one then has only these.
+    suspects = rows.where("is_suspect").localCheckpoint()
     count = suspects.count()
     if not count:
         return found, False
