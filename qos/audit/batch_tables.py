@@ -45,6 +45,7 @@ def write_tables(
     limits: Limits,
     *,
     messages: DataFrame,
+    counts: DataFrame,
     roles: Collection[Role] = frozenset(Role),
     from_margin: bool = False,
     progress: Callable[[str], None] = lambda step: None,
@@ -58,6 +59,7 @@ def write_tables(
         days: the days of the tables.
         limits: the limits for anomalies.
         messages: see qos.audit.tables.deliveries.
+        counts: see qos.audit.tables.counted.
         roles: the roles that `events` may have.
         from_margin: earlier lines exist that are not here: a message or item without
             its beginning is left out.
@@ -112,9 +114,7 @@ def write_tables(
         write_anomalies,
         lambda: write("routes_hourly", tables.routes_hourly(messages)),
         write_unproven,
-        lambda: write_for(
-            Role.JOURNAL, "windows_hourly", tables.windows_hourly(events)
-        ),
+        lambda: write_for(Role.JOURNAL, "windows_hourly", tables.windows_of(counts)),
         lambda: write_for(Role.RECEIVER, "refusals", tables.refusals(events)),
         write_queues,
         lambda: write_for(Role.WORKER, "workers_hourly", tables.workers_hourly(events)),

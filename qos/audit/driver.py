@@ -7,10 +7,11 @@ made.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -29,6 +30,7 @@ from qos.audit.small import are_small, without_compiling
 from qos.audit.speakers import Tied
 from qos.audit.stage import stage
 from qos.audit.tables import Limits
+from qos.journal.schema import Role
 
 __all__ = ["MARGIN", "audit"]
 
@@ -107,21 +109,27 @@ def _audit(
         days = first or first_day, last or last_day
         messages_of = pairing.messages_of if found.has_pairs else tables.deliveries_of
 
+        events = known.lines.drop("subject")
+        counts = _counts(events, known.roles)
+
         def find_problems() -> DataFrame:
             progress("looking for problems of the journals")
             problems = _problems(found.lines, runs, file_problems(spark, files))
+            if Role.JOURNAL in known.roles:
+                problems = problems.unionByName(tables.contradicting_counts(counts))
             store.replace_table(problems, f"{out}/problems")
             return store.read_table(problems, f"{out}/problems")
 
         def make_tables() -> dict[str, DataFrame]:
             written = write_tables(
-                known.lines.drop("subject"),
+                events,
                 all_runs,
                 out,
                 # Without a line there is no day, and nothing to replace.
                 (days[0] or NEVER[0], days[1] or NEVER[1]),
                 limits,
                 messages=messages_of(known.told),
+                counts=counts,
                 roles=known.roles,
                 from_margin=bool(first),
                 progress=progress,
@@ -142,6 +150,14 @@ def _audit(
     )
     progress("drawing the report")
     return draw(written, problems, out, summary, limits)
+
+
+def _counts(events: DataFrame, roles: Collection[Role]) -> DataFrame:
+    """The counts of windows, kept for two tables, one of which reads them twice."""
+    counts = tables.counted(events)
+    if Role.JOURNAL not in roles:
+        return counts
+    return counts.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
 
 
 def _problems(checked: DataFrame, runs: DataFrame, files: DataFrame) -> DataFrame:

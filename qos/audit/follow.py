@@ -226,6 +226,7 @@ class Follower:
             store.remove(self._spark, folder)
         others = self._others(boots, before)
         now = self._state.read(part)
+        problems = _with_contradictions(problems, now.lines)
         written = self._step(known, now, parts, others, boots, limits).write()
         self._write_problems(problems, boots)
         self._join_files(before.open_from, marks.open_from)
@@ -439,6 +440,14 @@ def _names(boots: DataFrame) -> DataFrame:
     names = F.explode(F.array(F.col("node"), bare(F.col("node")))).alias("name")
     rows = boots.select(names, (F.col("jumps") > 0).alias("jumped"))
     return rows.groupBy("name").agg(F.bool_or("jumped").alias("jumped"))
+
+
+def _with_contradictions(problems: DataFrame, lines: DataFrame) -> DataFrame:
+    """The problems, with those of the counts in all lines of the touched hours."""
+    found = tables.contradicting_counts(tables.counted(lines)).localCheckpoint()
+    key = ["kind", "place"]
+    former = problems.join(found.select(*key), key, "left_anti")
+    return former.select(*problems.columns).unionByName(found)
 
 
 def _late_lines(late: DataFrame, open_from: date | None) -> DataFrame:

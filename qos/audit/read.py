@@ -73,6 +73,8 @@ class Problem(enum.Enum):
     CLOCK_BACK = "clock-back"
     #: Lines of a boot that are not in the given files, or that could not be written.
     MISSING_LINES = "missing-lines"
+    #: Two lines with the same boot and number count the same window differently.
+    CONTRADICTING_COUNTS = "contradicting-counts"
 
 
 #: The names of `qos.journal.files`: NODE-BOOT-N.jsonl.

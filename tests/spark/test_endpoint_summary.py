@@ -135,9 +135,7 @@ def lines_of_messages(chance: random.Random, count: int) -> Lines:
     return made
 
 
-@pytest.mark.parametrize(
-    ("hashed", "few"), [(10**6, 10**6), (0, 10**6), (10**6, 0)]
-)
+@pytest.mark.parametrize(("hashed", "few"), [(10**6, 10**6), (0, 10**6), (10**6, 0)])
 def test_joined_records_make_the_same_messages(
     hashed: int, few: int, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

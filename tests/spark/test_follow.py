@@ -3,7 +3,7 @@
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -44,14 +44,16 @@ def follower(
     return Follower(spark, [str(journals)], str(out), limits=lambda: LIMITS, late=late)
 
 
-def rows(spark: SparkSession, out: Path) -> dict[str, Counter[str]]:
+def rows(
+    spark: SparkSession, out: Path, names: Sequence[str] = (*TABLES, "problems")
+) -> dict[str, Counter[str]]:
     """All that is in the tables."""
     found = {}
-    for name in (*TABLES, "problems"):
+    for name in names:
         frame = spark_frame(spark, snapshot(str(out))[name])
         # A follower has judged them before, with less knowledge.
-        names = sorted({*frame.columns} - {"history", *SKETCHES})
-        found[name] = Counter(map(str, frame.select(*names).collect()))
+        columns = sorted({*frame.columns} - {"history", *SKETCHES})
+        found[name] = Counter(map(str, frame.select(*columns).collect()))
     return found
 
 
@@ -217,6 +219,34 @@ def test_what_comes_for_a_closed_day_is_counted_and_changes_no_table(
     ]
     assert look.summary.problems == {LATE_LINE: 2}
     assert str(look.summary.first) == "2026-01-08"
+
+
+def test_contradicting_counts_are_a_problem_whenever_they_come(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Two counts of a window may come in different looks; each has one row."""
+    journals, out, whole = (tmp_path / name for name in ("journals", "out", "whole"))
+    counts = Lines()
+    for window, sent in enumerate((3, 4, 5)):
+        since = f"2026-01-05T12:{5 * window:02}:00.000000Z"
+        route = {"level": "assured", "source": "a@x", "to": "b@x"}
+        given = {"since": since, "sent": sent, "received": 0, **route}
+        counts.line("a@x/1", "journal", "counted", 300 * (window + 1), **given)
+    for name, some in (("first", (0, 1)), ("second", (1,)), ("third", (0, 2))):
+        came = Lines()
+        came.rows = [counts.rows[number] for number in some]
+        write_journal(journals, name, came)
+        for row in came.rows:
+            row["sent"] += 1
+        follower(spark, journals, out).look()
+    audit(spark, [str(journals)], str(whole), limits=LIMITS)
+    names = ("windows_hourly", "problems")
+    found = rows(spark, out, names)
+    assert found == rows(spark, whole, names)
+    (problem,) = found["problems"].elements()
+    assert "contradicting-counts" in problem
+    assert "a@x boot of a@x/1 2026-01-05 12:00" in problem
+    assert "count=2" in problem
 
 
 def test_what_is_stuck_shows_up_though_nothing_new_comes(

@@ -7,8 +7,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from frames import NOON, Lines, after, only
+from qos.audit.read import Problem
 from qos.audit.report_collect import bucket_of
 from qos.audit.tables import (
+    contradicting_counts,
     deliveries,
     queue_items,
     queues_hourly,
@@ -17,6 +19,7 @@ from qos.audit.tables import (
     windows_hourly,
     workers_hourly,
 )
+from qos.audit.tables import counted as windows_counted
 from qos.audit.tables.routes import merged_percentiles
 
 pytestmark = [
@@ -193,6 +196,45 @@ def test_a_count_that_contradicts_itself_is_missing(
         "without_sender": 1,
         "without_receiver": 0,
     }
+
+
+def test_counts_that_contradict_each_other_are_a_problem(
+    spark: SparkSession, lines: Lines
+) -> None:
+    """By account, boot and hour, so that each has one row, however often it is seen.
+
+    A repeated line contradicts nothing.
+    """
+    route = {"level": "assured", "source": "a@x", "to": "b@x"}
+    for window, others in enumerate([(3,), (4, 5), (6, 6), (1, 2, 3)] + [(7, 8)] * 20):
+        counted(lines, "a@x/1", window, sent=others[0], **route)
+        for other in others[1:]:
+            lines.rows.append(lines.rows[-1] | {"sent": other})
+    # Another node of the account may not have the same boot.
+    counted(lines, "b@x/1", 5, received=1, **route)
+    lines.rows.append(lines.rows[-1] | {"node": "b@x/2", "received": 2})
+    frame = lines.frame(spark)
+    found = contradicting_counts(windows_counted(frame.unionByName(frame)))
+    assert sorted(map(tuple, found.collect())) == [
+        (
+            Problem.CONTRADICTING_COUNTS.value,
+            "a@x boot of a@x/1 2026-01-05 12:00",
+            10,
+            "line 2: two counts of the window of 2026-01-05 12:05:00",
+        ),
+        (
+            Problem.CONTRADICTING_COUNTS.value,
+            "a@x boot of a@x/1 2026-01-05 13:00",
+            12,
+            "line 13: two counts of the window of 2026-01-05 13:00:00",
+        ),
+        (
+            Problem.CONTRADICTING_COUNTS.value,
+            "b@x boot of b@x/1 2026-01-05 12:00",
+            1,
+            "line 1: two counts of the window of 2026-01-05 12:25:00",
+        ),
+    ]
 
 
 def queue_line(lines: Lines, event: str, at: float, **fields: object) -> None:

@@ -116,6 +116,7 @@ def problems() -> DataFrame:
         read.line_problems(spark.read.table("all_bad_lines"))
         .unionByName(boot_runs.missing_lines(_runs()))
         .unionByName(boot_runs.clocks_back(_runs(), tolerance_s=CLOCK_BACK_S))
+        .unionByName(tables.contradicting_counts(tables.counted(_events())))
     )
 
 

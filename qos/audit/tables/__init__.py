@@ -24,13 +24,21 @@ from qos.audit.tables.once import once
 from qos.audit.tables.queues import queues_hourly
 from qos.audit.tables.refusals import refusals
 from qos.audit.tables.routes import routes_hourly, unproven_hourly
-from qos.audit.tables.windows import WRITTEN_WITHIN, windows_hourly
+from qos.audit.tables.windows import (
+    WRITTEN_WITHIN,
+    contradicting_counts,
+    counted,
+    windows_hourly,
+    windows_of,
+)
 from qos.audit.tables.workers import workers_hourly
 
 __all__ = [
     "WRITTEN_WITHIN",
     "Limits",
     "anomalies",
+    "contradicting_counts",
+    "counted",
     "deliveries",
     "deliveries_of",
     "judged",
@@ -46,6 +54,7 @@ __all__ = [
     "routes_hourly",
     "unproven_hourly",
     "windows_hourly",
+    "windows_of",
     "with_suspicion",
     "workers_hourly",
 ]

@@ -21,7 +21,13 @@ from qos.audit.tables.once import (
 )
 from qos.journal.schema import JournalEvent, Role
 
-__all__ = ["WRITTEN_WITHIN", "windows_hourly"]
+__all__ = [
+    "WRITTEN_WITHIN",
+    "contradicting_counts",
+    "counted",
+    "windows_hourly",
+    "windows_of",
+]
 
 #: A count is written at the end of its window. A count further away from its window, by
 #: the clock of its node, is left out: otherwise any line could change any day.
@@ -39,13 +45,22 @@ def windows_hourly(events: DataFrame) -> DataFrame:
     one window and be handed over in the next one, and one of two devices of an account
     may have no journal. If a node had more routes than it counts separately, its end of
     that window is missing. So it is if two different lines about the window have the
-    same boot and number: at least one of them is wrong.
+    same boot and number: at least one of them is wrong (see contradicting_counts).
 
     Returns:
         Columns `date` and `hour` (in which the windows began), `level`, `sender` and
         `receiver` (accounts); `sent` and `received`, as counted by the two ends;
         `windows` in which one of them counted a message, `complete` ones, and those
         `without_sender` and `without_receiver`.
+    """
+    return windows_of(counted(events))
+
+
+def counted(events: DataFrame) -> DataFrame:
+    """The counts of windows, each once, for `windows_of` and `contradicting_counts`.
+
+    Returns:
+        A row for each different line, with `is_certain`: no other line contradicts it.
     """
     is_count = role_is(Role.JOURNAL) & event_is(JournalEvent.COUNTED)
     apart_s = F.abs(seconds_between("since", "at"))
@@ -65,7 +80,11 @@ def windows_hourly(events: DataFrame) -> DataFrame:
     # are brought together by windows here, and move only once.
     counts = counts.repartition("window").distinct()
     same = Window.partitionBy("window", "account", "boot", "seq")
-    counts = counts.withColumn("is_certain", F.count("*").over(same) == 1)
+    return counts.withColumn("is_certain", F.count("*").over(same) == 1)
+
+
+def windows_of(counts: DataFrame) -> DataFrame:
+    """The same as `windows_hourly`, from `counted` lines."""
     has_route = F.col("sender").isNotNull() & F.col("receiver").isNotNull()
     is_part = ~has_route & (F.col("sent") + F.col("received") > 0)
     ends = counts.groupBy("window", "account").agg(
@@ -100,6 +119,41 @@ def windows_hourly(events: DataFrame) -> DataFrame:
             F.count_if(~has_sender).alias("without_sender"),
             F.count_if(~has_receiver).alias("without_receiver"),
         )
+    )
+
+
+def contradicting_counts(counts: DataFrame) -> DataFrame:
+    """Lines with the same number that count the same window differently.
+
+    All lines of an hour make its row, so a later row replaces an earlier one of the
+    same `place`.
+
+    Args:
+        counts: see `counted`.
+
+    Returns:
+        See qos.audit.read.file_problems: a row for each boot and hour, with the number
+        of lines that are contradicted; `place` is the account, the boot and the hour.
+    """
+    lines = counts.where(~F.col("is_certain")).select(
+        *("account", "boot", "seq", "window"),
+        F.date_format("window", "yyyy-MM-dd HH:00").alias("hour"),
+    )
+    rows = lines.distinct().groupBy("account", "boot", "hour")
+    found = rows.agg(
+        F.count("*").alias("count"), F.min(F.struct("seq", "window")).alias("first")
+    )
+    example = F.concat(
+        F.lit("line "),
+        F.col("first.seq").cast("string"),
+        F.lit(": two counts of the window of "),
+        F.date_format("first.window", "yyyy-MM-dd HH:mm:ss"),
+    )
+    return found.select(
+        F.lit("contradicting-counts").alias("kind"),
+        F.concat_ws(" ", "account", "boot", "hour").alias("place"),
+        "count",
+        example.alias("example"),
     )
 
 
