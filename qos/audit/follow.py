@@ -41,6 +41,7 @@ from qos.audit.step import MESSAGE, Step, pending
 from qos.audit.swap import join_files
 from qos.audit.tables import Limits
 from qos.audit.tables.once import bare
+from qos.journal.schema import Role
 
 __all__ = ["FOLDER", "LATE_LINE", "CannotFollow", "Follower", "Look", "follow"]
 
@@ -210,25 +211,25 @@ class Follower:
                 tied=self._tied,
             )
             new = known_of(staged)
-            subjects = new.subjects().localCheckpoint()
-            known = self._state.look_up(subjects, before.parts)
-            part = self._state.write(new + known, step)
-            marks = self._marks(staged, before, limits)
+            known = self._state.look_up(new.subjects(), before.parts)
+            both = new + known
+            part = self._state.write(both, step)
+            marks, boots, problems = at_once(
+                lambda: self._marks(staged, before, limits),
+                lambda: self._boots(staged, before).localCheckpoint(),
+                lambda: self._problems(staged, files, before).localCheckpoint(),
+            )
             parts = (*before.parts, part._replace(latest=marks.latest))
-            boots = boot_runs.merged(
-                self._staging.boots(before.batch)
-                .unionByName(staged.runs)
-                .unionByName(staged.late),
-                tolerance_s=CLOCK_BACK_S,
-            ).localCheckpoint()
-            problems = self._problems(staged, files, before).localCheckpoint()
         finally:
             store.remove(self._spark, folder)
         others = self._others(boots, before)
-        now = self._state.read(part)
-        problems = _with_contradictions(problems, now.lines)
-        written = self._step(known, now, parts, others, boots, limits).write()
-        self._write_problems(problems, boots)
+        now = replace(self._state.read(part), roles=both.roles)
+        if Role.JOURNAL in now.roles:
+            problems = _with_contradictions(problems, now.lines)
+        written, _ = at_once(
+            self._step(known, now, parts, others, boots, limits).write,
+            lambda: self._write_problems(problems, boots),
+        )
         self._join_files(before.open_from, marks.open_from)
         self._audits.record(*_shown(marks))
         marks = replace(marks, parts=self._gathered(parts, marks))
@@ -242,7 +243,7 @@ class Follower:
         before: Known,
         now: Known,
         parts: Sequence[Part],
-        others: DataFrame,
+        others: DataFrame | None,
         boots: DataFrame,
         limits: Limits,
     ) -> Step:
@@ -290,6 +291,15 @@ class Follower:
             open_from=None if latest is None else latest - self._late,
         )
 
+    def _boots(self, staged: Staged, before: Marks) -> DataFrame:
+        """The runs of all lines up to this step."""
+        return boot_runs.merged(
+            self._staging.boots(before.batch)
+            .unionByName(staged.runs)
+            .unionByName(staged.late),
+            tolerance_s=CLOCK_BACK_S,
+        )
+
     def _problems(
         self, staged: Staged, files: list[NewFile], before: Marks
     ) -> DataFrame:
@@ -300,12 +310,12 @@ class Follower:
             .unionByName(_late_lines(staged.late, before.open_from))
         )
 
-    def _others(self, boots: DataFrame, before: Marks) -> DataFrame:
+    def _others(self, boots: DataFrame, before: Marks) -> DataFrame | None:
         """The messages of earlier steps whose verdict may now change."""
+        if before.batch < 0:
+            return None
         like = self._like["deliveries"]
         others = self._staging.pending(before.batch, like.schema)
-        if before.batch < 0:
-            return others
         known = _names(self._staging.boots(before.batch))
         new = _names(boots).join(known, ["name", "jumped"], "left_anti")
         new = new.select("name").distinct().localCheckpoint()

@@ -67,14 +67,18 @@ class Known:
         told: see qos.audit.endpoint_summary.
         lines: events that are not about messages.
         roles: the roles that `lines` may have.
+        is_nothing: whether there is certainly no row.
     """
 
     told: DataFrame
     lines: DataFrame
     roles: frozenset[Role] = frozenset(Role)
+    is_nothing: bool = False
 
     def __add__(self, other: Known) -> Known:
         """Both; a line may be in both."""
+        if self.is_nothing or other.is_nothing:
+            return other if self.is_nothing else self
         return Known(
             self.told.unionByName(other.told),
             self.lines.unionByName(other.lines),
@@ -112,18 +116,18 @@ class State:
     def nothing(self) -> Known:
         """No row."""
         told, lines = (self._read(name, ()).drop("step") for name in _KINDS)
-        return Known(told, lines, frozenset())
+        return Known(told, lines, frozenset(), is_nothing=True)
 
     def look_up(self, subjects: DataFrame, parts: Sequence[Part]) -> Known:
         """All records of some subjects.
 
         Args:
-            subjects: a column `subject`, without repetitions; it is used several times.
+            subjects: a column `subject`, without repetitions.
             parts: the valid ones.
         """
         if not parts:
             return self.nothing()
-        keys = few(subjects)
+        keys = few(subjects.localCheckpoint())
         found = (partial(self._found, name, keys, parts) for name in _KINDS)
         told, lines = at_once(*found)
         return Known(told, lines)

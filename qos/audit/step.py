@@ -52,7 +52,8 @@ class Step:
         out: the folder of the tables.
         before: the earlier records of the touched subjects.
         now: their present records, including `before`.
-        others: messages whose verdict may have changed, as they are in the table.
+        others: messages whose verdict may have changed, as they are in the table; None:
+            no message has a verdict yet.
         limits: the limits for judging messages.
         judged: messages -> with their verdicts; see qos.audit.tables.judged.
         lines_between: all known lines of a range of time; some may be repeated, and
@@ -65,7 +66,7 @@ class Step:
     out: str
     before: Known
     now: Known
-    others: DataFrame
+    others: DataFrame | None
     limits: Limits
     judged: Callable[[DataFrame], DataFrame]
     lines_between: Callable[[Column], DataFrame]
@@ -90,13 +91,14 @@ class Step:
             The messages that were judged, and whether any row has changed.
         """
         touched = self.judged(tables.deliveries_of(self.now.told)).localCheckpoint()
-        keys = list(MESSAGE)
-        others = self.others.dropDuplicates(keys)
-        others = _without(others, touched).localCheckpoint()
-        names = tables.deliveries_of(self.now.told).columns
-        again = self.judged(others.select(*names)).localCheckpoint()
-        rows = touched.unionByName(_changed(again, others)).localCheckpoint()
-        hours = _hours(rows, tables.deliveries_of(self.before.told))
+        rows, judged = touched, touched
+        if self.others is not None:
+            again, changed = self._judged_again(touched, self.others)
+            rows = touched.unionByName(changed).localCheckpoint()
+            judged = touched.unionByName(again)
+        before = self.before
+        former = [] if before.is_nothing else [tables.deliveries_of(before.told)]
+        hours = _hours(rows, *former)
         self._swap("deliveries", rows, MESSAGE, rows, hours)
         folder = f"{self.out}/deliveries"
         of_hours = read_hours(self.spark, folder, rows.schema, hours)
@@ -107,23 +109,38 @@ class Step:
             lambda: self._swap_hours("routes_hourly", routes, hours),
             lambda: self._swap_hours("unproven_hourly", unproven, hours),
         )
-        return touched.unionByName(again), bool(hours)
+        return judged, bool(hours)
+
+    def _judged_again(
+        self, touched: DataFrame, others: DataFrame
+    ) -> tuple[DataFrame, DataFrame]:
+        """The other messages with their verdicts, and those that have changed."""
+        others = _without(others.dropDuplicates([*MESSAGE]), touched).localCheckpoint()
+        names = tables.deliveries_of(self.now.told).columns
+        again = self.judged(others.select(*names)).localCheckpoint()
+        return again, _changed(again, others)
 
     def _write_anomalies(self, rows: DataFrame, hours: list[Hour]) -> None:
         if not hours:
             return
         found = tables.anomalies(rows)
-        before = read_hours(self.spark, f"{self.out}/anomalies", found.schema, hours)
-        keys = [*MESSAGE]
-        before = before.join(rows.select(*keys), keys, "left_semi")
-        # Not those of the table: if this is repeated, they are already the new ones.
-        found = tables.revised(found, before, rows, self.others, self.limits)
+        if self.others is not None:
+            folder = f"{self.out}/anomalies"
+            before = read_hours(self.spark, folder, found.schema, hours)
+            keys = [*MESSAGE]
+            before = before.join(rows.select(*keys), keys, "left_semi")
+            # Not those of the table: if this is repeated, they are already the new
+            # ones.
+            found = tables.revised(found, before, rows, self.others, self.limits)
         self._swap("anomalies", found, MESSAGE, rows, hours)
 
     def write_items(self) -> None:
         """Write the table of items."""
-        rows = tables.queue_items(self.now.lines).localCheckpoint()
-        hours = _hours(rows, tables.queue_items(self.before.lines))
+        rows = tables.queue_items(self.now.lines)
+        hours: list[Hour] = []
+        if Role.QUEUE in self.now.roles:
+            rows = rows.localCheckpoint()
+            hours = _hours(rows, *self._before_of_lines(tables.queue_items))
         self._swap("queue_items", rows, _ITEM, rows, hours)
         folder = f"{self.out}/queue_items"
         of_hours = read_hours(self.spark, folder, rows.schema, hours)
@@ -131,15 +148,18 @@ class Step:
 
     def _write_windows(self) -> None:
         # All counts of an hour are one subject.
-        rows = tables.windows_hourly(self.now.lines).localCheckpoint()
-        hours = _hours(rows, tables.windows_hourly(self.before.lines))
+        rows = tables.windows_hourly(self.now.lines)
+        hours: list[Hour] = []
+        if Role.JOURNAL in self.now.roles:
+            rows = rows.localCheckpoint()
+            hours = _hours(rows, *self._before_of_lines(tables.windows_hourly))
         self._swap_hours("windows_hourly", rows, hours)
 
     def _write_workers(self) -> None:
-        hours = _hours(
-            tables.workers_hourly(self.now.lines),
-            tables.workers_hourly(self.before.lines),
-        )
+        hours: list[Hour] = []
+        if Role.WORKER in self.now.roles:
+            rows = tables.workers_hourly(self.now.lines)
+            hours = _hours(rows, *self._before_of_lines(tables.workers_hourly))
         lines = self._lines_of_hours(hours).where(role_is(Role.WORKER))
         if hours:
             # A handler may end in another hour.
@@ -147,9 +167,17 @@ class Step:
         self._swap_hours("workers_hourly", tables.workers_hourly(lines), hours)
 
     def _write_refusals(self) -> None:
-        hours = _hours(tables.refusals(self.now.lines))
+        hours: list[Hour] = []
+        if Role.RECEIVER in self.now.roles:
+            hours = _hours(tables.refusals(self.now.lines))
         lines = self._lines_of_hours(hours)
         self._swap_hours("refusals", tables.refusals(lines), hours)
+
+    def _before_of_lines(
+        self, table: Callable[[DataFrame], DataFrame]
+    ) -> list[DataFrame]:
+        """The former rows of a table that is made of lines; none at the first step."""
+        return [] if self.before.is_nothing else [table(self.before.lines)]
 
     def _lines_of_hours(self, hours: list[Hour]) -> DataFrame:
         if not hours:
