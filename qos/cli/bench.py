@@ -47,6 +47,7 @@ examples:
   xmpp-qos bench --floor --levels assured --stores memory sqlite --plot speed.svg
   xmpp-qos bench --floor --peers --windows 64 --seconds 2 --plot speed.svg
   xmpp-qos bench --levels --queue --windows 16 64
+  xmpp-qos bench --floor --peers --stores memory sqlite --windows 64 --markdown
   xmpp-qos bench --embedded --windows 1 64 --sizes 200 20000 --seconds 1 --repeat 3
   xmpp-qos bench --latency --nagle --floor --levels assured --stores memory
   xmpp-qos bench --jid a@example.org --to b@example.org --levels assured --json
@@ -384,6 +385,11 @@ def _add_work(parser: Parser) -> None:
         "or nice; needs root or CAP_SYS_NICE",
     )
     _add_json(group)
+    group.add_argument(
+        "--markdown",
+        action="store_true",
+        help="print one short table in Markdown, of the largest window and size",
+    )
     add_plot(group)
 
 

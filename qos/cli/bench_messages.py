@@ -45,6 +45,7 @@ async def run(arguments: argparse.Namespace) -> int:
         with plotting(arguments.plot):
             plot(results, arguments.plot)
     from qos.bench.report import absences, caveats, plain, tables
+    from qos.bench.summary import markdown
 
     if arguments.json:
         turns = {"seconds": arguments.seconds, "repeat": arguments.repeat}
@@ -53,8 +54,11 @@ async def run(arguments: argparse.Namespace) -> int:
         how = f"Medians of {arguments.repeat} turns of {arguments.seconds:g} s"
         how += f", all at {priority}." if priority else "."
         words = in_words(circumstances, how)
-        below = (caveats(results), absences(results), words)
-        await show(*tables(results), *filter(None, below), json=False)
+        if arguments.markdown:
+            await show(markdown(results), words, json=False)
+        else:
+            below = (caveats(results), absences(results), words)
+            await show(*tables(results), *filter(None, below), json=False)
     return Status.DONE
 
 
@@ -76,6 +80,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UsageError("--to is needed: the account that receives")
     if named and arguments.embedded:
         raise UsageError("--embedded and --jid name two servers")
+    if arguments.markdown and arguments.json:
+        raise UsageError("--markdown and --json are two forms of the same figures")
     if arguments.nagle and (named or arguments.embedded):
         raise UsageError("--nagle is for the Prosody that is started here")
     if arguments.sm and arguments.embedded:

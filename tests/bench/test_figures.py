@@ -17,6 +17,7 @@ from qos.bench.sections import (
     of_the_same_promise,
 )
 from qos.bench.settings import FLOOR, STORES, settings_for
+from qos.bench.summary import markdown
 from qos.core.message.model import Level
 
 
@@ -300,3 +301,32 @@ def test_a_picture_has_a_part_for_each_section_and_every_row_in_it(
         # In a legend, and beside its latencies.
         times = sum(row in section.rows for section in sections)
         assert picture.count(f"<!-- {row} -->") == 2 * times
+
+
+def test_a_short_table_has_the_rows_that_are_compared() -> None:
+    """At the largest window and size, for a README."""
+    ours = [sample(50.0, cpu_s={"sender": 0.4, "receiver": 0.4})] * 2
+    floor = [sample(rate, cpu_s={"sender": 0.2, "receiver": 0.2}) for rate in (100, 80)]
+    found = Results(
+        measured=[
+            measured("ours", 1.0, window=1),
+            Measured("ours", 64, 200, ours),
+            Measured("floor", 64, 200, floor),
+        ],
+        sections=[OURS],
+        caveats={},
+    )
+    assert markdown(found).splitlines() == [
+        "|  | msg/s | ÷ floor | CPU µs | CPU ÷ floor |",
+        "| --- | --- | --- | --- | --- |",
+        "| ours | 50 | 0.56 ± 0.06 | 8,000 | 3.6 |",
+    ]
+
+
+def test_a_short_table_leaves_out_what_is_not_known() -> None:
+    """Without /proc there is no processor time."""
+    rows = [measured("ours", 1.0), measured("floor", 2.0)]
+    found = Results(measured=rows, sections=[OURS], caveats={})
+    assert markdown(found).splitlines()[2:] == ["| ours | 1 | 0.50 |  |  |"]
+    nothing = Results(measured=[], sections=[OURS], caveats={})
+    assert len(markdown(nothing).splitlines()) == 2

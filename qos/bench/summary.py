@@ -1,0 +1,71 @@
+"""The figures of a run as one short table in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qos.bench.figures import Measured, ratio, spread
+from qos.bench.report import Results
+
+__all__ = ["markdown"]
+
+
+def markdown(results: Results) -> str:
+    """The rows that are compared with others: their rates, and the ratios.
+
+    At the largest window and size of payload that were measured. A row that is compared
+    with nothing, such as the floor itself, is left out.
+    """
+    works = [(each.payload_bytes, each.window) for each in results.measured]
+    last = max(works, default=None)
+    rows = [
+        each
+        for each in results.measured
+        if (each.payload_bytes, each.window) == last
+        and results.ratios(each, ratio, results.compared)
+    ]
+    headings = [label for section in results.sections for label in section.bases]
+    labels = [
+        label
+        for label in dict.fromkeys(headings)
+        if any(_base(results, label, each) is not None for each in rows)
+    ]
+    head = ["", "msg/s", *(f"÷ {label}" for label in labels), "CPU µs", "CPU ÷ floor"]
+    lines = [head, ["---"] * len(head), *(_cells(results, labels, row) for row in rows)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _cells(results: Results, labels: Sequence[str], row: Measured) -> list[str]:
+    rate, cpu_us = row.median("rate"), row.median("cpu_us_ends")
+    return [
+        row.row,
+        "" if rate is None else f"{rate:,.0f}",
+        *(_ratio(results, label, row) for label in labels),
+        "" if cpu_us is None else f"{cpu_us:,.0f}",
+        _cpu_ratio(results, row),
+    ]
+
+
+def _base(results: Results, label: str, row: Measured) -> Measured | None:
+    """The row with which it is compared under this heading."""
+    for section in results.sections:
+        name = section.bases.get(label, {}).get(row.row)
+        if name is not None:
+            return results.base(row, name)
+    return None
+
+
+def _ratio(results: Results, label: str, row: Measured) -> str:
+    base = _base(results, label, row)
+    if base is None:
+        return ""
+    value, turns = (how(row, base, results.compared) for how in (ratio, spread))
+    if value is None:
+        return ""
+    return f"{value:.2f}" if turns is None else f"{value:.2f} ± {turns:.2f}"
+
+
+def _cpu_ratio(results: Results, row: Measured) -> str:
+    base = _base(results, "floor", row)
+    value = None if base is None else ratio(row, base, "cpu_us_ends")
+    return "" if value is None else f"{value:.1f}"
