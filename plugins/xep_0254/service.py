@@ -56,9 +56,8 @@ from xep_0254.namespaces import DISCO_INFO, DISCO_ITEMS
 from xep_0254.requests import is_request, parse_publish_message, parse_request
 from xep_0254.service_stanza import render_error, render_refusal, render_result
 from xep_qos import XEP_QOS
-from xep_qos.batch_stanza import batch_in
+from xep_qos.batch_stanza import REQUEST_OR_BATCH
 from xep_qos.settings import Settings, TrustCallback
-from xep_qos.stanza import request_element
 
 __all__ = ["QueueService"]
 
@@ -477,7 +476,7 @@ def _normal_jid(jid: str) -> str:
 
 def _is_of_qos(xml: ET.Element) -> bool:
     """Whether an iq is for xep_qos: one request, or several in a batch."""
-    return request_element(xml) is not None or batch_in(xml) is not None
+    return any(child.tag in REQUEST_OR_BATCH for child in xml)
 
 
 def _from(jid: str) -> str:

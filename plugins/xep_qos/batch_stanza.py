@@ -19,6 +19,8 @@ from qos.xml_text import attribute, render_iq, text
 from xep_qos import stanza
 
 __all__ = [
+    "BATCH",
+    "REQUEST_OR_BATCH",
     "batch_in",
     "parse_answers",
     "parse_batch",
@@ -29,7 +31,10 @@ __all__ = [
     "render_element",
 ]
 
-_BATCH = f"{{{BATCH_NAMESPACE}}}batch"
+#: The element of a batch; and the elements that make an iq a request to us.
+BATCH = f"{{{BATCH_NAMESPACE}}}batch"
+REQUEST_OR_BATCH = stanza.REQUEST_TAGS | {BATCH}
+
 _RECEIVED = f"{{{BATCH_NAMESPACE}}}received"
 _RESULT = f"{{{BATCH_NAMESPACE}}}result"
 _ERROR = f"{{{BATCH_NAMESPACE}}}error"
@@ -42,7 +47,7 @@ _STANZAS = "urn:ietf:params:xml:ns:xmpp-stanzas"
 
 def batch_in(iq: ET.Element) -> ET.Element | None:
     """The batch in an iq, or None."""
-    return iq.find(_BATCH)
+    return iq.find(BATCH)
 
 
 def parse_batch(iq: ET.Element, batch: ET.Element) -> list[tuple[str, ET.Element]]:

@@ -21,7 +21,6 @@ from slixmpp import JID, ClientXMPP, ComponentXMPP
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from qos import arguments
-from qos.core.message.batch import BATCH_NAMESPACE
 from qos.core.message.effects import Answer, Report, Transmit
 from qos.core.message.model import Level, Outgoing, Route
 from qos.core.message.receiver_table import Request
@@ -45,6 +44,7 @@ from qos.stream.closing import close_at_once
 from qos.stream.tap import Part, Tap
 from xep_qos import stanza
 from xep_qos.batch import BatchedRequest, BatchReceiver, BatchSender
+from xep_qos.batch_stanza import BATCH, REQUEST_OR_BATCH
 from xep_qos.capabilities import StoredCapabilities
 from xep_qos.discovery import Discovery
 from xep_qos.feed import Feed
@@ -68,10 +68,6 @@ _CAPABILITIES = "capabilities"
 
 #: The answer of an endpoint that does not receive: the sender tries again.
 _AWAY = RemoteProtocolError("away", condition="service-unavailable", type="cancel")
-
-#: The elements of requests, alone and in a batch.
-_BATCH = f"{{{BATCH_NAMESPACE}}}batch"
-_REQUESTS = stanza.REQUEST_TAGS | {_BATCH}
 
 _CAPS = "{http://jabber.org/protocol/caps}c"
 _MUC_USER = "{http://jabber.org/protocol/muc#user}x"
@@ -396,7 +392,7 @@ class Endpoint:
         taken = False
         if kind == "set":
             for element in xml:
-                if element.tag in _REQUESTS:
+                if element.tag in REQUEST_OR_BATCH:
                     taken = self._asked(xml, element)
                     break
         elif kind in {"result", "error"}:
@@ -415,7 +411,7 @@ class Endpoint:
 
     def _asked(self, xml: ET.Element, element: ET.Element) -> bool:
         """Take an iq with a request or a batch; False: we accept no batches."""
-        in_batch = element.tag == _BATCH
+        in_batch = element.tag == BATCH
         if in_batch and self.settings.receives and self.settings.batch_max == 1:
             return False
         if len(xml.get("id", "")) > ID_CHARS_MAX:
