@@ -136,11 +136,7 @@ class Step:
 
     def write_items(self) -> None:
         """Write the table of items."""
-        rows = tables.queue_items(self.now.lines)
-        hours: list[Hour] = []
-        if Role.QUEUE in self.now.roles:
-            rows = rows.localCheckpoint()
-            hours = _hours(rows, *self._before_of_lines(tables.queue_items))
+        rows, hours = self._touched(Role.QUEUE, tables.queue_items)
         self._swap("queue_items", rows, _ITEM, rows, hours)
         folder = f"{self.out}/queue_items"
         of_hours = read_hours(self.spark, folder, rows.schema, hours)
@@ -148,18 +144,11 @@ class Step:
 
     def _write_windows(self) -> None:
         # All counts of an hour are one subject.
-        rows = tables.windows_hourly(self.now.lines)
-        hours: list[Hour] = []
-        if Role.JOURNAL in self.now.roles:
-            rows = rows.localCheckpoint()
-            hours = _hours(rows, *self._before_of_lines(tables.windows_hourly))
+        rows, hours = self._touched(Role.JOURNAL, tables.windows_hourly)
         self._swap_hours("windows_hourly", rows, hours)
 
     def _write_workers(self) -> None:
-        hours: list[Hour] = []
-        if Role.WORKER in self.now.roles:
-            rows = tables.workers_hourly(self.now.lines)
-            hours = _hours(rows, *self._before_of_lines(tables.workers_hourly))
+        _, hours = self._touched(Role.WORKER, tables.workers_hourly)
         lines = self._lines_of_hours(hours).where(role_is(Role.WORKER))
         if hours:
             # A handler may end in another hour.
@@ -173,11 +162,20 @@ class Step:
         lines = self._lines_of_hours(hours)
         self._swap_hours("refusals", tables.refusals(lines), hours)
 
-    def _before_of_lines(
-        self, table: Callable[[DataFrame], DataFrame]
-    ) -> list[DataFrame]:
-        """The former rows of a table that is made of lines; none at the first step."""
-        return [] if self.before.is_nothing else [table(self.before.lines)]
+    def _touched(
+        self, role: Role, table: Callable[[DataFrame], DataFrame]
+    ) -> tuple[DataFrame, list[Hour]]:
+        """The present rows of a table that is made of the lines of a role.
+
+        Returns:
+            The rows; and all hours in which there are rows of it, or were before.
+        """
+        rows = table(self.now.lines)
+        if role not in self.now.roles:
+            return rows, []
+        rows = rows.localCheckpoint()
+        former = [] if self.before.is_nothing else [table(self.before.lines)]
+        return rows, _hours(rows, *former)
 
     def _lines_of_hours(self, hours: list[Hour]) -> DataFrame:
         if not hours:
