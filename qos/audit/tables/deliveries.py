@@ -10,6 +10,7 @@ compared. No row tells the order of events at different nodes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -174,43 +175,43 @@ class _Of(NamedTuple):
     """A column of one side: the least or the greatest value of its records.
 
     Attributes:
-        function: `min` or `max`.
+        function: F.min or F.max.
         field: the field of a record; see `_field`.
     """
 
-    function: str
+    function: Callable[[Column], Column]
     field: str
 
 
 _SENDER: Final = {
-    "to": _Of("max", "to"),
-    "sender_node": _Of("max", "node"),
-    "sender_first_at": _Of("min", "first_at"),
-    "sender_last_at": _Of("max", "last_at"),
-    "accepted_at": _Of("min", "accepted_at"),
-    "offered_at": _Of("min", "offered_at"),
-    "received_at": _Of("min", "received_at"),
-    "released_at": _Of("min", "released_at"),
-    "attempts": _Of("max", "attempts"),
-    "bytes_sent": _Of("max", "bytes"),
+    "to": _Of(F.max, "to"),
+    "sender_node": _Of(F.max, "node"),
+    "sender_first_at": _Of(F.min, "first_at"),
+    "sender_last_at": _Of(F.max, "last_at"),
+    "accepted_at": _Of(F.min, "accepted_at"),
+    "offered_at": _Of(F.min, "offered_at"),
+    "received_at": _Of(F.min, "received_at"),
+    "released_at": _Of(F.min, "released_at"),
+    "attempts": _Of(F.max, "attempts"),
+    "bytes_sent": _Of(F.max, "bytes"),
 }
 _RECEIVER: Final = {
-    "at_receiver": _Of("max", "to or node"),
-    "receiver_node": _Of("max", "node"),
-    "to_hand_over_at": _Of("min", "released_at"),
-    "held_at": _Of("min", "held_at"),
-    "handed_over_at": _Of("min", "handed_over_at"),
-    "done_at": _Of("min", "done_at"),
-    "held_again_at": _Of("max", "held_again_at"),
-    "expired_at": _Of("max", "expired_at"),
-    "handed_over_last_at": _Of("max", "handed_over_last_at"),
-    "receiver_first_at": _Of("min", "first_at"),
-    "receiver_last_at": _Of("max", "last_at"),
-    "source": _Of("min", "source"),
-    "source_last": _Of("max", "source"),
-    "first_by": _Of("min", "hands over"),
-    "last_by": _Of("max", "hands over"),
-    "bytes_held": _Of("max", "bytes"),
+    "at_receiver": _Of(F.max, "to or node"),
+    "receiver_node": _Of(F.max, "node"),
+    "to_hand_over_at": _Of(F.min, "released_at"),
+    "held_at": _Of(F.min, "held_at"),
+    "handed_over_at": _Of(F.min, "handed_over_at"),
+    "done_at": _Of(F.min, "done_at"),
+    "held_again_at": _Of(F.max, "held_again_at"),
+    "expired_at": _Of(F.max, "expired_at"),
+    "handed_over_last_at": _Of(F.max, "handed_over_last_at"),
+    "receiver_first_at": _Of(F.min, "first_at"),
+    "receiver_last_at": _Of(F.max, "last_at"),
+    "source": _Of(F.min, "source"),
+    "source_last": _Of(F.max, "source"),
+    "first_by": _Of(F.min, "hands over"),
+    "last_by": _Of(F.max, "hands over"),
+    "bytes_held": _Of(F.max, "bytes"),
 }
 
 
@@ -229,8 +230,8 @@ def _by_message(by_teller: DataFrame) -> DataFrame:
     # Of several outcomes the last counts: a line is written before it is true.
     order = F.when(F.col("end").isNotNull(), F.struct("ended_at", "end_seq"))
     made = rows.agg(
-        *(_greatest(name, each, _sends()) for name, each in _SENDER.items()),
-        *(_greatest(name, each, _receives()) for name, each in _RECEIVER.items()),
+        *(_of_side(_sends(), name, each) for name, each in _SENDER.items()),
+        *(_of_side(_receives(), name, each) for name, each in _RECEIVER.items()),
         F.max_by(F.struct("end", "ended_at", "condition"), order).alias("end"),
         endpoint_summary.all_sets().alias("sets"),
         F.min("first_at").alias("first_at"),
@@ -248,10 +249,9 @@ def _by_message(by_teller: DataFrame) -> DataFrame:
     )
 
 
-def _greatest(name: str, each: _Of, is_of_side: Column) -> Column:
-    """The least or greatest value of the records of one side."""
-    function = {"min": F.min, "max": F.max}[each.function]
-    return function(F.when(is_of_side, _field(each.field))).alias(name)
+def _of_side(is_of_side: Column, name: str, each: _Of) -> Column:
+    """A column of one side, from the records of both."""
+    return each.function(F.when(is_of_side, _field(each.field))).alias(name)
 
 
 def _retries() -> Column:
