@@ -127,7 +127,7 @@ class MemoryStore:
                     for seq, ended in self._ended.items()
                     if is_kept(ended, change)
                 }
-            # What is to be remembered nobody can ask for before the store is gone.
+            # Any other change is to be remembered for the next process: there is none.
 
     async def close(self) -> None:
         """See Store."""

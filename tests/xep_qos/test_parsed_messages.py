@@ -15,7 +15,7 @@ from qos.testing import friends, logged_in
 from xep_qos import XEP_QOS, parsed_messages, stanza
 from xep_qos.parsed_messages import ParsedMessages
 
-#: What comes in a request, with all that is not a part of the message.
+#: Messages in a request, some of them with text around them.
 MESSAGES = (
     "<message xmlns='jabber:client'><body>on</body></message>",
     "<message xmlns='jabber:client' to='a@b/c' from='d@e' id='1'/> tail",
