@@ -26,6 +26,7 @@ from xml.etree import ElementTree as ET
 
 from slixmpp.basexmpp import BaseXMPP
 
+from qos.stream.negotiation import negotiate_once
 from qos.stream.one_per_stream import one_per_stream
 from qos.stream.parser import parse_at_once
 from qos.xml_text import CLIENT, COMPONENT
@@ -93,6 +94,7 @@ class Gate:
         ):
             xmpp.add_event_handler(event, handler)
         parse_at_once(xmpp)
+        negotiate_once(xmpp)
         self._dispatch = xmpp._spawn_event
         xmpp._spawn_event = self._came  # type: ignore[method-assign]
 
