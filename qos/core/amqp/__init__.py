@@ -1,0 +1,1 @@
+"""AMQP 1.0 without I/O: values, sections of a message, SASL, resumed deliveries."""

@@ -1,0 +1,304 @@
+"""An AMQP 1.0 message as a queue item, and a queue item as an AMQP 1.0 message.
+
+A message that was published by AMQP is stored as this payload, which XMPP workers get:
+
+    <message xmlns='xmpp-qos:amqp:0' annotations='BASE64'>BASE64<body>text</body></message>
+
+The text is the bare message with its footer, byte for byte, and to AMQP the same bytes
+leave. The attribute has the message annotations. The child is there to be read, if the
+body is a string (`<body/>`) or one data section with XML (that element itself).
+
+Any other item was published by XMPP. It leaves as properties and one data section with
+its payload, and its bytes are the same at each delivery.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import math
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from xml.etree import ElementTree as ET
+
+from qos.core.amqp import values
+from qos.core.amqp.sections import (
+    Section,
+    Sections,
+    check_annotations,
+    section,
+    split,
+)
+from qos.core.amqp.values import DecodeError, Value, decode, elements
+from qos.core.queue.item import PRIORITIES, Item
+from qos.core.queue.requests import PublishedItem, Refusal
+from qos.core.record import record
+from qos.core.strings import ID_CHARS_MAX
+from qos.xml_text import render, text
+
+__all__ = ["NAMESPACE", "MustDetach", "ReceivedMessage", "read_message", "render_item"]
+
+#: The namespace of the payload of an item that was published by AMQP.
+NAMESPACE = "xmpp-qos:amqp:0"
+
+#: The payload as it is written here, or by an XMPP library from what it has read.
+_PAYLOAD = re.compile(
+    rf"<message xmlns=(['\"]){NAMESPACE}\1"
+    r"(?: annotations=(['\"])(?P<annotations>[A-Za-z0-9+/=]*)\2)?>"
+    r"(?P<bare>[A-Za-z0-9+/=]+)<"
+)
+
+#: Fields of a header (§3.2.1) and of properties (§3.2.4), by their places.
+_PRIORITY, _TTL = 1, 2
+_MESSAGE_ID, _TO, _EXPIRY = 0, 2, 8
+
+_ID_KINDS = ("ulong", "uuid", "binary", "string")
+
+_XML_TYPE = "application/xml"
+
+
+class MustDetach(Refusal):
+    """The message has an annotation that must be understood, and is not (§3.2.10)."""
+
+
+@record(frozen=True, slots=True)
+class ReceivedMessage:
+    """A message from a publisher.
+
+    Attributes:
+        entry: the item to publish.
+        to: the node that its properties name, or ''.
+    """
+
+    entry: PublishedItem
+    to: str
+
+
+# -- from a publisher ------------------------------------------------------
+
+
+def read_message(
+    message: bytes, *, new_id: Callable[[], str], now: float, bytes_max: int
+) -> ReceivedMessage:
+    """A message as an item to publish.
+
+    Its digest is that of the bare message: a message that is sent again is the same,
+    although its header and its annotations may have changed.
+
+    Args:
+        message: as it came.
+        new_id: makes an id for an item without a message-id.
+        now: the time; the time to live counts from here.
+        bytes_max: the most bytes of a payload.
+
+    Raises:
+        DecodeError: it is not an AMQP message of format 0.
+        MustDetach: see there.
+        Refusal: it is too large.
+    """
+    found = split(message)
+    for which in (
+        Section.DELIVERY_ANNOTATIONS,
+        Section.MESSAGE_ANNOTATIONS,
+        Section.FOOTER,
+    ):
+        _check_annotations(found, which)
+    header = _fields(found, Section.HEADER)
+    properties = _fields(found, Section.PROPERTIES)
+    payload = _payload(found, bytes_max)
+    size = len(payload.encode())
+    if size > bytes_max:
+        raise Refusal(
+            f"the message takes {size} bytes as an item, over the limit of {bytes_max}",
+            condition="not-acceptable",
+            type="modify",
+            pubsub="payload-too-big",
+        )
+    item_id = _item_id(_field(properties, _MESSAGE_ID)) or new_id()
+    entry = PublishedItem(
+        item_id=item_id,
+        payload=payload,
+        digest=hashlib.sha256(found.bare).hexdigest(),
+        size=size,
+        priority=_priority(_field(header, _PRIORITY)),
+        ttl=_ttl(_field(header, _TTL), _field(properties, _EXPIRY), now),
+    )
+    kind, to = _field(properties, _TO)
+    return ReceivedMessage(entry, str(to) if kind == "string" else "")
+
+
+def _check_annotations(found: Sections, which: Section) -> None:
+    value = found.values.get(which)
+    key = None if value is None else check_annotations(value)
+    if key is not None:
+        raise MustDetach(
+            f"{which.name} has the key {key!r}, which is not understood and does not "
+            "begin with x-opt-",
+            condition="feature-not-implemented",
+            type="cancel",
+        )
+
+
+def _fields(found: Sections, which: Section) -> list[bytes]:
+    value = found.values.get(which)
+    return [] if value is None else elements(value)
+
+
+def _field(fields: list[bytes], place: int) -> Value:
+    return decode(fields[place]) if place < len(fields) else ("null", None)
+
+
+def _priority(value: Value) -> int | None:
+    number = _number(value, "unsigned", "the priority")
+    # §3.2.1: ten priorities are distinct; those above are the highest one.
+    return None if number is None else min(number, PRIORITIES[-1])
+
+
+def _ttl(ttl: Value, expiry: Value, now: float) -> float | None:
+    """Seconds until the message expires: by its ttl, or by its absolute-expiry-time.
+
+    A time of 0 is none: clients write it if nothing is set.
+    """
+    left = [math.inf]
+    if milliseconds := _number(ttl, "unsigned", "the ttl"):
+        left.append(milliseconds / 1000)
+    if at := _number(expiry, "timestamp", "the absolute-expiry-time"):
+        left.append(max(0.0, at / 1000 - now))
+    return min(left) if len(left) > 1 else None
+
+
+def _number(value: Value, kind: str, what: str) -> int | None:
+    its, number = value
+    if its == "null":
+        return None
+    if its != kind:
+        raise DecodeError(f"{what} has a wrong type", 0)
+    assert isinstance(number, int)
+    return number
+
+
+def _item_id(message_id: Value) -> str:
+    """The id of the item; '': the message has none.
+
+    The same value as ulong, uuid, binary and string makes four different ids (§3.2.4).
+    """
+    kind, value = message_id
+    if kind == "null":
+        return ""
+    if kind not in _ID_KINDS:
+        raise DecodeError("the message-id has a wrong type", 0)
+    content = value.hex() if isinstance(value, bytes) else str(value)
+    item_id = f"{kind}:{content}"
+    if len(item_id) <= ID_CHARS_MAX and _is_legal(content):
+        return item_id
+    return f"{kind}-sha256:{hashlib.sha256(content.encode()).hexdigest()}"
+
+
+def _is_legal(content: str) -> bool:
+    try:
+        text(content)
+    except ValueError:
+        return False
+    return True
+
+
+def _payload(found: Sections, bytes_max: int) -> str:
+    annotations = found.values.get(Section.MESSAGE_ANNOTATIONS)
+    head = f"<message xmlns='{NAMESPACE}'"
+    if annotations is not None:
+        head += f" annotations='{b64encode(annotations).decode()}'"
+    content = b64encode(found.bare).decode()
+    readable = _readable(found)
+    if len(readable.encode()) + len(content) + len(head) > bytes_max:
+        readable = ""
+    return f"{head}>{content}{readable}</message>"
+
+
+def _readable(found: Sections) -> str:
+    """The body as XML; '': it is no text."""
+    if found.body is Section.VALUE:
+        kind, value = decode(found.values[Section.VALUE])
+        if kind == "string" and _is_legal(str(value)):
+            return f"<body>{text(str(value))}</body>"
+    elif found.body is Section.DATA and found.parts == 1:
+        _, content = decode(found.values[Section.DATA])
+        assert isinstance(content, bytes)
+        return _xml(content)
+    return ""
+
+
+def _xml(content: bytes) -> str:
+    """The content as one element; '': it is not XML, or has declarations of its own."""
+    # No DTD is ever parsed: its entities could be of any size.
+    if not content.startswith(b"<") or b"<!" in content or b"<?" in content:
+        return ""
+    try:
+        element = ET.fromstring(content.decode())  # noqa: S314 - no DTD
+        # Inside of another element: one without a namespace must not get that of ours.
+        outer = ET.Element(f"{{{NAMESPACE}}}message")
+        outer.append(element)
+        rendered = render(outer)
+    except (ET.ParseError, ValueError):
+        return ""
+    return rendered[rendered.index(">") + 1 : rendered.rindex("<")]
+
+
+# -- to a consumer ---------------------------------------------------------
+
+
+def render_item(item: Item, payload: str, now: float) -> bytes:
+    """The message that a consumer gets: its bare part is the same each time.
+
+    Args:
+        item: as it was locked.
+        payload: of the item.
+        now: the remaining time to live is counted from here.
+    """
+    return _header(item, now) + (_as_published(payload) or _as_xml(item, payload))
+
+
+def _header(item: Item, now: float) -> bytes:
+    ttl = values.NULL
+    if item.expires_at is not None:
+        left_ms = int(1000 * max(0.0, item.expires_at - now))
+        # 0 would be no time to live for many clients.
+        ttl = values.uint(min(max(1, left_ms), 0xFFFF_FFFF))
+    fields = (
+        values.boolean(True),  # durable: every item is on disk
+        values.ubyte(item.priority),
+        ttl,
+        values.boolean(not item.order),  # first-acquirer
+        values.uint(item.delivery_count),
+    )
+    return section(Section.HEADER, values.pack_list(fields))
+
+
+def _as_published(payload: str) -> bytes:
+    """The message as it was published by AMQP; b'': it was not."""
+    match = _PAYLOAD.match(payload)
+    if match is None:
+        return b""
+    try:
+        bare = b64decode(match["bare"], validate=True)
+        found = split(bare)
+        if found.bare != bare:
+            return b""
+        annotations = b64decode(match["annotations"] or "", validate=True)
+        if not annotations:
+            return bare
+        head = section(Section.MESSAGE_ANNOTATIONS, annotations)
+        return head + bare if split(head).values else b""
+    except (binascii.Error, DecodeError):
+        # An XMPP client has made up such an element: to AMQP it is XML like any other.
+        return b""
+
+
+def _as_xml(item: Item, payload: str) -> bytes:
+    fields = [values.NULL] * 10
+    fields[_MESSAGE_ID] = values.string(item.item_id)
+    fields[6] = values.symbol(_XML_TYPE)
+    fields[9] = values.timestamp(int(1000 * item.published_at))
+    return section(Section.PROPERTIES, values.pack_list(fields)) + section(
+        Section.DATA, values.binary(payload.encode())
+    )

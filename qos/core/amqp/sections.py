@@ -1,0 +1,162 @@
+"""The sections of an AMQP 1.0 message (messaging §3.2), found without decoding them.
+
+    [header] [delivery-annotations] [message-annotations]
+    [properties] [application-properties] body [footer]
+
+The bare message, which no intermediary may change, is everything from the properties
+on. It is cut out of the bytes that came, never written again, so that hashes and
+signatures of it stay valid. Sections are accepted in any order, since some clients
+write the footer before the body (rhea 3.0.5 before a sequence). They keep their order.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from qos.core.amqp.values import DecodeError, decode, descriptor, elements, end_of
+from qos.core.record import record
+
+__all__ = ["Section", "Sections", "check_annotations", "section", "split"]
+
+
+class Section(IntEnum):
+    """The sections, by the codes of their descriptors."""
+
+    HEADER = 0x70
+    DELIVERY_ANNOTATIONS = 0x71
+    MESSAGE_ANNOTATIONS = 0x72
+    PROPERTIES = 0x73
+    APPLICATION_PROPERTIES = 0x74
+    DATA = 0x75
+    SEQUENCE = 0x76
+    VALUE = 0x77
+    FOOTER = 0x78
+
+
+_MAP = frozenset({0xC1, 0xD1})
+_LIST = frozenset({0x45, 0xC0, 0xD0})
+
+#: The constructors that the value of a section may have.
+_TYPES = {
+    Section.HEADER: _LIST,
+    Section.DELIVERY_ANNOTATIONS: _MAP,
+    Section.MESSAGE_ANNOTATIONS: _MAP,
+    Section.PROPERTIES: _LIST,
+    Section.APPLICATION_PROPERTIES: _MAP,
+    Section.DATA: frozenset({0xA0, 0xB0}),
+    Section.SEQUENCE: _LIST,
+    Section.VALUE: frozenset(range(0x100)),
+    Section.FOOTER: _MAP,
+}
+
+_NAMES = {
+    f"amqp:{name}": each
+    for each, name in {
+        Section.HEADER: "header:list",
+        Section.DELIVERY_ANNOTATIONS: "delivery-annotations:map",
+        Section.MESSAGE_ANNOTATIONS: "message-annotations:map",
+        Section.PROPERTIES: "properties:list",
+        Section.APPLICATION_PROPERTIES: "application-properties:map",
+        Section.DATA: "data:binary",
+        Section.SEQUENCE: "amqp-sequence:list",
+        Section.VALUE: "amqp-value:*",
+        Section.FOOTER: "footer:map",
+    }.items()
+}
+
+_BODY = frozenset({Section.DATA, Section.SEQUENCE, Section.VALUE})
+_SEVERAL = frozenset({Section.DATA, Section.SEQUENCE})
+_NOT_BARE = frozenset(
+    {Section.HEADER, Section.DELIVERY_ANNOTATIONS, Section.MESSAGE_ANNOTATIONS}
+)
+
+#: What the key of an annotation begins with that nobody has to understand.
+_OPTIONAL = "x-opt-"
+
+
+@record(frozen=True, slots=True)
+class Sections:
+    """A message, cut into its sections.
+
+    Attributes:
+        values: by section, its encoded value without its descriptor; of the body, that
+            of its first section.
+        body: the section of which the body consists; None: there is no body.
+        parts: how many sections the body has.
+        bare: the bytes of the bare message and the footer, as they came.
+    """
+
+    values: dict[Section, bytes]
+    body: Section | None
+    parts: int
+    bare: bytes
+
+
+def split(message: bytes) -> Sections:
+    """Cut a message into its sections.
+
+    Raises:
+        DecodeError: it is not a message of format 0; says where.
+    """
+    values: dict[Section, bytes] = {}
+    body: Section | None = None
+    parts = at = 0
+    bare: list[bytes] = []
+    while at < len(message):
+        start = at
+        found, value_at = _section_at(message, at)
+        at = end_of(message, value_at)
+        if message[value_at] not in _TYPES[found]:
+            raise DecodeError(f"a value of a wrong type in {found.name}", value_at)
+        if found in _BODY:
+            if body is not None and found is not body:
+                raise DecodeError(f"{found.name} in a body of {body.name}", start)
+            body, parts = found, parts + 1
+        if found in values and found not in _SEVERAL:
+            raise DecodeError(f"a second section {found.name}", start)
+        values.setdefault(found, message[value_at:at])
+        if found not in _NOT_BARE:
+            bare.append(message[start:at])
+    # A message without a body is let through: it is not ours to repair.
+    return Sections(values, body, parts, b"".join(bare))
+
+
+def section(which: Section, value: bytes) -> bytes:
+    """A section with this encoded value."""
+    return bytes((0x00, 0x53, which)) + value
+
+
+def check_annotations(value: bytes) -> str | None:
+    """The first key of annotations that has to be understood (messaging §3.2.10).
+
+    None of them is understood here, except for optional ones: their keys begin with
+    `x-opt-`, and they are only passed on.
+
+    Args:
+        value: an encoded map.
+
+    Raises:
+        DecodeError: it is no map, or has a key that is neither symbol nor ulong.
+    """
+    pairs = elements(value)
+    if len(pairs) % 2:
+        raise DecodeError("a key without a value in annotations", 0)
+    for key in pairs[::2]:
+        kind, name = decode(key)
+        if kind not in ("symbol", "ulong"):
+            raise DecodeError("a key of annotations is neither symbol nor ulong", 0)
+        if not str(name).startswith(_OPTIONAL):
+            return str(name)
+    return None
+
+
+def _section_at(message: bytes, start: int) -> tuple[Section, int]:
+    """The section that begins at `start`, and the position of its value."""
+    what, value_at = descriptor(message, start)
+    found = _NAMES.get(what) if isinstance(what, str) else _CODES.get(what)
+    if found is None:
+        raise DecodeError(f"{what!r} is no section of a message", start)
+    return found, value_at
+
+
+_CODES: dict[int, Section] = {each.value: each for each in Section}

@@ -1,0 +1,290 @@
+"""Messages as items and back: byte for byte, and readable for XMPP workers."""
+
+import itertools
+from base64 import b64encode
+from collections.abc import Mapping
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+
+from amqp_messages import message_ids, sections
+from qos.core.amqp import values
+from qos.core.amqp.messages import (
+    NAMESPACE,
+    MustDetach,
+    ReceivedMessage,
+    read_message,
+    render_item,
+)
+from qos.core.amqp.sections import Section, section, split
+from qos.core.amqp.values import DecodeError, decode, elements
+from qos.core.queue.item import Item
+from qos.core.queue.requests import PublishedItem, Refusal
+from qos.xml_text import attribute
+
+NOW = 1_000.0
+MIB = 1024 * 1024
+
+
+def read(message: bytes, *, bytes_max: int = MIB) -> ReceivedMessage:
+    ids = (f"made-{number}" for number in itertools.count(1))
+    return read_message(message, new_id=ids.__next__, now=NOW, bytes_max=bytes_max)
+
+
+def text(value: str) -> bytes:
+    return section(Section.VALUE, values.string(value))
+
+
+def fields(which: Section, given: Mapping[int, bytes]) -> bytes:
+    packed = [given.get(place, values.NULL) for place in range(max(given) + 1)]
+    return section(which, values.pack_list(packed))
+
+
+def header(**given: bytes) -> bytes:
+    places = {"durable": 0, "priority": 1, "ttl": 2}
+    return fields(Section.HEADER, {places[name]: one for name, one in given.items()})
+
+
+def item(entry: PublishedItem, **changes: object) -> Item:
+    made: dict[str, object] = {
+        "seq": 1,
+        "node": "orders",
+        "item_id": entry.item_id,
+        "publisher": "shop@x",
+        "digest": entry.digest,
+        "size": entry.size,
+        "published_at": NOW,
+        "available_at": NOW,
+    }
+    return Item(**{**made, **changes})  # type: ignore[arg-type]  # by their names
+
+
+def sent(entry: PublishedItem, **changes: object) -> bytes:
+    return render_item(item(entry, **changes), entry.payload, NOW)
+
+
+@settings(max_examples=40)
+@given(sections())
+def test_the_bare_message_and_its_annotations_leave_byte_for_byte(
+    parts: list[tuple[Section, bytes]],
+) -> None:
+    """Hashes, signatures and HMACs of a sender stay valid (§3.2)."""
+    message = b"".join(written for _, written in parts)
+    came = split(message)
+    left = split(sent(read(message).entry))
+    if came.bare:
+        assert left.bare == came.bare
+        assert left.values.get(Section.MESSAGE_ANNOTATIONS) == came.values.get(
+            Section.MESSAGE_ANNOTATIONS
+        )
+    assert Section.DELIVERY_ANNOTATIONS not in left.values
+
+
+@settings(max_examples=40)
+@given(sections())
+def test_a_payload_is_one_element_that_an_xmpp_worker_can_read(
+    parts: list[tuple[Section, bytes]],
+) -> None:
+    entry = read(b"".join(written for _, written in parts)).entry
+    element = ET.fromstring(entry.payload)  # noqa: S314 - ours
+    assert element.tag == f"{{{NAMESPACE}}}message"
+    assert entry.size == len(entry.payload.encode())
+
+
+@pytest.mark.parametrize(
+    ("body", "readable"),
+    [
+        (text("a < b"), "<body>a &lt; b</body>"),
+        (text("\0"), ""),
+        (section(Section.VALUE, values.uint(1)), ""),
+        # In no namespace, and so not in that of the element around it.
+        (
+            section(Section.DATA, values.binary(b"<a b='c'>d</a>")),
+            "<a xmlns='' b='c'>d</a>",
+        ),
+        (section(Section.DATA, values.binary(b"<a xmlns='u'/>")), "<a xmlns='u'/>"),
+        (section(Section.DATA, values.binary(b"<a>")), ""),
+        (section(Section.DATA, values.binary(b"<\xff/>")), ""),
+        (section(Section.DATA, values.binary(b"plain")), ""),
+        (section(Section.DATA, values.binary(b"<!DOCTYPE a><a/>")), ""),
+        (section(Section.DATA, values.binary(b"<?xml version='1.0'?><a/>")), ""),
+        (2 * section(Section.DATA, values.binary(b"<a/>")), ""),
+        (section(Section.SEQUENCE, b"\x45"), ""),
+    ],
+)
+def test_a_body_that_is_text_can_be_read_beside_the_bytes(
+    body: bytes, readable: str
+) -> None:
+    payload = read(body).entry.payload
+    inside = b64encode(body).decode() + readable
+    assert payload == f"<message xmlns='{NAMESPACE}'>{inside}</message>"
+
+
+def test_the_readable_body_is_left_out_where_it_finds_no_room() -> None:
+    body = text("x" * 1000)
+    full = read(body).entry
+    assert "<body>" in full.payload
+    short = read(body, bytes_max=full.size - 100).entry
+    assert "<body>" not in short.payload
+    assert split(sent(short)).bare == body
+
+
+def test_a_message_that_finds_no_room_is_refused() -> None:
+    with pytest.raises(Refusal, match="over the limit of 1000") as refused:
+        read(text("x" * 1000), bytes_max=1000)
+    assert refused.value.pubsub == "payload-too-big"
+
+
+@pytest.mark.parametrize(
+    ("message_id", "item_id"),
+    [
+        (values.NULL, "made-1"),
+        (values.ulong(5), "ulong:5"),
+        (values.string("5"), "string:5"),
+        (values.binary(b"5"), "binary:35"),
+        (b"\x98" + b"5" * 16, "uuid:" + "35" * 16),
+    ],
+)
+def test_an_id_tells_the_type_of_its_message_id(
+    message_id: bytes, item_id: str
+) -> None:
+    """Four ids of different types are four ids (§3.2.4)."""
+    message = fields(Section.PROPERTIES, {0: message_id}) + text("x")
+    assert read(message).entry.item_id == item_id
+
+
+@given(message_ids)
+def test_any_message_id_makes_an_id_that_xml_can_carry(message_id: bytes) -> None:
+    message = fields(Section.PROPERTIES, {0: message_id}) + text("x")
+    first, again = read(message).entry.item_id, read(message).entry.item_id
+    assert first == again
+    assert 0 < len(first) <= 1024
+    element = ET.fromstring(f"<a id={attribute(first)}/>")  # noqa: S314 - ours
+    assert element.get("id") == first
+
+
+def test_the_same_bare_message_is_the_same_whatever_its_header() -> None:
+    """A publisher that repeats itself after a cut is known by it."""
+    one = read(header(ttl=values.uint(5)) + text("x")).entry
+    other = read(text("x")).entry
+    assert one.digest == other.digest != read(text("y")).entry.digest
+
+
+@pytest.mark.parametrize(
+    ("priority", "found"),
+    [(values.NULL, None), *((values.ubyte(n), min(n, 9)) for n in (0, 4, 9, 10, 255))],
+)
+def test_ten_priorities_are_distinct(priority: bytes, found: int | None) -> None:
+    assert read(header(priority=priority) + text("x")).entry.priority == found
+
+
+@pytest.mark.parametrize(
+    ("ttl", "expiry", "seconds"),
+    [
+        (values.NULL, values.NULL, None),
+        (values.uint(0), values.timestamp(0), None),
+        (values.uint(1500), values.NULL, 1.5),
+        (values.NULL, values.timestamp(1_002_000), 2.0),
+        (values.uint(1500), values.timestamp(1_002_000), 1.5),
+        (values.uint(2500), values.timestamp(1_002_000), 2.0),
+        (values.NULL, values.timestamp(1), 0.0),
+    ],
+)
+def test_a_time_to_live_counts_from_now(
+    ttl: bytes, expiry: bytes, seconds: float | None
+) -> None:
+    properties = fields(Section.PROPERTIES, {8: expiry})
+    assert read(header(ttl=ttl) + properties + text("x")).entry.ttl == seconds
+
+
+def test_properties_may_name_the_node() -> None:
+    to = fields(Section.PROPERTIES, {2: values.string("orders")})
+    assert read(to + text("x")).to == "orders"
+    assert read(text("x")).to == ""
+
+
+@pytest.mark.parametrize(
+    "section_",
+    [
+        header(priority=values.string("4")),
+        header(ttl=values.string("4")),
+        fields(Section.PROPERTIES, {0: values.boolean(True)}),
+        fields(Section.PROPERTIES, {8: values.uint(1)}),
+    ],
+)
+def test_a_field_of_a_wrong_type_is_refused(section_: bytes) -> None:
+    with pytest.raises(DecodeError, match="wrong type"):
+        read(section_ + text("x"))
+
+
+@pytest.mark.parametrize(
+    "which",
+    [Section.DELIVERY_ANNOTATIONS, Section.MESSAGE_ANNOTATIONS, Section.FOOTER],
+)
+def test_an_annotation_that_must_be_understood_is_not(which: Section) -> None:
+    pairs = values.pack_map([values.symbol("x-must"), values.uint(1)])
+    with pytest.raises(MustDetach, match="'x-must'"):
+        read(section(which, pairs) + text("x"))
+
+
+def test_a_header_tells_the_state_of_the_item() -> None:
+    entry = read(text("x")).entry
+    told = sent(entry, priority=7, delivery_count=3, order=5, expires_at=NOW + 2.5)
+    assert list(map(decode, elements(split(told).values[Section.HEADER]))) == [
+        ("boolean", True),
+        ("unsigned", 7),
+        ("unsigned", 2500),
+        ("boolean", False),
+        ("unsigned", 3),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expires_at", "ttl"),
+    [
+        (None, ("null", None)),
+        (NOW - 5, ("unsigned", 1)),
+        (NOW + 1e9, ("unsigned", 2**32 - 1)),
+    ],
+)
+def test_a_ttl_is_what_is_left(expires_at: float | None, ttl: values.Value) -> None:
+    told = sent(read(text("x")).entry, expires_at=expires_at)
+    assert decode(elements(split(told).values[Section.HEADER])[2]) == ttl
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        "<order xmlns='shop'>7</order>",
+        "",
+        # Made up by an XMPP client: no base64, no message, no bare one, no annotations.
+        f"<message xmlns='{NAMESPACE}'>A<body/></message>",
+        f"<message xmlns='{NAMESPACE}'>AAAA</message>",
+        f"<message xmlns='{NAMESPACE}'>{b64encode(header(ttl=values.NULL)).decode()}"
+        "</message>",
+        f"<message xmlns='{NAMESPACE}' annotations='AAAA'>"
+        f"{b64encode(text('x')).decode()}</message>",
+        f"<message xmlns='{NAMESPACE}' annotations='A'>"
+        f"{b64encode(text('x')).decode()}</message>",
+    ],
+)
+def test_an_item_of_xmpp_leaves_as_properties_and_one_data_section(
+    payload: str,
+) -> None:
+    entry = PublishedItem(item_id="one", payload=payload, digest="d", size=1)
+    found = split(sent(entry, published_at=12.5))
+    properties = list(map(decode, elements(found.values[Section.PROPERTIES])))
+    assert properties[0] == ("string", "one")
+    assert properties[6] == ("symbol", "application/xml")
+    assert properties[9] == ("timestamp", 12500)
+    assert found.parts == 1
+    assert decode(found.values[Section.DATA]) == ("binary", payload.encode())
+    assert split(sent(entry, delivery_count=3, published_at=12.5)).bare == found.bare
+
+
+def test_an_xmpp_library_may_write_the_element_in_its_own_way() -> None:
+    """An item that a worker publishes again is still the message that it was."""
+    entry = read(text("x")).entry
+    quoted = entry.payload.replace("'", '"')
+    assert split(render_item(item(entry), quoted, NOW)).bare == text("x")
