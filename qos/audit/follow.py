@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import cached_property, partial
 
 from pyspark.sql import DataFrame, SparkSession
@@ -29,9 +29,11 @@ from qos.audit.audits import STAGED, Audits
 from qos.audit.boot_runs import CLOCK_BACK_S
 from qos.audit.carry_over import known_of
 from qos.audit.follow_lock import FOLDER, CannotFollow, alone, check_options
+from qos.audit.follow_marks import marks_after, shown
+from qos.audit.follow_problems import late_lines, with_contradictions
 from qos.audit.journals import tied_folders
 from qos.audit.new_files import NewFile, file_problems, files_since
-from qos.audit.results import NEVER, Days, Summary, draw
+from qos.audit.results import Summary, draw
 from qos.audit.schema import EVENT
 from qos.audit.small import are_small, without_compiling
 from qos.audit.stage import Staged, stage
@@ -43,13 +45,7 @@ from qos.audit.tables import Limits
 from qos.audit.tables.once import bare
 from qos.journal.schema import Role
 
-__all__ = ["FOLDER", "LATE_LINE", "CannotFollow", "Follower", "Look", "follow"]
-
-#: The problem of an event that came after its day was closed.
-LATE_LINE = "late-line"
-
-#: A clock may be ahead by this time; an even later line does not close a day.
-_AHEAD = timedelta(days=1)
+__all__ = ["FOLDER", "CannotFollow", "Follower", "Look", "follow"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +211,7 @@ class Follower:
             both = new + known
             part = self._state.write(both, step)
             marks, boots, problems = at_once(
-                lambda: self._marks(staged, before, limits),
+                lambda: marks_after(staged, before, now=limits.now, late=self._late),
                 lambda: self._boots(staged, before).localCheckpoint(),
                 lambda: self._problems(staged, files, before).localCheckpoint(),
             )
@@ -225,13 +221,13 @@ class Follower:
         others = self._others(boots, before)
         now = replace(self._state.read(part), roles=both.roles)
         if Role.JOURNAL in now.roles:
-            problems = _with_contradictions(problems, now.lines)
+            problems = with_contradictions(problems, now.lines)
         written, _ = at_once(
             self._step(known, now, parts, others, boots, limits).write,
             lambda: self._write_problems(problems, boots),
         )
         self._join_files(before.open_from, marks.open_from)
-        self._audits.record(*_shown(marks))
+        self._audits.record(*shown(marks))
         marks = replace(marks, parts=self._gathered(parts, marks))
         left = pending(written, marks.open_from)
         self._staging.save(marks, boots, problems=problems, pending=left)
@@ -260,37 +256,6 @@ class Follower:
             progress=self._progress,
         )
 
-    def _marks(self, staged: Staged, before: Marks, limits: Limits) -> Marks:
-        """The progress of this step, without the parts that count only then."""
-        until = limits.now.astimezone(UTC).date() + _AHEAD
-        first_day, last_day = F.to_date("first_at"), F.to_date("last_at")
-        timely = [F.when(day <= F.lit(until), day) for day in (first_day, last_day)]
-        lines = F.coalesce(F.sum(F.col("last_seq") - F.col("first_seq") + 1), F.lit(0))
-        told = staged.runs.where(F.col("kind") == boot_runs.TOLD)
-        seen = told.agg(
-            lines.alias("lines"),
-            F.min(first_day).alias("first"),
-            F.max(last_day).alias("last"),
-            F.max(F.greatest(*timely)).alias("latest"),
-        ).first()
-        late = staged.late.agg(lines.alias("lines")).first()
-        bad = staged.lines.where(F.col("problem").isNotNull()).count()
-        assert seen is not None
-        assert late is not None
-        events = seen["lines"] + late["lines"]
-        first = _least(before.first, seen["first"])
-        latest = _most(before.latest, seen["latest"])
-        return Marks(
-            batch=before.batch + 1,
-            lines=before.lines + events + bad,
-            events=before.events + events,
-            first=first,
-            last=_most(before.last, seen["last"]),
-            latest=latest,
-            shown_from=_most(first, before.open_from),
-            open_from=None if latest is None else latest - self._late,
-        )
-
     def _boots(self, staged: Staged, before: Marks) -> DataFrame:
         """The runs of all lines up to this step."""
         return boot_runs.merged(
@@ -307,7 +272,7 @@ class Follower:
             self._staging.problems(before.batch)
             .unionByName(read.line_problems(staged.lines))
             .unionByName(file_problems(self._spark, files))
-            .unionByName(_late_lines(staged.late, before.open_from))
+            .unionByName(late_lines(staged.late, before.open_from))
         )
 
     def _others(self, boots: DataFrame, before: Marks) -> DataFrame | None:
@@ -324,7 +289,7 @@ class Follower:
         # A device has begun a journal, or its first files have come, or its clock went
         # back: then there may be another reason.
         folder = f"{self._out}/deliveries"
-        there = store.read_table(like, folder, *_shown(before))
+        there = store.read_table(like, folder, *shown(before))
         there = there.where(F.col("verdict") == "unproven")
         names = F.array("uncovered", "sender_node", "receiver_node")
         there = there.withColumn("name", F.explode(names))
@@ -383,7 +348,7 @@ class Follower:
         if before is not None and not is_new and self._open == self._told_open:
             return replace(before, new=False, at=limits.now)
         self._write_problems(self._staging.problems(marks.batch), boots)
-        self._audits.record(*_shown(marks))
+        self._audits.record(*shown(marks))
         summary = self._draw(marks, limits, began)
         return Look(marks.batch, True, summary, limits.now)
 
@@ -408,7 +373,7 @@ class Follower:
             untied=len(self._folders) - len(self._tied.folders),
         )
         written = {
-            name: store.read_table(table, f"{self._out}/{name}", *_shown(marks))
+            name: store.read_table(table, f"{self._out}/{name}", *shown(marks))
             for name, table in self._like.items()
         }
         like = self._staging.problems(-1)
@@ -450,37 +415,3 @@ def _names(boots: DataFrame) -> DataFrame:
     names = F.explode(F.array(F.col("node"), bare(F.col("node")))).alias("name")
     rows = boots.select(names, (F.col("jumps") > 0).alias("jumped"))
     return rows.groupBy("name").agg(F.bool_or("jumped").alias("jumped"))
-
-
-def _with_contradictions(problems: DataFrame, lines: DataFrame) -> DataFrame:
-    """The problems, with those of the counts in all lines of the touched hours."""
-    found = tables.contradicting_counts(tables.counted(lines)).localCheckpoint()
-    key = ["kind", "place"]
-    former = problems.join(found.select(*key), key, "left_anti")
-    return former.select(*problems.columns).unionByName(found)
-
-
-def _late_lines(late: DataFrame, open_from: date | None) -> DataFrame:
-    """The problems of lines that came too late."""
-    count = F.sum(F.col("last_seq") - F.col("first_seq") + 1)
-    day = F.min(F.to_date("first_at")).cast("string")
-    rows = late.groupBy("node", "boot").agg(count.alias("count"), day.alias("day"))
-    text = f"of %s and later; days before {open_from} are closed"
-    return rows.select(
-        F.lit(LATE_LINE).alias("kind"),
-        F.concat_ws(" ", "node", "boot").alias("place"),
-        "count",
-        F.format_string(text, "day").alias("example"),
-    )
-
-
-def _shown(marks: Marks) -> Days:
-    return marks.shown_from or NEVER[0], marks.last or NEVER[1]
-
-
-def _least(*days: date | None) -> date | None:
-    return min((day for day in days if day is not None), default=None)
-
-
-def _most(*days: date | None) -> date | None:
-    return max((day for day in days if day is not None), default=None)

@@ -19,8 +19,9 @@ from qos.audit import follow as following
 from qos.audit.batch_tables import TABLES
 from qos.audit.delta import CannotWrite
 from qos.audit.driver import audit
-from qos.audit.follow import LATE_LINE, Follower
+from qos.audit.follow import Follower
 from qos.audit.follow_lock import FOLDER, CannotFollow, alone, check_options
+from qos.audit.follow_problems import LATE_LINE
 from qos.audit.new_files import NewFile
 from qos.audit.snapshot import files, snapshot, spark_frame
 from qos.audit.staging import Incomplete, Marks, Staging

@@ -1,0 +1,71 @@
+"""How far a follower has come: its marks after a step, and the days that they show."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+
+from pyspark.sql import functions as F
+
+from qos.audit import boot_runs
+from qos.audit.results import NEVER, Days
+from qos.audit.stage import Staged
+from qos.audit.staging import Marks
+
+__all__ = ["marks_after", "shown"]
+
+#: A clock may be ahead by this time; an even later line does not close a day.
+_AHEAD = timedelta(days=1)
+
+
+def marks_after(
+    staged: Staged, before: Marks, *, now: datetime, late: timedelta
+) -> Marks:
+    """The progress after a step, still with the parts of the former one.
+
+    Args:
+        staged: what the step takes in.
+        before: the marks of the former step.
+        now: the time of the look.
+        late: the whole days for which a day is open after the latest one.
+    """
+    until = now.astimezone(UTC).date() + _AHEAD
+    first_day, last_day = F.to_date("first_at"), F.to_date("last_at")
+    timely = [F.when(day <= F.lit(until), day) for day in (first_day, last_day)]
+    lines = F.coalesce(F.sum(F.col("last_seq") - F.col("first_seq") + 1), F.lit(0))
+    told = staged.runs.where(F.col("kind") == boot_runs.TOLD)
+    seen = told.agg(
+        lines.alias("lines"),
+        F.min(first_day).alias("first"),
+        F.max(last_day).alias("last"),
+        F.max(F.greatest(*timely)).alias("latest"),
+    ).first()
+    too_late = staged.late.agg(lines.alias("lines")).first()
+    bad = staged.lines.where(F.col("problem").isNotNull()).count()
+    assert seen is not None
+    assert too_late is not None
+    events = seen["lines"] + too_late["lines"]
+    first = _least(before.first, seen["first"])
+    latest = _most(before.latest, seen["latest"])
+    return Marks(
+        batch=before.batch + 1,
+        lines=before.lines + events + bad,
+        events=before.events + events,
+        first=first,
+        last=_most(before.last, seen["last"]),
+        latest=latest,
+        shown_from=_most(first, before.open_from),
+        open_from=None if latest is None else latest - late,
+    )
+
+
+def shown(marks: Marks) -> Days:
+    """The first and the last day of the report."""
+    return marks.shown_from or NEVER[0], marks.last or NEVER[1]
+
+
+def _least(*days: date | None) -> date | None:
+    return min((day for day in days if day is not None), default=None)
+
+
+def _most(*days: date | None) -> date | None:
+    return max((day for day in days if day is not None), default=None)
