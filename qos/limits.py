@@ -254,6 +254,17 @@ LIMITS: Final = (
     Limit(
         "qos.core.queue.item_lifecycle:_EXCLUDED_MAX", "workers that an item excludes"
     ),
+    Limit("qos.core.queue.selector.tokens:TEXT_CHARS_MAX", "characters of a selector"),
+    Limit("qos.core.queue.selector.parser:TERMS_MAX", "names in a selector"),
+    Limit(
+        "qos.core.queue.selector.parser:DEPTH_MAX",
+        "levels of parentheses, NOT and signs in a selector",
+    ),
+    Limit("qos.core.queue.selector.parser:IN_MAX", "strings of one IN in a selector"),
+    Limit(
+        "qos.core.queue.selector.values:NUMBER_CHARS_MAX",
+        "characters of an untyped text that a selector reads as a number",
+    ),
     Limit(
         "qos.engine.queue_outputs:_SENT_MAX", "events whose bounce is still recognised"
     ),
