@@ -206,9 +206,14 @@ def _part(plan: Plan, samples: dict[_Row, list[_Sample]]) -> Part:
         title=f"a link with a round trip of {plan.round_trip_s * 1000:g} ms",
         head=[("", ""), ("", "turns"), ("", "seconds"), ("messages", "a second")],
         rows=[
-            (row.name, f"{turns:g}", f"{seconds:.2f}", f"{row.messages / seconds:,.0f}")
+            (row.name, f"{turns:g}", f"{seconds:.2f}", _rate(row.messages, seconds))
             for row, (turns, seconds) in middle.items()
         ],
         targets=targets,
         figures=figures,
     )
+
+
+def _rate(messages: int, seconds: float) -> str:
+    """Messages a second; a single message has none."""
+    return f"{messages / seconds:,.0f}" if messages > 1 else ""
