@@ -22,7 +22,7 @@ from qos.core.queue.effects import (
     NotifyUnlock,
 )
 from qos.engine.queue_engine import QueueEngine
-from qos.engine.queue_outputs import Payloads
+from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.engine.retry import Retry
 from qos.ids import new_id
 from qos.stream.wire import Wire
@@ -42,7 +42,7 @@ _PING = "urn:xmpp:ping"
 _REPEAT = Backoff(first_s=2.0, max_s=30.0)
 
 
-class EventSender:
+class EventSender(QueuePort):
     """Sends the engine's events to subscribers, and takes their answers.
 
     Attributes:

@@ -40,6 +40,7 @@ from qos.core.quota import Quotas, domain_of, own_domains
 from qos.core.strings import bare
 from qos.engine.clock import LoopClock
 from qos.engine.queue_engine import QueueEngine, Stats, Unwritten
+from qos.engine.queue_ports import GatewayPort, QueuePorts
 from qos.errors import InvalidArgument
 from qos.ids import new_key
 from qos.jids import account_or_domain, normal_jid
@@ -147,9 +148,10 @@ class QueueService:
             new_journal = partial(JournalWriter.of_store, journal, node, clock.now)
         self._tap = Tap.of(xmpp)
         self._events = EventSender(xmpp, self._tap.wire)
+        self._ports = QueuePorts(self._events)
         self._engine = QueueEngine(
             store,
-            self._events,
+            self._ports,
             clock=clock,
             creators=may_create,
             bounds=replace(bounds, own_domains=bounds.own_domains | own),
@@ -212,6 +214,15 @@ class QueueService:
         Sorted.
         """
         return self._engine.open_nodes()
+
+    @property
+    def engine(self) -> QueueEngine:
+        """The engine, for a gateway: another way in to the same queues."""
+        return self._engine
+
+    def add_gateway(self, gateway: GatewayPort) -> None:
+        """Let a gateway serve the subscribers that it claims."""
+        self._ports.add(gateway)
 
     def _publishes(self, sender: str) -> bool:
         """Whether it is of any use to hold a message of this full JID."""

@@ -20,6 +20,7 @@ from qos.core.queue.requests import (
     AffiliationsResult,
     ConfigureResult,
     CreateResult,
+    CreditResult,
     ExtendResult,
     ItemsResult,
     Ok,
@@ -188,7 +189,7 @@ def render_result(
     """
     content = ""
     match result:
-        case Ok():
+        case Ok() | CreditResult():  # of Credit, which no iq asks for
             pass
         case ItemsResult():
             shown = (

@@ -133,13 +133,13 @@ class QueueEngine:
         """Take the start of a session: no peer counts as present until it is heard."""
         self._began = True
         if self._core is not None:
-            self._core.forget_presence()
+            self._core.forget_presence(self._port.attached())
             self._did(self._core.probes())
 
     def offline(self) -> None:
         """Take the end of the session: items sent now would reach nobody."""
         if self._core is not None:
-            self._core.forget_presence()
+            self._core.forget_presence(self._port.attached())
 
     def request(self, request: Request, requester: str, answer: Answer) -> None:
         """Do what a full JID requests.
@@ -375,6 +375,7 @@ class QueueEngine:
             log.error("the queues could not be read: %s", error)
             self._timers.set("read", self._clock.now() + _READ_AGAIN_S)
         else:
+            self._port.restarted()
             self.online()
 
     # -- time --------------------------------------------------------------

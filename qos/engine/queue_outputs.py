@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol, TypeAlias
 
 from qos.core.queue.effects import Notification, NotifyItem, Probe
@@ -43,6 +43,25 @@ class QueuePort(Protocol):
 
     It drops unsendable stanzas.
     """
+
+    def attached(self) -> Collection[str]:
+        """The full JIDs that are there whether or not there is a session."""
+        return ()
+
+    def restarted(self) -> None:
+        """Note that the engine has begun again with the contents of the disk.
+
+        It had to take back decisions. Nobody is present any more, and all credit
+        (`qos.core.queue.requests.Credit`) is gone.
+        """
+        return
+
+    def dropped(self, to: str, item: Item) -> None:
+        """Note that this item, as it was locked for `to`, is not sent after all.
+
+        Its delivery has ended before, or its payload could not be read.
+        """
+        return
 
     def notify_items(
         self, to: str, items: Payloads, *, acknowledged: bool
@@ -100,6 +119,8 @@ class QueueOutputs:
                 if core.is_live(output):
                     # Once, even if it was heard and subscribes at the same time.
                     items[output.to, output.item.token] = output
+                else:
+                    self._port.dropped(output.to, output.item)
             elif isinstance(output, PendingAnswer):
                 self._answer(output)
             elif isinstance(output, Probe):
@@ -137,6 +158,7 @@ class QueueOutputs:
         for each in notifications:
             payload = payloads.get(each.item.seq)
             if payload is None:
+                self._port.dropped(each.to, each.item)
                 continue
             key = (each.to, each.item.node, each.acknowledged)
             event = events.setdefault(key, [])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from qos.core.queue.effects import Notification, NotifyUnlock
-from qos.core.queue.item import ItemOutcome
+from qos.core.queue.item import Item, ItemOutcome
 from qos.core.queue.requests import (
     Configure,
     Create,
@@ -38,7 +38,7 @@ from qos.core.queue.requests import (
     Unlock,
 )
 from qos.engine.queue_engine import QueueEngine, Stats, Unwritten
-from qos.engine.queue_outputs import Payloads
+from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.stores.queue_store import QueueStore
 from qos.testing.clock import ManualClock
 
@@ -86,7 +86,7 @@ class Sent:
     items: list[tuple[str, str]]
 
 
-class Bench:
+class Bench(QueuePort):
     """An engine with a manual clock; it records what is sent, in order."""
 
     def __init__(self, path: Path) -> None:
@@ -96,6 +96,9 @@ class Bench:
         self._ids = itertools.count()
         self.out: list[object] = []
         self.tokens: dict[str, str] = {}
+        self.clients: list[str] = []
+        self.dropped_items: list[tuple[str, str]] = []
+        self.restarts = 0
         self._changed = asyncio.Event()
         self.engine = self._new_engine()
 
@@ -118,6 +121,15 @@ class Bench:
         self._note(Sent(to, [(item.item_id, payload) for item, payload in items]))
         self.tokens |= {item.item_id: item.token for item, _ in items}
         return [(self.new_id(), items)]
+
+    def attached(self) -> list[str]:
+        return self.clients
+
+    def restarted(self) -> None:
+        self.restarts += 1
+
+    def dropped(self, to: str, item: Item) -> None:
+        self.dropped_items.append((to, item.item_id))
 
     def notify(self, notification: Notification) -> None:
         self._note(notification)
@@ -278,9 +290,7 @@ async def test_an_event_of_a_lock_that_has_ended_by_then_is_not_sent(
     bench.disk.release()
     await bench.until(1)
     await bench.ask(Items(node=NODE))
-    assert not [
-        each for each in bench.out if isinstance(each, tuple) and each[0] == BEE
-    ]
+    assert not [each for each in bench.out if isinstance(each, Sent)]
 
 
 async def test_a_commit_that_fails_takes_back_all_that_was_built_upon_it(
@@ -670,3 +680,41 @@ async def test_what_died_in_the_commit_under_way_is_purged_and_requeued(
     stats = await bench.stats()
     assert (stats["available"], stats["acquired"], stats["dead"]) == (0, 0, 0)
     assert not bench.engine.store.archived(NODE, ItemOutcome.REJECTED, limit=9)
+
+
+# -- gateways --------------------------------------------------------------
+
+
+async def test_a_gateway_learns_of_a_delivery_that_is_not_sent_after_all(
+    bench: Bench,
+) -> None:
+    """It took credit, and nothing else would give that back."""
+    bench.disk.hold()
+    bench.ask(Publish(NODE, (entry("a"),)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    bench.engine.departed(BEE)
+    bench.disk.release()
+    await bench.ask(Items(node=NODE))
+    assert bench.dropped_items == [(BEE, "a")]
+
+
+async def test_a_gateway_learns_that_all_presence_and_credit_is_forgotten(
+    bench: Bench,
+) -> None:
+    bench.disk.error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert isinstance(await bench.ask(Publish(NODE, (entry("a"),))), Unwritten)
+    bench.disk.error = None
+    assert bench.restarts == 0
+    bench.clock.advance(2.0)
+    assert bench.restarts == 1
+
+
+async def test_the_clients_of_a_gateway_work_on_without_a_session(
+    bench: Bench,
+) -> None:
+    """Their connections are not those of the XMPP server."""
+    bench.clients.append(BEE)
+    bench.engine.offline()
+    await bench.ask(Publish(NODE, (entry("a"),)))
+    assert (await bench.until(2))[1] == Sent(BEE, [("a", "<x xmlns='urn:x'/>")])

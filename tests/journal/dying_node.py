@@ -38,7 +38,7 @@ from qos.core.queue.requests import (
 from qos.core.queue.requests import Request as QueueRequest
 from qos.engine import Inbox, InboxLimits, LoopClock, Outbox, OutboxLimits
 from qos.engine.queue_engine import QueueEngine, Stats
-from qos.engine.queue_outputs import Payloads
+from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.journal.messages import not_stored
 from qos.journal.writer import JournalWriter
 from qos.stores import SqliteStore
@@ -170,7 +170,7 @@ class Node:
         return 0.0
 
 
-class Service:
+class Service(QueuePort):
     """A queue with one worker, which fails once with each item."""
 
     def __init__(self, folder: Path, probe: Probe) -> None:

@@ -29,7 +29,7 @@ from qos.core.queue.requests import (
 from qos.core.queue.requests import Request as QueueRequest
 from qos.engine import Inbox, InboxLimits, Outbox, OutboxLimits
 from qos.engine.queue_engine import QueueEngine
-from qos.engine.queue_outputs import Payloads
+from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.errors import StoreFull
 from qos.journal.writer import JournalWriter
 from qos.stores import SqliteStore
@@ -214,7 +214,7 @@ async def test_a_message_that_could_not_be_kept_has_expired(
     ]
 
 
-class _Port:
+class _Port(QueuePort):
     def __init__(self) -> None:
         self._ids = itertools.count()
 

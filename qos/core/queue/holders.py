@@ -8,6 +8,7 @@ subscription without durable locks counts only the locks of its own JID.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from qos.core.queue.dispatch import Candidate
@@ -18,6 +19,14 @@ __all__ = ["Holders", "Present", "resources"]
 
 #: For each account, its full JIDs that were heard of; True: by available presence.
 Present: TypeAlias = Mapping[str, Mapping[str, bool]]
+
+
+@dataclass(slots=True)
+class _Credit:
+    """How many deliveries a full JID may have, and how many it has had."""
+
+    limit: int
+    served: int = 0
 
 
 class Holders:
@@ -32,6 +41,8 @@ class Holders:
         self._of_departed: set[str] = set()
         self._turns: dict[str, int] = {}
         self._turn = 0
+        # By full JID. Without an entry, nothing but its subscription is a limit.
+        self._credit: dict[str, _Credit] = {}
 
     def add(self, item: Item) -> None:
         """Count an item that has been locked."""
@@ -127,7 +138,13 @@ class Holders:
                 yield candidate
 
     def candidate(self, subscription: Subscription, holder: str) -> Candidate | None:
-        """This full JID as a candidate; None: the subscription has enough."""
+        """This full JID as a candidate.
+
+        None: the subscription has enough, or the full JID has no credit.
+        """
+        credit = self._credit.get(holder)
+        if credit is not None and credit.served >= credit.limit:
+            return None
         load = self._load(subscription, holder)
         if load >= subscription.queue_requests:
             return None
@@ -145,13 +162,31 @@ class Holders:
         return self.own(holder)
 
     def served(self, holder: str) -> None:
-        """Put the full JID last in turn."""
+        """Put the full JID last in turn, and use up one of its credit."""
         self._turn += 1
         self._turns[holder] = self._turn
+        credit = self._credit.get(holder)
+        if credit is not None:
+            credit.served += 1
 
     def forget_turn(self, holder: str) -> None:
-        """Forget the turn of a full JID that has left."""
+        """Forget the turn and the credit of a full JID whose subscription has ended."""
         self._turns.pop(holder, None)
+        self._credit.pop(holder, None)
+
+    def set_credit(self, holder: str, limit: int) -> int:
+        """Limit the deliveries to a full JID.
+
+        Args:
+            holder: the full JID.
+            limit: how many there may be since the first call.
+
+        Returns:
+            How many there have been.
+        """
+        credit = self._credit.setdefault(holder, _Credit(limit))
+        credit.limit = limit
+        return credit.served
 
 
 def resources(subscription: Subscription, present: Present) -> list[str]:

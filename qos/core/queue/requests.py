@@ -27,6 +27,8 @@ __all__ = [
     "ConfigureResult",
     "Create",
     "CreateResult",
+    "Credit",
+    "CreditResult",
     "DefaultConfig",
     "Delete",
     "Extend",
@@ -204,6 +206,24 @@ class Extend:
     tokens: tuple[tuple[str, str], ...]
 
 
+@record(frozen=True, slots=True)
+class Credit:
+    """Limit the deliveries to the requester (AMQP 1.0 transport §2.6.7); never stored.
+
+    Without this, only its `queue_requests` limits what a subscriber gets. It ends with
+    the subscription. It is for a gateway: XMPP clients cannot send it.
+
+    Attributes:
+        node: the name of the node.
+        limit: how many deliveries there may be in all since the first Credit of this
+            full JID. A total, and not what is left: then it does not matter which of
+            the deliveries have reached the gateway.
+    """
+
+    node: str
+    limit: int
+
+
 @record(frozen=True, slots=True, kw_only=True)
 class Items:
     """Browse items without locking them (XEP-0060 §6.5).
@@ -308,6 +328,7 @@ Request: TypeAlias = (
     Affiliations
     | Configure
     | Create
+    | Credit
     | DefaultConfig
     | Delete
     | Extend
@@ -364,6 +385,13 @@ class ExtendResult:
     node: str
     seconds: float
     item_ids: tuple[str, ...]
+
+
+@record(frozen=True, slots=True)
+class CreditResult:
+    """How many deliveries there have been since the first Credit of this full JID."""
+
+    served: int
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -430,6 +458,7 @@ Result: TypeAlias = (
     AffiliationsResult
     | ConfigureResult
     | CreateResult
+    | CreditResult
     | ExtendResult
     | ItemsResult
     | Ok

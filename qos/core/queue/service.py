@@ -396,12 +396,19 @@ class Queues:
                 self.present.pop(account, None)
                 self.silent.pop(account, None)
 
-    def forget_presence(self) -> None:
-        """Forget all presence after a lost session.
+    def forget_presence(self, keep: Collection[str] = ()) -> None:
+        """Forget presence after a lost session: it is not known who is there.
 
-        It is not known who is there or has left.
+        Args:
+            keep: the full JIDs that are known to be there, since they do not depend on
+                the session.
         """
+        kept = [(bare(jid), jid) for jid in keep]
+        before = dict(self.present)
         self.present.clear()
+        for account, jid in kept:
+            if jid in before.get(account, {}):
+                self.present.setdefault(account, {})[jid] = before[account][jid]
         self.silent.clear()
         for queue in self.nodes.values():
             queue.live.holders.forget_departed()

@@ -22,6 +22,8 @@ from qos.core.queue.node_options import (
     subscribe_options,
 )
 from qos.core.queue.requests import (
+    Credit,
+    CreditResult,
     Extend,
     ExtendResult,
     Fields,
@@ -45,6 +47,7 @@ from qos.core.quota import domain_of
 from qos.core.strings import bare
 
 __all__ = [
+    "credit",
     "extend",
     "get_options",
     "items",
@@ -155,6 +158,16 @@ def extend(
         )
     item_ids = tuple(item_id for item_id, _ in request.tokens)
     return ExtendResult(request.node, left_s, item_ids), effects
+
+
+def credit(
+    service: Queues, request: Credit, requester: str, _now: float
+) -> tuple[CreditResult, _Effects]:
+    """Limit the deliveries to this full JID, a subscriber; see `Credit`."""
+    queue = service.queue(request.node)
+    _found(queue, requester, "", requester)
+    served = queue.live.holders.set_credit(requester, request.limit)
+    return CreditResult(served), []
 
 
 # -- subscriptions ---------------------------------------------------------

@@ -299,6 +299,11 @@ def no_more_than_wanted(to: str, held: int, wanted: int) -> str | None:
     return f"{to} has {held} items, and asked for {wanted}" if held > wanted else None
 
 
+def within_credit(to: str, sent: int, limit: int) -> str | None:
+    """A worker behind a gateway gets no more items than it has credit for."""
+    return f"{to} got {sent} items, with a credit of {limit}" if sent > limit else None
+
+
 def settled_by_its_token(
     item_id: str, token: str, ended: EndedItem | None
 ) -> str | None:

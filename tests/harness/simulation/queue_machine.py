@@ -15,20 +15,23 @@ from qos.core.queue.effects import (
     NotifySubscription,
     NotifyUnlock,
 )
-from qos.core.queue.item import Affiliation, Node
+from qos.core.queue.item import Affiliation, Item, Node
 from qos.core.queue.requests import (
     Refusal,
     Request,
     Result,
     Retract,
+    Subscribe,
     Unlock,
+    Unsubscribe,
 )
 from qos.core.queue.service import QueueBounds
 from qos.core.strings import bare
 from qos.engine.queue_engine import QueueEngine
-from qos.engine.queue_outputs import Payloads
+from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.stores.queue_store import QueueStore
 from simulation.disks import QueueServiceDisk, SimulatedQueueStore
+from simulation.gate import Gate
 from simulation.items import ItemLedger
 from simulation.loop import SimulatedLoop
 from simulation.machines import Machine
@@ -101,7 +104,7 @@ class Ping:
     answer: bool = False
 
 
-class QueueMachine(Machine):
+class QueueMachine(Machine, QueuePort):
     """Serves the queue of the workers, and the queues that others create."""
 
     def __init__(
@@ -112,10 +115,12 @@ class QueueMachine(Machine):
         *,
         settings: Settings,
         ledger: ItemLedger,
+        gate: Gate | None = None,
     ) -> None:
         super().__init__(loop, network, "queue", SERVICE, seed)
         self._ids = itertools.count(1)
         self._ledger = ledger
+        self._gate = gate
         self._engine: QueueEngine | None = None
         self._probes: dict[str, str] = {}
         self._clock = self.clock()
@@ -148,6 +153,7 @@ class QueueMachine(Machine):
         clock = self._clock = self.clock()
         store = SimulatedQueueStore(self.disk, clock, self.effect)
         self._probes.clear()
+        self.restarted()
         self._engine = QueueEngine(
             cast(QueueStore, store), self, clock=clock, bounds=_BOUNDS
         )
@@ -169,6 +175,20 @@ class QueueMachine(Machine):
 
     def receive(self, source: str, body: object) -> None:
         """See Machine."""
+        if self._gate is None or source != self._gate.jid:
+            self._receive(source, body)
+            return
+        if body != Presence(False):
+            # It may be heard of for the first time now: credit comes before items.
+            self._gate.grant(self.engine)
+        self._receive(source, body)
+        match body:
+            case Asked(_, Subscribe()):
+                self._gate.grant(self.engine)
+            case Asked(_, Unsubscribe()) | Presence(False):
+                self._gate.forget(self._tokens())
+
+    def _receive(self, source: str, body: object) -> None:
         match body:
             case Asked(iq_id, request):
                 if isinstance(request, Retract | Unlock):
@@ -204,11 +224,27 @@ class QueueMachine(Machine):
 
     # -- see QueuePort -----------------------------------------------------
 
+    def restarted(self) -> None:
+        """See QueuePort."""
+        if self._gate is not None:
+            self._gate.forget(self._tokens())
+
+    def _tokens(self) -> set[str]:
+        items = self.disk.kept.items.values()
+        return {each.token for each in items if each.token}
+
+    def dropped(self, to: str, item: Item) -> None:
+        """See QueuePort."""
+        if self._gate is not None and to == self._gate.jid:
+            self._gate.dropped(item)
+
     def notify_items(
         self, to: str, items: Payloads, *, acknowledged: bool
     ) -> Sequence[tuple[str, Payloads]]:
         """See QueuePort."""
         self._ledger.gave(to, [item for item, _ in items], self.disk.kept, self._now())
+        if self._gate is not None and to == self._gate.jid:
+            self._gate.sent([item for item, _ in items])
         event_id = self.new_id()
         delivered = tuple(
             DeliveredItem(

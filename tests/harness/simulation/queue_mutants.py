@@ -98,6 +98,15 @@ QUEUE = (
         seed=0,
     ),
     Mutant(
+        "credit-is-not-used-up",
+        "qos.core.queue.holders",
+        "            credit.served += 1",
+        "            credit.served += 0",
+        "A worker behind a gateway gets no more than its credit.",
+        by=("within_credit",),
+        seed=0,
+    ),
+    Mutant(
         "extension-is-not-written",
         "qos.core.queue.node",
         "            effects.append(SaveItem(after))\n        return effects, left_s",

@@ -20,6 +20,7 @@ from qos.testing.clock import ManualClock
 from simulation import invariants
 from simulation.disks import Disk
 from simulation.endpoints import Endpoint
+from simulation.gate import Gate
 from simulation.invariants import Violation
 from simulation.items import ItemLedger
 from simulation.ledger import Ledger
@@ -38,7 +39,7 @@ from simulation.plan import (
     jid_of,
 )
 from simulation.queue_client import Shop
-from simulation.queue_machine import BOSS, SERVICE, Presence, QueueMachine
+from simulation.queue_machine import BOSS, NODE, SERVICE, Presence, QueueMachine
 from simulation.strangers import Owner, Stranger
 from simulation.workers import WorkerMachine
 
@@ -128,6 +129,10 @@ class World:
             plan.seed,
             settings=plan.settings,
             ledger=self.items,
+            # A durable lock is taken over by subscribing, and not by credit.
+            gate=None
+            if plan.settings.durable_locks
+            else Gate(jid_of("wasp", plan.settings), NODE, self.ledger),
         )
         self.shop = Shop(
             self.loop, self.network, "shop", "shop@x/1", plan.seed, ledger=self.items

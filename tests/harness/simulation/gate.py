@@ -1,0 +1,58 @@
+"""A worker behind a gateway: it gets no more than its credit, as by AMQP."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from qos.core.queue.item import Item
+from qos.core.queue.requests import Credit, Refusal, Result
+from qos.engine.queue_engine import QueueEngine
+from simulation import invariants
+from simulation.ledger import Ledger
+
+__all__ = ["Gate"]
+
+
+class Gate:
+    """Gives one full JID one credit for each of its stanzas.
+
+    Attributes:
+        jid: the full JID.
+    """
+
+    def __init__(self, jid: str, node: str, ledger: Ledger) -> None:
+        self.jid = jid
+        self._node = node
+        self._ledger = ledger
+        self.forget()
+
+    def forget(self, held: Collection[str] = ()) -> None:
+        """The service has forgotten all credit, or the worker has left.
+
+        Args:
+            held: the tokens of what it still holds. That takes no credit again.
+        """
+        self._held = frozenset(held)
+        self._sent: set[str] = set()
+        self._dropped: set[str] = set()
+        self._limit = 0
+
+    def grant(self, engine: QueueEngine) -> None:
+        """One more credit, if the worker has none left; refused if it is no subscriber."""
+        self._limit = max(self._limit, len(self._sent) + len(self._dropped) + 1)
+        engine.request(Credit(self._node, self._limit), self.jid, _ignore)
+
+    def sent(self, items: Sequence[Item]) -> None:
+        """The service sends it these items, some perhaps again."""
+        self._sent |= {item.token for item in items} - self._held
+        gone = len(self._sent) + len(self._dropped)
+        self._ledger.check(invariants.within_credit, self.jid, gone, self._limit)
+
+    def dropped(self, item: Item) -> None:
+        """The service does not send it this item, which it had locked for it."""
+        if item.token not in self._sent | self._held:
+            self._dropped.add(item.token)
+
+
+def _ignore(_result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
+    """The next grant brings whatever this one has not."""
