@@ -266,6 +266,27 @@ LIMITS: Final = (
         "characters of an untyped text that a selector reads as a number",
     ),
     Limit(
+        "qos.core.queue.ready_items:FILTERS_MAX",
+        "different selectors of the subscriptions of a node",
+    ),
+    Limit(
+        "qos.core.queue.ready_items:EXCLUDERS_MAX",
+        "workers excluded by some items of a node that still get others of these",
+    ),
+    Limit("qos.core.queue.properties:NAMES_MAX", "properties of an item"),
+    Limit(
+        "qos.core.queue.properties:NAME_CHARS_MAX",
+        "characters of the name of a property",
+    ),
+    Limit(
+        "qos.core.queue.properties:PROPERTIES_BYTES_MAX",
+        "bytes of the properties of an item",
+    ),
+    Limit(
+        "qos.core.queue.item_names:TEXT_CHARS_MAX",
+        "characters of a part of a payload that a selector can read",
+    ),
+    Limit(
         "qos.engine.queue_outputs:_SENT_MAX", "events whose bounce is still recognised"
     ),
     Limit(

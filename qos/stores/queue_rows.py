@@ -190,6 +190,11 @@ MIGRATIONS: Migrations = (
                 config, '$."pubsub#access_model"', 'open'
             )""",
     ),
+    # Properties of items, and selectors of subscriptions.
+    (
+        "ALTER TABLE item ADD COLUMN properties TEXT NOT NULL DEFAULT '{}'",
+        "ALTER TABLE subscription ADD COLUMN selector TEXT NOT NULL DEFAULT ''",
+    ),
 )
 
 # -- writing values ---------------------------------------------------------
@@ -204,7 +209,14 @@ SUBSCRIPTION = tuple(field.name for field in fields(Subscription))
 _PLACE = ("node", "item_id")
 
 #: The values of an item, in the order of its row: converted ones first.
-_ITEM_PACKED = ("state", "outcome", "receivers", "excluded", "history")
+_ITEM_PACKED = (
+    "state",
+    "outcome",
+    "receivers",
+    "excluded",
+    "history",
+    "properties",
+)
 _ITEM_STEP = (
     *_ITEM_PACKED,
     *(name for name in ITEM if name not in (*_ITEM_PACKED, *_PLACE, "seq")),
@@ -343,6 +355,7 @@ def _item_row(item: Item) -> tuple[Value, ...]:
         _jids_text(item.receivers),
         _jids_text(item.excluded),
         _list_text([(each.at, each.by, each.reason) for each in item.history]),
+        _json(dict(item.properties)) if item.properties else "{}",
         *_item_values(item),
     )
 
@@ -378,6 +391,8 @@ def item_from(plain: dict[str, Any]) -> Item:
         plain[name] = frozenset(_list_from(plain[name]))
     history = _list_from(plain["history"])
     plain["history"] = tuple(Failure(*failure) for failure in history)
+    properties = plain["properties"]
+    plain["properties"] = {} if properties == "{}" else dict(json.loads(properties))
     return Item(**plain)
 
 

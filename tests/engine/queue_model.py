@@ -7,9 +7,11 @@ imports nothing of the service but its values.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from qos.core.queue.item import Item, ItemOutcome, ItemState
+from qos.core.queue.properties import Properties
 from qos.core.strings import bare
 
 LOCK_S = 10.0
@@ -32,6 +34,7 @@ class Fact:
     priority: int
     available_at: float
     expires_at: float | None
+    properties: Properties = field(default_factory=dict)
     #: One of: available, locked, dead, accepted, withdrawn.
     status: str = "available"
     origin: str = ""
@@ -70,6 +73,7 @@ class Fact:
         for name in ("priority", "origin", "origin_id", "token", "holder", "durable"):
             assert getattr(item, name) == getattr(self, name), (name, item, self)
         assert item.delivery_count == self.count, (item, self)
+        assert item.properties == self.properties, (item, self)
         assert item.receivers == self.receivers, (item, self)
         if self.live:
             assert item.releases == self.releases, (item, self)
@@ -81,6 +85,19 @@ class Fact:
             assert (item.locked_at, item.deadline) == (self.locked_at, self.deadline)
         else:
             assert item.ended_at == self.ended_at, (item, self)
+
+
+#: What the selectors of the tests say, in other words.
+WANTS: dict[str, Callable[[Fact], bool]] = {
+    "": lambda fact: True,
+    "color = 'red'": lambda fact: fact.properties.get("color") == "red",
+    # Not those without a color: unknown is not TRUE.
+    "NOT color = 'red'": lambda fact: fact.properties.get("color") == "blue",
+    "color IS NULL OR n > 1": lambda fact: (
+        "color" not in fact.properties or fact.properties.get("n") == 2
+    ),
+    "JMSRedelivered": lambda fact: fact.count > 0,
+}
 
 
 @dataclass
@@ -103,6 +120,7 @@ class Wish:
     via: str
     requests: int
     durable: bool
+    selector: str = ""
 
 
 @dataclass
@@ -357,7 +375,8 @@ class Model:
         }
         assert loads[holder] == min(loads.values()), "not the one whose turn it is"
         for other in self.live(fact.node).values():
-            self._overtakes(fact, other, holder, now)
+            if holder in [jid for _, jid in self.free(other, present)]:
+                self._overtakes(fact, other, now)
         self.turn += 1
         self.turns[f"{fact.node} {holder}"] = self.turn
         fact.status, fact.holder, fact.token = "locked", holder, item.token
@@ -365,13 +384,9 @@ class Model:
         fact.receivers = fact.receivers | {bare(holder)}
         fact.locked_at, fact.deadline = now, now + LOCK_S
 
-    def _overtakes(self, fact: Fact, other: Fact, holder: str, now: float) -> None:
+    def _overtakes(self, fact: Fact, other: Fact, now: float) -> None:
         """First deliveries are in order; redeliveries go behind them."""
-        if (
-            other is fact
-            or not self._deliverable(other, now)
-            or holder in other.excluded
-        ):
+        if other is fact or not self._deliverable(other, now):
             return
         assert other.priority <= fact.priority, "a lower priority went first"
         if other.priority == fact.priority and not other.again:
@@ -394,7 +409,8 @@ class Model:
                 mine = jid == wish.jid
                 if "/" not in wish.jid:
                     mine = available or jid == wish.via
-                if mine and jid not in fact.excluded:
+                wanted = WANTS[wish.selector](fact)
+                if mine and wanted and jid not in fact.excluded:
                     found.append((wish, jid))
         return found
 

@@ -6,7 +6,6 @@ decisions are only in memory, and a crash loses them.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -24,6 +23,7 @@ from qos.core.queue.effects import (
 )
 from qos.core.queue.handle import handle
 from qos.core.queue.item import EndedItem, Item, ItemOutcome
+from qos.core.queue.properties import Properties, content_digest
 from qos.core.queue.requests import (
     Create,
     Extend,
@@ -67,10 +67,12 @@ def entry(
     priority: int | None = None,
     ttl: float | None = None,
     delay: float = 0.0,
+    properties: Properties | None = None,
+    payload: str = "",
 ) -> PublishedItem:
-    """An item to publish; its payload is its id, unless a text is given."""
-    payload = f"<x>{text or item_id}</x>"
-    digest = hashlib.sha256(payload.encode()).hexdigest()
+    """An item to publish; its payload is its id, unless a text or a payload is given."""
+    payload = payload or f"<x>{text or item_id}</x>"
+    digest = content_digest(payload.encode(), properties or {})
     return PublishedItem(
         item_id=item_id,
         payload=payload,
@@ -79,6 +81,7 @@ def entry(
         priority=priority,
         ttl=ttl,
         delay=delay,
+        properties=properties or {},
     )
 
 

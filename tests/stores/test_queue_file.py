@@ -36,6 +36,7 @@ from qos.core.queue.item import (
     Node,
     Subscription,
 )
+from qos.core.queue.properties import Properties
 from qos.errors import (
     LocalProtocolError,
     StoreDamaged,
@@ -45,7 +46,7 @@ from qos.errors import (
     StoreReadOnly,
     StoreTooNew,
 )
-from qos.stores import SqliteStore, queue_store, sqlite_file
+from qos.stores import SqliteStore, queue_rows, queue_store, sqlite_file
 from qos.stores.queue_store import QueueStore, queue_store_from_url
 from queue_records import ended_item, item
 
@@ -348,6 +349,7 @@ def _file_of_version_2(
         older.setattr(queue_store, "node_from", lambda plain: plain)
         older.setattr(queue_store, "SUBSCRIPTION", ("jid",))
         older.setattr(queue_store, "subscription_from", lambda plain: plain)
+        older.setattr(queue_store, "ITEM", ("seq",))
         run(store)
     with closing(sqlite3.connect(path)) as db, db:
         for node in nodes:
@@ -422,6 +424,59 @@ def test_a_dead_letter_node_of_version_2_stays_only_if_every_owner_may_publish_t
     assert found["lost"].config == {"pubsub#access_model": "open"}
 
 
+def test_items_and_subscriptions_of_version_3_have_neither_properties_nor_selectors(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They go on as they were, and get both from then on."""
+    store = QueueStore(path)
+    wish = Subscription(
+        node="jobs", jid="w@b/1", subid="s", via="w@b/1", queue_requests=3
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(queue_store, "MIGRATIONS", queue_store.MIGRATIONS[:3])
+        patch.setattr(queue_store, "SUBSCRIPTION", ("jid",))
+        patch.setattr(queue_store, "ITEM", ("seq",))
+        run(store)
+    before = item(7)
+    plain = {
+        **{name: getattr(before, name) for name in queue_rows.ITEM},
+        **dict.fromkeys(("receivers", "excluded", "history"), "[]"),
+        "state": "available",
+    }
+    del plain["properties"]
+    wished = {name: getattr(wish, name) for name in queue_rows.SUBSCRIPTION}
+    del wished["selector"]
+    with closing(sqlite3.connect(path)) as db, db:
+        for table, row in (("item", plain), ("subscription", wished)):
+            columns = ", ".join(f'"{name}"' for name in row)
+            marks = ", ".join("?" * len(row))
+            sql = f"INSERT INTO {table} ({columns}) VALUES ({marks})"  # noqa: S608
+            db.execute(sql, tuple(row.values()))
+        db.execute("INSERT INTO item_payload VALUES (7, '<x/>')")
+    properties: Properties = {"n": 1, "f": 1.0, "b": True, "s": "ä"}
+    after = replace(before, properties=properties)
+
+    async def scenario() -> None:
+        contents = store.open()
+        assert (contents.items, contents.subscriptions) == ([before], [wish])
+        await write(
+            store,
+            SaveItem(after),
+            SaveSubscription(replace(wish, selector="n > 5")),
+            SaveItem(item(8, properties=properties), "x"),
+        )
+        await store.close()
+        contents = store.open()
+        assert contents.items == [after, item(8, properties=properties)]
+        assert [type(each) for each in contents.items[0].properties.values()] == [
+            *(bool, float, int, str),
+        ]
+        assert contents.subscriptions == [replace(wish, selector="n > 5")]
+        await store.close()
+
+    asyncio.run(scenario())
+
+
 def test_a_file_of_version_1_keeps_what_it_remembers(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -431,6 +486,7 @@ def test_a_file_of_version_1_keeps_what_it_remembers(
         patch.setattr(queue_store, "MIGRATIONS", queue_store.MIGRATIONS[:1])
         patch.setattr(queue_store, "NODE", ("name",))
         patch.setattr(queue_store, "SUBSCRIPTION", ("jid",))
+        patch.setattr(queue_store, "ITEM", ("seq",))
         run(store)
     query(
         path,

@@ -6,7 +6,7 @@ import asyncio
 import pickle
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import deepcopy
 from dataclasses import dataclass
@@ -215,6 +215,9 @@ class Chance:
             return kind(**values | given)
         if isinstance(kind, UnionType):
             return pick((None, self._any(parts[0])))
+        if get_origin(kind) is Mapping:
+            types = (str, int, float, bool)
+            return {self._any(str): self._any(pick(types)) for _ in some}
         if get_origin(kind) is dict:
             return {self._any(parts[0]): self._any(parts[1]) for _ in some}
         if get_origin(kind) in {frozenset, tuple}:

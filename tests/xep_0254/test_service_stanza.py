@@ -107,6 +107,7 @@ def test_a_subscription_is_answered_with_its_options() -> None:
         "queue#batch": ("1",),
         "queue#durable_locks": ("0",),
         "queue#events": ("message",),
+        "queue#selector": ("",),
     }
     x.clear()
     assert infoset(iq) == infoset(

@@ -1,4 +1,4 @@
-"""Dispatch: the order of the items, and the choice of a worker for each.
+"""Dispatch: the choice of a worker for each item, and the times of items.
 
 Within a priority, first deliveries go out in the order of publishing, and redeliveries
 after them. The worker with the fewest items gets the next one; among equals, the worker
@@ -11,87 +11,17 @@ import heapq
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 
 from qos.core.queue.item import Item, ItemState, Subscription
+from qos.core.queue.ready_items import Kind, ReadyItems
 
-__all__ = ["Candidate", "Candidates", "ItemTimers", "ReadyItems"]
+__all__ = ["Candidate", "Candidates", "ItemTimers"]
 
 #: The number of outdated entries that a heap may hold, beyond one for each item.
 _SLACK = 1000
 
 _Live = Callable[[str], Item | None]
-
-
-class ReadyItems:
-    """The items that can be delivered now, in order.
-
-    There is one heap for each set of workers that cannot handle an item, so as a rule
-    there is one heap. An entry whose item is no longer ready is dropped when it comes
-    to the top.
-    """
-
-    def __init__(self, live: _Live) -> None:
-        self._live = live
-        self._heaps: dict[frozenset[str], list[tuple[int, int, int, str]]] = {}
-        self._entries = 0
-
-    def add(self, item: Item, *, count: int) -> None:
-        """Add an item that is available and not delayed.
-
-        Args:
-            item: the item.
-            count: how many items the node has; shows when most entries are outdated.
-        """
-        heap = self._heaps.setdefault(item.excluded, [])
-        heapq.heappush(heap, (-item.priority, item.order, item.seq, item.item_id))
-        self._entries += 1
-        if self._entries > 2 * count + _SLACK:
-            self._clean()
-
-    def _clean(self) -> None:
-        """Drop outdated and duplicate entries."""
-        for excluded, heap in list(self._heaps.items()):
-            heap[:] = [entry for entry in set(heap) if self._item(entry, excluded)]
-            heapq.heapify(heap)
-            if not heap:
-                del self._heaps[excluded]
-        self._entries = sum(map(len, self._heaps.values()))
-
-    def any(self) -> bool:
-        """Whether an item may be ready; True can be wrong, False cannot."""
-        return bool(self._heaps)
-
-    def pop(self, free: Candidates) -> Item | None:
-        """The next item that one of these workers can take; None: there is none."""
-        best: frozenset[str] | None = None
-        for excluded in list(self._heaps):
-            heap = self._heaps[excluded]
-            while heap and self._item(heap[0], excluded) is None:
-                heapq.heappop(heap)
-                self._entries -= 1
-            if not heap:
-                del self._heaps[excluded]
-            elif free.any_but(excluded) and (
-                best is None or heap[0] < self._heaps[best][0]
-            ):
-                best = excluded
-        if best is None:
-            return None
-        self._entries -= 1
-        return self._item(heapq.heappop(self._heaps[best]), best)
-
-    def _item(
-        self, entry: tuple[int, int, int, str], excluded: frozenset[str]
-    ) -> Item | None:
-        _, order, seq, item_id = entry
-        item = self._live(item_id)
-        if (
-            item is not None
-            and item.state is ItemState.AVAILABLE
-            and (item.seq, item.order, item.excluded) == (seq, order, excluded)
-        ):
-            return item
-        return None
 
 
 @dataclass(slots=True)
@@ -112,49 +42,50 @@ class Candidate:
 
 
 class Candidates:
-    """The workers that can take an item now."""
+    """The workers that can take an item now, by what they can take."""
 
-    def __init__(self, candidates: Iterable[Candidate]) -> None:
+    def __init__(self, candidates: Iterable[Candidate], ready: ReadyItems) -> None:
+        self._ready = ready
         self._tie = itertools.count()
-        self._heap: list[tuple[int, int, int, Candidate]] = []
+        self._heaps: dict[Kind, list[tuple[int, int, int, Candidate]]] = {}
         for candidate in candidates:
             self.put(candidate)
 
     def __bool__(self) -> bool:
-        return bool(self._heap)
+        return bool(self._heaps)
 
-    def any_but(self, excluded: frozenset[str]) -> bool:
-        """Whether at least one worker is not among the excluded ones."""
-        return not excluded or any(
-            entry[3].holder not in excluded for entry in self._heap
-        )
+    def kinds(self) -> Iterable[Kind]:
+        """What they can take."""
+        return self._heaps
 
     def take(self, item: Item) -> Candidate:
         """Take out the worker that gets this item, which `ReadyItems.pop` has returned.
 
         Another worker than the last holder is preferred, if there is one.
         """
-        aside = []
-        while (
-            self._heap[0][3].holder in item.excluded
-            or self._heap[0][3].holder == item.last_holder
-        ):
-            aside.append(heapq.heappop(self._heap))
-            if not self._heap:
-                break
-        if self._heap:
-            chosen = heapq.heappop(self._heap)
+        aside, best = [], None
+        for kind in [each for each in self._heaps if self._ready.takes(each, item)]:
+            heap = self._heaps[kind]
+            while heap and heap[0][3].holder == item.last_holder:
+                aside.append((heapq.heappop(heap), kind))
+            if heap and (best is None or heap[0] < self._heaps[best][0]):
+                best = kind
+        if best is None:
+            chosen, best = aside.pop(aside.index(min(aside, key=itemgetter(0))))
         else:
-            chosen = next(e for e in aside if e[3].holder not in item.excluded)
-            aside.remove(chosen)
-        for entry in aside:
-            heapq.heappush(self._heap, entry)
+            chosen = heapq.heappop(self._heaps[best])
+        for entry, kind in aside:
+            heapq.heappush(self._heaps[kind], entry)
+        if not self._heaps[best]:
+            del self._heaps[best]
         return chosen[3]
 
     def put(self, candidate: Candidate) -> None:
         """Add a worker that can take an item."""
+        selector = candidate.subscription.selector
+        kind = self._ready.kind_of(selector, candidate.holder)
         entry = (candidate.load, candidate.turn, next(self._tie), candidate)
-        heapq.heappush(self._heap, entry)
+        heapq.heappush(self._heaps.setdefault(kind, []), entry)
 
 
 class ItemTimers:

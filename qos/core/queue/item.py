@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from qos.core.queue.properties import Properties
 from qos.core.quick_enum import QuickEnum
 from qos.core.record import record
 
@@ -87,8 +88,8 @@ class Item:
         origin: of a dead letter, the node where it died; else ''.
         origin_id: its id there.
         publisher: the bare JID that published it.
-        digest: of the payload (SHA-256, hex).
-        size: bytes of the payload.
+        digest: of the payload and the properties (SHA-256, hex).
+        size: bytes of the payload and of the properties.
         priority: one of PRIORITIES; a larger number is delivered earlier.
         published_at: the time of publishing.
         available_at: the earliest time of delivery, because of a delay or a backoff.
@@ -113,6 +114,8 @@ class Item:
         ended_at: the time of its end.
         forget_at: when an accepted item is no longer kept; None: it is kept.
         history: its failures, oldest first; the first one is never dropped.
+        properties: as they were published; and what the selectors of its node wanted to
+            know of its payload, under names with `xml.`.
     """
 
     seq: int
@@ -143,6 +146,7 @@ class Item:
     ended_at: float | None = None
     forget_at: float | None = None
     history: tuple[Failure, ...] = ()
+    properties: Properties = field(default_factory=dict, hash=False)
 
     def is_held_back(self, now: float) -> bool:
         """Whether its delay or backoff is not over yet.
@@ -176,7 +180,7 @@ class EndedItem:
         node: the name of its node.
         item_id: its id.
         publisher: the bare JID that had published it.
-        digest: of its payload.
+        digest: of its payload and its properties.
         ended_at: the time of its end; the dedupe window begins here.
         forget_at: when this record is forgotten.
         token: the token that settled it, or ''.
@@ -245,6 +249,7 @@ class Subscription:
         dormant_since: when a probe of its holder failed, and the holder had not been
             heard of since a start of the service; None: it has been heard of, or was
             not probed yet.
+        selector: the condition on the items that it wants; '': all.
     """
 
     node: str
@@ -256,3 +261,4 @@ class Subscription:
     durable_locks: bool = False
     acknowledged: bool = False
     dormant_since: float | None = None
+    selector: str = ""

@@ -7,9 +7,10 @@ drop the old value and put the new one.
 
 from __future__ import annotations
 
-from qos.core.queue.dispatch import ItemTimers, ReadyItems
+from qos.core.queue.dispatch import ItemTimers
 from qos.core.queue.holders import Holders
 from qos.core.queue.item import Item, ItemState
+from qos.core.queue.ready_items import ReadyItems
 from qos.core.strings import bare
 
 __all__ = ["ItemIndex"]
@@ -32,7 +33,7 @@ class ItemIndex:
         self.size = 0
         self.letters: dict[str, set[str]] = {}
         self.holders = Holders()
-        self.ready = ReadyItems(self.items.get)
+        self.ready = ReadyItems(self.items)
         self.timers = ItemTimers(self.items.get)
 
     def put(self, item: Item, now: float) -> None:
@@ -51,6 +52,7 @@ class ItemIndex:
         """Remove an item, given as it was put."""
         del self.items[item.item_id]
         self.size -= item.size
+        self.ready.discard(item)
         if item.origin:
             letters = self.letters[item.origin]
             letters.discard(item.item_id)
@@ -61,7 +63,7 @@ class ItemIndex:
 
     def mark_ready(self, item: Item) -> None:
         """Mark an item as ready for delivery."""
-        self.ready.add(item, count=len(self.items))
+        self.ready.add(item)
 
     def locks(self, jid: str) -> list[Item]:
         """The items that this full JID holds, and those locked for its account."""

@@ -91,18 +91,20 @@ class QueueNode:
         self.node = node
         self.options: NodeOptions = node_options(node.config)
         self.live = ItemIndex()
+        for item in items:
+            self.live.put(item, now)
+        # After the items: their selectors are evaluated in slices.
         self.subscriptions = SubscriptionIndex(
             node.name,
             subscriptions,
             holders=self.live.holders,
+            ready=self.live.ready,
             subscribers=subscribers,
         )
         self.dead = dead
         self.died: list[Item] = []
         self.suspended: list[str] = []
         self._next_order = next_order
-        for item in items:
-            self.live.put(item, now)
 
     def has_room(self, size: int) -> bool:
         """Whether one more item of this many bytes is within the limits."""
@@ -159,6 +161,7 @@ class QueueNode:
             options=self.options,
             ended=ended,
             next_seq=next_seq,
+            wanted=self.live.ready.payload_names,
             now=now,
         )
         for item, _ in new:
@@ -394,11 +397,18 @@ class QueueNode:
         effects = self.subscriptions.keep(subscription)
         if subscription.durable_locks:
             room = subscription.queue_requests - self.live.holders.own(requester)
-            effects += self._take_over(requester, room, new_token, now)
+            effects += self._take_over(
+                requester, subscription.selector, room, new_token, now
+            )
         return [*effects, *self.resend(requester)]
 
     def _take_over(
-        self, jid: str, room: int, new_token: Callable[[], str], now: float
+        self,
+        jid: str,
+        selector: str,
+        room: int,
+        new_token: Callable[[], str],
+        now: float,
     ) -> list[QueueEffect]:
         """Give a worker the durable locks of its account whose holder has left.
 
@@ -410,6 +420,8 @@ class QueueNode:
         for item_id in self.live.holders.of_departed(bare(jid)):
             item = self.items[item_id]
             if jid in item.excluded or len(effects) >= room:
+                continue
+            if not self.live.ready.matches(selector, item):
                 continue
             after = item_lifecycle.taken_over(
                 item, holder=jid, token=new_token(), order=self._next_order()
@@ -533,6 +545,11 @@ class QueueNode:
 
     # -- dispatch ----------------------------------------------------------
 
+    @property
+    def classifying(self) -> bool:
+        """Whether a dispatch is to be called again at once; see `ReadyItems.classify`."""
+        return self.live.ready.classifying
+
     def dispatch(
         self, present: Present, *, new_token: Callable[[], str], now: float
     ) -> list[QueueEffect]:
@@ -545,14 +562,18 @@ class QueueNode:
         """
         effects: list[QueueEffect] = []
         ready, holders = self.live.ready, self.live.holders
+        ready.classify()
         if not ready.any():
             return effects
         free = Candidates(
-            candidate
-            for each in self.subscriptions.values()
-            for candidate in holders.candidates(each, present)
+            (
+                candidate
+                for each in self.subscriptions.values()
+                for candidate in holders.candidates(each, present)
+            ),
+            ready,
         )
-        while free and (item := ready.pop(free)) is not None:
+        while free and (item := ready.pop(free.kinds())) is not None:
             chosen = free.take(item)
             subscription = chosen.subscription
             fresh = holders.candidate(subscription, chosen.holder)

@@ -11,6 +11,7 @@ from typing import Any
 
 from qos.core.backoff import Backoff
 from qos.core.queue.item import Subscription
+from qos.core.queue.selector import SelectorError, parse
 from qos.core.record import record
 
 __all__ = [
@@ -18,8 +19,10 @@ __all__ = [
     "DEAD_LETTER_NODE",
     "NODE_FIELDS",
     "QUEUE_REQUESTS",
+    "SELECTOR",
     "SUBSCRIBE_FIELDS",
     "BadOption",
+    "BadSelector",
     "Field",
     "NodeOptions",
     "SubscribeOptions",
@@ -45,10 +48,15 @@ _BYTES_MAX = 1 << 40
 QUEUE_REQUESTS = "pubsub#queue_requests"
 ACCESS_MODEL = "pubsub#access_model"
 DEAD_LETTER_NODE = "queue#dead_letter_node"
+SELECTOR = "queue#selector"
 
 
 class BadOption(ValueError):
     """A value that an option cannot have. The message names both."""
+
+
+class BadSelector(BadOption):
+    """A text that is no selector. The message names the position."""
 
 
 @record(frozen=True, slots=True)
@@ -233,6 +241,12 @@ SUBSCRIBE_FIELDS: tuple[Field, ...] = (
         "message",
         choices=("message", "acknowledged"),
     ),
+    Field(
+        SELECTOR,
+        "The condition on the items that I want, such as: color = 'red' AND n > 5 "
+        "(empty: all)",
+        "",
+    ),
 )
 
 #: The longest backoff between redeliveries of one item; a larger configured backoff
@@ -274,6 +288,7 @@ class SubscribeOptions:
     batch: int
     durable_locks: bool
     acknowledged: bool
+    selector: str = ""
 
 
 def node_options(config: Mapping[str, str]) -> NodeOptions:
@@ -302,7 +317,7 @@ def subscribe_options(
         before: the present subscription, which provides the options that are not given.
 
     Raises:
-        BadOption: a field cannot have this value.
+        BadOption: a field cannot have this value; a BadSelector if it is that one.
     """
     known = {field.var for field in SUBSCRIBE_FIELDS}
     given = {var: value for var, value in given.items() if var in known}
@@ -316,7 +331,15 @@ def subscribe_options(
         batch=int(text["queue#batch"]),
         durable_locks=text["queue#durable_locks"] == "1",
         acknowledged=text["queue#events"] == "acknowledged",
+        selector=_selector(text[SELECTOR]),
     )
+
+
+def _selector(text: str) -> str:
+    try:
+        return parse(text).text if text else ""
+    except SelectorError as error:
+        raise BadSelector(f"{SELECTOR}: {error}") from error
 
 
 def subscription_values(subscription: Subscription) -> dict[str, str]:
@@ -326,6 +349,7 @@ def subscription_values(subscription: Subscription) -> dict[str, str]:
         "queue#batch": str(subscription.batch),
         "queue#durable_locks": "1" if subscription.durable_locks else "0",
         "queue#events": "acknowledged" if subscription.acknowledged else "message",
+        SELECTOR: subscription.selector,
     }
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from qos.core.queue.item import PRIORITY, EndedItem, Item
 from qos.core.queue.item_index import ItemIndex
+from qos.core.queue.item_names import names_of_payload
 from qos.core.queue.node_options import NodeOptions
+from qos.core.queue.properties import Properties
 from qos.core.queue.requests import PublishedItem, Refusal
 
 __all__ = ["has_room", "new_items"]
@@ -21,6 +23,7 @@ def new_items(
     options: NodeOptions,
     ended: Mapping[str, Sequence[EndedItem]],
     next_seq: Callable[[], int],
+    wanted: Collection[str],
     now: float,
 ) -> list[tuple[Item, str]]:
     """The new items, each with its payload. Dedupe comes before the limits.
@@ -33,6 +36,7 @@ def new_items(
         options: of the node.
         ended: the remembered ends, by id.
         next_seq: gives the next item number of the store.
+        wanted: the names that selectors want to know of the payload.
         now: the time.
 
     Raises:
@@ -59,7 +63,7 @@ def new_items(
             )
     _check_room(live, new, node, options)
     return [
-        (_item(entry, publisher, node, options, next_seq(), now), entry.payload)
+        (_item(entry, publisher, node, options, wanted, next_seq(), now), entry.payload)
         for entry in new
     ]
 
@@ -102,6 +106,7 @@ def _item(
     publisher: str,
     node: str,
     options: NodeOptions,
+    wanted: Collection[str],
     seq: int,
     now: float,
 ) -> Item:
@@ -117,4 +122,12 @@ def _item(
         published_at=now,
         available_at=now + entry.delay,
         expires_at=None if ttl is None else now + ttl,
+        properties=_with_payload(entry, wanted),
     )
+
+
+def _with_payload(entry: PublishedItem, wanted: Collection[str]) -> Properties:
+    """The properties, with what selectors want to know of the payload."""
+    if not wanted:
+        return entry.properties
+    return {**entry.properties, **names_of_payload(entry.payload, wanted)}

@@ -17,6 +17,7 @@ from qos.core.queue.item import (
     Node,
     Subscription,
 )
+from qos.core.queue.properties import Properties
 from qos.core.record import record
 from qos.errors import ErrorType, RemoteProtocolError
 
@@ -99,11 +100,12 @@ class PublishedItem:
     Attributes:
         item_id: the id that its publisher gave it, or a generated one.
         payload: XML, one element or ''.
-        digest: of the payload (SHA-256, hex).
-        size: bytes of the payload.
+        digest: of the payload and the properties (SHA-256, hex); see `content_digest`.
+        size: bytes of the payload and of the properties.
         priority: 0 to 9; None: the default, 4.
         ttl: seconds until it expires; None: as the node is configured.
         delay: seconds before it is delivered.
+        properties: within their limits; see `qos.core.queue.properties.why_not`.
     """
 
     item_id: str
@@ -113,6 +115,7 @@ class PublishedItem:
     priority: int | None = None
     ttl: float | None = None
     delay: float = 0.0
+    properties: Properties = field(default_factory=dict, hash=False)
 
 
 @record(frozen=True, slots=True)

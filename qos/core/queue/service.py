@@ -524,7 +524,8 @@ class Queues:
             # An item that was just put there may have expired already.
             effects += self._pass_time(name, now)
             effects += queue.dispatch(self.present, new_token=self.new_id, now=now)
-            at = queue.next_at()
+            # A step evaluates new selectors for some items only; the next one goes on.
+            at = now if queue.classifying else queue.next_at()
             if at is not None and at != self._expected.get(name):
                 self._expected[name] = at
                 heapq.heappush(self._wakes, (at, name))

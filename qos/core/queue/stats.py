@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from qos.core.queue.holders import Present, resources
 from qos.core.queue.item import Item, ItemState
 from qos.core.queue.node import QueueNode
@@ -35,8 +37,24 @@ def stats(
         "oldest_seconds": None if oldest is None else round(now - oldest, 3),
         "bytes": queue.live.size,
         "excluded": sum(_is_stuck(queue, item, present) for item in waiting),
+        "unmatched": _unmatched(queue, waiting, now),
         "releases_most": max((item.releases for item in waiting), default=0),
     }
+
+
+def _unmatched(queue: QueueNode, waiting: Iterable[Item], now: float) -> int:
+    """How many items the selectors of all subscribers refuse; 0 without a subscriber.
+
+    Delayed items are not counted: selectors are evaluated when their time has come.
+    """
+    selectors = {each.selector for each in queue.subscriptions.active()}
+    if not selectors or "" in selectors:
+        return 0
+    ready = queue.live.ready
+    return sum(
+        not item.is_held_back(now) and ready.is_unmatched(item, selectors)
+        for item in waiting
+    )
 
 
 def _is_stuck(queue: QueueNode, item: Item, present: Present) -> bool:

@@ -18,9 +18,11 @@ from qos.core.queue.item import (
 from qos.core.queue.node import QueueNode
 from qos.core.queue.node_options import (
     BadOption,
+    BadSelector,
     SubscribeOptions,
     subscribe_options,
 )
+from qos.core.queue.ready_items import FILTERS_MAX
 from qos.core.queue.requests import (
     Credit,
     CreditResult,
@@ -194,6 +196,7 @@ def subscribe(
     before = queue.subscriptions.get(request.jid)
     if before is None or before.dormant_since is not None:
         _check_bound(service, account)
+    _check_selectors(queue, request.jid, options)
     # Subscribing again changes the options only.
     subid = service.new_id() if before is None else before.subid
     subscription = _subscription(request.node, request.jid, subid, requester, options)
@@ -242,6 +245,7 @@ def set_options(
     before = _found(queue, request.jid, request.subid, requester)
     options = _options(request.options, before)
     assert options is not None
+    _check_selectors(queue, request.jid, options)
     after = _subscription(before.node, before.jid, before.subid, before.via, options)
     return Ok(), queue.subscriptions.keep(after)
 
@@ -263,6 +267,16 @@ def _check_bound(service: Queues, account: str) -> None:
     )
 
 
+def _check_selectors(queue: QueueNode, jid: str, options: SubscribeOptions) -> None:
+    if not queue.subscriptions.has_room_for(options.selector, jid):
+        raise Refusal(
+            f"{queue.node.name!r} has {FILTERS_MAX} different selectors, as many as are "
+            "possible; use one of them, or wait until one has no subscriber",
+            condition="resource-constraint",
+            type="wait",
+        )
+
+
 def _subscription(
     node: str, jid: str, subid: str, via: str, options: SubscribeOptions
 ) -> Subscription:
@@ -275,6 +289,7 @@ def _subscription(
         batch=options.batch,
         durable_locks=options.durable_locks,
         acknowledged=options.acknowledged,
+        selector=options.selector,
     )
 
 
@@ -284,9 +299,11 @@ def _options(
     try:
         return subscribe_options(given, before)
     except BadOption as error:
+        bad_selector = isinstance(error, BadSelector)
         raise Refusal(
             str(error),
-            condition="bad-request",
+            # The request is well-formed, but the service cannot read the selector.
+            condition="not-acceptable" if bad_selector else "bad-request",
             type="modify",
             pubsub="invalid-options",
         ) from error

@@ -16,6 +16,7 @@ from qos.core.queue.effects import (
 )
 from qos.core.queue.holders import Holders, Present, resources
 from qos.core.queue.item import Subscription
+from qos.core.queue.ready_items import ReadyItems
 from qos.core.quota import Tally
 from qos.core.record import replace
 from qos.core.strings import bare
@@ -35,6 +36,7 @@ class SubscriptionIndex(dict[str, Subscription]):
         subscriptions: Iterable[Subscription],
         *,
         holders: Holders,
+        ready: ReadyItems,
         subscribers: Tally,
     ) -> None:
         """Start with the contents of the store.
@@ -43,29 +45,41 @@ class SubscriptionIndex(dict[str, Subscription]):
             node: its name.
             subscriptions: its subscriptions.
             holders: the holders of its items, which have their turns.
+            ready: its items that can be delivered, which are chosen by selectors.
             subscribers: counts the subscriptions of all nodes that are not dormant.
         """
         super().__init__()
         self._node = node
         self._holders = holders
+        self._ready = ready
         self._subscribers = subscribers
         #: The time at which the first dormant subscription ends.
         self.dormant_end: float | None = None
         for each in subscriptions:
             self.keep(each)
 
+    def has_room_for(self, selector: str, jid: str) -> bool:
+        """Whether this JID may subscribe with this selector."""
+        before = self.get(jid)
+        return self._ready.has_room_for(selector, before.selector if before else "")
+
     def keep(self, subscription: Subscription) -> list[QueueEffect]:
         """Store the subscription, replacing the one of this JID."""
         before = self.get(subscription.jid)
+        # Before the other: the selector may be the same.
+        self._ready.want(subscription.selector)
         if before is not None:
             self._count(before, -1)
+            self._ready.unwant(before.selector)
         self[subscription.jid] = subscription
         self._count(subscription, 1)
         return [SaveSubscription(subscription)]
 
     def end(self, jid: str) -> list[RemoveSubscription]:
         """End the subscription: no new items; its locks stay (XEP-0254 §4)."""
-        self._count(self.pop(jid), -1)
+        ended = self.pop(jid)
+        self._count(ended, -1)
+        self._ready.unwant(ended.selector)
         self._holders.forget_turn(jid)
         return [RemoveSubscription(self._node, jid)]
 

@@ -22,8 +22,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from qos.core.queue import ready_items
 from qos.core.queue.effects import ForgetOld, NotifyItem, SaveItem
 from qos.core.queue.item import ItemOutcome
+from qos.core.queue.properties import Properties
 from qos.core.queue.requests import (
     Configure,
     Extend,
@@ -41,7 +43,7 @@ from qos.core.queue.requests import (
 )
 from qos.core.strings import bare
 from queue_agreement import disk_agrees, memory_agrees
-from queue_model import HOLD_S, ITEMS_MAX, LOCK_S, Fact, Model, Wish
+from queue_model import HOLD_S, ITEMS_MAX, LOCK_S, WANTS, Fact, Model, Wish
 from queue_world import (
     ANT,
     BEE,
@@ -66,6 +68,15 @@ A, R, M, X = (
     ItemOutcome.RELEASED,
     ItemOutcome.MODIFIED,
     ItemOutcome.REJECTED,
+)
+
+#: More often without, as an item of those before there were any.
+PROPERTIES: tuple[Properties, ...] = (
+    {},
+    {},
+    {"color": "red"},
+    {"color": "blue"},
+    {"color": "red", "n": 2},
 )
 
 nodes = st.sampled_from(("orders", "orders", "graves"))
@@ -130,8 +141,8 @@ class Queue(RuleBasedStateMachine):
         self.eager = False
         self.save()
         for jid in first:
-            self.subscribe("orders", jid, 2)
-        self.publish("orders", ["a", "b"], "x", PUBLISHER, None, None, 0.0)
+            self.subscribe("orders", jid, 2, "")
+        self.publish("orders", ["a", "b"], "x", PUBLISHER, None, None, 0.0, {})
         self.eager = eager
         self.flush()
 
@@ -174,6 +185,7 @@ class Queue(RuleBasedStateMachine):
         priority=st.sampled_from((None, None, 1, 9)),
         ttl=st.sampled_from((None, None, 3.0, 30.0)),
         delay=st.sampled_from((0.0, 0.0, 2.0)),
+        properties=st.sampled_from(PROPERTIES),
     )
     def publish(
         self,
@@ -184,9 +196,17 @@ class Queue(RuleBasedStateMachine):
         priority: int | None,
         ttl: float | None,
         delay: float,
+        properties: Properties,
     ) -> None:
         entries = [
-            entry(item_id, f"{item_id}{text}", priority=priority, ttl=ttl, delay=delay)
+            entry(
+                item_id,
+                f"{item_id}{text}",
+                priority=priority,
+                ttl=ttl,
+                delay=delay,
+                properties=properties,
+            )
             for item_id in item_ids
         ]
         found = [
@@ -218,18 +238,25 @@ class Queue(RuleBasedStateMachine):
                     priority=4 if priority is None else priority,
                     available_at=self.now + delay,
                     expires_at=None if ttl is None else self.now + ttl,
+                    properties=properties,
                 )
         self.done()
 
     # -- rules: workers ----------------------------------------------------
 
-    @rule(node=nodes, jid=workers, requests=st.integers(1, 2))
-    def subscribe(self, node: str, jid: str, requests: int) -> None:
+    @rule(
+        node=nodes,
+        jid=workers,
+        requests=st.integers(1, 2),
+        selector=st.sampled_from(("", *WANTS)),
+    )
+    def subscribe(self, node: str, jid: str, requests: int, selector: str) -> None:
         subscriber = FLY if bare(jid) == FLY else jid
         durable = jid in {ANT, ANT_2}
         options = {
             "pubsub#queue_requests": str(requests),
             "queue#durable_locks": "1" if durable else "0",
+            "queue#selector": selector,
         }
         live = self.model.live(node).values()
         expected = 0
@@ -241,13 +268,14 @@ class Queue(RuleBasedStateMachine):
                 and fact.holder in self.model.gone - {jid}
                 and bare(fact.holder) == bare(jid)
                 and jid not in fact.excluded
+                and WANTS[selector](fact)
             ]
             own = sum(fact.holder == jid for fact in live)
             expected = min(len(left), max(0, requests - own))
         moved = 0
         assert self.ask(Subscribe(node, subscriber, options), jid) == "ok"
         wishes = self.model.wishes.setdefault(node, {})
-        wishes[subscriber] = Wish(subscriber, jid, requests, durable)
+        wishes[subscriber] = Wish(subscriber, jid, requests, durable, selector)
         for fact in live:
             holder = self.world.live(node)[fact.item_id].holder
             if holder != fact.holder:
@@ -537,6 +565,10 @@ class Queue(RuleBasedStateMachine):
 
     def dispatch(self) -> None:
         effects = self.world.core.dispatch(self.now)
+        # New selectors are evaluated for one item a step here.
+        while any(queue.classifying for queue in self.world.core.nodes.values()):
+            assert self.world.core.next_at() == self.now, "not woken for the next items"
+            effects += self.world.core.dispatch(self.now)
         self.model.due(self.now)
         for effect in effects:
             if isinstance(effect, SaveItem) and effect.item.token:
@@ -577,8 +609,11 @@ EXAMPLES = int(os.environ.get("QOS_EXAMPLES", "0"))
 
 
 @pytest.mark.timeout(3600 if EXAMPLES else 180)
-def test_nothing_is_lost_doubled_or_overtaken_whatever_happens() -> None:
+def test_nothing_is_lost_doubled_or_overtaken_whatever_happens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The promise of a queue, whatever happens."""
+    monkeypatch.setattr(ready_items, "SLICE", 1)
     run_state_machine_as_test(
         Queue,
         settings=settings(

@@ -207,6 +207,7 @@ def test_what_is_not_given_stays_as_it_was() -> None:
         "queue#batch": "3",
         "queue#durable_locks": "1",
         "queue#events": "acknowledged",
+        "queue#selector": "",
     }
     assert {field.var for field in SUBSCRIBE_FIELDS} == values.keys()
     given = {"queue#batch": "9", "pubsub#digest": "1"}

@@ -492,6 +492,7 @@ def test_stats_say_what_there_is() -> None:
         "oldest_seconds": 2.0,
         "bytes": 16,
         "excluded": 0,
+        "unmatched": 0,
         "releases_most": 0,
     }
     it.ask(Configure(NODE, {"pubsub#access_model": "whitelist"}), OWNER)

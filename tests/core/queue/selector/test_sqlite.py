@@ -89,7 +89,7 @@ class _Conditions:
         return self._random.choice((*_STRINGS, "''", "'a'", "'ab'"))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**64))
 def test_sqlite_calculates_the_same(database: sqlite3.Connection, seed: int) -> None:
     """20 conditions each."""

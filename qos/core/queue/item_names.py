@@ -1,0 +1,127 @@
+"""The names by which selectors know an item.
+
+Those of JMS and of AMQP's selector filter mean what the service knows; a publisher
+cannot set them. Names with `xml.` are read from the payload when it is published, those
+that a selector of the node has at that time. Any other name is a property of the item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from xml.etree import ElementTree as ET
+
+from qos.core.queue.item import Item
+from qos.core.queue.properties import XML_PREFIX, Properties
+from qos.core.queue.selector import Untyped, Value
+
+__all__ = [
+    "TEXT_CHARS_MAX",
+    "ItemNames",
+    "is_read_from_payload",
+    "names_of_payload",
+]
+
+#: The length of a text that is read from a payload; a longer one is not there for
+#: selectors. All of them stay in memory with the item.
+TEXT_CHARS_MAX = 256
+
+
+def _ms(at: float) -> int:
+    return round(1000 * at)
+
+
+def _expiry(item: Item) -> int:
+    return 0 if item.expires_at is None else _ms(item.expires_at)
+
+
+_KNOWN: Mapping[str, Callable[[Item], Value]] = {
+    "JMSMessageID": lambda item: item.item_id,
+    "JMSPriority": lambda item: item.priority,
+    "JMSTimestamp": lambda item: _ms(item.published_at),
+    "JMSExpiration": _expiry,
+    "JMSRedelivered": lambda item: item.delivery_count > 0,
+    "JMSXDeliveryCount": lambda item: item.delivery_count + 1,
+    "JMSXUserID": lambda item: item.publisher,
+    "amqp.message_id": lambda item: item.item_id,
+    "amqp.priority": lambda item: item.priority,
+    "amqp.creation_time": lambda item: _ms(item.published_at),
+    "amqp.absolute_expiry_time": _expiry,
+    "amqp.delivery_count": lambda item: item.delivery_count,
+    "amqp.user_id": lambda item: item.publisher,
+}
+
+#: AMQP's names for what JMS clients send as properties.
+_ALSO: Mapping[str, str] = {
+    "amqp.correlation_id": "JMSCorrelationID",
+    "amqp.reply_to": "JMSReplyTo",
+    "amqp.to": "JMSDestination",
+    "amqp.subject": "JMSType",
+    "amqp.group_id": "JMSXGroupID",
+    "amqp.group_sequence": "JMSXGroupSeq",
+}
+
+
+class ItemNames:
+    """The values of an item by name, for `Selector.matches`."""
+
+    __slots__ = ("_item",)
+
+    def __init__(self, item: Item) -> None:
+        self._item = item
+
+    def get(self, name: str, /) -> Value | None:
+        """The value of a name; None: NULL."""
+        known = _KNOWN.get(name)
+        if known is not None:
+            return known(self._item)
+        properties = self._item.properties
+        value = properties.get(name)
+        if value is None:
+            also = _ALSO.get(name)
+            return None if also is None else properties.get(also)
+        return Untyped(value) if name.startswith(XML_PREFIX) else value
+
+
+# -- the payload -----------------------------------------------------------
+
+
+def is_read_from_payload(name: str) -> bool:
+    """Whether a name stands for a part of the payload."""
+    return name.startswith(XML_PREFIX)
+
+
+def names_of_payload(payload: str, wanted: Collection[str]) -> Properties:
+    """The values of these names in a payload; a missing one is left out.
+
+    `xml.element` and `xml.namespace` are the root's, `xml.attr.NAME` is its attribute,
+    `xml.text.NAME` the text of its first child NAME, in any namespace.
+
+    Args:
+        payload: one element or ''.
+        wanted: names with `xml.`.
+    """
+    if not payload or not wanted:
+        return {}
+    root = ET.fromstring(payload)  # noqa: S314 - written by qos.xml_text
+    found = {name: _of_root(root, name.removeprefix(XML_PREFIX)) for name in wanted}
+    return {
+        name: value
+        for name, value in found.items()
+        if value is not None and len(value) <= TEXT_CHARS_MAX
+    }
+
+
+def _of_root(root: ET.Element, name: str) -> str | None:
+    namespace, _, local = root.tag.removeprefix("{").rpartition("}")
+    if name == "element":
+        return local
+    if name == "namespace":
+        return namespace
+    kind, _, rest = name.partition(".")
+    if kind == "attr":
+        return root.get(rest)
+    if kind == "text":
+        for child in root:
+            if child.tag.rpartition("}")[2] == rest:
+                return "".join(child.itertext())
+    return None
