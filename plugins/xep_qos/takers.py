@@ -13,6 +13,7 @@ import functools
 import inspect
 import logging
 import re
+from operator import attrgetter
 from typing import Any
 
 from slixmpp.basexmpp import BaseXMPP
@@ -46,8 +47,13 @@ _WAKES_THE_APPLICATION = "XMLStream.wait_until."
 #: a plugin of this name.
 _OTHER_STANZAS = frozenset({"iq", "presence"})
 
-#: The first step of an XPath that begins with the full name of an element.
-_FIRST_ELEMENT = re.compile(r"\{[^{}*]*\}[^][{}/*.]+")
+#: An XPath that begins with the full name of an element, and goes on with that of a
+#: child of it, or not by a name alone.
+_ELEMENT = r"\{[^{}*]*\}[^][{}/*.]+"
+_XPATH = re.compile(f"({_ELEMENT})(?:/({_ELEMENT})(?=/|$))?")
+
+
+_tag = attrgetter("tag")
 
 
 class Takers:
@@ -59,9 +65,10 @@ class Takers:
         self._tap = tap
         self._message = f"{{{xmpp.default_ns}}}message"
         # The handlers of the stream when they were looked at last; those among them
-        # that can match a message, and those that are the application's.
+        # that can match a message, each with the part that the message then has; and
+        # those that are the application's.
         self._all: list[BaseHandler] = []
-        self._able: list[BaseHandler] = []
+        self._able: list[tuple[BaseHandler, str]] = []
         self._applications: set[BaseHandler] = set()
 
     def hand_over(self, message: Message, msg_id: str) -> bool:
@@ -104,12 +111,16 @@ class Takers:
         handlers: list[BaseHandler] = vars(self._xmpp)["_XMLStream__handlers"]
         if handlers != self._all:
             self._all = list(handlers)
-            self._able = [each for each in handlers if _can_match(each, self._message)]
+            able = [each for each in handlers if _can_match(each, self._message)]
+            self._able = [(each, _part(each)) for each in able]
             self._applications = {each for each in handlers if _takes(each)}
-        is_usual = stanza.xml.tag == self._message
-        if is_usual and _OTHER_STANZAS.isdisjoint(stanza.loaded_plugins):
-            return self._able
-        return self._all
+        plugins = stanza.loaded_plugins
+        if stanza.xml.tag != self._message or not _OTHER_STANZAS.isdisjoint(plugins):
+            return self._all
+        if stanza.iterables:
+            return [each for each, _ in self._able]
+        parts = {"", *plugins, *stanza.sub_interfaces, *map(_tag, stanza.xml)}
+        return [each for each, part in self._able if part in parts]
 
     def _run(self, matching: list[BaseHandler], stanza: StanzaBase) -> None:
         """Do what slixmpp does with a stanza and the handlers that match it."""
@@ -144,9 +155,27 @@ def _can_match(handler: BaseHandler, message: str) -> bool:
         first = "".join(matcher._criteria[:1])
         return first.partition("@")[0] not in _OTHER_STANZAS
     if type(matcher) is MatchXPath:
-        element = _FIRST_ELEMENT.match(matcher._criteria)
-        return element is None or element.group() == message
+        path = _XPATH.match(matcher._criteria)
+        return path is None or path[1] == message
     return True
+
+
+def _part(handler: BaseHandler) -> str:
+    """The part without which a message does not match a handler that can match one.
+
+    The part is the full name of a child, or the name of a plugin or of a sub-interface
+    of the stanza; '': none. A plugin that is one of many matches without it: see
+    `iterables` of slixmpp's stanzas.
+    """
+    matcher = handler._matcher
+    if type(handler).match is not BaseHandler.match:
+        return ""
+    if type(matcher) is StanzaPath and len(matcher._criteria) > 1:
+        return matcher._criteria[1].partition("@")[0].rpartition("}")[2]
+    if type(matcher) is MatchXPath:
+        path = _XPATH.match(matcher._criteria)
+        return (path and path[2]) or ""
+    return ""
 
 
 def _takes(handler: BaseHandler) -> bool:

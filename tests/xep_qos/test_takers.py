@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from slixmpp import ClientXMPP
+from slixmpp.plugins.xep_0004.stanza.field import FormField
 from slixmpp.stanza import Message
 from slixmpp.xmlstream.handler import Callback, CoroutineCallback, Waiter
 from slixmpp.xmlstream.matcher import (
@@ -278,7 +279,12 @@ MATCHERS: list[MatcherBase] = [
     *map(MatchXPath, (f"{NS}message", f"{NS}message/{NS}body", "*", f"*/{NS}body")),
     *map(MatchXPath, ("{*}message", f"{NS}*", f".//{NS}body", "message")),
     *map(MatchXPath, (f"{NS}message[@type='chat']", f"{NS}message[@id]")),
-    MatchXPath(f"{NS}message/{NS}error"),
+    *map(MatchXPath, (f"{NS}message/{NS}error", f"{NS}message/{NS}thread")),
+    *map(MatchXPath, (f"{NS}message/{NS}body/..", f"{NS}message/{NS}body[1]")),
+    *map(
+        StanzaPath, ("message/subject", f"message/{NS}body", "message/form@type=form")
+    ),
+    *map(StanzaPath, ("message/{jabber:x:data}form", "message/field")),
     MatchXMLMask("<message xmlns='jabber:client'><body/></message>"),
     MatcherId("m1"),
     MatchMany([StanzaPath("iq"), StanzaPath("message")]),
@@ -290,8 +296,28 @@ OTHERS: list[MatcherBase] = [
 ]
 
 
+def plain(_message: Message) -> None:
+    """No plugin of slixmpp has a part of it."""
+
+
+def with_form(message: Message) -> None:
+    message["form"]["type"] = "form"
+
+
+def with_thread_and_subject(message: Message) -> None:
+    message["thread"], message["subject"] = "1", "two"
+
+
+def with_one_of_many(message: Message) -> None:
+    """A plugin of which a stanza may have several: its element is in no path."""
+    message.append(FormField())
+
+
+@pytest.mark.parametrize(
+    "change", [plain, with_form, with_thread_and_subject, with_one_of_many]
+)
 async def test_the_handlers_that_slixmpp_would_run_are_run_in_its_order(
-    client: ClientXMPP,
+    client: ClientXMPP, change: Callable[[Message], None]
 ) -> None:
     """A handler that is left out would lose messages.
 
@@ -302,12 +328,16 @@ async def test_the_handlers_that_slixmpp_would_run_are_run_in_its_order(
     for number, matcher in enumerate(every):
         take = functools.partial(lambda number, _: ran.append(number), number)
         client.register_handler(Callback(f"{number}", matcher, take))
-    client.recv_stanza(message_to(client))
+    client.register_plugin("xep_0004")
+    message, same = message_to(client), message_to(client)
+    for each in (message, same):
+        change(each)
+    client.recv_stanza(message)
     expected = ran.copy()
     assert len(expected) > 10
     ran.clear()
     takers = Takers(client, Tap.of(client))
-    assert takers.hand_over(message_to(client), "m1")
+    assert takers.hand_over(same, "m1")
     assert ran == expected
     asked = [each._matcher for each in takers._asked(message_to(client))]
     assert not any(each in asked for each in OTHERS)
