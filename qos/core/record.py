@@ -46,33 +46,34 @@ else:
         Raises:
             TypeError: the record has no such field.
         """
-        of = type(record)
-        copy = _COPIES.get(of)
+        key = type(record), *changes
+        copy = _COPIES.get(key)
         if copy is None:
-            copy = _COPIES[of] = _copy_of(of)
-        new = copy(record)
-        for name, value in changes.items():
-            try:
-                _set(new, name, value)
-            except AttributeError:
-                raise TypeError(f"{of.__name__} has no field {name!r}") from None
-        return new
+            copy = _COPIES[key] = _copy_of(*key)
+        return copy(record, *changes.values())
 
 
-_COPIES: dict[type, Callable[[object], object]] = {}
+#: By the class of the record, and the names of the changed fields.
+_COPIES: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
 # The class's own `__setattr__` refuses it if it is frozen.
 _set = object.__setattr__
 
 
-def _copy_of(of: type) -> Callable[[object], object]:
-    """Compile a function that copies a record of this class, as `dataclass` does."""
+def _copy_of(of: type, *changed: str) -> Callable[..., Any]:
+    """Compile a function of a record and the changed values, as `dataclass` does."""
     names = [each.name for each in fields(of)]
-    lines = (f" put(new, {name!r}, old.{name})" for name in names)
+    for name in changed:
+        if name not in names:
+            raise TypeError(f"{of.__name__} has no field {name!r}")
+    given = {name: f"given{place}" for place, name in enumerate(changed)}
+    values = {name: given.get(name, f"old.{name}") for name in names}
+    lines = (f" put(new, {name!r}, {value})" for name, value in values.items())
     if "__setattr__" not in of.__dict__:
-        lines = (f" new.{name} = old.{name}" for name in names)
-    source = "\n".join(("def copy(old):", " new = make(of)", *lines, " return new"))
+        lines = (f" new.{name} = {value}" for name, value in values.items())
+    head = f"def copy({', '.join(('old', *given.values()))}):"
     made: dict[str, Any] = {"make": object.__new__, "of": of, "put": _set}
-    exec(source, made)  # noqa: S102 - made of nothing but names of fields
-    copy: Callable[[object], object] = made["copy"]
+    # It is made of nothing but names of fields.
+    exec("\n".join((head, " new = make(of)", *lines, " return new")), made)  # noqa: S102
+    copy: Callable[..., Any] = made["copy"]
     return copy
