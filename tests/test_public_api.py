@@ -134,7 +134,7 @@ async def test_a_delivery_shows_what_an_application_needs_and_no_more() -> None:
     )
 
 
-@pytest.mark.parametrize("public", [Incoming, IncomingInfo, Failure])
+@pytest.mark.parametrize("public", [Outcome, IncomingInfo, Failure])
 def test_an_application_cannot_change_what_it_gets(public: type) -> None:
     """The engine may still use the same object."""
     with pytest.raises(FrozenInstanceError):

@@ -17,6 +17,7 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 from qos import arguments
 from qos.core.backoff import Backoff
 from qos.core.message.model import MARKS_NAMESPACE, NAMESPACES, Incoming, Level, only
+from qos.core.record import replace
 from qos.engine import Delivery, Outcome, Outstanding
 from qos.errors import InvalidArgument, LocalProtocolError
 from qos.jids import jid_of
@@ -320,7 +321,7 @@ class XEP_QOS(BasePlugin):
     def parked(
         self, msg_id: str | None = None, source: str | None = None
     ) -> list[Incoming]:
-        """The messages on which a consumer has failed too often.
+        """The messages on which a consumer has failed too often, as copies.
 
         Args:
             msg_id: only messages with this id.
@@ -330,7 +331,7 @@ class XEP_QOS(BasePlugin):
             arguments.text("msg_id", msg_id)
         source = _source(source)
         return [
-            each
+            replace(each)
             for each in self._endpoint.inbox.parked()
             if msg_id in {None, each.msg_id} and each.is_from(source)
         ]

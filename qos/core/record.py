@@ -3,8 +3,9 @@
 A frozen dataclass pays for each field of each instance: its `__init__` sets them through
 `object.__setattr__`, and `dataclasses.replace` goes through `__init__` again. On the way
 of one message some thirty records are made, and its own record is replaced seven times.
-So a record is frozen for type checkers, and has plain slots at run time. Only what an
-application gets is still frozen at run time too: no type checker may have read its code.
+So a record is frozen for type checkers, and has plain slots at run time. What an
+application gets is frozen at run time too, or a copy: no type checker may have read its
+code.
 """
 
 from __future__ import annotations

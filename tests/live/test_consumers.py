@@ -146,6 +146,8 @@ async def test_one_that_fails_too_often_is_parked_until_an_operator_decides(
         worse = await alice.qos.submit(alice.message(bob.jid, "worse"))
         await alice.qos.send(bob.jid, "good")
         await eventually(lambda: len(bob.qos.parked()) == 2)
+        for each in bob.qos.parked():
+            each.payload = ""  # type: ignore[misc]  # it is a copy
         assert got == ["good"]
         assert not bad.ended
         broken.clear()

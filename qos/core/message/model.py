@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Self
 
 from qos.core.quick_enum import QuickEnum
@@ -245,7 +245,7 @@ class Ended:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Incoming:
     """A message at its receiver, or the tombstone of one that has ended.
 

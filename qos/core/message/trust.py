@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from qos.core.record import record
 from qos.core.strings import bare
 from qos.errors import InvalidArgument
 
@@ -66,7 +67,7 @@ class TrustPolicy:
         return self.rule == "roster"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Trusted:
     """The decision on a sender, and its reason.
 
