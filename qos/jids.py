@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import re
 from encodings import idna
+from functools import lru_cache
 
 from slixmpp import JID, InvalidJID
 
 from qos.errors import InvalidArgument
 
 __all__ = ["account_or_domain", "jid_of", "normal_jid"]
+
+#: The JIDs whose normal form is remembered: an application names few, again and again.
+_JIDS_MAX = 1024
 
 #: The label separators of IDNA (RFC 3490 §3.1).
 _DOTS = re.compile("[.\u3002\uff0e\uff61]")
@@ -40,6 +44,7 @@ def jid_of(name: str, value: object) -> str:
         raise InvalidArgument(name, value, "a JID", why=why) from error
 
 
+@lru_cache(_JIDS_MAX)
 def normal_jid(text: str) -> str:
     """The JID, bare or full, in its normal form.
 

@@ -63,6 +63,16 @@ _HAND_OVERS = (Deliver, Consume)
 #: How long a message is still held whose expiry could not be written, in seconds.
 _EXPIRE_AGAIN_S = 60.0
 
+#: By the kind of a request.
+_INPUTS = {
+    each.value: each
+    for each in (
+        ReceiverInput.ACKNOWLEDGED,
+        ReceiverInput.ASSURED,
+        ReceiverInput.DELIVER,
+    )
+}
+
 #: For these, the journal records their meaning for the message as it was.
 _TAKEN = frozenset(
     {
@@ -268,9 +278,13 @@ class Inbox:
             self._step(message, input_, At(self._clock.now()), None)
             return
         request = input_.request
-        # A `deliver` adds no message.
+        kind = _INPUTS[request.kind]
+        written = self._limits.write_acknowledged and self._store.durable
+        # A `deliver` adds no message, and an unwritten message is gone at once.
         exceeded = None
-        if request.kind != "deliver":
+        if kind is ReceiverInput.ASSURED or (
+            kind is ReceiverInput.ACKNOWLEDGED and written
+        ):
             exceeded = self._ledger.refusal(message.account, request.size)
         at = At(
             now=self._clock.now(),
@@ -278,9 +292,9 @@ class Inbox:
             trusted=input_.trusted,
             why=input_.why,
             exceeded=exceeded,
-            written=self._limits.write_acknowledged and self._store.durable,
+            written=written,
         )
-        self._step(message, ReceiverInput(request.kind), at, input_)
+        self._step(message, kind, at, input_)
 
     def _go_on(
         self,

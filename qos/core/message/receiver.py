@@ -107,9 +107,10 @@ def step(
 def _acknowledged(
     _: Incoming | None, after: IncomingState, at: At, request: Request
 ) -> _Outcome:
-    record = _incoming(request, at, state=after, level=Level.ACKNOWLEDGED)
+    record = _incoming(
+        request, at, state=after, level=Level.ACKNOWLEDGED, counted=at.written
+    )
     if not at.written:
-        record = replace(record, counted=False)
         return record, (Deliver(record),)
     return record, (Reserve(record), Save(record), Deliver(record))
 
@@ -122,7 +123,12 @@ def _assured(
 
 
 def _incoming(
-    request: Request, at: At, *, state: IncomingState, level: Level
+    request: Request,
+    at: At,
+    *,
+    state: IncomingState,
+    level: Level,
+    counted: bool = True,
 ) -> Incoming:
     assured = level is Level.ASSURED
     return Incoming(
@@ -138,6 +144,7 @@ def _incoming(
         state=state,
         mark=request.mark if assured else "",
         hold=at.token if assured else "",
+        counted=counted,
     )
 
 
