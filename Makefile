@@ -1,7 +1,8 @@
 # `make demo` and `make test` do all their set-up themselves: they need Python, make and
 # a way to install Python packages. What they set up is in .venv, except for what comes
 # from apt: python3-venv where it is missing, Java 17, and for `make test` prosody, ejabberd,
-# openssl, strace, iproute2, systemd, chromium, mosquitto, rabbitmq-server and nats-server.
+# openssl, strace, iproute2, systemd, chromium, mosquitto, rabbitmq-server, nats-server, npm,
+# and gcc with the headers of Python, which build the engine of the AMQP gateway.
 
 # The first Python that is new enough; or say `make PYTHON=/path/to/python3 …`.
 PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11, \
@@ -45,7 +46,7 @@ MINUTES ?= 10
 HOURS ?= 1
 CAMPAIGN_ARGS ?=
 
-.PHONY: help demo test docs simulate campaign soak power-cut bench-guard calls fuzz flood scale looks readers check format clean system java
+.PHONY: help demo test docs simulate campaign soak power-cut bench-guard calls fuzz flood scale looks readers check format clean system java compiler
 
 help:
 	@echo 'make demo         see it work: a bad link, killed workers, an audit; no server needed'
@@ -74,7 +75,7 @@ demo: .venv/runtime.stamp
 # The core is proved by its own tests, every branch of it; to trace all else as well
 # would take three times as long.
 test: system
-	@$(MAKE) --no-print-directory -j2 check docs .venv/spark.jsa
+	@$(MAKE) --no-print-directory -j2 check docs .venv/spark.jsa .venv/rhea.stamp
 	@rm -f .coverage .coverage.*
 	$(BIN)/coverage run -m pytest -n $(JOBS) $(PYTEST_ARGS) tests/core
 	@$(BIN)/coverage combine --quiet
@@ -178,6 +179,14 @@ system: java
 	@$(WITH_SBIN) command -v mosquitto >/dev/null || $(call apt-install,mosquitto)
 	@$(WITH_SBIN) command -v rabbitmq-server >/dev/null || $(call apt-install,rabbitmq-server)
 	@$(WITH_SBIN) command -v nats-server >/dev/null || $(call apt-install,nats-server)
+	@command -v npm >/dev/null || $(call apt-install,npm)
+
+# The extra `[amqp]` comes as source.
+compiler:
+	@command -v cc >/dev/null || $(call apt-install,gcc libc6-dev)
+	@test -z '$(PYTHON)' || $(PYTHON) -c 'import os, sysconfig; \
+	  raise SystemExit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' \
+	  || $(call apt-install,$(notdir $(PYTHON))-dev)
 
 java:
 	@command -v java >/dev/null || $(call apt-install,openjdk-17-jre-headless)
@@ -197,8 +206,13 @@ java:
 .venv/spark.jsa: .venv/dev.stamp tests/spark/class_archive.py tests/conftest.py | java
 	@$(BIN)/python tests/spark/class_archive.py $@ || echo 'The tests go on without $@.'
 
+# rhea: AMQP 1.0 for JavaScript, a client that the gateway is tested with.
+.venv/rhea.stamp: | .venv/bin/pip
+	@npm install --silent --no-audit --no-fund --prefix .venv/rhea rhea@3.0.5
+	@touch $@
+
 # `--group` needs pip 25.1, and Python 3.11 to 3.13 come with an older one.
-.venv/dev.stamp: pyproject.toml | .venv/bin/pip
+.venv/dev.stamp: pyproject.toml | .venv/bin/pip compiler
 	$(BIN)/pip install --quiet 'pip>=25.1'
-	$(BIN)/pip install --quiet --editable '.[spark,bench]' --group dev
+	$(BIN)/pip install --quiet --editable '.[spark,bench,amqp]' --group dev
 	@touch $@ .venv/runtime.stamp

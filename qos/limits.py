@@ -323,6 +323,26 @@ LIMITS: Final = (
         "xep_0254.elements:_LEGAL_CHARS_MAX",
         "characters of a peer's text that is repeated in an error",
     ),
+    # -- an AMQP 1.0 gateway
+    Limit("qos.amqp.bounds:CONNECTIONS_MAX", "connections, logged in or not"),
+    Limit("qos.amqp.bounds:LOGIN_S", "seconds until a connection has to be logged in"),
+    Limit("qos.amqp.bounds:IDLE_S", "seconds without a frame until a peer is gone"),
+    Limit("qos.amqp.bounds:FRAME_BYTES_MAX", "bytes of a frame"),
+    Limit("qos.amqp.bounds:CHANNELS_MAX", "sessions of a connection"),
+    Limit("qos.amqp.bounds:LINKS_MAX", "links of a connection"),
+    Limit("qos.amqp.bounds:CREDIT", "messages on a link that are not yet accepted"),
+    Limit("qos.amqp.bounds:UNSETTLED_MAX", "unsettled items of a link"),
+    Limit("qos.amqp.bounds:MESSAGE_BYTES_MAX", "bytes of a message"),
+    Limit(
+        "qos.amqp.bounds:PENDING_BYTES_MAX",
+        "bytes of the messages of a connection that are being written",
+    ),
+    Limit(
+        "qos.amqp.bounds:REASON_CHARS_MAX",
+        "characters of the reason of a rejected outcome",
+    ),
+    Limit("qos.amqp.users:_CHECKS_MAX", "passwords that are checked at a time"),
+    Limit("qos.core.amqp.sasl:FRAME_BYTES_MAX", "bytes of a frame before the login"),
     # -- both
     Limit("qos.xml_text:_NAMES_MAX", "remembered names of elements"),
     Limit("qos.xml_text:_NAME_CHARS_MAX", "characters of a remembered name"),

@@ -77,6 +77,8 @@ def _as_argument(
             return [f"--{key}"]
         return [f"--no-{key}"] if f"--no-{key}" in action.option_strings else []
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        if len(value) == action.nargs:
+            return [f"--{key}", *value]
         value = ",".join(value)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise UsageError(f"{path}: {key!r} must be a string or a number")

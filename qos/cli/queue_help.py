@@ -25,6 +25,26 @@ names. The creator of a queue owns it. Nobody else may use the queue until its o
 it (`xmpp-qos queue affiliate`, or access_model=open). At the start, rights that everybody
 has are listed on stderr.
 The service runs until Ctrl-C or SIGTERM, and connects again after the connection is lost.
+
+With --amqp, clients of AMQP 1.0 use the same queues: the address of a source or a target
+is the name of the queue. Nobody can log in who is not in the file of --amqp-users, and
+passwords are taken only through TLS or from this machine. A user is an account like any
+other, and needs the same rights at a queue (`xmpp-qos queue affiliate`).
+  xmpp-qos queue amqp-user users.txt shop
+  xmpp-qos queue serve --component queue.example.org --amqp 127.0.0.1:5672 \\
+    --amqp-users users.txt
+"""
+
+AMQP_USER = """\
+examples:
+  xmpp-qos queue amqp-user users.txt shop
+  echo "$SECRET" | xmpp-qos queue amqp-user users.txt boss@example.org
+  xmpp-qos queue amqp-user users.txt shop --remove
+
+The password is asked for on a terminal, or read from the first line of stdin. The user
+`shop` of the service queue.example.org is the account shop@queue.example.org, to which an
+owner gives rights at queues. A JID is that account itself, with the rights that it has by
+XMPP. An existing user gets the new password.
 """
 
 CREATE = """\

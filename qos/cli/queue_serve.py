@@ -6,7 +6,9 @@ import argparse
 import asyncio
 import dataclasses
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from qos.cli import queue_amqp
 from qos.cli.account import component_from, store_url
 from qos.cli.output import note
 from qos.cli.ready import report_ready
@@ -18,6 +20,9 @@ from qos.options.login import login_from
 from qos.stream.login import AccountSession, ComponentSession
 from qos.stream.session import Session
 from xep_0254.service import QueueService
+
+if TYPE_CHECKING:
+    from qos.amqp.gateway import Gateway
 
 __all__ = ["run"]
 
@@ -34,6 +39,8 @@ async def run(arguments: argparse.Namespace) -> int:
     store = store_url(arguments, create=True, jid=jid, suffix=".queue.sqlite")
     if not store.startswith("sqlite:"):
         raise UsageError(f"--store {store}: queues are kept in sqlite:PATH only")
+    component = arguments.component is not None
+    users = queue_amqp.check(arguments, jid=jid, component=component)
     async with session:
         try:
             service = QueueService(
@@ -59,8 +66,11 @@ async def run(arguments: argparse.Namespace) -> int:
         if warning:
             note(warning)
         try:
-            session.start()
-            await session.work(_serve(session))
+            async with queue_amqp.serving(
+                arguments, service, users, jid=jid, component=component
+            ) as gateway:
+                session.start()
+                await session.work(_serve(session, arguments, gateway))
         except asyncio.CancelledError:
             note("stopped; what is in the queues stays in the store")
             raise
@@ -98,8 +108,11 @@ def _some(nodes: Sequence[str]) -> str:
     return f"{named} and {more} more" if more > 0 else named
 
 
-async def _serve(session: Session) -> None:
+async def _serve(
+    session: Session, arguments: argparse.Namespace, gateway: Gateway | None
+) -> None:
     await session.online.wait()
+    await queue_amqp.listen(arguments, gateway)
     report_ready(session.xmpp.boundjid.full)
     await asyncio.Event().wait()
 

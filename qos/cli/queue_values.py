@@ -9,16 +9,40 @@ from qos.core.queue.node_options import NODE_FIELDS, BadOption, Field
 from qos.options.parser import jid
 
 __all__ = [
+    "account",
     "affiliation",
     "creators",
     "described",
     "domain",
+    "host_and_port",
     "lines",
     "node",
     "positive",
     "setting",
     "short",
 ]
+
+
+_PORT_MAX = 65535
+
+
+def host_and_port(text: str) -> tuple[str, int]:
+    """HOST:PORT, an address to listen at; port 0 is any free one."""
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdecimal() or int(port) > _PORT_MAX:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not HOST:PORT, such as 127.0.0.1:5672"
+        )
+    return host, int(port)
+
+
+def account(text: str) -> str:
+    """An account: a bare JID with a user."""
+    found = jid(text)
+    if "@" not in found or "/" in found:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an account (a@example.org)")
+    return found
 
 
 def short(field: Field) -> str:

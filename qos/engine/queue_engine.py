@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from qos.core.queue.access import may_publish, may_subscribe, may_use
@@ -43,7 +44,7 @@ from qos.journal.items import ItemJournal, ItemRecorder
 from qos.journal.writer import JournalWriter
 from qos.stores.queue_store import QueueStore
 
-__all__ = ["Answer", "QueueEngine", "Stats", "Unwritten"]
+__all__ = ["Answer", "QueueEngine", "Rights", "Stats", "Unwritten"]
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,14 @@ _READ_AGAIN_S = 1.0
 Stats: TypeAlias = Mapping[str, int | float | None]
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """The rights of an account at a node: at least one of them."""
+
+    subscribe: bool
+    publish: bool
 
 
 class QueueEngine:
@@ -266,6 +275,19 @@ class QueueEngine:
             ],
             [name for name, each in nodes if may_publish(each.node, each.options, "")],
         )
+
+    def rights(self, node: str, requester: str) -> Rights | None:
+        """The rights of a full JID at a node, at this moment.
+
+        None: there is no such node, or the requester may not use it.
+        """
+        queue = None if self._core is None else self._core.nodes.get(node)
+        if queue is None:
+            return None
+        account = bare(requester)
+        subscribe = may_subscribe(queue.node, queue.options, account)
+        publish = may_publish(queue.node, queue.options, account)
+        return Rights(subscribe, publish) if subscribe or publish else None
 
     def publishes(self, account: str) -> bool:
         """Whether this bare JID may publish to a node; True while this is unknown."""

@@ -1,0 +1,541 @@
+"""One AMQP 1.0 connection: SASL, then proton as an engine without I/O.
+
+Bytes that come are pushed into proton's transport, its events are handled, and what it
+wants to send is written. Proton is C code with callbacks of ours in between: an
+exception in one of them ends this connection, and no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import ssl
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from proton import (
+    Collector,
+    Condition,
+    Connection,
+    Data,
+    Endpoint,
+    Event,
+    Link,
+    Receiver,
+    Sender,
+    SymbolList,
+    Terminus,
+    Transport,
+    symbol,
+)
+
+from qos.amqp import bounds, conditions
+from qos.amqp.incoming import IncomingLink
+from qos.amqp.outgoing import OutgoingLink
+from qos.core.amqp.sasl import (
+    ANONYMOUS,
+    EXTERNAL,
+    PLAIN,
+    SASL_HEADER,
+    Attempt,
+    SaslServer,
+    WrongProtocol,
+)
+from qos.core.amqp.values import DecodeError
+from qos.engine.queue_engine import QueueEngine
+from qos.ids import new_id
+
+if TYPE_CHECKING:
+    from qos.amqp.gateway import Gateway
+
+__all__ = ["AmqpConnection"]
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: The bytes of an empty frame, which only says that the peer is there.
+_HEARTBEAT_BYTES = 8
+
+#: Seconds for which the peer of a closed connection may read the reason.
+_LINGER_S = 2.0
+
+_OUTCOMES = (
+    "amqp:accepted:list",
+    "amqp:rejected:list",
+    "amqp:released:list",
+    "amqp:modified:list",
+)
+
+
+class AmqpConnection(asyncio.Protocol):
+    """A connection of a client.
+
+    Attributes:
+        engine: of the queues.
+        jid: the full JID that publishes for this connection, once it is logged in.
+        silent: the full JIDs of links that get nothing until the peer is heard of.
+    """
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.engine: QueueEngine = gateway.engine
+        self.jid = ""
+        self.silent: set[str] = set()
+        self._gateway = gateway
+        self._loop = asyncio.get_running_loop()
+        self._tcp: asyncio.Transport | None = None
+        self._sasl: SaslServer | None = None
+        self._amqp: Transport | None = None
+        self._connection: Connection | None = None
+        self._collector = Collector()
+        self._links: dict[tuple[str, bool], IncomingLink | OutgoingLink] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Handle | None = None
+        self._checking: asyncio.Task[None] | None = None
+        self._pending_bytes = 0
+        self._may_write = True
+        self._closing = False
+        self._peer = "?"
+
+    # -- asyncio -----------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        assert isinstance(transport, asyncio.Transport)
+        self._tcp = transport
+        self._peer = str(transport.get_extra_info("peername"))
+        if not self._gateway.joins(self):
+            log.warning("%s: too many AMQP connections", self._peer)
+            transport.abort()
+            return
+        self._sasl = SaslServer(self._mechanisms())
+        self._timer = self._loop.call_later(bounds.LOGIN_S, self._drop, "no login")
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        self.guarded(self._received)(data)
+
+    def eof_received(self) -> bool:
+        """See asyncio.Protocol."""
+        return False
+
+    def pause_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self._may_write = False
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self._may_write = True
+        self.write_soon()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self._closing = True
+        for handle in (self._timer, self._writing):
+            if handle is not None:
+                handle.cancel()
+        if self._checking is not None:
+            self._checking.cancel()
+        self._end_links(released=False)
+        self._gateway.leaves(self)
+        self._tcp = None
+        if self._amqp is not None:
+            # Breaks the circle between proton's objects.
+            self._amqp.unbind()
+            self._collector.release()
+
+    # -- for links ---------------------------------------------------------
+
+    def guarded(self, call: Callable[P, object]) -> Callable[P, None]:
+        """A callback that ends this connection if it raises, and nothing else."""
+
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+            try:
+                call(*args, **kwargs)
+            except Exception:
+                log.exception("%s: the AMQP connection is ended", self._peer)
+                self._drop("internal error")
+
+        return guarded
+
+    def write_soon(self) -> None:
+        """Write what proton wants to send, once in this turn of the loop."""
+        if self._writing is None and not self._closing:
+            self._writing = self._loop.call_soon(self._write)
+
+    def pending(self, size: int) -> None:
+        """Count bytes of messages that are being written, or (negative) are written."""
+        self._pending_bytes += size
+        if self._tcp is None or self._tcp.is_closing():
+            return
+        if self._pending_bytes > bounds.PENDING_BYTES_MAX:
+            self._tcp.pause_reading()
+        elif not self._tcp.is_reading():
+            self._tcp.resume_reading()
+
+    def left(self, jid: str) -> None:
+        """The link of this full JID is gone."""
+        self._gateway.left(jid)
+
+    # -- logging in --------------------------------------------------------
+
+    def _mechanisms(self) -> list[str]:
+        assert self._tcp is not None
+        offered = []
+        encrypted = self._tcp.get_extra_info("ssl_object") is not None
+        if self._certificate_name():
+            offered.append(EXTERNAL)
+        if self._gateway.users is not None and (encrypted or self._is_local()):
+            offered.append(PLAIN)
+        if self._gateway.anonymous is not None:
+            offered.append(ANONYMOUS)
+        return offered
+
+    def _is_local(self) -> bool:
+        assert self._tcp is not None
+        peer = self._tcp.get_extra_info("peername")
+        return ipaddress.ip_address(peer[0].partition("%")[0]).is_loopback
+
+    def _certificate_name(self) -> str:
+        """The common name of the peer's certificate, which TLS has verified; or ''."""
+        assert self._tcp is not None
+        tls: ssl.SSLObject | None = self._tcp.get_extra_info("ssl_object")
+        certificate = tls.getpeercert() if tls is not None else None
+        subject: dict[str, str] = {}
+        for relative in (certificate or {}).get("subject", ()):
+            assert isinstance(relative, tuple)
+            subject.update(dict(relative))  # type: ignore[arg-type]  # pairs of texts
+        return subject.get("commonName", "")
+
+    def _received(self, data: bytes) -> None:
+        if self._amqp is None:
+            self._received_sasl(data)
+            return
+        if self.silent and len(data) > _HEARTBEAT_BYTES:
+            for jid in self.silent:
+                self.engine.heard(jid)
+            self.silent.clear()
+        self._push(data)
+
+    def _received_sasl(self, data: bytes) -> None:
+        assert self._tcp is not None
+        if self._sasl is None:
+            return
+        try:
+            attempt = self._sasl.receive(data)
+        except WrongProtocol:
+            self._tcp.write(SASL_HEADER)
+            self._drop("no SASL")
+            return
+        except DecodeError as error:
+            self._drop(str(error))
+            return
+        self._flush_sasl()
+        if attempt is not None:
+            self._tcp.pause_reading()
+            self._checking = self._loop.create_task(self._check(attempt, self._sasl))
+
+    def _flush_sasl(self) -> None:
+        if self._tcp is not None and self._sasl is not None and self._sasl.output:
+            self._tcp.write(bytes(self._sasl.output))
+            self._sasl.output.clear()
+
+    async def _check(self, attempt: Attempt, sasl: SaslServer) -> None:
+        account = await self._account(attempt)
+        if self._tcp is None:
+            return
+        if account is None:
+            log.warning("%s: no login as %r", self._peer, attempt.user)
+            # One guess a second for each connection.
+            await asyncio.sleep(1.0)
+        # A peer that has begun without SASL hears nothing of it.
+        rest = sasl.decided(account is not None)
+        if rest.startswith(b"AMQP\x00"):
+            sasl.output.clear()
+        self._flush_sasl()
+        self._sasl = None
+        if account is None:
+            self._drop("wrong password or user")
+            return
+        self.guarded(self._begin)(account, rest)
+
+    async def _account(self, attempt: Attempt) -> str | None:
+        gateway = self._gateway
+        if attempt.mechanism == ANONYMOUS:
+            return gateway.anonymous
+        assert gateway.users is not None
+        if attempt.mechanism == EXTERNAL:
+            return gateway.users.account(self._certificate_name())
+        return await gateway.users.check(attempt.user, attempt.password)
+
+    def _begin(self, account: str, rest: bytes) -> None:
+        if self._tcp is None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self.jid = f"{account}/amqp-{new_id()}"
+        amqp = self._amqp = Transport(Transport.SERVER)
+        amqp.max_frame_size = bounds.FRAME_BYTES_MAX
+        amqp.channel_max = bounds.CHANNELS_MAX - 1
+        amqp.idle_timeout = bounds.IDLE_S / 2
+        connection = self._connection = Connection()
+        connection.collect(self._collector)
+        connection.container = self._gateway.name
+        amqp.bind(connection)
+        self._tcp.resume_reading()
+        self._tick()
+        self._push(rest)
+
+    # -- proton ------------------------------------------------------------
+
+    def _push(self, data: bytes) -> None:
+        amqp = self._amqp
+        assert amqp is not None
+        while data:
+            capacity = amqp.capacity()
+            if capacity < 0:
+                break
+            taken = data[:capacity]
+            amqp.push(taken)
+            data = data[len(taken) :]
+            self._handle_events()
+            if not taken:
+                break
+        self._write()
+
+    def _handle_events(self) -> None:
+        while (event := self._collector.peek()) is not None:
+            handler = _HANDLERS.get(event.type)
+            if handler is not None and not self._closing:
+                handler(self, event)
+            self._collector.pop()
+
+    def _write(self) -> None:
+        self._writing = None
+        amqp = self._amqp
+        if amqp is None or self._tcp is None or self._tcp.is_closing():
+            return
+        while self._may_write and (size := amqp.pending()) > 0:
+            self._tcp.write(amqp.peek(size) or b"")
+            amqp.pop(size)
+        self._handle_events()
+        if amqp.pending() < 0:
+            self._tcp.close()
+
+    def _tick(self) -> None:
+        """Let proton send empty frames, and notice that none come."""
+        assert self._amqp is not None
+        now = self._loop.time()
+        at = self._amqp.tick(now)
+        self.guarded(self._write)()
+        delay = max(0.05, at - now) if at else bounds.IDLE_S / 4
+        self._timer = self._loop.call_later(delay, self._tick)
+
+    # -- events ------------------------------------------------------------
+
+    def _connection_opened(self, event: Event) -> None:
+        connection = event.connection
+        assert connection is not None
+        connection.offered_capabilities = SymbolList([symbol("ANONYMOUS-RELAY")])
+        connection.open()
+
+    def _session_opened(self, event: Event) -> None:
+        assert event.session is not None
+        event.session.open()
+
+    def _session_closed(self, event: Event) -> None:
+        session = event.session
+        assert session is not None
+        link = session.connection.link_head(0)
+        while link is not None:
+            following = link.next(0)
+            if link.session == session:
+                self._end_link(link, released=True)
+            link = following
+        session.close()
+        session.free()
+
+    def _connection_closed(self, event: Event) -> None:
+        assert event.connection is not None
+        self._end_links(released=True)
+        event.connection.close()
+
+    def _link_opened(self, event: Event) -> None:
+        link = event.link
+        assert link is not None
+        if not link.state & Endpoint.LOCAL_UNINIT:
+            return
+        if len(self._links) >= bounds.LINKS_MAX:
+            text = f"a connection has at most {bounds.LINKS_MAX} links"
+            self.close(Condition(conditions.RESOURCE_LIMIT, text))
+            return
+        refusal = _why_not(link)
+        if refusal is None:
+            if isinstance(link, Sender):
+                refusal = self._consumer(link)
+            else:
+                refusal = self._publisher(link)
+        if refusal is not None:
+            _refuse(link, refusal)
+
+    def _publisher(self, link: Receiver) -> Condition | None:
+        _copy_terms(link)
+        node = link.remote_target.address
+        if node is not None:
+            rights = self.engine.rights(node, self.jid)
+            if rights is None:
+                return _no_node(node)
+            if not rights.publish:
+                text = f"you may not publish to {node!r}"
+                return Condition(conditions.UNAUTHORIZED, text)
+        _offer_outcomes(link.source)
+        link.target.capabilities.put_object(symbol("queue"))
+        self._links[link.name, False] = IncomingLink(self, link, node)
+        return None
+
+    def _consumer(self, link: Sender) -> Condition | None:
+        _copy_terms(link)
+        node = link.remote_source.address
+        if node is None:
+            return Condition(conditions.INVALID_FIELD, "the source names no node")
+        if self.engine.rights(node, self.jid) is None:
+            return _no_node(node)
+        _offer_outcomes(link.source)
+        link.source.capabilities.put_object(symbol("queue"))
+        link.source.distribution_mode = Terminus.DIST_MODE_MOVE
+        jid = f"{self.jid.partition('/')[0]}/amqp-{new_id()}"
+        ours = OutgoingLink(self, link, node, jid)
+        self._links[link.name, True] = ours
+        self._gateway.joined(jid, ours)
+        return None
+
+    def _link_closed(self, event: Event) -> None:
+        link = event.link
+        assert link is not None
+        self._end_link(link, released=True)
+        if event.type == Event.LINK_REMOTE_DETACH:
+            link.detach()
+        else:
+            link.close()
+        link.free()
+
+    def _flow(self, event: Event) -> None:
+        ours = self._ours(event.link)
+        if ours is not None:
+            ours.flow()
+
+    def _delivery(self, event: Event) -> None:
+        ours = self._ours(event.link)
+        if ours is not None and event.delivery is not None:
+            ours.delivery(event.delivery)
+
+    def _ours(self, link: Link | None) -> IncomingLink | OutgoingLink | None:
+        return None if link is None else self._links.get((link.name, link.is_sender))
+
+    def _failed(self, event: Event) -> None:
+        assert event.transport is not None
+        condition = event.transport.condition
+        if condition is not None:
+            log.warning("%s: %s: %s", self._peer, condition.name, condition.description)
+
+    # -- the end -----------------------------------------------------------
+
+    def close(self, condition: Condition) -> None:
+        """Close the connection, for this reason."""
+        if self._connection is None or self._closing:
+            self._drop(condition.description or "")
+            return
+        self._end_links(released=True)
+        self._connection.condition = condition
+        self._connection.close()
+        self._write()
+        self._loop.call_later(_LINGER_S, self._drop, "")
+
+    def _end_link(self, link: Link, *, released: bool) -> None:
+        ours = self._links.pop((link.name, link.is_sender), None)
+        if ours is not None:
+            ours.end(released=released)
+
+    def _end_links(self, *, released: bool) -> None:
+        links, self._links = self._links, {}
+        for ours in links.values():
+            ours.end(released=released)
+
+    def _drop(self, why: str) -> None:
+        """End the connection at once, or after what was written."""
+        if self._tcp is None:
+            return
+        if why:
+            log.info("%s: %s", self._peer, why)
+        self._closing = True
+        self._tcp.close()
+
+
+_HANDLERS: dict[object, Callable[[AmqpConnection, Event], None]] = {
+    Event.CONNECTION_REMOTE_OPEN: AmqpConnection._connection_opened,
+    Event.CONNECTION_REMOTE_CLOSE: AmqpConnection._connection_closed,
+    Event.SESSION_REMOTE_OPEN: AmqpConnection._session_opened,
+    Event.SESSION_REMOTE_CLOSE: AmqpConnection._session_closed,
+    Event.LINK_REMOTE_OPEN: AmqpConnection._link_opened,
+    Event.LINK_REMOTE_CLOSE: AmqpConnection._link_closed,
+    Event.LINK_REMOTE_DETACH: AmqpConnection._link_closed,
+    Event.LINK_FLOW: AmqpConnection._flow,
+    Event.DELIVERY: AmqpConnection._delivery,
+    Event.TRANSPORT_ERROR: AmqpConnection._failed,
+}
+
+
+def _why_not(link: Link) -> Condition | None:
+    """Why no node could serve this link; None: one could."""
+    if link.remote_target.type == Terminus.COORDINATOR:
+        return Condition(conditions.NOT_IMPLEMENTED, "there are no transactions here")
+    terminus = link.remote_target if link.is_receiver else link.remote_source
+    if terminus.dynamic:
+        return Condition(conditions.NOT_IMPLEMENTED, "nodes are not made by attaching")
+    if link.is_sender and terminus.distribution_mode == Terminus.DIST_MODE_COPY:
+        # Answering with `move` would let a client that only looks take items away.
+        return Condition(conditions.NOT_IMPLEMENTED, "there is no distribution by copy")
+    return None
+
+
+def _refuse(link: Link, condition: Condition) -> None:
+    """Refuse an attach (transport §2.6.3): attach without a terminus, and detach."""
+    terminus = link.target if link.is_receiver else link.source
+    terminus.type = Terminus.UNSPECIFIED
+    link.open()
+    link.condition = condition
+    link.close()
+
+
+def _no_node(node: str) -> Condition:
+    return Condition(conditions.NOT_FOUND, f"there is no node {node!r}")
+
+
+def _copy_terms(link: Link) -> None:
+    """Show what is in force (messaging §3.5.3, §3.5.4): addresses and settle modes.
+
+    No terminus is kept, and no filter is there: they are left out.
+    """
+    for ours, its in (
+        (link.source, link.remote_source),
+        (link.target, link.remote_target),
+    ):
+        ours.type = its.type
+        if its.address is not None:
+            ours.address = its.address
+        ours.expiry_policy = Terminus.EXPIRE_WITH_LINK
+    link.snd_settle_mode = link.remote_snd_settle_mode
+    link.rcv_settle_mode = link.remote_rcv_settle_mode
+    if link.is_sender and link.snd_settle_mode == Link.SND_MIXED:
+        link.snd_settle_mode = Link.SND_UNSETTLED
+
+
+def _offer_outcomes(source: Terminus) -> None:
+    outcomes = source.outcomes
+    outcomes.put_array(False, Data.SYMBOL)
+    outcomes.enter()
+    for each in _OUTCOMES:
+        outcomes.put_symbol(symbol(each))
+    outcomes.exit()

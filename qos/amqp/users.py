@@ -1,0 +1,157 @@
+"""The users of the gateway: a file of names, each with the hash of a password.
+
+    # NAME:HASH, or NAME:* for a user who logs in by certificate only
+    shop:scrypt:16384:8:1:SALT:KEY
+    lamp@example.org:*
+
+A name without `@` is an account at the domain of the service. A JID is that account: its
+owner shares the rights that it has by XMPP. The file is read again when it has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import os
+import secrets
+import stat
+from base64 import b64decode, b64encode
+from pathlib import Path
+
+from qos.errors import UsageError
+from qos.jids import normal_jid
+
+__all__ = ["NO_PASSWORD", "Users", "hashed", "is_name"]
+
+#: The cost of scrypt (RFC 7914 §2): 16 MiB and some 50 ms for each login.
+_N, _R, _P = 2**14, 8, 1
+_MEMORY_MAX = 64 * 1024 * 1024
+_KEY_BYTES = 32
+
+#: Instead of a hash: the user logs in by certificate only.
+NO_PASSWORD = "*"  # noqa: S105 - says that there is none
+
+#: The most logins that are checked at a time, so that they leave a processor to others.
+_CHECKS_MAX = 2
+
+
+def hashed(password: str) -> str:
+    """The hash of a password, with a new salt."""
+    salt = secrets.token_bytes(16)
+    key = _key(password, salt, _N, _R, _P)
+    coded = (b64encode(each).decode() for each in (salt, key))
+    return ":".join(("scrypt", str(_N), str(_R), str(_P), *coded))
+
+
+def _key(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
+    return hashlib.scrypt(
+        password.encode(),
+        salt=salt,
+        n=n,
+        r=r,
+        p=p,
+        maxmem=_MEMORY_MAX,
+        dklen=_KEY_BYTES,
+    )
+
+
+class Users:
+    """The users in a file."""
+
+    def __init__(self, path: str | os.PathLike[str], domain: str) -> None:
+        """Read the file.
+
+        Args:
+            path: of the file.
+            domain: of the accounts of names without `@`.
+
+        Raises:
+            UsageError: the file cannot be read, a line is wrong, or others may read it.
+        """
+        self._path = Path(path)
+        self._domain = domain
+        self._seen: tuple[int, int] | None = None
+        self._hashes: dict[str, str] = {}
+        # A name that does not exist takes as long as one that does.
+        self._nobody = hashed("")
+        self._checks = asyncio.Semaphore(_CHECKS_MAX)
+        self._read()
+
+    def account(self, name: str) -> str | None:
+        """The account of this user; None: there is none, or the file is broken."""
+        try:
+            self._read()
+        except UsageError:
+            return None
+        return self._account(name) if name in self._hashes else None
+
+    async def check(self, name: str, password: str) -> str | None:
+        """The account of this user, if the password is right; else None."""
+        account = self.account(name)
+        stored = self._hashes.get(name, self._nobody)
+        has_password = stored != NO_PASSWORD and account is not None
+        async with self._checks:
+            right = await asyncio.to_thread(
+                _is_right, password, stored if has_password else self._nobody
+            )
+        return account if right and has_password else None
+
+    def _account(self, name: str) -> str:
+        return normal_jid(name if "@" in name else f"{name}@{self._domain}")
+
+    def _read(self) -> None:
+        try:
+            found = self._path.stat()
+            if (found.st_mtime_ns, found.st_size) == self._seen:
+                return
+            lines = self._path.read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{self._path} cannot be read: {error}") from None
+        if found.st_mode & (stat.S_IRWXO):
+            raise UsageError(f"{self._path} is open to all: chmod 600 {self._path}")
+        hashes = {}
+        for number, line in enumerate(lines, start=1):
+            if not line.strip() or line.startswith("#"):
+                continue
+            name, _, stored = line.strip().partition(":")
+            if not (is_name(name) and _is_stored(stored)):
+                raise UsageError(
+                    f"{self._path}, line {number}: NAME:HASH is expected, as written by "
+                    "`xmpp-qos queue amqp-user`"
+                )
+            hashes[name] = stored
+        self._hashes = hashes
+        self._seen = (found.st_mtime_ns, found.st_size)
+
+
+def is_name(name: str) -> bool:
+    """Whether a user can have this name: the first part of a JID, or a bare JID."""
+    try:
+        account = normal_jid(name if "@" in name else f"{name}@example.org")
+    except ValueError:
+        return False
+    user, at, _ = account.partition("@")
+    return bool(user and at) and "/" not in account and ":" not in name
+
+
+def _is_stored(stored: str) -> bool:
+    return stored == NO_PASSWORD or _parts(stored) is not None
+
+
+def _parts(stored: str) -> tuple[int, int, int, bytes, bytes] | None:
+    try:
+        kind, n, r, p, salt, key = stored.split(":")
+        found = (int(n), int(r), int(p), b64decode(salt), b64decode(key))
+    except ValueError:
+        return None
+    return (
+        found if kind == "scrypt" and 128 * found[0] * found[1] < _MEMORY_MAX else None
+    )
+
+
+def _is_right(password: str, stored: str) -> bool:
+    parts = _parts(stored)
+    assert parts is not None
+    n, r, p, salt, key = parts
+    return hmac.compare_digest(_key(password, salt, n, r, p), key)

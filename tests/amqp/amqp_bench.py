@@ -1,0 +1,251 @@
+"""A gateway on loopback with a real store, and clients of other makers.
+
+    async with gateway(tmp_path) as bench:
+        await bench.create("orders")
+        await bench.proton(lambda client: client.create_sender("orders").send(...))
+
+The XMPP side is a recorder: what goes there is in `bench.xmpp`.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import inspect
+import json
+import shutil
+import ssl
+import subprocess
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from proton import ProtonException
+from proton.utils import BlockingConnection
+
+from qos.amqp.gateway import Gateway
+from qos.amqp.users import Users, hashed
+from qos.core.queue.effects import Notification
+from qos.core.queue.item import Item
+from qos.core.queue.requests import (
+    Create,
+    Items,
+    ItemsResult,
+    Publish,
+    PublishedItem,
+    Refusal,
+    Request,
+    Result,
+)
+from qos.engine.clock import LoopClock
+from qos.engine.queue_engine import QueueEngine
+from qos.engine.queue_outputs import Payloads, QueuePort
+from qos.engine.queue_ports import QueuePorts
+from qos.ids import new_id
+from qos.stores.queue_store import QueueStore
+
+__all__ = [
+    "BOSS",
+    "DOMAIN",
+    "EAGER",
+    "Bench",
+    "gateway",
+    "rhea",
+    "rhea_folder",
+    "until",
+]
+
+DOMAIN = "queue.example.org"
+BOSS = f"alice@{DOMAIN}/boss"
+
+#: A node in which what was given back comes again at once.
+EAGER = {"queue#backoff": "0"}
+
+#: Seconds in which a client has to be done, on a machine under load.
+CLIENT_S = 30.0
+
+T = TypeVar("T")
+
+
+class Xmpp(QueuePort):
+    """The port of the XMPP subscribers: it records."""
+
+    def __init__(self) -> None:
+        self.items: list[tuple[str, Item, str]] = []
+        self.notified: list[Notification] = []
+        self.probed: list[str] = []
+        self.came = asyncio.Event()
+
+    def notify_items(
+        self, to: str, items: Payloads, *, acknowledged: bool
+    ) -> Sequence[tuple[str, Payloads]]:
+        """See QueuePort."""
+        self.items += [(to, item, payload) for item, payload in items]
+        self.came.set()
+        return [(new_id(), items)]
+
+    def notify(self, notification: Notification) -> None:
+        """See QueuePort."""
+        self.notified.append(notification)
+
+    def probe(self, jid: str) -> None:
+        """See QueuePort."""
+        self.probed.append(jid)
+
+    def new_id(self) -> str:
+        """See QueuePort."""
+        return new_id()
+
+
+class Bench:
+    """An engine, a gateway and its port; users alice and bob, each with "secret"."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        self.folder = folder
+        self.users_file = folder / "users"
+        if not self.users_file.exists():
+            secret = hashed("secret")
+            self.users_file.write_text(f"alice:{secret}\nbob:{secret}\ncert:*\n")
+            self.users_file.chmod(0o600)
+        self.xmpp = Xmpp()
+        self.ports = QueuePorts(self.xmpp)
+        self.store = QueueStore(folder / "queues.sqlite")
+        clock = LoopClock(asyncio.get_running_loop())
+        self.engine = QueueEngine(self.store, self.ports, clock=clock)
+        users = Users(self.users_file, DOMAIN)
+        self.gateway = Gateway(
+            self.engine, **{"users": users, "own_domain": DOMAIN, **options}
+        )
+        self.ports.add(self.gateway)
+        self.port = 0
+
+    async def ask(self, request: Request, jid: str = BOSS) -> Result | Refusal:
+        """The answer to a request of an XMPP client."""
+        done: asyncio.Future[Result | Refusal]
+        done = asyncio.get_running_loop().create_future()
+
+        def answer(result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
+            done.set_result(result)
+
+        self.engine.request(request, jid, answer)
+        return await done
+
+    async def create(self, node: str, **config: str) -> None:
+        """A node of alice's, without backoff."""
+        options = {f"queue#{name}": value for name, value in config.items()}
+        result = await self.ask(Create(node, {**EAGER, **options}))
+        assert not isinstance(result, Refusal), result
+
+    async def publish(self, node: str, *payloads: str, jid: str = BOSS) -> None:
+        """Publish by XMPP; the ids are xmpp-0 and so on."""
+        entries = tuple(
+            PublishedItem(
+                item_id=f"xmpp-{number}",
+                payload=payload,
+                digest=hashlib.sha256(payload.encode()).hexdigest(),
+                size=len(payload.encode()),
+            )
+            for number, payload in enumerate(payloads)
+        )
+        result = await self.ask(Publish(node, entries), jid)
+        assert not isinstance(result, Refusal), result
+
+    async def items(self, node: str, state: str = "live") -> dict[str, Item]:
+        """The items of a node, by id."""
+        result = await self.ask(Items(node=node, state=state))
+        assert isinstance(result, ItemsResult), result
+        return {item.item_id: item for item in result.items}
+
+    async def until_items(self, node: str, count: int, state: str = "live") -> None:
+        """Wait until there are this many."""
+        await until(lambda: self._has(node, count, state))
+
+    async def until_locked(self, node: str, count: int = 1) -> None:
+        """Wait until this many are locked."""
+        await until(lambda: self._has(node, count, "locked"))
+
+    async def _has(self, node: str, count: int, state: str) -> bool:
+        found = await self.items(node, "live" if state == "locked" else state)
+        return count == sum(
+            state != "locked" or bool(each.token) for each in found.values()
+        )
+
+    async def proton(
+        self,
+        work: Callable[[BlockingConnection], T],
+        *,
+        user: str = "alice",
+        password: str = "secret",  # noqa: S107 - of the bench
+        **options: Any,
+    ) -> T:
+        """Let proton's own client work, in a thread."""
+        url = f"amqp://{user}:{password}@127.0.0.1:{self.port}"
+        options = {"allowed_mechs": "PLAIN", "timeout": 10, **options}
+
+        def run() -> T:
+            connection = BlockingConnection(url, **options)
+            try:
+                return work(connection)
+            finally:
+                with contextlib.suppress(ProtonException):
+                    connection.close()
+
+        return await asyncio.to_thread(run)
+
+    async def rhea(self, what: str, **options: Any) -> list[dict[str, Any]]:
+        """Let rhea work; the lines that it prints."""
+        return await rhea(self.port, what, **options)
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Wait until this holds; it may be a coroutine function."""
+    async with asyncio.timeout(10):
+        while True:
+            found = holds()
+            if await found if inspect.isawaitable(found) else found:
+                return
+            await asyncio.sleep(0.02)
+
+
+@contextlib.asynccontextmanager
+async def gateway(
+    folder: Path, *, tls: ssl.SSLContext | None = None, **options: Any
+) -> AsyncIterator[Bench]:
+    """A gateway that serves; options are those of Gateway."""
+    bench = Bench(folder, **options)
+    bench.engine.online()
+    bench.port = await bench.gateway.listen("127.0.0.1", 0, tls=tls)
+    try:
+        yield bench
+    finally:
+        await bench.gateway.aclose()
+        await bench.engine.aclose()
+
+
+def rhea_folder() -> Path:
+    """Where rhea is; `make .venv/rhea.stamp` puts it there."""
+    return Path(__file__).parents[2] / ".venv" / "rhea" / "node_modules"
+
+
+async def rhea(port: int, what: str, **options: Any) -> list[dict[str, Any]]:
+    """Run tests/amqp/rhea_client.js; returns the lines that it prints."""
+    node = shutil.which("node")
+    assert node is not None, "node is not installed"
+    script = Path(__file__).with_name("rhea_client.js")
+    given = {"port": port, "what": what, "user": "alice", **options}
+    process = await asyncio.create_subprocess_exec(
+        node,
+        script,
+        json.dumps(given),
+        env={"NODE_PATH": str(rhea_folder())},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(CLIENT_S):
+            out, err = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        out, err = await process.communicate()
+        raise AssertionError(f"rhea hangs: {out!r} {err!r}") from None
+    assert process.returncode == 0, (out, err)
+    return [json.loads(line) for line in out.decode().splitlines()]

@@ -1,0 +1,102 @@
+// AMQP 1.0 by rhea: does what the JSON of its one argument says, and prints JSON lines.
+const container = require('rhea').create_container();
+const given = JSON.parse(process.argv[2]);
+const count = given.count || 1;
+const say = (line) => process.stdout.write(JSON.stringify(line) + '\n');
+
+const connection = container.connect(Object.assign({
+  host: '127.0.0.1', port: given.port, username: given.user, password: given.password || 'secret',
+  reconnect: false, container_id: given.container || 'rhea',
+}, given.connect || {}));
+
+const told = (error) => error && { condition: error.condition, description: error.description };
+for (const event of ['connection_error', 'session_error', 'sender_error', 'receiver_error']) {
+  container.on(event, (context) => {
+    const at = context.sender || context.receiver || context.session || context.connection;
+    say({ event, error: told(at.error) });
+  });
+}
+container.on('disconnected', (context) => {
+  if (context.error) say({ event: 'disconnected', error: String(context.error) });
+});
+container.on('sender_close', (context) => context.connection.close());
+container.on('receiver_close', (context) => context.connection.close());
+
+const works = {
+  // Sends `count` messages, and prints the outcome of each.
+  send() {
+    let sent = 0, settled = 0;
+    const sender = connection.open_sender(given.sender || { target: { address: given.node } });
+    const go = () => {
+      while (sender.sendable() && sent < count) {
+        const message = Object.assign({ message_id: given.prefix ? given.prefix + sent : undefined,
+          body: 'body ' + sent }, given.message || {});
+        if (given.body_bytes) message.body = 'x'.repeat(given.body_bytes);
+        sender.send(message);
+        sent += 1;
+      }
+      // What is settled already has no outcome.
+      if (given.linger && sent === count) setTimeout(() => connection.close(), given.linger);
+    };
+    container.on('sendable', go);
+    for (const outcome of ['accepted', 'rejected', 'released', 'modified']) {
+      container.on(outcome, (context) => {
+        const state = context.delivery.remote_state;
+        if (!given.quiet) say({ outcome, error: told(state.error) });
+      });
+    }
+    container.on('settled', () => {
+      settled += 1;
+      if (settled === count) { if (given.quiet) say({ settled }); connection.close(); }
+    });
+  },
+
+  // Receives `count` messages; `outcomes` says what becomes of each, 'accept' by default.
+  receive() {
+    let received = 0;
+    const credit = given.credit === undefined ? 10 : given.credit;
+    const receiver = connection.open_receiver(Object.assign({
+      source: { address: given.node }, credit_window: credit, autoaccept: false, autosettle: true,
+    }, given.receiver || {}));
+    container.on('message', (context) => {
+      const m = context.message;
+      if (!given.quiet) {
+        say({ id: m.message_id, body: m.body, count: m.delivery_count || 0,
+          first: m.first_acquirer, durable: m.durable, priority: m.priority, ttl: m.ttl,
+          annotations: m.message_annotations, type: m.content_type });
+      }
+      const outcome = (given.outcomes || {})[received] || given.outcome || 'accept';
+      received += 1;
+      const delivery = context.delivery;
+      const settle = {
+        accept: () => delivery.accept(),
+        release: () => delivery.release(),
+        reject: () => delivery.reject({ condition: 'shop:bad', description: 'no' }),
+        fail: () => delivery.modified({ delivery_failed: true }),
+        'not here': () => delivery.modified({ undeliverable_here: true }),
+        nothing: () => {},
+      }[outcome];
+      // rhea 3.0.5 gives the second of two deliveries the outcome of the first, if both are
+      // settled in one turn of its loop.
+      if (given.outcomes) setTimeout(settle, 5 * received);
+      else settle();
+      if (received === count && given.die) process.reallyExit(0);
+      if (received === count) setTimeout(() => connection.close(), given.linger || 100);
+    });
+    container.on('settled', (context) => {
+      if (given.tell_settled) say({ settled: true, state: String(context.delivery.remote_state && context.delivery.remote_state.constructor.composite_type || '') });
+    });
+    container.on('receiver_drained', () => {
+      say({ drained: true });
+      setTimeout(() => connection.close(), given.linger || 100);
+    });
+    if (given.once) {
+      // Credit that is not renewed as messages come.
+      container.on('receiver_open', () => receiver.add_credit(given.once));
+    }
+    if (given.drain) {
+      container.on('receiver_open', () => { receiver.drain_credit(); receiver.add_credit(given.drain); });
+    }
+  },
+};
+works[given.what]();

@@ -1,0 +1,413 @@
+"""The gateway with proton's own client and with rhea: publish, consume, each outcome."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from proton import Delivery, Message, symbol
+from proton.utils import BlockingConnection, LinkDetached, SendException
+
+from amqp_bench import DOMAIN, Bench, gateway, until
+from qos.core.queue.item import Affiliation, ItemState
+from qos.core.queue.requests import Delete, Purge, SetAffiliations, Subscribe
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    async with gateway(tmp_path) as bench:
+        await bench.create("orders")
+        yield bench
+
+
+def send(client: BlockingConnection, *bodies: str, node: str = "orders") -> None:
+    sender = client.create_sender(node)
+    for body in bodies:
+        assert sender.send(Message(body=body)).remote_state == Delivery.ACCEPTED
+
+
+def receive(
+    client: BlockingConnection, count: int, node: str = "orders"
+) -> list[Message]:
+    receiver = client.create_receiver(node, credit=count, name="takes")
+    found = []
+    for _ in range(count):
+        found.append(receiver.receive(timeout=10))
+        receiver.accept()
+    return found
+
+
+async def test_what_proton_publishes_it_consumes(bench: Bench) -> None:
+    """Accepted after the commit; gone when its accepted outcome is on disk."""
+    await bench.proton(lambda client: send(client, "one", "two", "three"))
+    assert len(await bench.items("orders")) == 3
+    found = await bench.proton(lambda client: receive(client, 3))
+    assert [each.body for each in found] == ["one", "two", "three"]
+    assert all(each.durable and each.first_acquirer for each in found)
+    await bench.until_items("orders", 0)
+
+
+async def test_what_rhea_publishes_it_consumes(bench: Bench) -> None:
+    sent = await bench.rhea("send", node="orders", count=50)
+    assert sent == [{"outcome": "accepted"}] * 50
+    found = await bench.rhea("receive", node="orders", count=50)
+    assert [each["body"] for each in found] == [f"body {n}" for n in range(50)]
+    await bench.until_items("orders", 0)
+
+
+async def test_each_outcome_is_what_it_says(bench: Bench) -> None:
+    """Accepted ends; rejected is dead with its reason; released and modified come again."""
+    await bench.rhea("send", node="orders", count=5, prefix="m", quiet=True)
+    outcomes = {0: "accept", 1: "reject", 2: "release", 3: "fail", 4: "not here"}
+    # With drain, each of them once: what comes again finds no credit.
+    none = {"credit_window": 0}
+    found = await bench.rhea(
+        "receive", node="orders", outcomes=outcomes, receiver=none, drain=6
+    )
+    assert [each.get("id") for each in found] == [*(f"m{n}" for n in range(5)), None]
+    live = await bench.items("orders")
+    assert live.keys() == {"string:m2", "string:m3", "string:m4"}
+    assert all(each.state is ItemState.AVAILABLE for each in live.values())
+    assert [live[f"string:m{n}"].delivery_count for n in (2, 3, 4)] == [0, 1, 0]
+    assert live["string:m4"].excluded
+    await bench.until_items("orders", 1, "dead")
+    dead = await bench.items("orders", "dead")
+    assert dead["string:m1"].history[-1].reason == "rejected: shop:bad: no"
+
+
+async def test_a_redelivery_tells_how_often_it_has_failed(bench: Bench) -> None:
+    await bench.rhea("send", node="orders", quiet=True)
+    outcomes = {0: "fail", 1: "release", 2: "fail"}
+    found = await bench.rhea("receive", node="orders", count=4, outcomes=outcomes)
+    assert [(each["count"], each["first"]) for each in found] == [
+        (0, True),
+        (1, False),
+        (1, False),
+        (2, False),
+    ]
+
+
+async def test_an_item_that_fails_too_often_becomes_a_dead_letter(bench: Bench) -> None:
+    await bench.create("letters")
+    await bench.create("jobs", max_deliveries="2", dead_letter_node="letters")
+    await bench.rhea("send", node="jobs", prefix="m", quiet=True)
+    await bench.rhea("receive", node="jobs", count=2, outcome="fail")
+    await bench.until_items("letters", 1)
+    (found,) = await bench.rhea("receive", node="letters")
+    assert (found["body"], found["count"]) == ("body 0", 0)
+
+
+async def test_credit_is_the_limit_of_what_is_locked(bench: Bench) -> None:
+    await bench.publish("orders", *["<x/>"] * 10)
+
+    waiting = asyncio.create_task(
+        bench.rhea(
+            "receive", node="orders", outcome="nothing", credit=0, once=3, count=4
+        )
+    )
+    await bench.until_locked("orders", 3)
+    # Another link has what this one has no credit for.
+    await bench.rhea("receive", node="orders", count=7, credit=0, once=7)
+    left = await bench.items("orders")
+    assert left.keys() == {"xmpp-0", "xmpp-1", "xmpp-2"}
+    assert all(each.state is ItemState.ACQUIRED for each in left.values())
+    await bench.ask(Delete("orders"))
+    await waiting
+
+
+@pytest.mark.parametrize("items", [0, 1, 4])
+async def test_a_drained_link_has_used_its_credit_or_has_none(
+    bench: Bench, items: int
+) -> None:
+    """The consumer learns that there is nothing more, without waiting for a time-out."""
+    if items:
+        await bench.publish("orders", *["<x/>"] * items)
+    none = {"credit_window": 0}
+    found = await bench.rhea("receive", node="orders", receiver=none, drain=5, count=9)
+    assert len(found) == items + 1
+    assert found[-1] == {"drained": True}
+    await bench.until_items("orders", 0)
+
+
+async def test_more_items_than_credit_to_drain_are_not_sent(bench: Bench) -> None:
+    await bench.publish("orders", *["<x/>"] * 9)
+    none = {"credit_window": 0}
+    found = await bench.rhea("receive", node="orders", receiver=none, drain=5, count=5)
+    assert [each["id"] for each in found] == [f"xmpp-{n}" for n in range(5)]
+    await bench.until_items("orders", 4)
+
+
+async def test_a_presettled_transfer_is_accepted_before_it_leaves(bench: Bench) -> None:
+    """At most once: the consumer asked for it."""
+    await bench.publish("orders", "<x/>", "<y/>")
+    settled = {"snd_settle_mode": 1}
+    found = await bench.rhea("receive", node="orders", count=2, receiver=settled)
+    assert [each["id"] for each in found] == ["xmpp-0", "xmpp-1"]
+    assert not await bench.items("orders")
+
+
+async def test_a_presettled_message_is_published(bench: Bench) -> None:
+    await bench.rhea(
+        "send",
+        node="orders",
+        count=1,
+        sender={"target": {"address": "orders"}, "snd_settle_mode": 1},
+        linger=200,
+    )
+    await bench.until_items("orders", 1)
+
+
+async def test_a_receiver_that_settles_second_hears_of_the_commit(bench: Bench) -> None:
+    """rcv-settle-mode second: its outcome, then ours with settled, then its own."""
+    await bench.publish("orders", "<x/>")
+    second = {"rcv_settle_mode": 1, "autosettle": False}
+    found = await bench.rhea(
+        "receive", node="orders", receiver=second, tell_settled=True, linger=500
+    )
+    assert found[1] == {"settled": True, "state": "accepted"}
+    assert not await bench.items("orders")
+
+
+# -- XMPP and AMQP at one queue --------------------------------------------
+
+
+async def test_what_amqp_publishes_an_xmpp_worker_can_read(bench: Bench) -> None:
+    worker = "bob@example.org/w"
+    members = SetAffiliations("orders", {"bob@example.org": Affiliation.MEMBER})
+    await bench.ask(members)
+    await bench.ask(Subscribe("orders", worker, {"pubsub#queue_requests": "5"}), worker)
+    await bench.rhea("send", node="orders", message={"body": "a < b"})
+    async with asyncio.timeout(10):
+        await bench.xmpp.came.wait()
+    ((to, _, payload),) = bench.xmpp.items
+    assert to == worker
+    assert payload.startswith("<message xmlns='xmpp-qos:amqp:0'>")
+    assert payload.endswith("<body>a &lt; b</body></message>")
+
+
+async def test_what_xmpp_publishes_amqp_gets_as_one_data_section(bench: Bench) -> None:
+    await bench.publish("orders", "<order xmlns='shop'>7</order>")
+
+    def take(client: BlockingConnection) -> tuple[object, str, bytes, float]:
+        (found,) = receive(client, 1)
+        body = memoryview(found.body)  # type: ignore[arg-type]  # proton's own memory
+        return found.id, found.content_type, bytes(body), found.creation_time
+
+    *told, created_at = await bench.proton(take)
+    assert told == ["xmpp-0", "application/xml", b"<order xmlns='shop'>7</order>"]
+    assert isinstance(created_at, float)
+    assert created_at > 0
+
+
+async def test_annotations_are_passed_on_and_those_of_one_hop_are_not(
+    bench: Bench,
+) -> None:
+    def through(client: BlockingConnection) -> Message:
+        message = Message(body="x")
+        message.annotations = {symbol("x-opt-shop"): 5}
+        message.instructions = {symbol("x-opt-hop"): 1}
+        client.create_sender("orders").send(message)
+        return receive(client, 1)[0]
+
+    found = await bench.proton(through)
+    assert found.annotations == {"x-opt-shop": 5}
+    assert not found.instructions
+
+
+# -- refusals --------------------------------------------------------------
+
+
+def refused_sender(client: BlockingConnection, node: str) -> str:
+    with pytest.raises(LinkDetached) as refused:
+        client.create_sender(node)
+    return str(refused.value.condition)
+
+
+def refused_receiver(client: BlockingConnection, node: str) -> str:
+    with pytest.raises(LinkDetached) as refused:
+        client.create_receiver(node)
+    return str(refused.value.condition)
+
+
+async def test_a_node_that_is_not_there_looks_like_one_that_is_hidden(
+    bench: Bench,
+) -> None:
+    for node, user in (("other", "alice"), ("orders", "bob")):
+        for ask in (refused_sender, refused_receiver):
+            found = await bench.proton(partial(ask, node=node), user=user)
+            assert found == "amqp:not-found"
+
+
+async def test_a_member_does_not_publish_and_a_publisher_does_not_consume(
+    bench: Bench,
+) -> None:
+    bob = f"bob@{DOMAIN}"
+    await bench.ask(SetAffiliations("orders", {bob: Affiliation.MEMBER}))
+    found = await bench.proton(lambda c: refused_sender(c, "orders"), user="bob")
+    assert found == "amqp:unauthorized-access"
+    await bench.ask(SetAffiliations("orders", {bob: Affiliation.OUTCAST}))
+    found = await bench.proton(lambda c: refused_receiver(c, "orders"), user="bob")
+    assert found == "amqp:not-found"
+
+
+async def test_a_full_queue_rejects_and_tells_why(bench: Bench) -> None:
+    await bench.create("small", max_items="1")
+    found = await bench.rhea("send", node="small", count=2)
+    assert found[0] == {"outcome": "accepted"}
+    assert found[1]["error"]["condition"] == "amqp:resource-limit-exceeded"
+    assert "the limit of 'small' is 1 items" in found[1]["error"]["description"]
+
+
+async def test_one_id_with_two_contents_is_refused(bench: Bench) -> None:
+    def twice(client: BlockingConnection) -> None:
+        sender = client.create_sender("orders")
+        for body in ("a", "a", "b"):
+            sender.send(Message(id="one", body=body))
+
+    with pytest.raises(SendException):
+        await bench.proton(twice)
+    assert len(await bench.items("orders")) == 1
+
+
+async def test_an_annotation_that_must_be_understood_ends_the_link(
+    bench: Bench,
+) -> None:
+    found = await bench.rhea(
+        "send", node="orders", message={"message_annotations": {"x-must": 1}}
+    )
+    (error,) = [each["error"] for each in found if each.get("event") == "sender_error"]
+    assert error["condition"] == "amqp:not-implemented"
+    assert "'x-must'" in error["description"]
+    assert not await bench.items("orders")
+
+
+async def test_a_message_that_is_too_large_ends_the_link(bench: Bench) -> None:
+    found = await bench.rhea("send", node="orders", body_bytes=300_000)
+    (error,) = [each["error"] for each in found if each.get("event") == "sender_error"]
+    assert error["condition"] == "amqp:link:message-size-exceeded"
+    assert not await bench.items("orders")
+
+
+async def test_transactions_copies_and_dynamic_nodes_are_refused(bench: Bench) -> None:
+    """Answering `move` to one who only wants to look would let it take items away."""
+    for receiver in (
+        {"source": {"address": "orders", "distribution_mode": "copy"}},
+        {"source": {"dynamic": True}},
+    ):
+        (found,) = await bench.rhea("receive", receiver=receiver)
+        assert found["error"]["condition"] == "amqp:not-implemented"
+
+
+async def test_a_message_names_its_node_where_the_link_does_not(bench: Bench) -> None:
+    """The anonymous relay, as JMS uses it."""
+    relay: dict[str, object] = {"target": {}}
+    (sent,) = await bench.rhea("send", sender=relay, message={"to": "orders"})
+    assert sent["outcome"] == "accepted"
+    assert len(await bench.items("orders")) == 1
+    for to in ("other", None):
+        (found,) = await bench.rhea("send", sender=relay, message={"to": to})
+        assert found["error"]["condition"] == "amqp:not-found"
+
+
+# -- ends ------------------------------------------------------------------
+
+
+async def test_a_consumer_that_goes_in_order_gives_back_what_it_has(
+    bench: Bench,
+) -> None:
+    """It was never done: that is no failure."""
+    await bench.publish("orders", "<x/>", "<y/>")
+    await bench.rhea("receive", node="orders", count=2, outcome="nothing")
+    live = await bench.items("orders")
+    assert [(each.state, each.delivery_count) for each in live.values()] == [
+        (ItemState.AVAILABLE, 0)
+    ] * 2
+    assert not bench.gateway.attached()
+
+
+async def test_a_consumer_that_is_cut_off_has_failed(bench: Bench) -> None:
+    """An item that kills its worker must end."""
+    await bench.publish("orders", "<x/>")
+    (found,) = await bench.rhea(
+        "receive", node="orders", count=1, outcome="nothing", die=True
+    )
+    assert found["count"] == 0
+    await bench.until_locked("orders", 0)
+    (item,) = (await bench.items("orders")).values()
+    assert (item.state, item.delivery_count) == (ItemState.AVAILABLE, 1)
+
+
+async def test_a_lock_that_times_out_is_told_to_its_consumer(bench: Bench) -> None:
+    """Messaging §3.4.5: the source attains modified by a lock time-out."""
+    await bench.create("quick", lock_timeout="0.3")
+    await bench.rhea("send", node="quick", quiet=True)
+    found = await bench.rhea(
+        "receive", node="quick", outcome="nothing", credit=1, linger=900,
+        tell_settled=True,
+    )  # fmt: skip
+    assert found[1] == {"settled": True, "state": "modified"}
+
+
+async def test_a_node_that_is_deleted_ends_its_links(bench: Bench) -> None:
+    waiting = asyncio.create_task(bench.rhea("receive", node="orders"))
+    await until(bench.gateway.attached)
+    await bench.ask(Delete("orders"))
+    (found,) = await waiting
+    assert found["error"]["condition"] == "amqp:resource-deleted"
+
+
+async def test_who_may_not_subscribe_any_more_is_detached(bench: Bench) -> None:
+    bob = f"bob@{DOMAIN}"
+    await bench.ask(SetAffiliations("orders", {bob: Affiliation.MEMBER}))
+    waiting = asyncio.create_task(bench.rhea("receive", node="orders", user="bob"))
+    await until(bench.gateway.attached)
+    await bench.ask(SetAffiliations("orders", {bob: Affiliation.OUTCAST}))
+    (found,) = await waiting
+    assert found["error"]["condition"] == "amqp:unauthorized-access"
+
+
+async def test_a_purge_settles_what_its_consumers_have(bench: Bench) -> None:
+    await bench.publish("orders", "<x/>")
+    waiting = asyncio.create_task(
+        bench.rhea(
+            "receive", node="orders", outcome="nothing", linger=800, tell_settled=True
+        )
+    )
+    await bench.until_locked("orders")
+    await bench.ask(Purge("orders"))
+    assert (await waiting)[1]["settled"]
+    assert not await bench.items("orders")
+
+
+async def test_links_of_a_process_that_was_killed_have_left(tmp_path: Path) -> None:
+    """Their locks end at the start of the next one, and not at their time-out."""
+    async with gateway(tmp_path) as bench:
+        await bench.create("orders")
+        jid = f"bob@{DOMAIN}/amqp-1"
+        members = SetAffiliations("orders", {f"bob@{DOMAIN}": Affiliation.MEMBER})
+        await bench.ask(members)
+        # As a gateway would, but it does not live to see the end.
+        bench.ports.remove(bench.gateway)
+        await bench.ask(Subscribe("orders", jid, {"pubsub#queue_requests": "5"}), jid)
+        await bench.publish("orders", "<x/>")
+        assert (await bench.items("orders"))["xmpp-0"].holder == jid
+    async with gateway(tmp_path) as bench:
+        await bench.until_locked("orders", 0)
+        assert (await bench.items("orders"))["xmpp-0"].delivery_count == 1
+        assert not bench.xmpp.probed
+
+
+async def test_a_gateway_that_stops_tells_so_and_gives_everything_back(
+    bench: Bench,
+) -> None:
+    await bench.publish("orders", "<x/>")
+    waiting = asyncio.create_task(
+        bench.rhea("receive", node="orders", outcome="nothing", linger=5000)
+    )
+    await bench.until_locked("orders")
+    await bench.gateway.aclose()
+    found = await waiting
+    assert found[-1]["error"]["condition"] == "amqp:connection:forced"
+    item = (await bench.items("orders"))["xmpp-0"]
+    assert (item.state, item.delivery_count) == (ItemState.AVAILABLE, 0)

@@ -1,0 +1,191 @@
+"""`queue serve --amqp` and `queue amqp-user`, with every kind of wrong usage."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from proton import Message
+from proton.utils import BlockingConnection
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Commands
+
+SECRET = "secret of queues"  # noqa: S105 - of the embedded server
+ANY = "any"
+LOCAL = ("--amqp", "127.0.0.1:0")
+
+
+async def write_user(commands: Commands, name: str, *words: str) -> str:
+    file = commands.folder / "users"
+    input_ = b"" if words else b"secret\n"
+    ended = await commands.run("queue", "amqp-user", file, name, *words, input_=input_)
+    assert (ended.status, ended.out) == (0, []), ended.err
+    return str(file)
+
+
+async def serve(commands: Commands, *words: str) -> int:
+    """Serve AMQP; returns its port."""
+    serving = await commands.serve(*LOCAL, *words)
+    (line,) = [each for each in serving.err if "amqp" in each]
+    return int(line.rpartition(":")[2])
+
+
+async def test_amqp_and_xmpp_are_at_one_queue(commands: Commands) -> None:
+    """A message of an AMQP client is browsed by XMPP, and the other way round."""
+    users = await write_user(commands, "shop")
+    port = await serve(commands, "--amqp-users", users)
+    assert (await commands.queue("create")).status == 0
+    given = await commands.queue("affiliate", "shop@queue.localhost=owner")
+    assert given.status == 0, given.err
+    item = ("--payload", "<order xmlns='shop'>7</order>", "--id", "i")
+    assert (await commands.queue("publish", *item)).status == 0
+
+    def work() -> object:
+        url = f"amqp://shop:secret@127.0.0.1:{port}"
+        client = BlockingConnection(url, allowed_mechs="PLAIN", timeout=10)
+        client.create_sender("orders").send(Message(id="m", body="by AMQP"))
+        receiver = client.create_receiver("orders", credit=1)
+        found = receiver.receive(timeout=10)
+        receiver.accept()
+        body = bytes(memoryview(found.body))  # type: ignore[arg-type]  # it is one
+        client.close()
+        return body
+
+    assert await asyncio.to_thread(work) == b"<order xmlns='shop'>7</order>"
+    left = (await commands.queue("browse")).out
+    assert [each["id"] for each in left] == ["string:m"]
+    assert "<body>by AMQP</body>" in str(left[0]["payload"])
+
+
+def lines(file: Path) -> list[str]:
+    return file.read_text().splitlines()
+
+
+async def test_a_user_is_written_changed_and_removed(commands: Commands) -> None:
+    file = Path(await write_user(commands, "shop"))
+    await write_user(commands, "lamp@example.org", "--certificate")
+    first = lines(file)
+    assert first[0].startswith("shop:scrypt:")
+    assert first[1] == "lamp@example.org:*"
+    assert os.stat(file).st_mode & 0o777 == 0o600
+    await write_user(commands, "shop")
+    again = lines(file)
+    assert again[0] == first[1]
+    assert again[1].startswith("shop:")
+    assert again[1] != first[0]
+    await write_user(commands, "shop", "--remove")
+    assert lines(file) == [first[1]]
+    gone = await commands.run("queue", "amqp-user", file, "shop", "--remove")
+    assert (gone.status, "has no user 'shop'" in gone.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("a/b",), "'a/b' is neither"),
+        (("shop",), "the password is empty"),
+    ],
+)
+async def test_a_wrong_user_is_not_written(
+    commands: Commands, words: tuple[str, ...], says: str
+) -> None:
+    file = commands.folder / "users"
+    ended = await commands.run("queue", "amqp-user", file, *words, input_=b"\n")
+    assert (ended.status, file.exists()) == (2, False)
+    assert says in ended.err
+
+
+async def test_a_file_that_cannot_be_written_is_named(commands: Commands) -> None:
+    file = commands.folder / "none" / "users"
+    ended = await commands.run("queue", "amqp-user", file, "shop", input_=b"secret\n")
+    assert ended.status == 2
+    assert f"{file} cannot be written: No such file or directory" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (LOCAL, "nobody could log in without --amqp-users"),
+        (("--amqp-users", "users"), "--amqp-users is for the gateway of --amqp"),
+        (("--amqp", "5672"), "'5672' is not HOST:PORT, such as 127.0.0.1:5672"),
+        (("--amqp", "127.0.0.1:65536"), "is not HOST:PORT"),
+        (
+            ("--amqp", "0.0.0.0:0", "--amqp-users", "users"),
+            "an address of other machines needs --amqp-tls CERT KEY",
+        ),
+        ((*LOCAL, "--amqp-users", "none"), "none cannot be read: "),
+        (
+            (*LOCAL, "--amqp-users", "users", "--amqp-tls", "none", "users"),
+            "--amqp-tls none users: ",
+        ),
+        (
+            (*LOCAL, "--amqp-users", "users", "--amqp-client-ca", "users"),
+            "--amqp-client-ca needs --amqp-tls CERT KEY",
+        ),
+        ((*LOCAL, "--amqp-anonymous", "a@b/c"), "'a@b/c' is not an account"),
+    ],
+)
+async def test_wrong_options_are_refused_with_what_to_do(
+    commands: Commands,
+    words: tuple[str, ...],
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(commands.folder)
+    await write_user(commands, "shop")
+    ended = await commands.run(
+        "queue", "serve", "--component", "queue.localhost", *words, password=ANY
+    )
+    assert (ended.status, ended.out) == (2, [])
+    assert says in ended.err
+    assert "Traceback" not in ended.err
+
+
+async def test_a_port_that_is_taken_is_named(commands: Commands) -> None:
+    users = await write_user(commands, "shop")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = await commands.run(
+            *("queue", "serve", "--component", "queue.localhost"),
+            *("--port", str(commands.component_port)),
+            *("--amqp", f"127.0.0.1:{port}", "--amqp-users", users),
+            password=SECRET,
+        )
+    assert ended.status == 4
+    assert f"--amqp 127.0.0.1:{port}: " in ended.err
+    assert "already in use" in ended.err
+
+
+async def test_without_the_extra_it_says_what_to_install(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = await write_user(commands, "shop")
+    commands.forked = False
+    (commands.folder / "proton.py").write_text("raise ImportError('not here')\n")
+    monkeypatch.setenv("PYTHONPATH", str(commands.folder))
+    ended = await commands.run(
+        *("queue", "serve", "--component", "queue.localhost", *LOCAL),
+        *("--amqp-users", users),
+        password=ANY,
+    )
+    assert ended.status == 2
+    assert "there is no proton: pip install 'xmpp-qos[amqp]'" in ended.err
+
+
+async def test_the_config_file_may_name_both_files_of_tls(commands: Commands) -> None:
+    users = await write_user(commands, "shop")
+    config = commands.folder / "config.toml"
+    config.write_text(
+        f'amqp = "127.0.0.1:0"\namqp-users = "{users}"\namqp-tls = ["c.pem", "k.pem"]\n'
+    )
+    ended = await commands.run(
+        *("queue", "serve", "--component", "queue.localhost", "--config", config),
+        password=ANY,
+    )
+    assert ended.status == 2
+    assert "--amqp-tls c.pem k.pem: " in ended.err

@@ -1,0 +1,54 @@
+"""The listings of the page on AMQP, with real clients."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from amqp_bench import DOMAIN, gateway, rhea_folder
+from qos.amqp.users import hashed
+from qos.core.queue.item import Affiliation
+from qos.core.queue.requests import SetAffiliations
+
+CODE = Path(__file__).parents[2] / "docs" / "code"
+
+
+async def output(*command: str | Path, **environment: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    out, err = await asyncio.wait_for(process.communicate(), 30)
+    assert process.returncode == 0, err
+    return out.decode()
+
+
+async def test_the_python_of_the_guide(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as bench:
+        await bench.create("orders")
+        url = f"amqp://alice:secret@127.0.0.1:{bench.port}"
+        out = await output(sys.executable, CODE / "amqp_orders.py", url, "orders")
+    assert out.splitlines() == [f"order-{n} order {n} 0" for n in range(3)]
+
+
+async def test_the_javascript_of_the_guide(tmp_path: Path) -> None:
+    node = shutil.which("node")
+    assert node is not None
+    async with gateway(tmp_path) as bench:
+        await bench.create("orders")
+        jid = f"shop@{DOMAIN}"
+        await bench.ask(SetAffiliations("orders", {jid: Affiliation.OWNER}))
+        bench.users_file.write_text(f"shop:{hashed('secret')}\n")
+        out = await output(
+            *(node, CODE / "amqp_orders.js", "localhost", str(bench.port), "orders"),
+            NODE_PATH=str(rhea_folder()),
+            PASSWORD="secret",  # noqa: S106 - of the bench
+        )
+    assert sorted(out.splitlines()) == [
+        "on the disk of the service",
+        "order-1 order 1 0",
+    ]
