@@ -18,5 +18,5 @@ receiver = connection.create_receiver(queue, credit=10)
 for _ in range(3):
     message = receiver.receive(timeout=30)
     print(message.id, message.body, message.delivery_count)
-    receiver.accept()  # or reject(), or release(delivered=True): it has failed
+    receiver.accept()  # or reject(), or release(delivered=False)
 connection.close()

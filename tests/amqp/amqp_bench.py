@@ -196,9 +196,9 @@ class Bench:
         return await rhea(self.port, what, **options)
 
 
-async def until(holds: Callable[[], object]) -> None:
+async def until(holds: Callable[[], object], wait_s_max: float = 10.0) -> None:
     """Wait until this holds; it may be a coroutine function."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(wait_s_max):
         while True:
             found = holds()
             if await found if inspect.isawaitable(found) else found:

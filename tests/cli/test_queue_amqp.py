@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from proton import Message
+from proton import Message, Timeout
 from proton.utils import BlockingConnection
 
 if TYPE_CHECKING:
@@ -189,3 +190,59 @@ async def test_the_config_file_may_name_both_files_of_tls(commands: Commands) ->
     )
     assert ended.status == 2
     assert "--amqp-tls c.pem k.pem: " in ended.err
+
+
+async def test_a_worker_and_a_consumer_share_a_queue(commands: Commands) -> None:
+    """XMPP and AMQP at once: each item goes to one of them."""
+    users = await write_user(commands, "shop")
+    port = await serve(commands, "--amqp-users", users)
+    assert (await commands.queue("create")).status == 0
+    rights = ("shop@queue.localhost=owner", "bob@localhost=member")
+    assert (await commands.queue("affiliate", *rights)).status == 0
+    got = commands.folder / "got"
+    program = f"cat >> {got}; echo >> {got}"
+    worker = await commands.start(
+        *("worker", "queue.localhost", "orders", "--", "sh", "-c", program), user="bob"
+    )
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    consumed: list[str] = []
+
+    def consume() -> None:
+        url = f"amqp://shop:secret@127.0.0.1:{port}"
+        client = BlockingConnection(url, allowed_mechs="PLAIN", timeout=10)
+        sender = client.create_sender("orders")
+        for number in range(60):
+            sender.send(Message(body=f"item {number}"))
+        receiver = client.create_receiver("orders", credit=1)
+        while not ended.is_set():
+            try:
+                message = receiver.receive(timeout=0.3)
+            except Timeout:
+                continue
+            consumed.append(str(message.body))
+            receiver.accept()
+            if len(consumed) > 20:
+                # The rest is for the worker.
+                break
+        client.close()
+
+    def worked() -> list[str]:
+        return re.findall("<body>(.*?)</body>", got.read_text() if got.exists() else "")
+
+    task = loop.run_in_executor(None, consume)
+    try:
+        async with asyncio.timeout(40):
+            await task
+            while len(consumed) + len(worked()) < 60:  # noqa: ASYNC110 - of a process
+                await asyncio.sleep(0.1)
+    finally:
+        ended.set()
+        worker.process.terminate()
+    found = consumed + worked()
+    assert sorted(found) == sorted(f"item {number}" for number in range(60))
+    assert len(consumed) >= 20
+    assert worked()
+    async with asyncio.timeout(10):
+        while (await commands.queue("browse")).out:
+            pass  # the worker's last retract is on its way

@@ -1,0 +1,123 @@
+"""A blocking AMQP client that sends and receives messages as bytes, by proton's engine."""
+
+import socket
+import time
+from collections.abc import Callable
+
+from proton import (
+    Collector,
+    Connection,
+    Delivery,
+    Event,
+    Receiver,
+    Sender,
+    Transport,
+)
+
+__all__ = ["RawAmqp"]
+
+
+class RawAmqp:
+    """One connection with one session, logged in as a user of the bench.
+
+    Attributes:
+        written: every byte that was sent.
+    """
+
+    def __init__(self, port: int, *, user: str = "alice") -> None:
+        self.written = bytearray()
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=0.05)
+        self._collector = Collector()
+        self._connection = Connection()
+        self._connection.collect(self._collector)
+        self._connection.container = f"raw-{user}"
+        self._connection.hostname = "localhost"
+        self._connection.user = user
+        self._connection.password = "secret"  # noqa: S105 - of the bench
+        self._transport = Transport()
+        sasl = self._transport.sasl()
+        sasl.allow_insecure_mechs = True
+        sasl.allowed_mechs("PLAIN")
+        self._transport.bind(self._connection)
+        self._connection.open()
+        self._session = self._connection.session()
+        self._session.open()
+        self._tags = 0
+        self.inbox: list[tuple[Delivery, bytes]] = []
+
+    def close(self) -> None:
+        """End the connection in order."""
+        self._connection.close()
+        self.pump()
+        self._socket.close()
+
+    def sender(self, node: str) -> Sender:
+        """A link to a node."""
+        link = self._session.sender(f"to-{node}")
+        link.target.address = node
+        link.open()
+        self.until(lambda: link.credit > 0)
+        return link
+
+    def receiver(self, node: str, credit: int) -> Receiver:
+        """A link from a node."""
+        link = self._session.receiver(f"from-{node}")
+        link.source.address = node
+        link.open()
+        link.flow(credit)
+        self.pump()
+        return link
+
+    def send(self, link: Sender, message: bytes) -> int:
+        """Send a message; returns its outcome."""
+        self._tags += 1
+        delivery = link.delivery(str(self._tags))
+        link.stream(message)
+        link.advance()
+        self.until(lambda: delivery.settled)
+        state = delivery.remote_state
+        delivery.settle()
+        return int(state)
+
+    def receive(self, link: Receiver) -> bytes:
+        """The next message; it is accepted."""
+        link.flow(1)
+        self.until(lambda: bool(self.inbox))
+        delivery, message = self.inbox.pop(0)
+        delivery.update(Delivery.ACCEPTED)
+        self.pump()
+        self.until(lambda: delivery.settled)
+        delivery.settle()
+        return message
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        """Go on until this holds."""
+        end = time.monotonic() + 10
+        while not holds():
+            assert time.monotonic() < end, "nothing comes"
+            self.pump()
+
+    def pump(self) -> None:
+        """Write what there is, and read what has come."""
+        while (size := self._transport.pending()) > 0:
+            data = self._transport.peek(size) or b""
+            self.written += data
+            self._socket.sendall(data)
+            self._transport.pop(size)
+        try:
+            data = self._socket.recv(65536)
+        except TimeoutError:
+            data = b""
+        if data:
+            self._transport.push(data)
+        while (event := self._collector.peek()) is not None:
+            if event.type == Event.DELIVERY and isinstance(event.link, Receiver):
+                self._take(event.link, event.delivery)
+            self._collector.pop()
+
+    def _take(self, link: Receiver, delivery: Delivery | None) -> None:
+        if delivery is None or not delivery.readable or delivery.partial:
+            return
+        message = link.recv(delivery.pending) or b""
+        link.advance()
+        self.inbox.append((delivery, message))

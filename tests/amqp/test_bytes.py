@@ -1,0 +1,144 @@
+"""Bytes on the wire: what leaves is what came, and garbage harms nobody else."""
+
+import asyncio
+import random
+import signal
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from proton import Delivery
+
+from amqp_bench import Bench, gateway
+from amqp_messages import sections
+from qos.core.amqp.sections import Section, split
+from qos.testing.ports import free_ports
+from raw_amqp import RawAmqp
+from test_kills import start
+
+MESSAGES = 150
+STREAMS = 250
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    async with gateway(tmp_path) as bench:
+        # An id is free again when its message has been consumed.
+        await bench.create("orders", dedupe_window="0")
+        yield bench
+
+
+def generated(count: int) -> list[bytes]:
+    """The same messages in each run."""
+    found: list[bytes] = []
+
+    @seed(5)
+    @settings(
+        max_examples=count,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(sections())
+    def collect(parts: list[tuple[Section, bytes]]) -> None:
+        found.append(b"".join(written for _, written in parts))
+
+    collect()
+    return [each for each in found if split(each).bare]
+
+
+async def test_the_bare_message_crosses_the_wire_byte_for_byte(bench: Bench) -> None:
+    """All sections, in many encodings and any order: nothing is written anew."""
+    messages = generated(MESSAGES)
+    assert len(messages) > MESSAGES // 2
+
+    def cross() -> list[bytes]:
+        client = RawAmqp(bench.port)
+        sender = client.sender("orders")
+        receiver = client.receiver("orders", 0)
+        found = []
+        for each in messages:
+            assert client.send(sender, each) == Delivery.ACCEPTED
+            found.append(client.receive(receiver))
+        client.close()
+        return found
+
+    for came, left in zip(messages, await asyncio.to_thread(cross), strict=True):
+        before, after = split(came), split(left)
+        assert after.bare == before.bare
+        assert after.values.get(Section.MESSAGE_ANNOTATIONS) == before.values.get(
+            Section.MESSAGE_ANNOTATIONS
+        )
+        assert Section.DELIVERY_ANNOTATIONS not in after.values
+
+
+async def test_what_is_no_message_is_rejected(bench: Bench) -> None:
+    def send() -> list[int]:
+        client = RawAmqp(bench.port)
+        sender = client.sender("orders")
+        states = [client.send(sender, each) for each in (b"garbage", b"\x00\x53\x77")]
+        states.append(client.send(sender, b"\x00\x53\x77\x40"))
+        client.close()
+        return states
+
+    rejected = int(Delivery.REJECTED)
+    assert await asyncio.to_thread(send) == [rejected, rejected, int(Delivery.ACCEPTED)]
+
+
+def a_session(port: int) -> bytes:
+    """The bytes of a client that publishes and consumes."""
+    client = RawAmqp(port)
+    sender = client.sender("orders")
+    receiver = client.receiver("orders", 0)
+    for number in range(3):
+        client.send(sender, b"\x00\x53\x77\x52" + bytes((number,)))
+        client.receive(receiver)
+    client.close()
+    return bytes(client.written)
+
+
+@pytest.mark.timeout(180)
+async def test_damaged_frames_end_their_connection_and_no_other(tmp_path: Path) -> None:
+    """Proton's C code faces the network: it must not end the process either."""
+    (port,) = free_ports(1)
+    process = await start(tmp_path, port)
+    rng = random.Random(11)
+    try:
+        whole = await asyncio.to_thread(a_session, port)
+        login = whole.index(b"AMQP\x00")
+        await asyncio.to_thread(damage, port, whole, login, rng)
+        assert process.returncode is None
+        # And whoever behaves is served as before.
+        assert await asyncio.to_thread(a_session, port)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+
+
+def damage(port: int, whole: bytes, login: int, rng: random.Random) -> None:
+    """Send damaged streams; most of them log in first."""
+    for number in range(STREAMS):
+        stream = bytearray(whole)
+        begin = 0 if number % 10 == 0 else login
+        for _ in range(rng.choice((1, 1, 2, 5))):
+            at = rng.randrange(begin, len(stream))
+            what = rng.randrange(3)
+            if what == 0:
+                stream[at] = rng.randrange(256)
+            elif what == 1:
+                del stream[at : at + rng.randrange(1, 20)]
+            else:
+                stream[at:at] = rng.randbytes(rng.randrange(1, 20))
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as peer:
+            try:
+                # Its login is checked first; what comes behind it waits.
+                peer.sendall(stream)
+                peer.shutdown(socket.SHUT_WR)
+                while peer.recv(65536):
+                    pass
+            except ConnectionError:
+                pass
+            except TimeoutError as error:
+                raise AssertionError(f"stream {number} hangs") from error

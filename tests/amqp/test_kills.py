@@ -1,0 +1,173 @@
+"""The gateway under `kill -9` while clients publish and consume through it.
+
+Whatever was accepted is consumed once, or dead; whatever comes twice says so by a higher
+delivery-count. Clients are proton's own, and try again as an application would.
+"""
+
+import asyncio
+import contextlib
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from proton import (
+    ConnectionException,
+    Delivery,
+    LinkException,
+    Message,
+    ProtonException,
+)
+from proton.utils import BlockingConnection, SendException
+
+from amqp_bench import gateway, until
+from qos.testing.ports import free_ports
+
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(180)]
+
+MESSAGES = 1500
+KILLS = 6
+REJECT_EVERY = 100
+FAIL_EVERY = 70
+
+_LOST = (ConnectionException, LinkException, ProtonException, OSError)
+
+
+class Clients:
+    """Publishers and consumers, each in a thread, and what they have seen."""
+
+    def __init__(self, port: int) -> None:
+        self._url = f"amqp://alice:secret@127.0.0.1:{port}"
+        self.published: list[str] = []
+        # Each delivery, in order: the id and its delivery-count.
+        self.deliveries: dict[str, list[int]] = {}
+        self.done: set[str] = set()
+        self.rejected: set[str] = set()
+        self.ended = threading.Event()
+
+    def have_all(self) -> bool:
+        """Whether each message has had its last outcome from a consumer."""
+        return len(self.done) + len(self.rejected) == MESSAGES
+
+    def _connect(self) -> BlockingConnection:
+        return BlockingConnection(self._url, allowed_mechs="PLAIN", timeout=5)
+
+    def _again(self, work: Callable[[BlockingConnection], None]) -> None:
+        """Let it work on a new connection until it is done."""
+        while not self.ended.is_set():
+            connection = None
+            try:
+                connection = self._connect()
+                work(connection)
+            except SendException:
+                raise
+            except _LOST:
+                self.ended.wait(0.1)
+            else:
+                return
+            finally:
+                if connection is not None:
+                    with contextlib.suppress(*_LOST):
+                        connection.close()
+
+    def publish(self) -> None:
+        """Publish all; what was not accepted is sent again, under its id."""
+
+        def work(connection: BlockingConnection) -> None:
+            sender = connection.create_sender("orders")
+            while len(self.published) < MESSAGES:
+                name = f"m{len(self.published)}"
+                sender.send(Message(id=name, body=name * 10))
+                self.published.append(name)
+
+        self._again(work)
+
+    def consume(self) -> None:
+        """Consume until the end: most is accepted, some rejected, some fails first."""
+
+        def work(connection: BlockingConnection) -> None:
+            receiver = connection.create_receiver("orders", credit=20)
+            while not self.ended.is_set():
+                message = receiver.receive(timeout=60)
+                name, number = str(message.id), int(str(message.id)[1:])
+                seen = self.deliveries.setdefault(name, [])
+                seen.append(message.delivery_count)
+                if number % REJECT_EVERY == 0:
+                    receiver.reject()
+                    self.rejected.add(name)
+                elif number % FAIL_EVERY == 0 and len(seen) == 1:
+                    # Its own release(delivered=True) leaves the flag out.
+                    assert receiver.fetcher is not None
+                    receiver.fetcher.unsettled[0].local.failed = True
+                    receiver.settle(Delivery.MODIFIED)
+                else:
+                    receiver.accept()
+                    self.done.add(name)
+
+        self._again(work)
+
+
+async def test_nothing_is_lost_or_comes_twice_without_saying_so(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    clients = Clients(port)
+    rng = random.Random(7)
+    process = await start(tmp_path, port)
+    threads = [
+        asyncio.create_task(asyncio.to_thread(work))
+        for work in (clients.publish, clients.consume, clients.consume)
+    ]
+    kills = 0
+    try:
+        async with asyncio.timeout(150):
+            while len(clients.published) < MESSAGES or kills < KILLS:
+                await asyncio.sleep(rng.uniform(0.3, 0.9))
+                assert not threads[0].done() or not threads[0].exception()
+                if kills < KILLS:
+                    process.send_signal(signal.SIGKILL)
+                    await process.wait()
+                    kills += 1
+                    process = await start(tmp_path, port)
+            # Locks of killed processes have ended at the start of the next one.
+            await until(clients.have_all, 100)
+            # Time for the last outcomes.
+            await asyncio.sleep(1.0)
+    finally:
+        clients.ended.set()
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+        await asyncio.gather(*threads, return_exceptions=True)
+    assert len(set(clients.published)) == MESSAGES
+    async with gateway(tmp_path) as bench:
+        assert not await bench.items("orders")
+        letters = {
+            item.origin_id.removeprefix("string:")
+            for item in (await bench.items("letters")).values()
+        }
+        node = bench.engine
+        stats: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        assert node.stats("orders", "alice@queue.example.org/x", stats.set_result)
+        found = await stats
+        assert isinstance(found, dict)
+    assert letters == clients.rejected
+    assert found["accepted"] + len(letters) == MESSAGES
+    again = {name: seen for name, seen in clients.deliveries.items() if len(seen) > 1}
+    assert again, "no delivery was interrupted: the kills came too late"
+    for name, seen in again.items():
+        assert sorted(set(seen)) == sorted(seen), (name, seen)
+
+
+async def start(folder: Path, port: int) -> asyncio.subprocess.Process:
+    """A gateway that listens."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, Path(__file__).with_name("gateway_process.py")),
+        *(folder, str(port), "orders"),
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(30):
+        assert await process.stdout.readline() == b"listens\n"
+    return process
