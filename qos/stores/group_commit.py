@@ -109,8 +109,7 @@ class GroupCommit(Generic[_Change]):
             if not self._busy:
                 self._busy = True
                 self.journal.commit_wanted()
-                # Not at once: other tasks that wake in this turn of the loop join.
-                loop.call_soon(self._next)
+                self._next_soon(loop)
         self._changes.extend(changes)
         return self._written
 
@@ -199,8 +198,16 @@ class GroupCommit(Generic[_Change]):
             written.set_result(None)
         else:
             written.set_exception(error)
-        # After its writers have woken, so that their next writes join.
-        written.get_loop().call_soon(self._next)
+        self._next_soon(written.get_loop())
+
+    def _next_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Go on after this turn of the loop and the next one.
+
+        In the first the writers wake. In the second those wake whom they have told of
+        an end, and give their next message; and what has come in meanwhile is read. All
+        that they write joins.
+        """
+        loop.call_soon(loop.call_soon, self._next)
 
 
 class _Shared(asyncio.Future[None]):

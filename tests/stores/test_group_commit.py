@@ -99,6 +99,27 @@ async def test_those_that_a_commit_wakes_join_those_that_wait() -> None:
     await task
 
 
+async def test_those_that_its_writers_tell_of_an_end_join_as_well() -> None:
+    """An application gives its next message when it learns how one has ended."""
+    disk = Disk()
+    commits = GroupCommit(disk.start)
+    told = asyncio.get_running_loop().create_future()
+
+    async def application() -> None:
+        await told
+        commits.write(named("next"))
+
+    task = asyncio.create_task(application())
+    first = commits.write(named("first"))
+    first.add_done_callback(lambda _: told.set_result(None))
+    await turns()
+    commits.write(named("other"))
+    await disk.done()
+    assert disk.batches[1:] == [named("other", "next")]
+    await disk.done()
+    await task
+
+
 async def test_a_commit_that_fails_fails_all_in_it_and_none_after_it() -> None:
     """The disk was full, and then was not."""
     disk = Disk()
