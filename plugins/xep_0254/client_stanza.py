@@ -12,7 +12,14 @@ from xml.etree import ElementTree as ET
 
 from qos import arguments
 from qos.core.queue.item import Affiliation, Failure, ItemOutcome
-from qos.core.queue.node_options import NODE_FIELDS, SUBSCRIBE_FIELDS, Field
+from qos.core.queue.node_options import (
+    NODE_FIELDS,
+    SELECTOR,
+    SUBSCRIBE_FIELDS,
+    Field,
+)
+from qos.core.queue.properties import Properties
+from qos.core.queue.selector import SelectorError, parse
 from qos.errors import (
     InvalidArgument,
     RequestRefused,
@@ -32,6 +39,11 @@ from xep_0254.elements import (
     whole,
 )
 from xep_0254.forms import parse_form, render_form
+from xep_0254.item_properties import (
+    PROPERTIES,
+    found_properties,
+    render_properties,
+)
 from xep_0254.items import BrowsedItem, NewItem, Page
 from xep_0254.namespaces import (
     DATA_FORM,
@@ -169,7 +181,16 @@ def publish(node: str, items: Sequence[NewItem]) -> str:
     for each in arguments.sequence("entries", items, "NewItem", empty=False):
         arguments.instance(NewItem, "entries", each, "a list of NewItem")
     content = "".join(map(_new_item, items))
-    return _pubsub(f"<publish{attributes(node=node)}>{content}</publish>")
+    properties = "".join(_properties(each) for each in items if each.properties)
+    return _pubsub(f"<publish{attributes(node=node)}>{content}</publish>{properties}")
+
+
+def _properties(item: NewItem) -> str:
+    try:
+        return render_properties(item.item_id, item.properties)
+    except ValueError as error:
+        expected = f"values that XML can carry, in the item {item.item_id!r}"
+        raise InvalidArgument("properties", dict, expected, why=str(error)) from error
 
 
 def _new_item(item: NewItem) -> str:
@@ -189,6 +210,21 @@ def _new_item(item: NewItem) -> str:
         expected = f"one XML element, in the item {item.item_id!r}"
         raise InvalidArgument("payload", str, expected, why=str(error)) from error
     return f"<item{marks}>{content}</item>" if content else f"<item{marks}/>"
+
+
+def check_selector(selector: str) -> None:
+    """Check a selector as the service will.
+
+    Raises:
+        InvalidArgument: it is none; the text says where.
+    """
+    arguments.text("selector", selector)
+    try:
+        if selector:
+            parse(selector)
+    except SelectorError as error:
+        expected = "a condition, such as color = 'red' AND n > 5"
+        raise InvalidArgument("selector", selector, expected, why=str(error)) from error
 
 
 def subscribe(node: str, jid: str, options: Mapping[str, str]) -> str:
@@ -341,6 +377,12 @@ def subscribed(iq: ET.Element) -> str:
     return "" if element is None else element.get("subid", "")
 
 
+def selects(iq: ET.Element) -> bool:
+    """Whether the options of a new subscription show a selector."""
+    x = _answer(iq, f"{{{PUBSUB}}}options/{{{DATA_FORM}}}x")
+    return x is not None and any(parse_form(x).values.get(SELECTOR, ()))
+
+
 def extended_by(iq: ET.Element, length: float) -> float:
     """The number of seconds for which the lock lasts, from its extension."""
     element = _answer(iq, extended("extend"))
@@ -404,7 +446,11 @@ def statistics(iq: ET.Element) -> dict[str, int | float | None]:
 def page(iq: ET.Element) -> Page:
     """A page of a queue."""
     found = iq.findall(f"{{{PUBSUB}}}pubsub/{{{PUBSUB}}}items/{{{PUBSUB}}}item")
-    browsed = [_browsed(each) for each in found]
+    properties = found_properties(iq.iterfind(f"{{{PUBSUB}}}pubsub/{PROPERTIES}"))
+    browsed = [
+        _browsed(each, next(properties.get(each.get("id", ""), iter(())), {}))
+        for each in found
+    ]
     limits = _answer(iq, f"{{{RSM}}}set")
     if limits is None:
         return Page(browsed, len(browsed), "")
@@ -413,7 +459,7 @@ def page(iq: ET.Element) -> Page:
     return Page(browsed, len(browsed) if count is None else count, last)
 
 
-def _browsed(item: ET.Element) -> BrowsedItem:
+def _browsed(item: ET.Element, properties: Properties) -> BrowsedItem:
     history = item.find(extended("history"))
     payload = [child for child in item if child is not history]
     return BrowsedItem(
@@ -429,6 +475,7 @@ def _browsed(item: ET.Element) -> BrowsedItem:
         origin_id=item.get(extended("origin-id"), ""),
         reason=item.get(extended("reason"), ""),
         history=() if history is None else tuple(map(_failure, history)),
+        properties=properties,
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from xml.etree import ElementTree as ET
 
 from qos.core.queue.item import PRIORITIES, PRIORITY, Item
+from qos.core.queue.properties import Properties
 from qos.xml_text import attribute
 from xep_0254.elements import (
     BOOLEANS,
@@ -23,6 +24,7 @@ from xep_0254.elements import (
     timestamp,
     whole,
 )
+from xep_0254.item_properties import found_properties, render_properties
 from xep_0254.namespaces import EVENT, EXTENSIONS, HINTS, QUEUEING, UNLOCKS
 
 __all__ = [
@@ -69,7 +71,14 @@ def render_items(
     """
     node = items[0][0].node
     content = "".join(_item(item, payload, now) for item, payload in items)
-    return _message(to, _items(node, content, extended_=True), event_id, sender)
+    content = _items(node, content, extended_=True)
+    # Beside the items, since a stranger expects one child in each.
+    content += "".join(
+        render_properties(item.item_id, item.properties)
+        for item, _ in items
+        if item.properties
+    )
+    return _message(to, content, event_id, sender)
 
 
 def render_retract(
@@ -131,6 +140,7 @@ def split_items(
         # Without the payload, whose size is known. The remaining time is not known yet,
         # but takes only a few digits.
         item_size = item.size + len(_item(item, "", item.published_at).encode())
+        item_size += _properties_bytes(item)
         if number > start and size + item_size > bytes_max:
             yield items[start:number]
             start, size = number, 0
@@ -161,7 +171,14 @@ def _item_bytes_max(shown: tuple[Item, str]) -> int:
     """The most bytes that an item takes; quicker than writing it."""
     item = shown[0]
     names = (item.item_id, item.publisher, item.token, item.origin, item.origin_id)
-    return item.size + _MARKS_BYTES_MAX + _CHAR_BYTES_MAX * sum(map(len, names))
+    marks = _MARKS_BYTES_MAX + _CHAR_BYTES_MAX * sum(map(len, names))
+    return item.size + marks + _properties_bytes(item)
+
+
+def _properties_bytes(item: Item) -> int:
+    if not item.properties:
+        return 0
+    return len(render_properties(item.item_id, item.properties).encode())
 
 
 def _id_bytes_max(item_id: str) -> int:
@@ -235,6 +252,7 @@ class DeliveredItem:
         publisher: the JID of its publisher, or ''.
         origin: for a dead letter, the node where it died; otherwise ''.
         origin_id: its id in that node.
+        properties: values of its publisher, by name.
     """
 
     item_id: str
@@ -248,6 +266,7 @@ class DeliveredItem:
     publisher: str = ""
     origin: str = ""
     origin_id: str = ""
+    properties: Properties = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,13 +302,13 @@ def parse_event(message: ET.Element) -> Event | None:
     event = message.find(f"{{{EVENT}}}event")
     if event is None or not len(event):
         return None
-    (element, *_) = event
+    element, *beside = event
     node = element.get("node", "")
     if not node:
         return None
     match element.tag.removeprefix(f"{{{EVENT}}}"):
         case "items":
-            return _read_items(node, element)
+            return _read_items(node, element, beside)
         case "purge":
             return Event(node=node, purged=True)
         case "delete":
@@ -301,14 +320,16 @@ def parse_event(message: ET.Element) -> Event | None:
             return None
 
 
-def _read_items(node: str, element: ET.Element) -> Event:
+def _read_items(node: str, element: ET.Element, beside: Sequence[ET.Element]) -> Event:
     items, retracted, unlocked = [], [], []
+    properties = found_properties(beside) if beside else {}
     for child in element:
         item_id = child.get("id")
         if not item_id:
             continue
         if child.tag == f"{{{EVENT}}}item":
-            items.append(_read_item(item_id, child))
+            own = next(properties.get(item_id, iter(())), {})
+            items.append(_read_item(item_id, child, own))
         elif child.tag == f"{{{EVENT}}}retract":
             retracted.append(item_id)
         elif child.tag in UNLOCKS:
@@ -321,7 +342,7 @@ def _read_items(node: str, element: ET.Element) -> Event:
     )
 
 
-def _read_item(item_id: str, item: ET.Element) -> DeliveredItem:
+def _read_item(item_id: str, item: ET.Element, properties: Properties) -> DeliveredItem:
     get = item.get
     priority = whole(get(_PRIORITY))
     if priority is None or priority not in PRIORITIES:
@@ -342,4 +363,5 @@ def _read_item(item_id: str, item: ET.Element) -> DeliveredItem:
         publisher=get("publisher", ""),
         origin=get(_ORIGIN, ""),
         origin_id=get(_ORIGIN_ID, ""),
+        properties=properties,
     )

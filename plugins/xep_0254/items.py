@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from xml.etree import ElementTree as ET
 
 from qos import arguments
 from qos.core.queue.item import PRIORITIES, Failure
+from qos.core.queue.properties import Properties, why_not
 from qos.errors import InvalidArgument
 from qos.ids import new_key
 
 __all__ = ["BrowsedItem", "NewItem", "Page"]
+
+_TYPES = (str, int, float, bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,8 @@ class NewItem:
         priority: 0 to 9, larger is earlier; None: the usual one, 4.
         ttl: seconds after which the item expires; None: as configured for the node.
         delay: seconds before the item is delivered; None: at once.
+        properties: strings, whole numbers, floats and booleans by name, which selectors
+            read: at most 64, and 8 KiB. A part of what a repeat is recognised by.
 
     Raises:
         InvalidArgument: one of these values is not valid.
@@ -33,6 +39,9 @@ class NewItem:
     priority: int | None = None
     ttl: float | None = None
     delay: float | None = None
+    properties: Mapping[str, str | int | float | bool] = field(
+        default_factory=dict, hash=False
+    )
 
     def __post_init__(self) -> None:
         if not isinstance(self.payload, str | ET.Element):
@@ -45,6 +54,17 @@ class NewItem:
             arguments.seconds("ttl", self.ttl)
         if self.delay is not None:
             arguments.seconds("delay", self.delay, zero=True)
+        given = arguments.mapping("properties", self.properties)
+        for name, value in given.items():
+            if not isinstance(name, str) or type(value) not in _TYPES:
+                expected = "strings, whole numbers, floats and booleans by name"
+                raise InvalidArgument("properties", {name: value}, expected)
+        problem = why_not(self.properties)
+        if problem is not None:
+            expected = "properties within their limits"
+            raise InvalidArgument("properties", dict, expected, why=problem)
+        # What the application changes later must not change what was checked.
+        object.__setattr__(self, "properties", dict(self.properties))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +86,7 @@ class BrowsedItem:
         origin_id: its id in that node.
         reason: why it is dead, or ''.
         history: its failures, the oldest first.
+        properties: values of its publisher, by name.
     """
 
     item_id: str
@@ -80,6 +101,7 @@ class BrowsedItem:
     origin_id: str = ""
     reason: str = ""
     history: tuple[Failure, ...] = ()
+    properties: Properties = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ __all__ = [
     "QUEUEING",
     "QUEUEING_OLD",
     "RSM",
+    "SHIM",
     "STANZAS",
     "SUBSCRIBE_OPTIONS",
     "UNLOCKS",
@@ -54,6 +55,7 @@ DISCO_INFO = "http://jabber.org/protocol/disco#info"
 DISCO_ITEMS = "http://jabber.org/protocol/disco#items"
 HINTS = "urn:xmpp:hints"
 RSM = "http://jabber.org/protocol/rsm"
+SHIM = "http://jabber.org/protocol/shim"
 
 #: The extensions that a service offers, each as a disco feature.
 FEATURES = tuple(
@@ -71,5 +73,7 @@ FEATURES = tuple(
         "durable-locks",
         "acknowledged-events",
         "stats",
+        "properties",
+        "selector",
     )
 )

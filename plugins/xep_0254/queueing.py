@@ -17,9 +17,9 @@ from slixmpp.plugins.base import BasePlugin
 from qos import arguments
 from qos.core.backoff import Backoff
 from qos.core.queue.item import Affiliation, ItemOutcome
-from qos.core.queue.node_options import QUEUE_REQUESTS
+from qos.core.queue.node_options import QUEUE_REQUESTS, SELECTOR
 from qos.engine.retry import Retry
-from qos.errors import InvalidArgument
+from qos.errors import InvalidArgument, RequestRefused
 from qos.jids import jid_of
 from qos.stream.plugins import plugin_of
 from xep_0254 import client_stanza
@@ -265,6 +265,7 @@ class XEP_0254(BasePlugin):
         batch: int = 1,
         durable_locks: bool = False,
         events: Literal["message", "acknowledged"] = "message",
+        selector: str = "",
         jid: str | JID | None = None,
         timeout_s: float | None = None,
     ) -> str:
@@ -280,22 +281,40 @@ class XEP_0254(BasePlugin):
             durable_locks: keep items locked for the account while it is away.
             events: `acknowledged`: sent by xep_qos, which must be loaded and trust the
                 service.
+            selector: the condition on the items, such as `color = 'red' AND n > 5`;
+                '': all.
             jid: the JID that gets the items; None: this full JID.
             timeout_s: the time to wait for an answer; None: as in the plugin's options.
+
+        Raises:
+            RequestRefused: also if the service has no selectors, and one is given.
         """
         arguments.whole("queue_requests", queue_requests, least=1)
         arguments.whole("batch", batch, least=1)
         arguments.flag("durable_locks", durable_locks)
         if events not in ("message", "acknowledged"):
             raise InvalidArgument("events", events, "'message' or 'acknowledged'")
+        client_stanza.check_selector(selector)
         options = {
             QUEUE_REQUESTS: str(queue_requests),
             "queue#batch": str(batch),
             "queue#durable_locks": "1" if durable_locks else "0",
             "queue#events": events,
         }
+        if selector:
+            options[SELECTOR] = selector
         content = client_stanza.subscribe(node, self._subscriber(jid), options)
         answer = await self._set(service, content, "subscribe", timeout_s)
+        if selector and not client_stanza.selects(answer):
+            # It has left out what it does not know: all items would come.
+            await self.unsubscribe(service, node, jid=jid, timeout_s=timeout_s)
+            raise RequestRefused(
+                "feature-not-implemented",
+                to=str(service),
+                what="subscribe with a selector",
+                type="cancel",
+                text="the service has no selectors",
+            )
         return client_stanza.subscribed(answer)
 
     async def unsubscribe(

@@ -6,11 +6,15 @@ malformed and too large ones. It knows no nodes and no locks.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from xml.etree import ElementTree as ET
 
 from qos.core.queue.item import PRIORITIES, ItemOutcome
+from qos.core.queue.properties import (
+    Properties,
+    content_digest,
+    properties_size,
+)
 from qos.core.queue.requests import PublishedItem, Refusal, Settlement
 from qos.xml_text import XML_NAMESPACE, attribute, local
 from xep_0254.elements import (
@@ -22,6 +26,7 @@ from xep_0254.elements import (
     payload_text,
     whole,
 )
+from xep_0254.item_properties import read_properties, render_properties
 from xep_0254.namespaces import PUBSUB
 
 __all__ = [
@@ -73,14 +78,21 @@ _REJECTED = extended("rejected")
 
 
 def read_entries(
-    publish: ET.Element, *, new_id: Callable[[], str], item_bytes_max: int
+    publish: ET.Element,
+    *,
+    properties: Sequence[ET.Element] = (),
+    headers: Properties | None = None,
+    new_id: Callable[[], str],
+    item_bytes_max: int,
 ) -> tuple[PublishedItem, ...]:
     """The items to be published.
 
     Args:
         publish: the element with the items.
+        properties: the elements with their properties.
+        headers: properties that each of them has, unless it has them itself.
         new_id: makes an id for an item that has none.
-        item_bytes_max: the most bytes of a payload.
+        item_bytes_max: the most bytes of a payload with its properties.
 
     Raises:
         Refusal: malformed (XEP-0060 §7.1.3), or too large.
@@ -89,18 +101,30 @@ def read_entries(
     if not items:
         raise bad_request("there is no item to publish", "item-required")
     ids = _distinct([_id(item, new_id) for item in items])
+    given = read_properties(properties, ids)
     return tuple(
-        _entry(item, item_id, item_bytes_max)
+        _entry(
+            item, item_id, {**(headers or {}), **given.get(item_id, {})}, item_bytes_max
+        )
         for item, item_id in zip(items, ids, strict=True)
     )
 
 
-def _entry(item: ET.Element, item_id: str, bytes_max: int) -> PublishedItem:
+def _entry(
+    item: ET.Element, item_id: str, properties: Properties, bytes_max: int
+) -> PublishedItem:
     payload = _payload(item)
     content = payload.encode()
-    if len(content) > bytes_max:
+    size = len(content)
+    if properties:
+        # As they are written: the event must fit into a stanza.
+        size += len(render_properties(item_id, properties).encode())
+    if size > bytes_max:
+        what = (
+            "the payload and its properties have" if properties else "the payload has"
+        )
         raise Refusal(
-            f"the payload has {len(content)} bytes, over the limit of {bytes_max}",
+            f"{what} {size} bytes, over the limit of {bytes_max}",
             condition="not-acceptable",
             type="modify",
             pubsub="payload-too-big",
@@ -111,11 +135,12 @@ def _entry(item: ET.Element, item_id: str, bytes_max: int) -> PublishedItem:
     return PublishedItem(
         item_id=item_id,
         payload=payload,
-        digest=hashlib.sha256(content).hexdigest(),
-        size=len(content),
+        digest=content_digest(content, properties),
+        size=len(content) + properties_size(properties),
         priority=_priority(item),
         ttl=ttl,
         delay=_time(item, _DELAY) or 0.0,
+        properties=properties,
     )
 
 

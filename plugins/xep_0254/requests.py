@@ -6,13 +6,14 @@ problem. It knows no nodes and no subscriptions, and does not check JIDs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 from xml.etree import ElementTree as ET
 
 from qos.core.queue.item import Affiliation
 from qos.core.queue.node_options import NODE_FIELDS, SUBSCRIBE_FIELDS, Field
+from qos.core.queue.properties import Properties
 from qos.core.queue.requests import (
     Affiliations,
     Configure,
@@ -39,6 +40,7 @@ from qos.core.queue.requests import (
 from qos.xml_text import CLIENT, COMPONENT, local
 from xep_0254.elements import bad_request, decimal, extended, unsupported, whole
 from xep_0254.forms import fields_of, parse_form
+from xep_0254.item_properties import PROPERTIES, read_headers
 from xep_0254.namespaces import (
     DATA_FORM,
     NODE_CONFIG,
@@ -109,7 +111,7 @@ def parse_request(
     pubsubs = [child for child in iq if child.tag in _PUBSUBS]
     if len(iq) != 1 or len(pubsubs) != 1:
         raise bad_request("more than one element in an iq")
-    asked = _Asked(*_main(pubsubs[0]), new_id, item_bytes_max)
+    asked = _asked(pubsubs[0], new_id, item_bytes_max)
     tag = asked.element.tag
     reader = _READERS.get((tag, iq.get("type", "")))
     if reader is not None:
@@ -127,6 +129,8 @@ def parse_publish_message(
 ) -> Publish | None:
     """Read the items that a message publishes; None: it publishes nothing.
 
+    The headers of the message (XEP-0131) are properties of each of them.
+
     Raises:
         Refusal: as for parse_request.
     """
@@ -135,8 +139,8 @@ def parse_publish_message(
     pubsub = message.find(_PUBSUBS[0])
     if pubsub is None or pubsub.find(f"{{{PUBSUB}}}publish") is None:
         return None
-    element, companion = _main(pubsub)
-    return _publish(_Asked(element, companion, new_id, item_bytes_max))
+    asked = _asked(pubsub, new_id, item_bytes_max)
+    return _publish(asked, read_headers(message))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +152,14 @@ class _Asked:
         companion: the child that goes with it: options, a form, pages; or None.
         new_id: see parse_request.
         item_bytes_max: see parse_request.
+        properties: of items to publish.
     """
 
     element: ET.Element
     companion: ET.Element | None
     new_id: Callable[[], str]
     item_bytes_max: int
+    properties: Sequence[ET.Element]
 
     @property
     def node(self) -> str:
@@ -166,8 +172,20 @@ class _Asked:
         return _jid(self.element)
 
 
-def _main(pubsub: ET.Element) -> tuple[ET.Element, ET.Element | None]:
-    children = list(pubsub)
+def _asked(
+    pubsub: ET.Element, new_id: Callable[[], str], item_bytes_max: int
+) -> _Asked:
+    children = [each for each in pubsub if each.tag != PROPERTIES]
+    element, companion = _main(children)
+    properties = []
+    if len(children) < len(pubsub):
+        if element.tag != _pubsub("publish"):
+            raise bad_request("properties without a publish")
+        properties = [each for each in pubsub if each.tag == PROPERTIES]
+    return _Asked(element, companion, new_id, item_bytes_max, properties)
+
+
+def _main(children: list[ET.Element]) -> tuple[ET.Element, ET.Element | None]:
     if len(children) == 1:
         return children[0], None
     if len(children) == 2:
@@ -249,11 +267,15 @@ def _options(element: ET.Element) -> Mapping[str, str] | None:
 # -- publishers and subscribers --------------------------------------------
 
 
-def _publish(asked: _Asked) -> Publish:
+def _publish(asked: _Asked, headers: Properties | None = None) -> Publish:
     if asked.companion is not None:
         raise unsupported("publish-options")
     entries = read_entries(
-        asked.element, new_id=asked.new_id, item_bytes_max=asked.item_bytes_max
+        asked.element,
+        properties=asked.properties,
+        headers=headers,
+        new_id=asked.new_id,
+        item_bytes_max=asked.item_bytes_max,
     )
     return Publish(asked.node, entries)
 

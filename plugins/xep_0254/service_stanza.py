@@ -6,7 +6,9 @@ limit: an answer beyond the server's limit for a stanza would end the whole stre
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from operator import add
 from typing import assert_never
 from xml.etree import ElementTree as ET
 
@@ -42,6 +44,7 @@ from xep_0254.elements import (
     timestamp,
 )
 from xep_0254.forms import render_form
+from xep_0254.item_properties import render_properties
 from xep_0254.namespaces import (
     ERRORS,
     EXTENSIONS,
@@ -196,7 +199,7 @@ def render_result(
                 (item, (payloads or {}).get(item.seq, "")) for item in result.items
             )
             items = [_item(item, xml, result.now, result.owner) for item, xml in shown]
-            content = _items(result, cut(items, answer_bytes_max))
+            content = _items(result, items, answer_bytes_max)
         case SubscriptionsResult():
             content = _subscriptions(result, answer_bytes_max)
         case AffiliationsResult():
@@ -318,15 +321,24 @@ def _affiliations(result: AffiliationsResult, bytes_max: int) -> str:
 # -- items -----------------------------------------------------------------
 
 
-def _items(result: ItemsResult, elements: list[str]) -> str:
+def _items(result: ItemsResult, elements: list[str], bytes_max: int) -> str:
     """The items as a page (XEP-0059); `count` shows that there are more."""
     pages = ""
+    ids = Counter(item.item_id for item in result.items)
+    properties = [
+        # Of several items with one id, all: a reader tells them by their order.
+        render_properties(item.item_id, item.properties, empty=ids[item.item_id] > 1)
+        for item in result.items
+    ]
+    count = len(cut(list(map(add, elements, properties)), bytes_max))
+    elements, properties = elements[:count], properties[:count]
     if elements:
         # Not the ids: the next page is found even if that item is gone meanwhile.
         first, last = result.items[0].seq, result.items[len(elements) - 1].seq
         pages = f"<first>{first}</first><last>{last}</last>"
     return _inside(
         f"<items{_Q}{attributes(node=result.node)}>{''.join(elements)}</items>"
+        f"{''.join(properties)}"
         f"<set xmlns='{RSM}'>{pages}<count>{result.count}</count></set>"
     )
 

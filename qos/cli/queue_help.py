@@ -78,7 +78,8 @@ example:
 PUBLISH = """\
 examples:
   xmpp-qos queue publish queue.example.org orders --jid boss@example.org \\
-    --payload '<order xmlns="urn:example:shop" number="7"/>' --priority 9
+    --payload '<order xmlns="urn:example:shop" number="7"/>' --priority 9 \\
+    --property color=red --property n=7
   seq 1000 | xmpp-qos queue publish queue.example.org orders --jid boss@example.org --lines
 
 With --lines the payload of an item is <line xmlns='xmpp-qos:line:0'>…</line>.

@@ -30,6 +30,7 @@ from qos.errors import (
 from qos.options.login import login_from
 from qos.stream.login import AccountSession
 from qos.xml_text import text as xml_text
+from xep_0254.item_properties import render_properties
 from xep_0254.queueing import XEP_0254, NewItem
 
 __all__ = ["run"]
@@ -221,7 +222,8 @@ class _Lines:
         payload = ET.Element(_LINE)
         payload.text = text
         item = _new_item(self._arguments, payload, f"{self._ids}-{self._read}")
-        return _Line(self._read, item, size + _ITEM_BYTES)
+        own = len(render_properties(item.item_id, item.properties))
+        return _Line(self._read, item, size + own + _ITEM_BYTES)
 
     async def _batch(self) -> list[_Line]:
         """The lines for one publish; empty: there are no more lines."""
@@ -319,6 +321,7 @@ def _new_item(
         priority=arguments.priority,
         ttl=arguments.ttl,
         delay=arguments.delay,
+        properties=dict(arguments.property),
     )
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 
 from qos.core.queue.item import Affiliation
 from qos.core.queue.node_options import NODE_FIELDS, BadOption, Field
+from qos.core.queue.properties import Value, why_not
+from qos.core.queue.selector import SelectorError, parse
 from qos.options.parser import jid
 
 __all__ = [
@@ -18,6 +21,8 @@ __all__ = [
     "lines",
     "node",
     "positive",
+    "property_",
+    "selector",
     "setting",
     "short",
 ]
@@ -67,6 +72,47 @@ def setting(text: str) -> tuple[str, str]:
     try:
         return found[0].var, found[0].check(value)
     except BadOption as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+_TYPES = {"string": str, "int": int, "float": float, "boolean": bool}
+
+
+def property_(text: str) -> tuple[str, Value]:
+    """NAME=VALUE or NAME:TYPE=VALUE: a property of an item."""
+    name, equals, written = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    bare, _, word = name.rpartition(":")
+    value: Value = _json_value(written)
+    if bare and word in _TYPES:
+        name, kind = bare, _TYPES[word]
+        if kind is str:
+            value = written
+        elif kind is float and type(value) is int:
+            value = float(value)
+        if type(value) is not kind:
+            raise argparse.ArgumentTypeError(f"{text!r}: {written!r} is no {word}")
+    problem = why_not({name: value})
+    if problem is not None:
+        raise argparse.ArgumentTypeError(problem)
+    return name, value
+
+
+def _json_value(text: str) -> Value:
+    """A number or a boolean as JSON writes it; any other text is itself."""
+    try:
+        value = json.loads(text, parse_constant=lambda _: None)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, int | float) else text
+
+
+def selector(text: str) -> str:
+    """A selector."""
+    try:
+        return parse(text).text if text.strip() else ""
+    except SelectorError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 

@@ -169,9 +169,10 @@ def _shown(item: BrowsedItem, node: str) -> dict[str, object]:
             {"at": time_text(each.at), "by": each.by, "reason": each.reason}
             for each in item.history
         ],
+        "properties": dict(item.properties),
         "payload": item.payload,
     }
-    optional = ("holder", "origin", "origin_id", "reason", "history")
+    optional = ("properties", "holder", "origin", "origin_id", "reason", "history")
     return {
         name: value for name, value in shown.items() if value or name not in optional
     }

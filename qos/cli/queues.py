@@ -323,6 +323,16 @@ def _add_publish(verb: Parser) -> None:
         help=f"{PRIORITIES[0]} to {PRIORITIES[-1]}; larger is earlier (default: {PRIORITY})",
     )
     verb.add_argument(
+        "--property",
+        type=queue_values.property_,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a property that selectors of workers read; 5 and 2.5 are numbers, true and "
+        "false booleans, and all else is text; NAME:string=5, or another of "
+        "int, float and boolean, gives the type (any number of times)",
+    )
+    verb.add_argument(
         "--ttl",
         type=seconds,
         metavar="S",

@@ -7,6 +7,7 @@ import importlib
 import shutil
 
 from qos.cli.options import add_journal
+from qos.cli.queue_values import selector
 from qos.core.queue.node_options import QUEUE_REQUESTS_MAX
 from qos.errors import UsageError
 from qos.options.login import add_login
@@ -17,11 +18,14 @@ __all__ = ["parser", "run"]
 _EPILOG = """\
 examples:
   xmpp-qos worker queue.example.org orders --jid bee@example.org -- ./handle-order
+  xmpp-qos worker queue.example.org orders --jid bee@example.org \\
+    --selector "color = 'red' AND n > 5" -- ./handle-order
   xmpp-qos worker queue.example.org orders --jid bee@example.org --parallel 4 -- \\
     sh -c 'xmllint --xpath "string(/*)" - >> done.txt'
 
 The command gets the payload of an item, as XML in UTF-8, on its stdin. Its environment has
-QOS_ITEM_ID, QOS_NODE and QOS_DELIVERY_COUNT (earlier deliveries that failed), but not
+QOS_ITEM_ID, QOS_NODE, QOS_DELIVERY_COUNT (earlier deliveries that failed) and QOS_PROPERTIES
+(the properties of the item, as one JSON object), but not
 XMPP_QOS_PASSWORD and NOTIFY_SOCKET. An item with an id of more than 64 KiB is rejected unseen. The exit
 status of the command decides what becomes of the item:
   0         accepted: the item is done, and leaves the queue
@@ -71,6 +75,14 @@ def parser(prog: str) -> Parser:
         metavar="N",
         help=f"commands that run at a time, 1 to {QUEUE_REQUESTS_MAX} "
         "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--selector",
+        type=selector,
+        default="",
+        metavar="CONDITION",
+        help="take only items whose properties fulfil this condition, such as "
+        "\"color = 'red' AND n > 5\" (default: all items)",
     )
     parser.add_argument(
         "--grace",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 from collections.abc import Sequence
 
@@ -55,6 +56,7 @@ async def run(arguments: argparse.Namespace) -> int:
             arguments.service,
             arguments.node,
             parallel=arguments.parallel,
+            selector=arguments.selector,
             batch=min(arguments.parallel, _BATCH_MAX),
             lock_timeout_s=arguments.lock_timeout,
             grace_s=arguments.grace,
@@ -176,6 +178,7 @@ class _Working:
             b"QOS_ITEM_ID": job.id.encode(),
             b"QOS_NODE": job.node.encode(),
             b"QOS_DELIVERY_COUNT": str(job.delivery_count).encode(),
+            b"QOS_PROPERTIES": json.dumps(dict(job.properties)).encode(),
         }
         running = asyncio.create_task(
             run_child(

@@ -99,6 +99,7 @@ class Job:
             requeued.
         priority: 0 to 9; a larger number is delivered earlier.
         publisher: the JID of its publisher, or ''.
+        properties: values that its publisher gave it, by name.
         item: the whole item of the event.
         lost: set when the item does not belong to this worker any more; its work must
             be discarded.
@@ -115,6 +116,7 @@ class Job:
         self.first_acquirer = item.first_acquirer
         self.priority = item.priority
         self.publisher = item.publisher
+        self.properties = item.properties
         self.lost = asyncio.Event()
         self.outcome: ItemOutcome | None = None
         self._holder = holder

@@ -27,6 +27,7 @@ from qos.worker import recovery, signals
 from qos.worker.job import Job, cancelled, unrecoverable
 from qos.worker.leases import Leases
 from qos.worker.subscription import Subscription
+from xep_0254.client_stanza import check_selector
 from xep_0254.events import Event
 from xep_0254.queueing import XEP_0254
 
@@ -62,6 +63,8 @@ class Worker:
             and are sent again.
         events: `acknowledged`: through xep_qos, which the application loads, with a
             `trust_acknowledged` that accepts the service.
+        selector: take only the items for which this condition is TRUE, such as
+            `color = 'red' AND n > 5`; '': all. The language of JMS message selectors.
         lock_timeout_s: the node's, if it is known; see qos.worker.leases.
         resubscribe_s: subscribe again at this interval, which brings lost events.
         grace_s: for running jobs to end, when the worker is stopped.
@@ -85,6 +88,7 @@ class Worker:
         batch: int = 1,
         durable_locks: bool = False,
         events: Literal["message", "acknowledged"] = "message",
+        selector: str = "",
         lock_timeout_s: float | None = None,
         resubscribe_s: float = 60.0,
         grace_s: float = 30.0,
@@ -101,6 +105,7 @@ class Worker:
         arguments.flag("durable_locks", durable_locks)
         if events not in ("message", "acknowledged"):
             raise InvalidArgument("events", events, "'message' or 'acknowledged'")
+        check_selector(selector)
         if lock_timeout_s is not None:
             arguments.seconds("lock_timeout_s", lock_timeout_s)
         arguments.seconds("resubscribe_s", resubscribe_s)
@@ -139,6 +144,7 @@ class Worker:
                 "batch": batch,
                 "durable_locks": durable_locks,
                 "events": events,
+                "selector": selector,
             },
             again_s=resubscribe_s,
             before=self._recover,

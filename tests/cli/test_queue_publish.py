@@ -7,6 +7,8 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from qos.testing.server import LoopbackServer
 
 if TYPE_CHECKING:
@@ -42,6 +44,40 @@ async def test_a_repeat_is_no_second_item(queues: Commands, tmp_path: Path) -> N
     assert [item["payload"] for item in browsed] == [
         "<order xmlns='urn:x'>é &amp; ü</order>"
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "properties"),
+    [
+        (("n=5", "f=2.5", "e=1e3"), {"n": 5, "f": 2.5, "e": 1000.0}),
+        (("t=true", "f=false", "N=None"), {"t": True, "f": False, "N": "None"}),
+        (("a=", "b=x=y", "c:d=red"), {"a": "", "b": "x=y", "c:d": "red"}),
+        (("zip=01234", "i=NaN", "l=[1]"), {"zip": "01234", "i": "NaN", "l": "[1]"}),
+        (("n:string=5", "b:string=true"), {"n": "5", "b": "true"}),
+        (("n:int=5", "f:float=5", "b:boolean=true"), {"n": 5, "f": 5.0, "b": True}),
+        (("n=1", "n=2"), {"n": 2}),
+    ],
+)
+async def test_properties_have_types(
+    queues: Commands, given: tuple[str, ...], properties: dict[str, object]
+) -> None:
+    """A selector tells 5 from '5'."""
+    words = [word for each in given for word in ("--property", each)]
+    ended = await queues.queue("publish", "--lines", *words, input_=b"a\nb\n")
+    assert ended.status == 0, ended.err
+    for item in (await queues.queue("browse")).out:
+        assert repr(item["properties"]) == repr(properties)
+
+
+async def test_too_many_properties_are_refused_before_anything_is_sent(
+    queues: Commands,
+) -> None:
+    """Each may be right, and all together too much."""
+    words = [word for n in range(65) for word in ("--property", f"n{n}=1")]
+    ended = await queues.queue("publish", "--payload", "<x/>", *words)
+    assert ended.status != 0
+    assert "65 properties, over the limit of 64" in ended.err
+    assert "Traceback" not in ended.err
 
 
 async def test_every_line_is_an_item_in_its_order(queues: Commands) -> None:

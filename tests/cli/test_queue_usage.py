@@ -13,6 +13,8 @@ from wrong_usage import refused
 SERVICE = ("queue.example.org", "orders")
 JID = ("--jid", "a@example.org")
 
+PUBLISH = ("publish", *SERVICE, *JID, "--payload", "<x/>")
+
 VERBS = (
     *(("create",), ("configure",), ("delete",), ("publish",), ("browse",), ("stats",)),
     *(("purge",), ("affiliate",), ("dead", "list"), ("dead", "requeue")),
@@ -60,6 +62,13 @@ def test_every_verb_refuses_wrong_usage(
         (("create", *SERVICE, *JID, "--set", "ttl"), "'ttl' has no ="),
         (("create", *SERVICE, *JID, "--set", "colour=red"), "no field 'colour'"),
         (("create", *SERVICE, *JID, "--set", "=1"), "no field ''"),
+        ((*PUBLISH, "--property", "red"), "'red' is not NAME=VALUE"),
+        ((*PUBLISH, "--property", "=red"), "'=red' is not NAME=VALUE"),
+        ((*PUBLISH, "--property", "n:int=red"), "'red' is no int"),
+        ((*PUBLISH, "--property", "n:int=2.5"), "'2.5' is no int"),
+        ((*PUBLISH, "--property", "n:boolean=1"), "'1' is no boolean"),
+        ((*PUBLISH, "--property", "xml.a=1"), "names with xml. are read"),
+        ((*PUBLISH, "--property", "n=9223372036854775808"), "more than 64 bits"),
         (("affiliate", *SERVICE, *JID, "b@example.org"), "does not end in ="),
         (("affiliate", *SERVICE, *JID, "b@example.org=king"), "owner, publisher"),
         (("affiliate", *SERVICE, *JID, "b@example.org/1=owner"), "not a bare JID"),

@@ -61,6 +61,18 @@ pytestmark = pytest.mark.usefixtures("environment")
         (("listen", *JID, "--ca-file", "no.pem"), "--ca-file no.pem: No such file"),
         (("listen", *JID, "--password-file", "no"), "--password-file no: No such"),
         (("listen", *JID, "--password", "secret"), "--password"),
+        (
+            (
+                "worker",
+                "queue.example.org",
+                "orders",
+                "--selector",
+                "n >",
+                *JID,
+                "true",
+            ),
+            "--selector: expected a value, found the end (at character 4)",
+        ),
         (("outbox",), "ACTION"),
         (("outbox", "burn"), "'burn'"),
         (("outbox", "list"), "--store is needed, or --jid"),

@@ -134,6 +134,36 @@ async def test_the_exit_status_decides_what_becomes_of_an_item(
     assert await left(queues) == {"dead": 3, "accepted": 2}
 
 
+async def test_a_worker_takes_only_what_its_selector_wants(
+    queues: Commands, tmp_path: Path
+) -> None:
+    """Its command gets the properties; the others wait, and `stats` counts them."""
+    payload = ("publish", "--payload", "<x/>")
+    for item_id, *words in (
+        ("red", "--property", "color=red", "--property", "n=7"),
+        ("text", "--property", "color=red", "--property", "n:string=7"),
+        ("blue", "--property", "color=blue", "--property", "n=7"),
+        ("none",),
+    ):
+        ended = await queues.queue(*payload, "--id", item_id, *words)
+        assert ended.status == 0, ended.err
+    browsed = {item["id"]: item for item in (await queues.queue("browse")).out}
+    assert browsed["red"]["properties"] == {"color": "red", "n": 7}
+    assert browsed["text"]["properties"] == {"color": "red", "n": "7"}
+    assert "properties" not in browsed["none"]
+    path = tmp_path / "got"
+    script = 'echo "$QOS_ITEM_ID $QOS_PROPERTIES" >> "$1"'
+    selector = ("--selector", " color = 'red' AND n > 5 ")
+    worker = await working(queues, script, path, *selector, "--drain", "2")
+    await worker.note("ready")
+    (stats,) = (await queues.queue("stats")).out
+    ended = await worker.end()
+    assert ended.status == 0, ended.err
+    assert read(path) == 'red {"color": "red", "n": 7}\n'
+    assert stats["unmatched"] == 3
+    assert await left(queues) == {"available": 3, "accepted": 1}
+
+
 async def test_two_workers_share_a_queue_and_one_may_die(
     queues: Commands, tmp_path: Path
 ) -> None:

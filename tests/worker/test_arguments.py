@@ -30,6 +30,7 @@ async def test_every_argument_of_a_worker_is_checked_and_nothing_is_left() -> No
         "parallel": (0, -1),
         "batch": (0, -1, 2),
         "events": ("", "Message"),
+        "selector": ("n >", "1 = 'a'"),
         "lock_timeout_s": (0, *NO_SECONDS),
         "resubscribe_s": (0, *NO_SECONDS),
         "grace_s": NO_SECONDS,
@@ -71,7 +72,8 @@ class Holder:
 async def test_every_argument_of_a_job_is_checked_and_it_stays_held() -> None:
     """A job rejected by mistake would be gone."""
     holder = Holder()
-    job = Job(DeliveredItem(item_id="i1"), holder)
+    job = Job(DeliveredItem(item_id="i1", properties={"n": 1}), holder)
+    assert job.properties == {"n": 1}
     table: dict[str, tuple[Mapping[str, object], Wrong]] = {
         "modify": ({}, {}),
         "reject": ({}, {}),

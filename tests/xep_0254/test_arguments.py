@@ -101,6 +101,7 @@ def calls(client: ClientXMPP) -> dict[str, tuple[Given, Wrong]]:
                 "queue_requests": (0, -1),
                 "batch": (0, -1),
                 "events": ("", "Message", "acknowledge"),
+                "selector": ("n >", "1 = 'a'", " "),
                 "jid": NO_JIDS,
             },
         ),

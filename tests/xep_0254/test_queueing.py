@@ -15,6 +15,7 @@ from slixmpp import ClientXMPP, ComponentXMPP, Message
 
 from qos.core.queue.item import Affiliation, ItemOutcome
 from qos.errors import (
+    InvalidArgument,
     LocalProtocolError,
     MessageTooLarge,
     NoAnswer,
@@ -575,6 +576,66 @@ async def test_a_worker_gets_items_settles_them_and_reads_the_numbers(
     assert (kept.item_id, kept.state) == ("i", "accepted")
     await plugin.unsubscribe(QUEUE, "n")
     assert (await plugin.stats(QUEUE, "n"))["subscribers"] == 0
+
+
+async def test_a_worker_gets_only_the_items_that_its_selector_wants(
+    bob: ClientXMPP, service: QueueService
+) -> None:
+    """With their properties; and a bad selector does not get as far as the service."""
+    plugin = XEP_0254.of(bob)
+    await plugin.create(QUEUE, "n", {})
+    events: asyncio.Queue[Event] = asyncio.Queue()
+    plugin.add_listener(QUEUE, "n", events.put_nowait)
+    with pytest.raises(InvalidArgument, match=r"selector must be .* character 15"):
+        await plugin.subscribe(QUEUE, "n", queue_requests=5, selector="color = 'red' &")
+    await plugin.subscribe(
+        QUEUE, "n", queue_requests=5, selector="color = 'red' AND n > 5"
+    )
+    red: dict[str, str | int] = {"color": "red", "n": 7}
+    await plugin.publish(
+        QUEUE,
+        "n",
+        [
+            NewItem("<a xmlns='u:a'/>", "small", properties={"color": "red", "n": 5}),
+            NewItem("<a xmlns='u:a'/>", "none"),
+            NewItem("<a xmlns='u:a'/>", "this", properties=red),
+        ],
+    )
+    item = await delivered(events)
+    assert (item.item_id, item.properties) == ("this", red)
+    assert (await plugin.stats(QUEUE, "n"))["unmatched"] == 2
+    browsed = (await plugin.items(QUEUE, "n")).items
+    assert {each.item_id: each.properties for each in browsed}["this"] == red
+    await plugin.subscribe(QUEUE, "n", queue_requests=5)
+    # The one that it holds is sent again.
+    given = {(await delivered(events)).item_id for _ in range(3)}
+    assert given == {"this", "small", "none"}
+
+
+async def test_a_service_without_selectors_is_noticed(
+    bob: ClientXMPP, scripted: RawComponent
+) -> None:
+    """It leaves out the option, and would send everything."""
+    plugin = XEP_0254.of(bob)
+    asking = asyncio.create_task(
+        plugin.subscribe(QUEUE, "n", queue_requests=5, selector="n > 5")
+    )
+    subscribe = await scripted.expect(stanza("iq"))
+    assert "queue#selector" in ET.tostring(subscribe, encoding="unicode")
+    subscription = (
+        "<pubsub xmlns='http://jabber.org/protocol/pubsub'><subscription node='n'"
+        " jid='bob@localhost/1' subscription='subscribed'/></pubsub>"
+    )
+    await scripted.send(answer(subscribe, subscription))
+    unsubscribe = await scripted.expect(stanza("iq"))
+    assert "unsubscribe" in ET.tostring(unsubscribe, encoding="unicode")
+    await scripted.send(answer(unsubscribe))
+    with pytest.raises(RequestRefused, match="the service has no selectors") as caught:
+        await asking
+    assert (caught.value.condition, caught.value.type) == (
+        "feature-not-implemented",
+        "cancel",
+    )
 
 
 async def delivered(events: asyncio.Queue[Event]) -> DeliveredItem:

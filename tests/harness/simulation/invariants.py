@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Self
 from qos.core.message.model import Level, OutgoingState
 from qos.core.queue.access import is_owner, may_publish
 from qos.core.queue.node_options import node_options
-from simulation.plan import FAILS_MAX, HANDOVERS_MAX, SENDERS
+from simulation.plan import FAILS_MAX, HANDOVERS_MAX, SELECTORS, SENDERS
 
 if TYPE_CHECKING:
     from qos.core.queue.item import EndedItem, Item, Node
+    from qos.core.queue.properties import Properties
     from simulation.items import ItemFacts
     from simulation.ledger import Ledger, MessageFacts
 
@@ -292,6 +293,24 @@ def one_holder(facts: ItemFacts, to: str, now: float) -> str | None:
     if lock is None or lock.may_end or facts.deadlines.get(lock.token, now) <= now:
         return None
     return f"{facts} is given to {to}, and {lock.holder} has it"
+
+
+def properties_are_kept(facts: ItemFacts, properties: Properties) -> str | None:
+    """A worker gets the properties that the publisher has given."""
+    color = facts.planned.color
+    if properties == ({"color": color} if color else {}):
+        return None
+    return f"{facts} has the properties {properties}"
+
+
+def given_what_is_wanted(facts: ItemFacts, selector: str, count: int) -> str | None:
+    """A worker gets only the items that its selector wants."""
+    color = facts.planned.color
+    if SELECTORS[selector](color, count):
+        return None
+    return (
+        f"{facts} ({color!r}, failed {count} times) went to one that wants {selector}"
+    )
 
 
 def no_more_than_wanted(to: str, held: int, wanted: int) -> str | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from qos.core.queue.effects import Change, SaveEnded, SaveItem
 from qos.core.queue.item import Item, ItemOutcome, ItemState, Node
+from qos.core.queue.properties import Properties
 from qos.core.queue.requests import (
     Create,
     Extend,
@@ -248,6 +249,14 @@ class ItemLedger:
         """Its publisher was told that it is published."""
         facts.published = True
         self._ledger.check(invariants.published_is_stored, facts)
+
+    def took(
+        self, facts: ItemFacts, selector: str, properties: Properties, count: int
+    ) -> None:
+        """A worker with this selector begins to work on it."""
+        check = self._ledger.check
+        check(invariants.properties_are_kept, facts, properties)
+        check(invariants.given_what_is_wanted, facts, selector, count)
 
     def done(self, worker: str, done: Counter[str]) -> None:
         """These effects are in the database of a worker."""

@@ -6,18 +6,21 @@ its work it is a valid plan too. So a failure can be shrunk (`shrinking`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from qos.core.message.model import Level
 
 __all__ = [
     "ALWAYS",
+    "BOTH_SELECTORS",
     "FAILS_MAX",
     "FAULTS",
     "HANDOVERS_MAX",
     "LONG_S",
     "MACHINES",
     "RECEIVERS",
+    "SELECTORS",
     "SENDERS",
     "STANZA_FAULTS",
     "TEXT_SENDERS",
@@ -89,6 +92,27 @@ FAULTS = {
 STANZA_FAULTS = frozenset({"lose", "duplicate", "delay", "late", "unsure", "bounce"})
 TIMED_FAULTS = frozenset(
     {"cut", "partition", "kill", "stop", "jump", "wipe", "leave", "replay"}
+)
+
+
+#: What selectors want, by the color of an item and its delivery count.
+SELECTORS: dict[str, Callable[[str, int], bool]] = {
+    "": lambda _color, _count: True,
+    "color = 'red'": lambda color, _count: color == "red",
+    "color = 'red' OR color IS NULL": lambda color, _count: color != "blue",
+    # Not those without a color: unknown is not TRUE.
+    "NOT color = 'red'": lambda color, _count: color == "blue",
+    "JMSRedelivered": lambda _color, count: count > 0,
+    "NOT JMSRedelivered": lambda _color, count: count == 0,
+}
+
+#: The selectors of both workers: each item is wanted by one of them at any time.
+BOTH_SELECTORS = (
+    ("color = 'red' OR color IS NULL", "NOT color = 'red'"),
+    ("NOT color = 'red'", "color = 'red' OR color IS NULL"),
+    ("NOT JMSRedelivered", "JMSRedelivered"),
+    ("JMSRedelivered", "NOT JMSRedelivered"),
+    ("", "color = 'red'"),
 )
 
 
@@ -169,18 +193,20 @@ class PlannedItem:
         at: when, seconds after the start.
         works_s: how long a worker works on it.
         fails: how many times a worker fails on it.
+        color: a property of it, for selectors; '': it has none.
     """
 
     item_id: str
     at: float
     works_s: float = 0.0
     fails: int = 0
+    color: str = ""
 
     def __str__(self) -> str:
         times = "always" if self.fails == ALWAYS else f"{self.fails} times"
         fails = f", fails {times}" if self.fails else ""
         return (
-            f"at {self.at:.2f} s {self.item_id} is published, takes "
+            f"at {self.at:.2f} s {self.color} {self.item_id} is published, takes "
             f"{self.works_s:.2f} s{fails}"
         )
 
@@ -202,6 +228,7 @@ class Settings:
         sends_only: of the two devices of one account (see `shared`) the second, `bell`,
             accepts no messages.
         strangers: there are an owner of private queues, and a stranger.
+        selectors: of the workers, in their order; see SELECTORS.
     """
 
     quota: int = 20
@@ -214,6 +241,7 @@ class Settings:
     handler_after_s: float | None = None
     sends_only: bool = False
     strangers: bool = False
+    selectors: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from qos.core.message.model import Level
 from qos.core.strings import bare
 from simulation.plan import (
     ALWAYS,
+    BOTH_SELECTORS,
     LONG_S,
     RECEIVERS,
     SENDERS,
@@ -58,6 +59,7 @@ def plan_of(seed: int) -> Plan:
     # By a random draw of its own, as well.
     strangers = random.Random(f"strangers {seed}").random() < 0.3
     settings = replace(settings, strangers=bool(items) and strangers)
+    settings, items = _selected(seed, settings, items)
     return Plan(
         seed=seed,
         settings=settings,
@@ -102,6 +104,21 @@ def _without_takers(
             for each in messages
         )
     return settings, messages
+
+
+def _selected(
+    seed: int, settings: Settings, items: tuple[PlannedItem, ...]
+) -> tuple[Settings, tuple[PlannedItem, ...]]:
+    """Perhaps let the workers choose their items by selectors.
+
+    By a draw of its own, as in `_consumed`.
+    """
+    chance = random.Random(f"selectors {seed}")
+    if not items or chance.random() < 0.5:
+        return settings, items
+    colors = ("red", "red", "blue", "")
+    items = tuple(replace(each, color=chance.choice(colors)) for each in items)
+    return replace(settings, selectors=chance.choice(BOTH_SELECTORS)), items
 
 
 def _regretted(

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import itertools
 
+from qos.core.queue.properties import Properties, content_digest
 from qos.core.queue.requests import Publish, PublishedItem, Refusal, Request, Result
 from qos.errors import NoAnswer, RequestFailed, RequestRefused
 from simulation.items import ItemFacts, ItemLedger
@@ -183,9 +183,14 @@ class Shop(QueueUser):
     async def _publish(self, facts: ItemFacts) -> None:
         item_id = facts.planned.item_id
         payload = f"<work>{item_id}</work>"
-        digest = hashlib.sha256(payload.encode()).hexdigest()
+        color = facts.planned.color
+        properties: Properties = {"color": color} if color else {}
         entry = PublishedItem(
-            item_id=item_id, payload=payload, digest=digest, size=len(payload)
+            item_id=item_id,
+            payload=payload,
+            digest=content_digest(payload.encode(), properties),
+            size=len(payload),
+            properties=properties,
         )
         queue_client = self.queue_client
         while True:

@@ -255,6 +255,7 @@ class QueueMachine(Machine, QueuePort):
                 first_acquirer=item.order == 0,
                 priority=item.priority,
                 publisher=item.publisher,
+                properties=item.properties,
             )
             for item, payload in items
         )

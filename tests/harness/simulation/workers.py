@@ -17,7 +17,7 @@ from typing import Any, Literal, cast
 from slixmpp import JID, ClientXMPP
 
 from qos.core.queue.item import ItemOutcome
-from qos.core.queue.node_options import QUEUE_REQUESTS
+from qos.core.queue.node_options import QUEUE_REQUESTS, SELECTOR
 from qos.core.queue.requests import (
     Extend,
     ExtendResult,
@@ -34,7 +34,7 @@ from simulation.disks import Disk
 from simulation.items import PARALLEL, ItemLedger
 from simulation.loop import SimulatedLoop
 from simulation.network import Network
-from simulation.plan import Settings
+from simulation.plan import WORKERS, Settings
 from simulation.queue_client import QueueClient, QueueUser
 from simulation.queue_machine import NODE, SERVICE, Presence, Sent
 from xep_0254.channel import Listener
@@ -94,6 +94,7 @@ class SimulatedQueueing(XEP_0254):
         batch: int = 1,
         durable_locks: bool = False,
         events: Literal["message", "acknowledged"] = "message",
+        selector: str = "",
         jid: str | JID | None = None,
         timeout_s: float | None = None,
     ) -> str:
@@ -103,6 +104,7 @@ class SimulatedQueueing(XEP_0254):
             "queue#batch": str(batch),
             "queue#durable_locks": "1" if durable_locks else "0",
             "queue#events": events,
+            SELECTOR: selector,
         }
         request = Subscribe(node, self.own or "", options)
         result = await self._ask(request, "subscribe", timeout_s)
@@ -273,6 +275,7 @@ class WorkerMachine(QueueUser):
     ) -> None:
         super().__init__(loop, network, name, jid, seed)
         self._settings = settings
+        self._selector = settings.selectors[WORKERS.index(name)]
         self._ledger = ledger
         self.disk: Disk[object] = Disk(name)
         self._db = sqlite3.connect(":memory:", isolation_level=None, factory=_Database)
@@ -296,6 +299,7 @@ class WorkerMachine(QueueUser):
             SERVICE,
             NODE,
             parallel=PARALLEL,
+            selector=self._selector,
             durable_locks=self._settings.durable_locks,
             lock_timeout_s=self._settings.lock_s,
             resubscribe_s=_RESUBSCRIBE_S,
@@ -313,6 +317,7 @@ class WorkerMachine(QueueUser):
 
     async def _handle(self, job: Job) -> None:
         facts = self._ledger.items[job.id]
+        self._ledger.took(facts, self._selector, job.properties, job.delivery_count)
         await asyncio.sleep(facts.planned.works_s)
         if facts.failed < facts.planned.fails:
             facts.failed += 1

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import cast
 
+from qos.core.queue import ready_items
 from qos.errors import StoreError, StoreFull
 from qos.testing.clock import ManualClock
 from simulation import invariants
@@ -90,14 +91,19 @@ def run(plan: Plan, *, traced: bool = False) -> Result:
 
 @contextmanager
 def _quiet(seed: int) -> Iterator[None]:
-    """The logs of expected errors are off, and random values come from the seed."""
+    """The logs of expected errors are off, and random values come from the seed.
+
+    A new selector is evaluated for one item a step, so that much happens between.
+    """
     state, disabled = random.getstate(), logging.root.manager.disable
+    slice_, ready_items.SLICE = ready_items.SLICE, 1
     random.seed(seed)
     logging.disable(logging.CRITICAL)
     try:
         yield
     finally:
         random.setstate(state)
+        ready_items.SLICE = slice_
         logging.disable(disabled)
 
 
