@@ -12,13 +12,12 @@ import ipaddress
 import logging
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar
 
 from proton import (
     Collector,
     Condition,
     Connection,
-    Data,
     Endpoint,
     Event,
     Link,
@@ -30,7 +29,8 @@ from proton import (
     symbol,
 )
 
-from qos.amqp import bounds, conditions
+from qos.amqp import bounds, conditions, terms
+from qos.amqp.browsing import BrowsingLink, split_address
 from qos.amqp.incoming import IncomingLink
 from qos.amqp.outgoing import OutgoingLink
 from qos.core.amqp.sasl import (
@@ -62,12 +62,8 @@ _HEARTBEAT_BYTES = 8
 #: Seconds for which the peer of a closed connection may read the reason.
 _LINGER_S = 2.0
 
-_OUTCOMES = (
-    "amqp:accepted:list",
-    "amqp:rejected:list",
-    "amqp:released:list",
-    "amqp:modified:list",
-)
+
+_OurLink: TypeAlias = IncomingLink | OutgoingLink | BrowsingLink
 
 
 class AmqpConnection(asyncio.Protocol):
@@ -90,7 +86,7 @@ class AmqpConnection(asyncio.Protocol):
         self._amqp: Transport | None = None
         self._connection: Connection | None = None
         self._collector = Collector()
-        self._links: dict[tuple[str, bool], IncomingLink | OutgoingLink] = {}
+        self._links: dict[tuple[str, bool], _OurLink] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Handle | None = None
         self._checking: asyncio.Task[None] | None = None
@@ -371,42 +367,52 @@ class AmqpConnection(asyncio.Protocol):
             text = f"a connection has at most {bounds.LINKS_MAX} links"
             self.close(Condition(conditions.RESOURCE_LIMIT, text))
             return
-        refusal = _why_not(link)
+        refusal = terms.why_not(link)
         if refusal is None:
             if isinstance(link, Sender):
                 refusal = self._consumer(link)
             else:
                 refusal = self._publisher(link)
         if refusal is not None:
-            _refuse(link, refusal)
+            terms.refuse(link, refusal)
 
     def _publisher(self, link: Receiver) -> Condition | None:
-        _copy_terms(link)
+        terms.copy_terms(link)
         node = link.remote_target.address
         if node is not None:
             rights = self.engine.rights(node, self.jid)
             if rights is None:
-                return _no_node(node)
+                return terms.no_node(node)
             if not rights.publish:
                 text = f"you may not publish to {node!r}"
                 return Condition(conditions.UNAUTHORIZED, text)
-        _offer_outcomes(link.source)
+        terms.offer_outcomes(link.source)
         link.target.capabilities.put_object(symbol("queue"))
         self._links[link.name, False] = IncomingLink(self, link, node)
         return None
 
     def _consumer(self, link: Sender) -> Condition | None:
-        _copy_terms(link)
+        terms.copy_terms(link)
         node = link.remote_source.address
         if node is None:
             return Condition(conditions.INVALID_FIELD, "the source names no node")
-        if self.engine.rights(node, self.jid) is None:
-            return _no_node(node)
-        _offer_outcomes(link.source)
+        selector = terms.selector_of(link)
+        terms.offer_outcomes(link.source)
         link.source.capabilities.put_object(symbol("queue"))
+        if terms.copies(link):
+            node, state = split_address(node, self.engine, self.jid)
+            if self.engine.rights(node, self.jid) is None:
+                return terms.no_node(node)
+            link.source.distribution_mode = Terminus.DIST_MODE_COPY
+            self._links[link.name, True] = BrowsingLink(
+                self, link, node, state=state, selector=selector
+            )
+            return None
+        if self.engine.rights(node, self.jid) is None:
+            return terms.no_node(node)
         link.source.distribution_mode = Terminus.DIST_MODE_MOVE
         jid = f"{self.jid.partition('/')[0]}/amqp-{new_id()}"
-        ours = OutgoingLink(self, link, node, jid)
+        ours = OutgoingLink(self, link, node, jid, selector)
         self._links[link.name, True] = ours
         self._gateway.joined(jid, ours)
         return None
@@ -431,7 +437,7 @@ class AmqpConnection(asyncio.Protocol):
         if ours is not None and event.delivery is not None:
             ours.delivery(event.delivery)
 
-    def _ours(self, link: Link | None) -> IncomingLink | OutgoingLink | None:
+    def _ours(self, link: Link | None) -> _OurLink | None:
         return None if link is None else self._links.get((link.name, link.is_sender))
 
     def _failed(self, event: Event) -> None:
@@ -485,57 +491,3 @@ _HANDLERS: dict[object, Callable[[AmqpConnection, Event], None]] = {
     Event.DELIVERY: AmqpConnection._delivery,
     Event.TRANSPORT_ERROR: AmqpConnection._failed,
 }
-
-
-def _why_not(link: Link) -> Condition | None:
-    """Why no node could serve this link; None: one could."""
-    if link.remote_target.type == Terminus.COORDINATOR:
-        return Condition(conditions.NOT_IMPLEMENTED, "there are no transactions here")
-    terminus = link.remote_target if link.is_receiver else link.remote_source
-    if terminus.dynamic:
-        return Condition(conditions.NOT_IMPLEMENTED, "nodes are not made by attaching")
-    if link.is_sender and terminus.distribution_mode == Terminus.DIST_MODE_COPY:
-        # Answering with `move` would let a client that only looks take items away.
-        return Condition(conditions.NOT_IMPLEMENTED, "there is no distribution by copy")
-    return None
-
-
-def _refuse(link: Link, condition: Condition) -> None:
-    """Refuse an attach (transport §2.6.3): attach without a terminus, and detach."""
-    terminus = link.target if link.is_receiver else link.source
-    terminus.type = Terminus.UNSPECIFIED
-    link.open()
-    link.condition = condition
-    link.close()
-
-
-def _no_node(node: str) -> Condition:
-    return Condition(conditions.NOT_FOUND, f"there is no node {node!r}")
-
-
-def _copy_terms(link: Link) -> None:
-    """Show what is in force (messaging §3.5.3, §3.5.4): addresses and settle modes.
-
-    No terminus is kept, and no filter is there: they are left out.
-    """
-    for ours, its in (
-        (link.source, link.remote_source),
-        (link.target, link.remote_target),
-    ):
-        ours.type = its.type
-        if its.address is not None:
-            ours.address = its.address
-        ours.expiry_policy = Terminus.EXPIRE_WITH_LINK
-    link.snd_settle_mode = link.remote_snd_settle_mode
-    link.rcv_settle_mode = link.remote_rcv_settle_mode
-    if link.is_sender and link.snd_settle_mode == Link.SND_MIXED:
-        link.snd_settle_mode = Link.SND_UNSETTLED
-
-
-def _offer_outcomes(source: Terminus) -> None:
-    outcomes = source.outcomes
-    outcomes.put_array(False, Data.SYMBOL)
-    outcomes.enter()
-    for each in _OUTCOMES:
-        outcomes.put_symbol(symbol(each))
-    outcomes.exit()

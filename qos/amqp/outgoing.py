@@ -25,7 +25,7 @@ from qos.core.queue.effects import (
     NotifyUnlock,
 )
 from qos.core.queue.item import Item, ItemOutcome
-from qos.core.queue.node_options import BATCH_MAX, QUEUE_REQUESTS
+from qos.core.queue.node_options import BATCH_MAX, QUEUE_REQUESTS, SELECTOR
 from qos.core.queue.requests import (
     Credit,
     CreditResult,
@@ -78,7 +78,12 @@ class OutgoingLink:
     """
 
     def __init__(
-        self, connection: AmqpConnection, link: Sender, node: str, jid: str
+        self,
+        connection: AmqpConnection,
+        link: Sender,
+        node: str,
+        jid: str,
+        selector: str,
     ) -> None:
         """Subscribe; the link is attached when that is on disk.
 
@@ -87,6 +92,7 @@ class OutgoingLink:
             link: attached by the peer, and not yet by us.
             node: the name of the node.
             jid: of 128 random bits, for this link only.
+            selector: of the items that it wants; '': of all.
         """
         self.jid = jid
         self._connection = connection
@@ -104,6 +110,8 @@ class OutgoingLink:
             QUEUE_REQUESTS: str(bounds.UNSETTLED_MAX),
             "queue#batch": str(BATCH_MAX),
         }
+        if selector:
+            options[SELECTOR] = selector
         self._request(Subscribe(node, jid, options), self._subscribed)
         # In the same turn: nothing is given out without credit.
         self._request(Credit(node, 0), _ignore)

@@ -11,6 +11,7 @@ from proton import (
     Event,
     Receiver,
     Sender,
+    Terminus,
     Transport,
 )
 
@@ -67,6 +68,15 @@ class RawAmqp:
         link.flow(credit)
         self.pump()
         return link
+
+    def coordinator(self) -> str:
+        """Ask for transactions; the condition with which that is refused."""
+        link = self._session.sender("coordinator")
+        link.target.type = Terminus.COORDINATOR
+        link.open()
+        self.until(lambda: link.remote_condition is not None)
+        assert link.remote_condition is not None
+        return link.remote_condition.name
 
     def send(self, link: Sender, message: bytes) -> int:
         """Send a message; returns its outcome."""

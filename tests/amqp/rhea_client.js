@@ -55,6 +55,10 @@ const works = {
   receive() {
     let received = 0;
     const credit = given.credit === undefined ? 10 : given.credit;
+    if (given.selector) {
+      const filter = require('rhea').filter.selector(given.selector);
+      given.receiver = { source: Object.assign({ address: given.node, filter }, given.source || {}) };
+    }
     const receiver = connection.open_receiver(Object.assign({
       source: { address: given.node }, credit_window: credit, autoaccept: false, autosettle: true,
     }, given.receiver || {}));
@@ -90,6 +94,13 @@ const works = {
       say({ drained: true });
       setTimeout(() => connection.close(), given.linger || 100);
     });
+    if (given.tell_open) {
+      container.on('receiver_open', () => {
+        const source = receiver.source;
+        say({ filter: Object.keys(source.filter || {}), mode: source.distribution_mode,
+          outcomes: source.outcomes, durable: source.durable });
+      });
+    }
     if (given.once) {
       // Credit that is not renewed as messages come.
       container.on('receiver_open', () => receiver.add_credit(given.once));

@@ -32,7 +32,15 @@ from qos.core.amqp.sections import (
 )
 from qos.core.amqp.values import DecodeError, Value, decode, elements
 from qos.core.queue.item import PRIORITIES, Item
+from qos.core.queue.properties import (
+    XML_PREFIX,
+    Properties,
+    properties_size,
+    why_not,
+)
+from qos.core.queue.properties import Value as PropertyValue
 from qos.core.queue.requests import PublishedItem, Refusal
+from qos.core.queue.selector.values import INTEGERS
 from qos.core.record import record
 from qos.core.strings import ID_CHARS_MAX
 from qos.xml_text import render, text
@@ -52,6 +60,20 @@ _PAYLOAD = re.compile(
 #: Fields of a header (§3.2.1) and of properties (§3.2.4), by their places.
 _PRIORITY, _TTL = 1, 2
 _MESSAGE_ID, _TO, _EXPIRY = 0, 2, 8
+
+#: The other fields of properties that selectors know, by their places: see
+#: qos.core.queue.item_names.
+_STANDARD = {
+    _TO: "JMSDestination",
+    3: "JMSType",
+    4: "JMSReplyTo",
+    5: "JMSCorrelationID",
+    10: "JMSXGroupID",
+    11: "JMSXGroupSeq",
+}
+
+#: The constructors of lists, maps and arrays, and of described values.
+_COMPOUND = frozenset({0x00, 0x45, 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0})
 
 _ID_KINDS = ("ulong", "uuid", "binary", "string")
 
@@ -107,7 +129,8 @@ def read_message(
     header = _fields(found, Section.HEADER)
     properties = _fields(found, Section.PROPERTIES)
     payload = _payload(found, bytes_max)
-    size = len(payload.encode())
+    named = _properties(found, properties)
+    size = len(payload.encode()) + properties_size(named)
     if size > bytes_max:
         raise Refusal(
             f"the message takes {size} bytes as an item, over the limit of {bytes_max}",
@@ -123,6 +146,7 @@ def read_message(
         size=size,
         priority=_priority(_field(header, _PRIORITY)),
         ttl=_ttl(_field(header, _TTL), _field(properties, _EXPIRY), now),
+        properties=named,
     )
     kind, to = _field(properties, _TO)
     return ReceivedMessage(entry, str(to) if kind == "string" else "")
@@ -201,6 +225,54 @@ def _is_legal(content: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _properties(found: Sections, properties: list[bytes]) -> Properties:
+    """What selectors can read: application-properties, and some of the properties.
+
+    A value that is neither text, number nor boolean is left out. All application-
+    properties are left out if they are more than an item can have; the message is
+    whole without them.
+
+    Args:
+        found: the message.
+        properties: its fields.
+
+    Raises:
+        DecodeError: a key is no string, or a value is a list, a map or an array.
+    """
+    standard = {
+        name: value
+        for place, name in _STANDARD.items()
+        if (value := _plain(_field(properties, place))) is not None
+    }
+    given: dict[str, PropertyValue] = {}
+    section_ = found.values.get(Section.APPLICATION_PROPERTIES)
+    pairs = [] if section_ is None else elements(section_)
+    if len(pairs) % 2:
+        raise DecodeError("a key without a value in application-properties", 0)
+    for key, packed in zip(pairs[::2], pairs[1::2], strict=True):
+        kind, name = decode(key)
+        if kind != "string":
+            raise DecodeError("a key of application-properties is no string", 0)
+        if packed[0] in _COMPOUND:
+            raise DecodeError("application-properties have simple values only", 0)
+        value = _plain(decode(packed))
+        if value is not None:
+            given[str(name)] = value
+    for each in ({**given, **standard}, standard):
+        if why_not(each) is None:
+            return each
+    return {}
+
+
+def _plain(value: Value) -> PropertyValue | None:
+    kind, plain = value
+    if kind in ("uuid", "binary", "other", "null") or isinstance(plain, bytes):
+        return None
+    if isinstance(plain, float) and not math.isfinite(plain):
+        return None
+    return None if type(plain) is int and plain not in INTEGERS else plain
 
 
 def _payload(found: Sections, bytes_max: int) -> str:
@@ -294,11 +366,34 @@ def _as_published(payload: str) -> bytes:
         return b""
 
 
+def _application_properties(item: Item) -> bytes:
+    """The properties that its publisher gave to an item of XMPP, in one order."""
+    pairs = [
+        each
+        for name, value in sorted(item.properties.items())
+        if not name.startswith(XML_PREFIX)
+        for each in (values.string(name), _packed(value))
+    ]
+    if not pairs:
+        return b""
+    return section(Section.APPLICATION_PROPERTIES, values.pack_map(pairs))
+
+
+def _packed(value: PropertyValue) -> bytes:
+    if isinstance(value, bool):
+        return values.boolean(value)
+    if isinstance(value, str):
+        return values.string(value)
+    return values.long(value) if isinstance(value, int) else values.double(value)
+
+
 def _as_xml(item: Item, payload: str) -> bytes:
     fields = [values.NULL] * 10
     fields[_MESSAGE_ID] = values.string(item.item_id)
     fields[6] = values.symbol(_XML_TYPE)
     fields[9] = values.timestamp(int(1000 * item.published_at))
-    return section(Section.PROPERTIES, values.pack_list(fields)) + section(
-        Section.DATA, values.binary(payload.encode())
+    return (
+        section(Section.PROPERTIES, values.pack_list(fields))
+        + _application_properties(item)
+        + section(Section.DATA, values.binary(payload.encode()))
     )

@@ -23,8 +23,10 @@ __all__ = [
     "boolean",
     "decode",
     "descriptor",
+    "double",
     "elements",
     "end_of",
+    "long",
     "pack_list",
     "pack_map",
     "string",
@@ -37,13 +39,13 @@ __all__ = [
 ]
 
 Kind: TypeAlias = Literal[
-    "null", "boolean", "unsigned", "ulong", "signed", "timestamp", "uuid", "binary",
-    "string", "symbol", "other",
+    "null", "boolean", "unsigned", "ulong", "signed", "float", "timestamp", "uuid",
+    "binary", "string", "symbol", "other",
 ]  # fmt: skip
 
 #: A decoded value with its kind: a string and a symbol, or an ulong and an uuid, may
 #: otherwise look the same. Of the kind `other`, the value is its bytes.
-Value: TypeAlias = tuple[Kind, bool | int | str | bytes | None]
+Value: TypeAlias = tuple[Kind, bool | int | float | str | bytes | None]
 
 NULL = b"\x40"
 
@@ -71,6 +73,8 @@ _NUMBERS: dict[int, tuple[Kind, bool]] = {
     0x54: ("signed", True), 0x81: ("signed", True), 0x55: ("signed", True),
     0x83: ("timestamp", True),
 }  # fmt: skip
+
+_FLOATS = {0x72: ">f", 0x82: ">d"}
 
 _TEXTS: dict[int, Kind] = {
     0xA1: "string", 0xB1: "string", 0xA3: "symbol", 0xB3: "symbol",
@@ -183,6 +187,9 @@ def decode(data: bytes) -> Value:
     if code in _NUMBERS:
         kind, signed = _NUMBERS[code]
         return kind, int.from_bytes(data[1:], "big", signed=signed)
+    if code in _FLOATS:
+        (number,) = struct.unpack(_FLOATS[code], data[1:])
+        return "float", float(number)
     content = data[1 + _SIZES.get(code >> 4, 0) :]
     if code in _TEXTS:
         try:
@@ -218,6 +225,16 @@ def ulong(value: int) -> bytes:
     """An encoded ulong."""
     short = value <= _SHORT_MAX
     return b"\x53" + bytes((value,)) if short else b"\x80" + struct.pack(">Q", value)
+
+
+def long(value: int) -> bytes:
+    """An encoded long."""
+    return b"\x81" + struct.pack(">q", value)
+
+
+def double(value: float) -> bytes:
+    """An encoded double."""
+    return b"\x82" + struct.pack(">d", value)
 
 
 def timestamp(milliseconds: int) -> bytes:

@@ -20,6 +20,7 @@ from qos.core.amqp.messages import (
 from qos.core.amqp.sections import Section, section, split
 from qos.core.amqp.values import DecodeError, decode, elements
 from qos.core.queue.item import Item
+from qos.core.queue.properties import properties_size
 from qos.core.queue.requests import PublishedItem, Refusal
 from qos.xml_text import attribute
 
@@ -89,7 +90,7 @@ def test_a_payload_is_one_element_that_an_xmpp_worker_can_read(
     entry = read(b"".join(written for _, written in parts)).entry
     element = ET.fromstring(entry.payload)  # noqa: S314 - ours
     assert element.tag == f"{{{NAMESPACE}}}message"
-    assert entry.size == len(entry.payload.encode())
+    assert entry.size == len(entry.payload.encode()) + properties_size(entry.properties)
 
 
 @pytest.mark.parametrize(
@@ -196,6 +197,84 @@ def test_a_time_to_live_counts_from_now(
 ) -> None:
     properties = fields(Section.PROPERTIES, {8: expiry})
     assert read(header(ttl=ttl) + properties + text("x")).entry.ttl == seconds
+
+
+def application_properties(*pairs: bytes) -> bytes:
+    return section(Section.APPLICATION_PROPERTIES, values.pack_map(pairs))
+
+
+def test_selectors_read_application_properties_and_some_others() -> None:
+    given = application_properties(
+        *(values.string("colour"), values.string("red")),
+        *(values.string("n"), values.uint(5)),
+        *(values.string("ok"), values.boolean(True)),
+        *(values.string("weight"), values.double(1.5)),
+        *(values.string("blob"), values.binary(b"x")),
+        *(values.string("none"), values.NULL),
+        *(values.string("large"), values.ulong(2**64 - 1)),
+        *(values.string("nan"), values.double(float("nan"))),
+    )
+    standard = fields(
+        Section.PROPERTIES,
+        {3: values.string("order"), 5: values.ulong(7), 11: values.uint(2)},
+    )
+    message = read(standard + given + text("x")).entry
+    assert message.properties == {
+        "colour": "red",
+        "n": 5,
+        "ok": True,
+        "weight": 1.5,
+        "JMSType": "order",
+        "JMSCorrelationID": 7,
+        "JMSXGroupSeq": 2,
+    }
+    assert message.size > len(message.payload)
+
+
+def test_more_properties_than_an_item_can_have_are_left_out() -> None:
+    """They are still in the message, byte for byte."""
+    pairs = [values.string("xml.a"), values.uint(1)]
+    subject = fields(Section.PROPERTIES, {3: values.string("order")})
+    message = read(subject + application_properties(*pairs) + text("x")).entry
+    assert message.properties == {"JMSType": "order"}
+    long = fields(Section.PROPERTIES, {3: values.string("x" * 9000)})
+    assert read(long + text("x")).entry.properties == {}
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        (values.symbol("a"), values.NULL),
+        (values.string("a"), values.pack_list([])),
+        (values.string("a"), values.pack_map([])),
+        (values.string("a"), values.symbols(["x"])),
+    ],
+)
+def test_application_properties_have_strings_and_simple_values(
+    pair: tuple[bytes, bytes],
+) -> None:
+    """Messaging §3.2.5."""
+    with pytest.raises(DecodeError, match="application-properties"):
+        read(application_properties(*pair) + text("x"))
+
+
+def test_a_key_without_a_value_is_refused() -> None:
+    with pytest.raises(DecodeError, match="without a value"):
+        read(application_properties(values.string("a")) + text("x"))
+
+
+def test_the_properties_of_an_item_of_xmpp_are_application_properties() -> None:
+    entry = PublishedItem(
+        item_id="one",
+        payload="<x/>",
+        digest="d",
+        size=1,
+        properties={"b": True, "a": "red", "n": 5, "w": 1.5},
+    )
+    seen = {**entry.properties, "xml.element": "x"}
+    found = split(sent(entry, properties=seen))
+    pairs = list(map(decode, elements(found.values[Section.APPLICATION_PROPERTIES])))
+    assert [each for _, each in pairs] == ["a", "red", "b", True, "n", 5, "w", 1.5]
 
 
 def test_properties_may_name_the_node() -> None:
