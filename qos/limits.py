@@ -341,6 +341,10 @@ LIMITS: Final = (
         "qos.amqp.bounds:REASON_CHARS_MAX",
         "characters of the reason of a rejected outcome",
     ),
+    Limit(
+        "qos.core.amqp.messages:ANNOTATIONS_BYTES_MAX",
+        "bytes of the annotations that consumers add to an item",
+    ),
     Limit("qos.amqp.users:_CHECKS_MAX", "passwords that are checked at a time"),
     Limit("qos.core.amqp.sasl:FRAME_BYTES_MAX", "bytes of a frame before the login"),
     # -- both

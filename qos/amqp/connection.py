@@ -12,26 +12,20 @@ import ipaddress
 import logging
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from proton import (
     Collector,
     Condition,
     Connection,
-    Endpoint,
     Event,
-    Link,
-    Receiver,
-    Sender,
     SymbolList,
-    Terminus,
     Transport,
     symbol,
 )
 
-from qos.amqp import bounds, conditions, terms
-from qos.amqp.browsing import BrowsingLink, split_address
-from qos.amqp.incoming import IncomingLink
+from qos.amqp import bounds
+from qos.amqp.links import Links
 from qos.amqp.outgoing import OutgoingLink
 from qos.core.amqp.sasl import (
     ANONYMOUS,
@@ -63,9 +57,6 @@ _HEARTBEAT_BYTES = 8
 _LINGER_S = 2.0
 
 
-_OurLink: TypeAlias = IncomingLink | OutgoingLink | BrowsingLink
-
-
 class AmqpConnection(asyncio.Protocol):
     """A connection of a client.
 
@@ -86,7 +77,7 @@ class AmqpConnection(asyncio.Protocol):
         self._amqp: Transport | None = None
         self._connection: Connection | None = None
         self._collector = Collector()
-        self._links: dict[tuple[str, bool], _OurLink] = {}
+        self._links = Links(self)
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Handle | None = None
         self._checking: asyncio.Task[None] | None = None
@@ -134,7 +125,7 @@ class AmqpConnection(asyncio.Protocol):
                 handle.cancel()
         if self._checking is not None:
             self._checking.cancel()
-        self._end_links(released=False)
+        self._links.end_all(released=False)
         self._gateway.leaves(self)
         self._tcp = None
         if self._amqp is not None:
@@ -174,6 +165,16 @@ class AmqpConnection(asyncio.Protocol):
     def left(self, jid: str) -> None:
         """The link of this full JID is gone."""
         self._gateway.left(jid)
+
+    def joined(self, jid: str, link: OutgoingLink) -> None:
+        """This full JID is a consumer of ours."""
+        self._gateway.joined(jid, link)
+
+    @property
+    def container(self) -> str:
+        """The container-id of the peer."""
+        assert self._connection is not None
+        return self._connection.remote_container or ""
 
     # -- logging in --------------------------------------------------------
 
@@ -344,101 +345,33 @@ class AmqpConnection(asyncio.Protocol):
     def _session_closed(self, event: Event) -> None:
         session = event.session
         assert session is not None
-        link = session.connection.link_head(0)
-        while link is not None:
-            following = link.next(0)
-            if link.session == session:
-                self._end_link(link, released=True)
-            link = following
+        self._links.session_closed(session)
         session.close()
         session.free()
 
     def _connection_closed(self, event: Event) -> None:
         assert event.connection is not None
-        self._end_links(released=True)
+        self._links.end_all(released=True)
         event.connection.close()
 
     def _link_opened(self, event: Event) -> None:
-        link = event.link
-        assert link is not None
-        if not link.state & Endpoint.LOCAL_UNINIT:
-            return
-        if len(self._links) >= bounds.LINKS_MAX:
-            text = f"a connection has at most {bounds.LINKS_MAX} links"
-            self.close(Condition(conditions.RESOURCE_LIMIT, text))
-            return
-        refusal = terms.why_not(link)
-        if refusal is None:
-            if isinstance(link, Sender):
-                refusal = self._consumer(link)
-            else:
-                refusal = self._publisher(link)
-        if refusal is not None:
-            terms.refuse(link, refusal)
-
-    def _publisher(self, link: Receiver) -> Condition | None:
-        terms.copy_terms(link)
-        node = link.remote_target.address
-        if node is not None:
-            rights = self.engine.rights(node, self.jid)
-            if rights is None:
-                return terms.no_node(node)
-            if not rights.publish:
-                text = f"you may not publish to {node!r}"
-                return Condition(conditions.UNAUTHORIZED, text)
-        terms.offer_outcomes(link.source)
-        link.target.capabilities.put_object(symbol("queue"))
-        self._links[link.name, False] = IncomingLink(self, link, node)
-        return None
-
-    def _consumer(self, link: Sender) -> Condition | None:
-        terms.copy_terms(link)
-        node = link.remote_source.address
-        if node is None:
-            return Condition(conditions.INVALID_FIELD, "the source names no node")
-        selector = terms.selector_of(link)
-        terms.offer_outcomes(link.source)
-        link.source.capabilities.put_object(symbol("queue"))
-        if terms.copies(link):
-            node, state = split_address(node, self.engine, self.jid)
-            if self.engine.rights(node, self.jid) is None:
-                return terms.no_node(node)
-            link.source.distribution_mode = Terminus.DIST_MODE_COPY
-            self._links[link.name, True] = BrowsingLink(
-                self, link, node, state=state, selector=selector
-            )
-            return None
-        if self.engine.rights(node, self.jid) is None:
-            return terms.no_node(node)
-        link.source.distribution_mode = Terminus.DIST_MODE_MOVE
-        jid = f"{self.jid.partition('/')[0]}/amqp-{new_id()}"
-        ours = OutgoingLink(self, link, node, jid, selector)
-        self._links[link.name, True] = ours
-        self._gateway.joined(jid, ours)
-        return None
+        assert event.link is not None
+        self._links.opened(event.link)
 
     def _link_closed(self, event: Event) -> None:
-        link = event.link
-        assert link is not None
-        self._end_link(link, released=True)
-        if event.type == Event.LINK_REMOTE_DETACH:
-            link.detach()
-        else:
-            link.close()
-        link.free()
+        assert event.link is not None
+        for_good = event.type == Event.LINK_REMOTE_CLOSE
+        self._links.closed(event.link, for_good=for_good)
 
     def _flow(self, event: Event) -> None:
-        ours = self._ours(event.link)
+        ours = self._links.of(event.link)
         if ours is not None:
             ours.flow()
 
     def _delivery(self, event: Event) -> None:
-        ours = self._ours(event.link)
+        ours = self._links.of(event.link)
         if ours is not None and event.delivery is not None:
             ours.delivery(event.delivery)
-
-    def _ours(self, link: Link | None) -> _OurLink | None:
-        return None if link is None else self._links.get((link.name, link.is_sender))
 
     def _failed(self, event: Event) -> None:
         assert event.transport is not None
@@ -453,21 +386,11 @@ class AmqpConnection(asyncio.Protocol):
         if self._connection is None or self._closing:
             self._drop(condition.description or "")
             return
-        self._end_links(released=True)
+        self._links.end_all(released=True)
         self._connection.condition = condition
         self._connection.close()
         self._write()
         self._loop.call_later(_LINGER_S, self._drop, "")
-
-    def _end_link(self, link: Link, *, released: bool) -> None:
-        ours = self._links.pop((link.name, link.is_sender), None)
-        if ours is not None:
-            ours.end(released=released)
-
-    def _end_links(self, *, released: bool) -> None:
-        links, self._links = self._links, {}
-        for ours in links.values():
-            ours.end(released=released)
 
     def _drop(self, why: str) -> None:
         """End the connection at once, or after what was written."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
-from proton import Condition, Delivery, Disposition, Link, Sender
+from proton import Condition, Data, Delivery, Disposition, Link, Sender, symbol, ulong
 
 from qos.amqp import bounds, conditions
 from qos.amqp.conditions import condition_of
-from qos.core.amqp.messages import render_item
+from qos.core.amqp.messages import render_item, with_annotations
 from qos.core.queue.effects import (
     Notification,
     NotifyNode,
@@ -340,7 +340,23 @@ def _settlement(
         delivery_failed=outcome is None or (modified and remote.failed),
         undeliverable_here=modified and remote.undeliverable,
         reason=_reason(remote) if outcome is ItemOutcome.REJECTED else "",
+        annotations=_annotations(item, remote) if modified else "",
     )
+
+
+def _annotations(item: Item, remote: Disposition) -> str:
+    """The annotations of the item with those of a modified outcome."""
+    changes: dict[Any, Any] | None = remote.annotations
+    if not changes:
+        return ""
+    data = Data()
+    data.put_object(
+        {
+            name if isinstance(name, ulong) else symbol(str(name)): value
+            for name, value in changes.items()
+        }
+    )
+    return with_annotations(item, data.encode())
 
 
 def _reason(remote: Disposition) -> str:

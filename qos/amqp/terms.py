@@ -6,17 +6,31 @@ that we have, the outcomes, the distribution mode. A peer checks that itself.
 
 from __future__ import annotations
 
-from proton import Condition, Data, Described, Link, Terminus, symbol, ulong
+from proton import (
+    UNDESCRIBED,
+    Array,
+    Condition,
+    Data,
+    Described,
+    Link,
+    Terminus,
+    symbol,
+    ulong,
+)
 
 from qos.amqp import conditions
+from qos.core.queue.lifetime import Lifetime
 
 __all__ = [
+    "asked_by",
     "copies",
     "copy_terms",
+    "lifetime_of",
     "no_node",
-    "offer_outcomes",
+    "offer",
     "refuse",
     "selector_of",
+    "show_dynamic",
     "why_not",
 ]
 
@@ -31,21 +45,29 @@ _OUTCOMES = (
 _SELECTOR = symbol("apache.org:selector-filter:string")
 _SELECTOR_CODE = ulong(0x0000468C00000004)
 
+_LIFETIME = symbol("lifetime-policy")
+
+_POLICIES = {
+    each: (ulong(code), symbol(f"amqp:{each.value}:list"))
+    for code, each in enumerate(Lifetime, start=0x2B)
+}
+
 
 def why_not(link: Link) -> Condition | None:
     """Why no node could serve this link; None: one could."""
     if link.remote_target.type == Terminus.COORDINATOR:
         return Condition(conditions.NOT_IMPLEMENTED, "there are no transactions here")
-    terminus = link.remote_target if link.is_receiver else link.remote_source
-    if terminus.dynamic:
-        return Condition(conditions.NOT_IMPLEMENTED, "nodes are not made by attaching")
+    asked = asked_by(link)
+    if asked.dynamic and asked.address is not None:
+        # Messaging §3.5.3.
+        text = "a link that makes its node must not name one"
+        return Condition(conditions.INVALID_FIELD, text)
     return None
 
 
 def refuse(link: Link, condition: Condition) -> None:
     """Refuse an attach (transport §2.6.3): attach without a terminus, and detach."""
-    terminus = link.target if link.is_receiver else link.source
-    terminus.type = Terminus.UNSPECIFIED
+    _shown(link).type = Terminus.UNSPECIFIED
     link.open()
     link.condition = condition
     link.close()
@@ -75,9 +97,48 @@ def copy_terms(link: Link) -> None:
         link.snd_settle_mode = Link.SND_UNSETTLED
 
 
-def offer_outcomes(source: Terminus) -> None:
-    """Name the outcomes that we know: all of messaging §3.4."""
-    outcomes = source.outcomes
+def asked_by(link: Link) -> Terminus:
+    """The terminus on our side, as the peer asks for it."""
+    return link.remote_source if link.is_sender else link.remote_target
+
+
+def _shown(link: Link) -> Terminus:
+    return link.source if link.is_sender else link.target
+
+
+def lifetime_of(asked: Terminus) -> Lifetime:
+    """The lifetime policy that a peer asks for; by default its node ends with its link."""
+    properties = asked.properties
+    properties.rewind()
+    if properties.next() is not None:
+        found = properties.get_object()
+        policy = found.get(_LIFETIME) if isinstance(found, dict) else None
+        if isinstance(policy, Described):
+            for each, (code, name) in _POLICIES.items():
+                if policy.descriptor in (code, name):
+                    return each
+    return Lifetime.DELETE_ON_CLOSE
+
+
+def show_dynamic(link: Link, node: str) -> None:
+    """Show the node that was made for the link, and its properties (§3.5.9)."""
+    shown = _shown(link)
+    shown.dynamic = True
+    shown.address = node
+    code, _ = _POLICIES[lifetime_of(asked_by(link))]
+    modes = [symbol("move"), symbol("copy")]
+    shown.properties.put_object(
+        {
+            _LIFETIME: Described(code, []),
+            symbol("supported-dist-modes"): Array(UNDESCRIBED, Data.SYMBOL, *modes),  # type: ignore[arg-type]  # as proton's own reader makes it
+        }
+    )
+
+
+def offer(link: Link) -> None:
+    """Name the outcomes that we know, all of messaging §3.4, and what a node is."""
+    _shown(link).capabilities.put_object(symbol("queue"))
+    outcomes = link.source.outcomes
     outcomes.put_array(False, Data.SYMBOL)
     outcomes.enter()
     for each in _OUTCOMES:

@@ -195,6 +195,11 @@ MIGRATIONS: Migrations = (
         "ALTER TABLE item ADD COLUMN properties TEXT NOT NULL DEFAULT '{}'",
         "ALTER TABLE subscription ADD COLUMN selector TEXT NOT NULL DEFAULT ''",
     ),
+    # What AMQP 1.0 clients add: annotations of items, lifetimes of nodes.
+    (
+        "ALTER TABLE item ADD COLUMN annotations TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE node ADD COLUMN lifetime TEXT NOT NULL DEFAULT ''",
+    ),
 )
 
 # -- writing values ---------------------------------------------------------

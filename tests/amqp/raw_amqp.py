@@ -8,11 +8,14 @@ from proton import (
     Collector,
     Connection,
     Delivery,
+    Described,
     Event,
     Receiver,
     Sender,
     Terminus,
     Transport,
+    symbol,
+    ulong,
 )
 
 __all__ = ["RawAmqp"]
@@ -67,6 +70,16 @@ class RawAmqp:
         link.open()
         link.flow(credit)
         self.pump()
+        return link
+
+    def dynamic(self, policy: int) -> Sender:
+        """A link to a node that is made for it, with this lifetime policy."""
+        link = self._session.sender("dynamic")
+        link.target.dynamic = True
+        lifetime = {symbol("lifetime-policy"): Described(ulong(policy), [])}
+        link.target.properties.put_object(lifetime)
+        link.open()
+        self.until(lambda: link.credit > 0)
         return link
 
     def coordinator(self) -> str:

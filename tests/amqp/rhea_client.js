@@ -19,7 +19,7 @@ for (const event of ['connection_error', 'session_error', 'sender_error', 'recei
 container.on('disconnected', (context) => {
   if (context.error) say({ event: 'disconnected', error: String(context.error) });
 });
-container.on('sender_close', (context) => context.connection.close());
+container.on('sender_close', (context) => given.dynamic || context.connection.close());
 container.on('receiver_close', (context) => context.connection.close());
 
 const works = {
@@ -77,6 +77,8 @@ const works = {
         release: () => delivery.release(),
         reject: () => delivery.reject({ condition: 'shop:bad', description: 'no' }),
         fail: () => delivery.modified({ delivery_failed: true }),
+        annotate: () => delivery.modified({ delivery_failed: true,
+          message_annotations: { 'x-opt-tries': given.tries || 1 } }),
         'not here': () => delivery.modified({ undeliverable_here: true }),
         nothing: () => {},
       }[outcome];
@@ -90,6 +92,16 @@ const works = {
     container.on('settled', (context) => {
       if (given.tell_settled) say({ settled: true, state: String(context.delivery.remote_state && context.delivery.remote_state.constructor.composite_type || '') });
     });
+    if (given.dynamic) {
+      container.on('receiver_open', () => {
+        const { address, dynamic, dynamic_node_properties: p } = receiver.source;
+        say({ address, dynamic, properties: Object.keys(p || {}),
+          lifetime: p && p['lifetime-policy'] && p['lifetime-policy'].descriptor.value });
+        const sender = connection.open_sender(address);
+        sender.once('sendable', () => sender.send({ body: 'to myself' }));
+        if (given.close_first) sender.on('accepted', () => sender.close());
+      });
+    }
     container.on('receiver_drained', () => {
       say({ drained: true });
       setTimeout(() => connection.close(), given.linger || 100);

@@ -9,7 +9,7 @@ import pytest
 from proton import Delivery, Message, symbol
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
-from amqp_bench import DOMAIN, Bench, gateway, until
+from amqp_bench import BOSS, DOMAIN, Bench, gateway, until
 from qos.core.queue.item import Affiliation, ItemState
 from qos.core.queue.requests import Delete, Purge, SetAffiliations, Subscribe
 from raw_amqp import RawAmqp
@@ -370,10 +370,7 @@ async def test_a_message_that_is_too_large_ends_the_link(bench: Bench) -> None:
     assert not await bench.items("orders")
 
 
-async def test_dynamic_nodes_and_transactions_are_refused(bench: Bench) -> None:
-    (found,) = await bench.rhea("receive", receiver={"source": {"dynamic": True}})
-    assert found["error"]["condition"] == "amqp:not-implemented"
-
+async def test_transactions_are_refused_by_name(bench: Bench) -> None:
     def coordinate() -> str:
         client = RawAmqp(bench.port)
         condition = client.coordinator()
@@ -381,6 +378,77 @@ async def test_dynamic_nodes_and_transactions_are_refused(bench: Bench) -> None:
         return condition
 
     assert await asyncio.to_thread(coordinate) == "amqp:not-implemented"
+
+
+async def test_a_dynamic_node_lives_as_long_as_its_link(bench: Bench) -> None:
+    """Messaging §3.5.3: its name shows who has made it; the answer shows what it is."""
+    dynamic = {"source": {"dynamic": True}, "name": "replies"}
+    found = await bench.rhea(
+        "receive", receiver=dynamic, dynamic=True, container="desk", linger=300
+    )
+    made, message = found
+    assert made["address"].startswith("desk/replies/")
+    assert made["dynamic"]
+    assert made["properties"] == ["lifetime-policy", "supported-dist-modes"]
+    assert made["lifetime"] == 0x2B
+    assert message["body"] == "to myself"
+    await until(lambda: bench.engine.rights(made["address"], BOSS) is None)
+
+
+@pytest.mark.parametrize("code", [0x2C, 0x2D, 0x2E])
+async def test_a_dynamic_node_ends_by_the_policy_that_was_asked_for(
+    bench: Bench, code: int
+) -> None:
+    def make() -> str:
+        client = RawAmqp(bench.port)
+        link = client.dynamic(code)
+        address = str(link.remote_target.address)
+        client.send(link, b"\x00\x53\x77\x40")
+        client.close()
+        return address
+
+    node = await asyncio.to_thread(make)
+    assert node.startswith("raw-alice/dynamic/")
+    if code == 0x2C:
+        await until(lambda: bench.engine.rights(node, BOSS) is None)
+        return
+    # Its message keeps it.
+    assert await bench.items(node)
+    await bench.rhea("receive", node=node)
+    await until(lambda: bench.engine.rights(node, BOSS) is None)
+
+
+async def test_who_may_not_create_makes_no_dynamic_node(tmp_path: Path) -> None:
+    dynamic = {"source": {"dynamic": True}}
+    async with gateway(tmp_path) as bench:
+        named = {"source": {"dynamic": True, "address": "mine"}}
+        (found,) = await bench.rhea("receive", receiver=named)
+        assert found["error"]["condition"] == "amqp:invalid-field"
+        bench.engine._core.creators = set()  # type: ignore[union-attr]  # nobody
+        (found,) = await bench.rhea("receive", receiver=dynamic)
+        assert found["error"]["condition"] == "amqp:unauthorized-access"
+
+
+async def test_annotations_of_a_modified_outcome_stay_with_the_message(
+    bench: Bench,
+) -> None:
+    """Messaging §3.4.5: merged, and the later value wins."""
+    await bench.rhea(
+        "send", node="orders",
+        message={"message_annotations": {"x-opt-shop": 1, "x-opt-tries": 0}},
+    )  # fmt: skip
+    for tries in (1, 2):
+        await bench.rhea(
+            "receive",
+            node="orders",
+            outcome="annotate",
+            tries=tries,
+            credit=0,
+            once=1,
+        )
+    found = await bench.rhea("receive", node="orders")
+    assert found[0]["annotations"] == {"x-opt-shop": 1, "x-opt-tries": 2}
+    assert found[0]["count"] == 2
 
 
 async def test_a_message_names_its_node_where_the_link_does_not(bench: Bench) -> None:

@@ -443,7 +443,7 @@ def test_items_and_subscriptions_of_version_3_have_neither_properties_nor_select
         **dict.fromkeys(("receivers", "excluded", "history"), "[]"),
         "state": "available",
     }
-    del plain["properties"]
+    del plain["properties"], plain["annotations"]
     wished = {name: getattr(wish, name) for name in queue_rows.SUBSCRIPTION}
     del wished["selector"]
     with closing(sqlite3.connect(path)) as db, db:
@@ -650,3 +650,16 @@ def test_a_store_that_cannot_be_written_is_said_to_be_one(place: Place) -> None:
         store.open()
     assert store.open().items == [item(1)]
     asyncio.run(store.close())
+
+
+async def test_lifetimes_and_annotations_are_kept(path: Path) -> None:
+    """What AMQP 1.0 clients add."""
+    store = QueueStore(path)
+    store.open()
+    node = replace(NODE, lifetime="delete-on-no-links")
+    await write(store, SaveNode(node), SaveItem(item(1, annotations="wQA="), "<x/>"))
+    await store.close()
+    contents = store.open()
+    assert contents.nodes == [node]
+    assert contents.items == [item(1, annotations="wQA=")]
+    await store.close()

@@ -27,6 +27,7 @@ from qos.core.amqp.sections import (
     Section,
     Sections,
     check_annotations,
+    merged,
     section,
     split,
 )
@@ -45,7 +46,20 @@ from qos.core.record import record
 from qos.core.strings import ID_CHARS_MAX
 from qos.xml_text import render, text
 
-__all__ = ["NAMESPACE", "MustDetach", "ReceivedMessage", "read_message", "render_item"]
+__all__ = [
+    "ANNOTATIONS_BYTES_MAX",
+    "NAMESPACE",
+    "MustDetach",
+    "ReceivedMessage",
+    "read_message",
+    "render_item",
+    "with_annotations",
+]
+
+#: The most bytes of the annotations that consumers add to an item: they are in memory.
+ANNOTATIONS_BYTES_MAX = 4 * 1024
+
+_NO_ANNOTATIONS = values.pack_map([])
 
 #: The namespace of the payload of an item that was published by AMQP.
 NAMESPACE = "xmpp-qos:amqp:0"
@@ -327,7 +341,29 @@ def render_item(item: Item, payload: str, now: float) -> bytes:
         payload: of the item.
         now: the remaining time to live is counted from here.
     """
-    return _header(item, now) + (_as_published(payload) or _as_xml(item, payload))
+    annotations, bare = _as_published(payload)
+    if item.annotations:
+        annotations = merged(annotations, b64decode(item.annotations))
+    if annotations:
+        annotations = section(Section.MESSAGE_ANNOTATIONS, annotations)
+    return _header(item, now) + annotations + (bare or _as_xml(item, payload))
+
+
+def with_annotations(item: Item, changes: bytes) -> str:
+    """The annotations of an item after a modified outcome, packed for the item.
+
+    They are as before if they would be too large: the outcome itself counts.
+
+    Args:
+        item: as it was locked.
+        changes: an encoded map, of the outcome.
+
+    Raises:
+        DecodeError: it is no map.
+    """
+    after = merged(b64decode(item.annotations), changes)
+    small = len(after) <= ANNOTATIONS_BYTES_MAX
+    return b64encode(after).decode() if small else item.annotations
 
 
 def _header(item: Item, now: float) -> bytes:
@@ -346,24 +382,21 @@ def _header(item: Item, now: float) -> bytes:
     return section(Section.HEADER, values.pack_list(fields))
 
 
-def _as_published(payload: str) -> bytes:
-    """The message as it was published by AMQP; b'': it was not."""
+def _as_published(payload: str) -> tuple[bytes, bytes]:
+    """The annotations and the bare message of one published by AMQP; b'': it was not."""
     match = _PAYLOAD.match(payload)
     if match is None:
-        return b""
+        return b"", b""
     try:
         bare = b64decode(match["bare"], validate=True)
-        found = split(bare)
-        if found.bare != bare:
-            return b""
         annotations = b64decode(match["annotations"] or "", validate=True)
-        if not annotations:
-            return bare
-        head = section(Section.MESSAGE_ANNOTATIONS, annotations)
-        return head + bare if split(head).values else b""
+        if split(bare).bare == bare:
+            split(section(Section.MESSAGE_ANNOTATIONS, annotations or _NO_ANNOTATIONS))
+            return annotations, bare
     except (binascii.Error, DecodeError):
         # An XMPP client has made up such an element: to AMQP it is XML like any other.
-        return b""
+        pass
+    return b"", b""
 
 
 def _application_properties(item: Item) -> bytes:

@@ -13,10 +13,18 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from qos.core.amqp.values import DecodeError, decode, descriptor, elements, end_of
+from qos.core.amqp.values import (
+    DecodeError,
+    Value,
+    decode,
+    descriptor,
+    elements,
+    end_of,
+    pack_map,
+)
 from qos.core.record import record
 
-__all__ = ["Section", "Sections", "check_annotations", "section", "split"]
+__all__ = ["Section", "Sections", "check_annotations", "merged", "section", "split"]
 
 
 class Section(IntEnum):
@@ -148,6 +156,24 @@ def check_annotations(value: bytes) -> str | None:
         if not str(name).startswith(_OPTIONAL):
             return str(name)
     return None
+
+
+def merged(annotations: bytes, changes: bytes) -> bytes:
+    """Annotations with those of a modified outcome: the later value wins (§3.4.5).
+
+    Args:
+        annotations: an encoded map, or b'' for none.
+        changes: likewise.
+
+    Raises:
+        DecodeError: one of them is no map.
+    """
+    found: dict[Value, tuple[bytes, bytes]] = {}
+    for each in (annotations, changes):
+        pairs = elements(each) if each else []
+        for key, value in zip(pairs[::2], pairs[1::2], strict=False):
+            found[decode(key)] = (key, value)
+    return pack_map([each for pair in found.values() for each in pair])
 
 
 def _section_at(message: bytes, start: int) -> tuple[Section, int]:

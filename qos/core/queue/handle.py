@@ -9,6 +9,7 @@ from qos.core.queue import owner_requests, subscriber_requests
 from qos.core.queue.effects import QueueEffect
 from qos.core.queue.requests import (
     Affiliations,
+    CloseLink,
     Configure,
     Create,
     Credit,
@@ -18,6 +19,7 @@ from qos.core.queue.requests import (
     GetConfigure,
     GetOptions,
     Items,
+    OpenLink,
     Publish,
     Purge,
     Request,
@@ -50,10 +52,12 @@ _HANDLERS: Mapping[type, _Handler] = {
     Requeue: owner_requests.requeue,
     SetAffiliations: owner_requests.set_affiliations,
     Subscriptions: owner_requests.subscriptions,
+    CloseLink: subscriber_requests.close_link,
     Credit: subscriber_requests.credit,
     Extend: subscriber_requests.extend,
     GetOptions: subscriber_requests.get_options,
     Items: subscriber_requests.items,
+    OpenLink: subscriber_requests.open_link,
     Publish: subscriber_requests.publish,
     Retract: subscriber_requests.settle,
     SetOptions: subscriber_requests.set_options,

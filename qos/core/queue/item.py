@@ -113,6 +113,8 @@ class Item:
             else None.
         ended_at: the time of its end.
         forget_at: when an accepted item is no longer kept; None: it is kept.
+        annotations: message annotations that its consumers have added (AMQP 1.0
+            messaging §3.4.5), packed; '': none.
         history: its failures, oldest first; the first one is never dropped.
         properties: as they were published; and what the selectors of its node wanted to
             know of its payload, under names with `xml.`.
@@ -145,6 +147,7 @@ class Item:
     outcome: ItemOutcome | None = None
     ended_at: float | None = None
     forget_at: float | None = None
+    annotations: str = ""
     history: tuple[Failure, ...] = ()
     properties: Properties = field(default_factory=dict, hash=False)
 
@@ -219,6 +222,7 @@ class Node:
         dead_letter: the identity of the node that `queue#dead_letter_node` names, or
             ''. See `qos.core.queue.dead_letters`.
         dead_letter_by: the bare JID that set it, or ''.
+        lifetime: a value of `qos.core.queue.lifetime.Lifetime`; '': it stays.
     """
 
     name: str
@@ -230,6 +234,7 @@ class Node:
     accepted: int = 0
     dead_letter: str = ""
     dead_letter_by: str = ""
+    lifetime: str = ""
 
 
 @record(frozen=True, slots=True, kw_only=True)

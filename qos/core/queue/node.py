@@ -16,6 +16,7 @@ from qos.core.queue.access import is_owner
 from qos.core.queue.dispatch import Candidates
 from qos.core.queue.effects import (
     NotifyItem,
+    NotifyNode,
     NotifyRetract,
     NotifyUnlock,
     QueueEffect,
@@ -35,6 +36,7 @@ from qos.core.queue.item import (
 )
 from qos.core.queue.item_index import ItemIndex
 from qos.core.queue.item_lifecycle import ItemInput
+from qos.core.queue.lifetime import Lifetime, is_over
 from qos.core.queue.node_options import NodeOptions, node_options
 from qos.core.queue.publishing import has_room, new_items
 from qos.core.queue.requests import PublishedItem, Settlement
@@ -61,6 +63,8 @@ class QueueNode:
         subscriptions: its subscriptions, by JID.
         live: its items that are available or locked.
         dead: how many items are kept here as dead.
+        links: the full JIDs of links of gateways to it or from it.
+        made_by: the full JID of the link that has made it, while that is there; or ''.
         died: the items that have died since this list was last emptied.
         suspended: the full JIDs whose lock timed out or whose event bounced since this
             list was last emptied.
@@ -102,6 +106,8 @@ class QueueNode:
             subscribers=subscribers,
         )
         self.dead = dead
+        self.links: set[str] = set()
+        self.made_by = ""
         self.died: list[Item] = []
         self.suspended: list[str] = []
         self._next_order = next_order
@@ -121,6 +127,15 @@ class QueueNode:
         """Whether the delivery that this item value describes has not ended yet."""
         present = self.items.get(item.item_id)
         return present is not None and present.token == item.token != ""
+
+    def is_over(self) -> bool:
+        """Whether its lifetime has ended."""
+        return bool(self.node.lifetime) and is_over(
+            Lifetime(self.node.lifetime),
+            made_by=bool(self.made_by),
+            links=len(self.links) + len(self.subscriptions),
+            messages=len(self.items),
+        )
 
     def set_up(self, node: Node) -> None:
         """Apply a changed configuration or affiliation.
@@ -256,6 +271,8 @@ class QueueNode:
         outcome = settlement.outcome
         if outcome is ItemOutcome.ACCEPTED:
             return self._accept(item, by, now)
+        if settlement.annotations:
+            item = replace(item, annotations=settlement.annotations)
         input_ = _INPUTS[outcome]
         reason = "rejected"
         if settlement.delivery_failed:
@@ -485,6 +502,11 @@ class QueueNode:
         for item in list(self.items.values()):
             effects += self._remove(item, now)
         return effects
+
+    def told_of(self, what: str) -> list[QueueEffect]:
+        """Tell everybody who works here: `purge` or `delete`."""
+        jids = {*self.subscriptions, *self.holders()}
+        return [NotifyNode(jid, self.node.name, what) for jid in sorted(jids)]
 
     def holders(self) -> set[str]:
         """The full JIDs that have items."""

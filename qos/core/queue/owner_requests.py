@@ -8,10 +8,8 @@ from qos.core.queue import item_lifecycle
 from qos.core.queue.access import affiliation, is_owner
 from qos.core.queue.dead_letters import bind, shown_config
 from qos.core.queue.effects import (
-    NotifyNode,
     QueueEffect,
     RemoveItem,
-    RemoveNode,
     SaveNode,
 )
 from qos.core.queue.item import Affiliation, Item, ItemOutcome, ItemState, Node
@@ -91,6 +89,7 @@ def create(
         creator=account,
         config=_config(request.config),
         affiliations={account: Affiliation.OWNER},
+        lifetime="" if request.lifetime is None else request.lifetime.value,
     )
     node = bind(service.nodes, node, account)
     service.add(node, now=now)
@@ -129,13 +128,8 @@ def delete(
     service: Queues, request: Delete, requester: str, now: float
 ) -> tuple[Ok, _Effects]:
     """Delete a node with its locked items; remembered ids end too (XEP-0060 §8.4)."""
-    queue = _owned(service, request.node, requester)
-    effects: _Effects = [RemoveNode(request.node)]
-    effects += _told_of(queue, "delete")
-    service.drop(request.node)
-    for other in service.nodes.values():
-        effects += other.disown(request.node, now)
-    return Ok(), effects
+    _owned(service, request.node, requester)
+    return Ok(), service.delete(request.node, now)
 
 
 def purge(
@@ -145,7 +139,7 @@ def purge(
     queue = _owned(service, request.node, requester)
     dead = _dead_here(service, queue)
     queue.dead -= len(dead)
-    told = _told_of(queue, "purge")
+    told = queue.told_of("purge")
     effects: _Effects = [RemoveItem(item.seq) for item in dead]
     return Ok(), [*effects, *queue.clear(now), *told]
 
@@ -287,11 +281,6 @@ def _dead_here(service: Queues, queue: QueueNode) -> list[Item]:
         found += chunk
         after = chunk[-1].seq
     return found
-
-
-def _told_of(queue: QueueNode, what: str) -> _Effects:
-    jids = {*queue.subscriptions, *queue.holders()}
-    return [NotifyNode(jid, queue.node.name, what) for jid in sorted(jids)]
 
 
 # -- checks ----------------------------------------------------------------

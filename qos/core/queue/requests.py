@@ -17,6 +17,7 @@ from qos.core.queue.item import (
     Node,
     Subscription,
 )
+from qos.core.queue.lifetime import Lifetime
 from qos.core.queue.properties import Properties
 from qos.core.record import record
 from qos.errors import ErrorType, RemoteProtocolError
@@ -24,6 +25,7 @@ from qos.errors import ErrorType, RemoteProtocolError
 __all__ = [
     "Affiliations",
     "AffiliationsResult",
+    "CloseLink",
     "Configure",
     "ConfigureResult",
     "Create",
@@ -39,6 +41,7 @@ __all__ = [
     "Items",
     "ItemsResult",
     "Ok",
+    "OpenLink",
     "OptionsResult",
     "Publish",
     "PublishResult",
@@ -174,6 +177,7 @@ class Settlement:
         delivery_failed: with modified: the delivery counts.
         undeliverable_here: with modified: do not deliver it to this worker again.
         reason: with rejected: the reason.
+        annotations: with modified: the item's annotations from now on; '': as before.
     """
 
     item_id: str
@@ -182,6 +186,7 @@ class Settlement:
     delivery_failed: bool = False
     undeliverable_here: bool = False
     reason: str = ""
+    annotations: str = ""
 
 
 @record(frozen=True, slots=True)
@@ -225,6 +230,28 @@ class Credit:
 
     node: str
     limit: int
+
+
+@record(frozen=True, slots=True)
+class OpenLink:
+    """Count the requester, a full JID, as a link of the node; never stored.
+
+    It is for a gateway, and matters to a node with a lifetime.
+
+    Attributes:
+        node: the name of the node.
+        made: the link has made the node.
+    """
+
+    node: str
+    made: bool = False
+
+
+@record(frozen=True, slots=True)
+class CloseLink:
+    """Stop counting the requester as a link of the node."""
+
+    node: str
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -271,10 +298,17 @@ class Affiliations:
 
 @record(frozen=True, slots=True)
 class Create:
-    """Create a node (XEP-0060 §8.1); name '': the service makes one up."""
+    """Create a node (XEP-0060 §8.1); name '': the service makes one up.
+
+    Attributes:
+        node: its name.
+        config: its configuration.
+        lifetime: of a node that a link makes; None: it stays.
+    """
 
     node: str
     config: Fields = field(default_factory=dict)
+    lifetime: Lifetime | None = None
 
 
 @record(frozen=True, slots=True)
@@ -329,6 +363,7 @@ class Requeue:
 
 Request: TypeAlias = (
     Affiliations
+    | CloseLink
     | Configure
     | Create
     | Credit
@@ -338,6 +373,7 @@ Request: TypeAlias = (
     | GetConfigure
     | GetOptions
     | Items
+    | OpenLink
     | Publish
     | Purge
     | Requeue

@@ -23,6 +23,7 @@ from qos.core.queue.effects import (
     NotifySubscription,
     Probe,
     QueueEffect,
+    RemoveNode,
     SaveItem,
 )
 from qos.core.queue.item import EndedItem, Item, ItemOutcome, Node, Subscription
@@ -291,6 +292,17 @@ class Queues:
         for account in list(self._nodes_of):
             self.forget(account, name)
 
+    def delete(self, name: str, now: float) -> list[QueueEffect]:
+        """Delete a node with its locked items, and tell everybody who works there."""
+        effects: list[QueueEffect] = [
+            RemoveNode(name),
+            *self.nodes[name].told_of("delete"),
+        ]
+        self.drop(name)
+        for other in self.nodes.values():
+            effects += other.disown(name, now)
+        return effects
+
     def stats(
         self, name: str, requester: str, now: float
     ) -> dict[str, int | float | None]:
@@ -524,6 +536,9 @@ class Queues:
             # An item that was just put there may have expired already.
             effects += self._pass_time(name, now)
             effects += queue.dispatch(self.present, new_token=self.new_id, now=now)
+            if queue.is_over():
+                effects += self.delete(name, now)
+                continue
             # A step evaluates new selectors for some items only; the next one goes on.
             at = now if queue.classifying else queue.next_at()
             if at is not None and at != self._expected.get(name):

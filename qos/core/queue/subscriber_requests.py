@@ -24,6 +24,7 @@ from qos.core.queue.node_options import (
 )
 from qos.core.queue.ready_items import FILTERS_MAX
 from qos.core.queue.requests import (
+    CloseLink,
     Credit,
     CreditResult,
     Extend,
@@ -33,6 +34,7 @@ from qos.core.queue.requests import (
     Items,
     ItemsResult,
     Ok,
+    OpenLink,
     OptionsResult,
     Publish,
     PublishResult,
@@ -49,10 +51,12 @@ from qos.core.quota import domain_of
 from qos.core.strings import bare
 
 __all__ = [
+    "close_link",
     "credit",
     "extend",
     "get_options",
     "items",
+    "open_link",
     "publish",
     "set_options",
     "settle",
@@ -170,6 +174,28 @@ def credit(
     _found(queue, requester, "", requester)
     served = queue.live.holders.set_credit(requester, request.limit)
     return CreditResult(served), []
+
+
+def open_link(
+    service: Queues, request: OpenLink, requester: str, _now: float
+) -> tuple[Ok, _Effects]:
+    """Count a link; see `OpenLink`."""
+    queue = service.queue(request.node)
+    queue.links.add(requester)
+    if request.made:
+        queue.made_by = requester
+    return Ok(), []
+
+
+def close_link(
+    service: Queues, request: CloseLink, requester: str, _now: float
+) -> tuple[Ok, _Effects]:
+    """Stop counting a link; see `CloseLink`."""
+    queue = service.queue(request.node)
+    queue.links.discard(requester)
+    if queue.made_by == requester:
+        queue.made_by = ""
+    return Ok(), []
 
 
 # -- subscriptions ---------------------------------------------------------

@@ -16,6 +16,7 @@ from qos.core.amqp.messages import (
     ReceivedMessage,
     read_message,
     render_item,
+    with_annotations,
 )
 from qos.core.amqp.sections import Section, section, split
 from qos.core.amqp.values import DecodeError, decode, elements
@@ -360,6 +361,48 @@ def test_an_item_of_xmpp_leaves_as_properties_and_one_data_section(
     assert found.parts == 1
     assert decode(found.values[Section.DATA]) == ("binary", payload.encode())
     assert split(sent(entry, delivery_count=3, published_at=12.5)).bare == found.bare
+
+
+def annotated(**pairs: int) -> bytes:
+    return values.pack_map(
+        [
+            each
+            for name, value in pairs.items()
+            for each in (values.symbol(f"x-opt-{name}"), values.uint(value))
+        ]
+    )
+
+
+def annotations_of(message: bytes) -> dict[object, object]:
+    pairs = elements(split(message).values[Section.MESSAGE_ANNOTATIONS])
+    plain = [decode(each)[1] for each in pairs]
+    return dict(zip(plain[::2], plain[1::2], strict=True))
+
+
+@pytest.mark.parametrize("payload", ["<x/>", ""])
+def test_annotations_are_merged_and_the_later_value_wins(payload: str) -> None:
+    """Messaging §3.4.5; the bare message does not change."""
+    first = section(Section.MESSAGE_ANNOTATIONS, annotated(a=1, b=2))
+    entry = read(first + text("x")).entry
+    once = with_annotations(item(entry), annotated(b=3, c=4))
+    twice = with_annotations(item(entry, annotations=once), annotated(c=5))
+    message = sent(entry, annotations=twice)
+    assert annotations_of(message) == {"x-opt-a": 1, "x-opt-b": 3, "x-opt-c": 5}
+    assert split(message).bare == text("x")
+    plain = PublishedItem(item_id="one", payload=payload, digest="d", size=1)
+    assert annotations_of(sent(plain, annotations=twice)) == {
+        "x-opt-b": 3,
+        "x-opt-c": 5,
+    }
+
+
+def test_annotations_that_are_too_large_are_not_added() -> None:
+    entry = read(text("x")).entry
+    large = values.pack_map([values.symbol("x-opt-a"), values.binary(b"x" * 5000)])
+    once = with_annotations(item(entry), annotated(a=1))
+    assert with_annotations(item(entry, annotations=once), large) == once
+    with pytest.raises(DecodeError):
+        with_annotations(item(entry), b"x")
 
 
 def test_an_xmpp_library_may_write_the_element_in_its_own_way() -> None:

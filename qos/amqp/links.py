@@ -1,0 +1,227 @@
+"""The links of one connection: attached, refused, and ended.
+
+A link with `dynamic` makes its node first, and is attached when that is on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from proton import Condition, Endpoint, Link, Receiver, Sender, Session, Terminus
+
+from qos.amqp import bounds, conditions, terms
+from qos.amqp.browsing import BrowsingLink, split_address
+from qos.amqp.conditions import condition_of
+from qos.amqp.incoming import IncomingLink
+from qos.amqp.outgoing import OutgoingLink
+from qos.core.queue.requests import (
+    CloseLink,
+    Create,
+    OpenLink,
+    Refusal,
+    Request,
+    Result,
+)
+from qos.engine.queue_engine import Answer
+from qos.ids import new_id
+
+if TYPE_CHECKING:
+    from qos.amqp.connection import AmqpConnection
+
+__all__ = ["Links", "OurLink"]
+
+OurLink: TypeAlias = IncomingLink | OutgoingLink | BrowsingLink
+
+
+@dataclass(slots=True)
+class _Attached:
+    """A link that is attached, or waits for its node.
+
+    Attributes:
+        jid: a full JID of its own: of 128 random bits, and nobody else's.
+        node: the node that counts it as a link; '': none.
+        ours: its end here; None: its node is being made.
+    """
+
+    jid: str
+    node: str = ""
+    ours: OurLink | None = None
+
+
+class Links:
+    """All links of a connection."""
+
+    def __init__(self, connection: AmqpConnection) -> None:
+        self._connection = connection
+        # By name and direction: a name is used once for each.
+        self._attached: dict[tuple[str, bool], _Attached] = {}
+
+    def of(self, link: Link | None) -> OurLink | None:
+        """Our end of this link; None: it is refused, ended, or not attached yet."""
+        attached = None if link is None else self._attached.get(_key(link))
+        return None if attached is None else attached.ours
+
+    # -- attaching ---------------------------------------------------------
+
+    def opened(self, link: Link) -> None:
+        """The peer attaches a link."""
+        if not link.state & Endpoint.LOCAL_UNINIT:
+            return
+        if len(self._attached) >= bounds.LINKS_MAX:
+            text = f"a connection has at most {bounds.LINKS_MAX} links"
+            self._connection.close(Condition(conditions.RESOURCE_LIMIT, text))
+            return
+        terms.copy_terms(link)
+        refusal = terms.why_not(link)
+        if refusal is not None:
+            terms.refuse(link, refusal)
+            return
+        account = self._connection.jid.partition("/")[0]
+        attached = _Attached(f"{account}/amqp-{new_id()}")
+        self._attached[_key(link)] = attached
+        asked = terms.asked_by(link)
+        if asked.dynamic:
+            self._make(link, attached)
+        else:
+            self._attach(link, attached, asked.address)
+
+    def _make(self, link: Link, attached: _Attached) -> None:
+        """Make a node for the link; it may be refused like any other."""
+        lifetime = terms.lifetime_of(terms.asked_by(link))
+        container = self._connection.container
+        node = f"{container[:100]}/{link.name[:100]}/{new_id()}"
+        made = self._connection.guarded(partial(self._made, link, attached, node))
+        # In the same turn: its lifetime begins with a link.
+        self._request(attached, Create(node, {}, lifetime), made)
+        self._request(attached, OpenLink(node, made=True))
+        attached.node = node
+
+    def _made(
+        self,
+        link: Link,
+        attached: _Attached,
+        node: str,
+        result: Result | Refusal,
+        _payloads: Mapping[int, str],
+    ) -> None:
+        if self._attached.get(_key(link)) is not attached:
+            return  # the peer has detached it, which ended its node
+        if isinstance(result, Refusal):
+            attached.node = ""
+            self._refuse(link, condition_of(result))
+        else:
+            terms.show_dynamic(link, node)
+            self._attach(link, attached, node)
+        self._connection.write_soon()
+
+    def _attach(self, link: Link, attached: _Attached, node: str | None) -> None:
+        if isinstance(link, Sender):
+            refusal = self._consumer(link, attached, node)
+        else:
+            assert isinstance(link, Receiver)
+            refusal = self._publisher(link, attached, node)
+        if refusal is not None:
+            self._refuse(link, refusal)
+
+    def _publisher(
+        self, link: Receiver, attached: _Attached, node: str | None
+    ) -> Condition | None:
+        connection = self._connection
+        if node is not None:
+            rights = connection.engine.rights(node, connection.jid)
+            if rights is None:
+                return terms.no_node(node)
+            if not rights.publish:
+                text = f"you may not publish to {node!r}"
+                return Condition(conditions.UNAUTHORIZED, text)
+            self._count(attached, node)
+        terms.offer(link)
+        attached.ours = IncomingLink(connection, link, node)
+        return None
+
+    def _consumer(
+        self, link: Sender, attached: _Attached, node: str | None
+    ) -> Condition | None:
+        connection, engine = self._connection, self._connection.engine
+        if node is None:
+            return Condition(conditions.INVALID_FIELD, "the source names no node")
+        selector = terms.selector_of(link)
+        copies, state = terms.copies(link), "live"
+        if copies:
+            node, state = split_address(node, engine, connection.jid)
+        if engine.rights(node, connection.jid) is None:
+            return terms.no_node(node)
+        self._count(attached, node)
+        terms.offer(link)
+        if copies:
+            link.source.distribution_mode = Terminus.DIST_MODE_COPY
+            attached.ours = BrowsingLink(
+                connection, link, node, state=state, selector=selector
+            )
+            return None
+        link.source.distribution_mode = Terminus.DIST_MODE_MOVE
+        ours = OutgoingLink(connection, link, node, attached.jid, selector)
+        attached.ours = ours
+        connection.joined(attached.jid, ours)
+        return None
+
+    def _count(self, attached: _Attached, node: str) -> None:
+        """Let the node count this link; that matters if it has a lifetime."""
+        if not attached.node:
+            attached.node = node
+            self._request(attached, OpenLink(node))
+
+    def _refuse(self, link: Link, condition: Condition) -> None:
+        self._end(_key(link), released=True)
+        terms.refuse(link, condition)
+
+    # -- ends --------------------------------------------------------------
+
+    def closed(self, link: Link, *, for_good: bool) -> None:
+        """The peer detaches a link, for good or not: its terminus ends."""
+        self._end(_key(link), released=True)
+        if for_good:
+            link.close()
+        else:
+            link.detach()
+        link.free()
+
+    def session_closed(self, session: Session) -> None:
+        """The peer ends a session, and with it its links."""
+        link = session.connection.link_head(0)
+        while link is not None:
+            following = link.next(0)
+            if link.session == session:
+                self._end(_key(link), released=True)
+            link = following
+
+    def end_all(self, *, released: bool) -> None:
+        """The connection ends; `released`: in order."""
+        for key in list(self._attached):
+            self._end(key, released=released)
+
+    def _end(self, key: tuple[str, bool], *, released: bool) -> None:
+        attached = self._attached.pop(key, None)
+        if attached is None:
+            return
+        if attached.ours is not None:
+            attached.ours.end(released=released)
+        if attached.node:
+            self._request(attached, CloseLink(attached.node))
+
+    def _request(
+        self, attached: _Attached, request: Request, answer: Answer | None = None
+    ) -> None:
+        engine = self._connection.engine
+        engine.request(request, attached.jid, answer or _ignore)
+
+
+def _key(link: Link) -> tuple[str, bool]:
+    return link.name, bool(link.is_sender)
+
+
+def _ignore(_result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
+    """The node may be gone by now."""
