@@ -413,6 +413,25 @@ async def test_a_job_goes_to_somebody_else_when_the_one_it_was_for_is_cancelled(
             assert (await fourth).id == "j"
 
 
+async def test_the_selective_worker_in_the_guide_takes_only_what_it_wants(
+    bee: ClientXMPP, queue: Queue, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Newcomers copy it."""
+    await queue.create()
+    file = Path(__file__).parents[2] / "docs" / "code" / "selective_worker.py"
+    names: dict[str, Any] = {}
+    exec(file.read_text().replace("queue.example.org", QUEUE), names)  # noqa: S102
+    await queue.publish("plain")
+    model = {"pubsub#publish_model": "open"}
+    await queue.owner.configure(QUEUE, NODE, model)
+    await names["publish"](bee)
+    running = asyncio.create_task(names["work"](bee))
+    await queue.until(accepted=1, available=1)
+    running.cancel()
+    await asyncio.wait((running,))
+    assert capsys.readouterr().out.split()[1:] == ["red"]
+
+
 async def test_the_worker_in_the_guide_works_on_and_stops_when_it_is_told_to(
     bee: ClientXMPP, queue: Queue
 ) -> None:
