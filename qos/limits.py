@@ -260,6 +260,10 @@ LIMITS: Final = (
         "qos.core.queue.selector.parser:DEPTH_MAX",
         "levels of parentheses, NOT and signs in a selector",
     ),
+    Limit(
+        "qos.core.queue.selector.parser:SEARCHES_MAX",
+        "patterns of a selector with _ after %",
+    ),
     Limit("qos.core.queue.selector.parser:IN_MAX", "strings of one IN in a selector"),
     Limit(
         "qos.core.queue.selector.values:NUMBER_CHARS_MAX",

@@ -7,11 +7,12 @@ import itertools
 import os
 import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from qos.core.queue import ready_items
 from qos.core.queue.effects import Notification, NotifyUnlock
 from qos.core.queue.item import Item, ItemOutcome
 from qos.core.queue.requests import (
@@ -411,6 +412,33 @@ async def test_a_lock_times_out_by_the_clock(bench: Bench) -> None:
     # The backoff after a first failed delivery.
     bench.clock.advance(1.0)
     assert (await bench.until(2))[1] == Sent(OTHER_BEE, [("a", "<x xmlns='urn:x'/>")])
+
+
+async def test_a_new_selector_is_tried_on_all_items_step_by_step(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else has to do anything for that, and others are served meanwhile."""
+    monkeypatch.setattr(ready_items, "SLICE", 1)
+    items = tuple(replace(entry(f"i{n}"), properties={"n": n}) for n in range(9))
+    await bench.ask(Publish(NODE, items))
+    await bench.until(3)
+    bench.out.clear()
+    options = {"pubsub#queue_requests": "1", "queue#selector": "n = 5"}
+    await bench.ask(Subscribe(NODE, OTHER_BEE, options), OTHER_BEE)
+    await bench.ask(bench.accept("i0"), BEE)
+    assert [each for each in bench.out if isinstance(each, Sent)] == [
+        Sent(BEE, [("i2", "<x xmlns='urn:x'/>")])
+    ]
+    steps = 0
+    async with asyncio.timeout(10):
+        while len(bench.out) < 5:
+            bench.clock.advance(0.0)
+            steps += 1
+            await asyncio.sleep(0)
+    assert bench.out[-1] == Sent(OTHER_BEE, [("i5", "<x xmlns='urn:x'/>")])
+    assert steps > 3
+    bench.clock.advance(0.0)
+    assert bench.clock.deadline() != bench.clock.now(), "it goes on for ever"
 
 
 async def test_a_lock_that_timed_out_meanwhile_is_told_of_in_the_first_session(

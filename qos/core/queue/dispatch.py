@@ -64,7 +64,10 @@ class Candidates:
         Another worker than the last holder is preferred, if there is one.
         """
         aside, best = [], None
-        for kind in [each for each in self._heaps if self._ready.takes(each, item)]:
+        kinds = list(self._heaps)
+        if len(kinds) > 1:
+            kinds = [each for each in kinds if self._ready.takes(each, item)]
+        for kind in kinds:
             heap = self._heaps[kind]
             while heap and heap[0][3].holder == item.last_holder:
                 aside.append((heapq.heappop(heap), kind))

@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 from qos.core.queue.item import Item, ItemState
 from qos.core.queue.item_names import ItemNames, is_read_from_payload
+from qos.core.queue.properties import properties_size
 from qos.core.queue.selector import Selector, parse
 
 __all__ = ["EXCLUDERS_MAX", "FILTERS_MAX", "SLICE", "Kind", "ReadyItems"]
@@ -30,7 +31,9 @@ FILTERS_MAX = 32
 EXCLUDERS_MAX = 64
 
 #: The items that a new selector is evaluated for in one step, so that a step stays short.
+#: Many bytes of properties count as another item: patterns are searched for in them.
 SLICE = 1000
+_SLICE_BYTES = 256
 
 #: The number of outdated entries that are kept, beyond as many as there are valid ones.
 _SLACK = 1000
@@ -91,6 +94,8 @@ class ReadyItems:
         self._all = _View(None, 1)
         #: By the text of the selector; '': all items.
         self._views: dict[str, _View] = {"": self._all}
+        # Those whose selector is not evaluated for all items yet.
+        self._new: list[_View] = []
         # By item, the bits of the views that it passes. Only while there are selectors.
         self._marks: dict[str, int] = {}
         # The full JIDs that items exclude; True: with heaps of its own. None of them is
@@ -117,6 +122,8 @@ class ReadyItems:
             view = _View(parse(selector), ~used & (used + 1))
             view.unclassified = [*self._all.plain, *self._all.excluding]
             self._views[selector] = view
+            if view.unclassified:
+                self._new.append(view)
             self._find_payload_names()
         view.users += 1
 
@@ -126,6 +133,7 @@ class ReadyItems:
         view.users -= 1
         if not view.users and view is not self._all:
             del self._views[selector]
+            self._new = [each for each in self._new if each is not view]
             self._find_payload_names()
             if len(self._views) == 1:
                 self._marks.clear()
@@ -142,24 +150,23 @@ class ReadyItems:
     @property
     def classifying(self) -> bool:
         """Whether a new selector is still to be evaluated for some items."""
-        return any(view.unclassified for view in self._views.values())
+        return bool(self._new)
 
     def classify(self) -> None:
         """Evaluate new selectors for the next items."""
         left = SLICE
-        for view in self._views.values():
-            some = view.unclassified[-left:]
-            del view.unclassified[-left:]
-            left -= len(some)
-            for entry in some:
-                self._classify(view, entry)
-            if not left:
-                return
+        while self._new and left > 0:
+            view = self._new[0]
+            entry = view.unclassified.pop()
+            if not view.unclassified:
+                del self._new[0]
+            left -= 1
+            item = self._item(entry, self._all)
+            if item is not None:
+                left -= properties_size(item.properties) // _SLICE_BYTES
+                self._classify(view, item, entry)
 
-    def _classify(self, view: _View, entry: _Entry) -> None:
-        item = self._item(entry, self._all)
-        if item is None:
-            return
+    def _classify(self, view: _View, item: Item, entry: _Entry) -> None:
         assert view.selector is not None
         # The bit may be of an earlier selector, and the item from before the first one.
         marks = self._marks.get(item.item_id, self._all.bit) & ~view.bit

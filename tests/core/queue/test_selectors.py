@@ -268,6 +268,21 @@ def test_a_new_selector_is_evaluated_in_slices() -> None:
     assert it.stats()["unmatched"] == count - 25
 
 
+def test_a_slice_has_fewer_items_if_they_are_large() -> None:
+    """Patterns are searched for in all of their properties."""
+    items: dict[str, Item] = {}
+    ready = ReadyItems(items)
+    for number in range(100):
+        item = items[f"i{number}"] = item_of(number, properties={"n": "x" * 8000})
+        ready.add(item)
+    ready.want("n LIKE '%_y'")
+    steps = 0
+    while ready.classifying:
+        ready.classify()
+        steps += 1
+    assert steps == 4
+
+
 def test_a_place_in_the_marks_that_is_used_again_says_nothing_old() -> None:
     """The marks of items are not searched when a selector ends."""
     it = World(PLAIN)

@@ -199,11 +199,9 @@ QUEUE = (
     Mutant(
         "selector-is-asked-for-some-items",
         "qos.core.queue.ready_items",
-        "        for view in self._views.values():\n            some",
-        "        for view in self._views.values():\n"
-        "            if len(self._marks) > 1:\n"
-        "                view.unclassified.clear()\n"
-        "            some",
+        "            entry = view.unclassified.pop()\n",
+        "            entry = view.unclassified.pop()\n"
+        "            del view.unclassified[1:]\n",
         "A new selector is asked for all items that are there.",
         by=("everything_ends",),
         seed=7,

@@ -9,10 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-__all__ = ["like", "pieces"]
+__all__ = ["is_searched", "like"]
 
 
-def pieces(pattern: str, escape: str) -> Iterator[tuple[str, bool]]:
+def is_searched(pattern: str, escape: str) -> bool:
+    """Whether each character of a text takes a step: there is a `_` after a `%`."""
+    signs = [each for each, itself in _pieces(pattern, escape) if not itself]
+    return "_" in signs[signs.index("%") :] if "%" in signs else False
+
+
+def _pieces(pattern: str, escape: str) -> Iterator[tuple[str, bool]]:
     """The characters of a pattern, each with whether it stands for itself.
 
     Args:
@@ -29,7 +35,7 @@ def pieces(pattern: str, escape: str) -> Iterator[tuple[str, bool]]:
 
 def like(pattern: str, escape: str) -> Callable[[str], bool]:
     """A function that says whether a text has this pattern."""
-    made = list(pieces(pattern, escape))
+    made = list(_pieces(pattern, escape))
     if ("_", False) in made:
         return _by_character(made)
     parts = [""]
@@ -76,14 +82,16 @@ def _by_character(made: list[tuple[str, bool]]) -> Callable[[str], bool]:
             continue
         at += 1
     whole = 1 << at
+    # Its last character is a `%`, which takes the rest of the text.
+    anything = stays & whole
 
     def matches(text: str) -> bool:
         reached = 1
         for each in text:
             passed = reached & (takes.get(each, 0) | takes_any)
             reached = passed << 1 | reached & stays
-            if not reached:
-                return False
+            if not reached or reached & anything:
+                break
         return bool(reached & whole)
 
     return matches

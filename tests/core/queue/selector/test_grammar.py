@@ -252,7 +252,7 @@ def test_both_parsers_read_the_same(seed: int) -> None:
         try:
             found = _ours(tree_of(text)[0])
         except SelectorError as error:
-            if "escape" not in error.text:  # of which a grammar knows nothing
+            if "escape" not in error.text:  # a grammar knows nothing of it
                 assert _read(text) is None, text
         else:
             assert _read(text) == found, text

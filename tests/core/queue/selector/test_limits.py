@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from qos.core.queue.selector import SelectorError, parse
-from qos.core.queue.selector.parser import DEPTH_MAX, IN_MAX, TERMS_MAX
+from qos.core.queue.selector.parser import DEPTH_MAX, IN_MAX, SEARCHES_MAX, TERMS_MAX
 from qos.core.queue.selector.tokens import TEXT_CHARS_MAX
 
 
@@ -23,6 +23,7 @@ def _nested(before: str, after: str = "") -> tuple[str, str, int]:
 
 _SIGNS = "1 = " + "- " * DEPTH_MAX
 _IN = "n IN (" + "''," * (IN_MAX - 1) + "''"
+_SEARCHES = " OR ".join(["n LIKE '%_'"] * SEARCHES_MAX)
 _NAMES = " OR ".join(["n"] * TERMS_MAX)
 
 
@@ -34,9 +35,15 @@ _NAMES = " OR ".join(["n"] * TERMS_MAX)
         _nested("NOT "),
         (_SIGNS + "n", _SIGNS + "-n", len(_SIGNS)),
         (_IN + ")", _IN + ",'')", len(_IN) + 1),
+        (
+            # Neither a pattern without such a search counts, nor what is escaped.
+            _SEARCHES + " OR n LIKE '_%' OR n LIKE '%!_' ESCAPE '!' OR n LIKE '_'",
+            _SEARCHES + " OR n LIKE '%a_'",
+            len(_SEARCHES) + 11,
+        ),
         (_NAMES, _NAMES + " OR n", len(_NAMES) + 4),
     ],
-    ids=["characters", "parentheses", "not", "signs", "in", "names"],
+    ids=["characters", "parentheses", "not", "signs", "in", "searches", "names"],
 )
 def test_each_limit_is_exact_and_names_the_position(
     allowed: str, refused: str, position: int
@@ -60,6 +67,16 @@ def test_no_pattern_is_slow(pattern: str) -> None:
     selector = parse(f"x LIKE '{pattern}'")
     begun = time.process_time()
     selector.matches({"x": "a" * 8192})
+    assert time.process_time() - begun < 0.5
+
+
+def test_no_selector_is_slow() -> None:
+    """Whatever a stranger writes, for the longest text that an item can have."""
+    searched = " OR ".join(["x LIKE '%_b'"] * SEARCHES_MAX)
+    parts = " OR ".join(["x LIKE '%b%'"] * (TERMS_MAX - SEARCHES_MAX - 6))
+    selector = parse(f"{searched} OR {parts}")
+    begun = time.process_time()
+    assert not selector.matches({"x": "a" * 8192})
     assert time.process_time() - begun < 0.5
 
 
