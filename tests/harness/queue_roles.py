@@ -177,6 +177,7 @@ class WorkerRole(Role):
         parallel: jobs at a time.
         batch: items in one event.
         work_s: how long it works on an item, at most.
+        parity: it wants items with this parity only; None: all.
         qos_journal: as for a service.
         effects: a database of its own, whose table `effects` gets a row for each
             accepted item; ''.
@@ -191,6 +192,7 @@ class WorkerRole(Role):
     parallel: int = 8
     batch: int = 4
     work_s: float = 0.0
+    parity: int | None = None
     qos_journal: str = ""
     effects: str = ""
     resubscribe_s: float = 60.0
@@ -227,6 +229,8 @@ class WorkerRole(Role):
 
         async def handle(job: Job) -> None:
             note("begun", job)
+            if self.parity not in {None, job.properties.get("parity")}:
+                note("unwanted", job)
             if "poison" in job.payload_text:
                 raise Poison
             await asyncio.sleep(random.uniform(0, self.work_s))
@@ -243,6 +247,7 @@ class WorkerRole(Role):
             self.service,
             self.node,
             parallel=self.parallel,
+            selector="" if self.parity is None else f"parity = {self.parity}",
             batch=self.batch,
             lock_timeout_s=self.lock_s,
             resubscribe_s=self.resubscribe_s,
@@ -336,7 +341,8 @@ class PublisherRole(Role):
     def _item(self, number: int) -> NewItem:
         poisoned = self.poison_every and number % self.poison_every == 0
         word = "poison" if poisoned else "work"
-        return NewItem(f"<{word} xmlns='urn:x'>{number}</{word}>", f"i{number}")
+        payload = f"<{word} xmlns='urn:x'>{number}</{word}>"
+        return NewItem(payload, f"i{number}", properties={"parity": number % 2})
 
 
 async def _insist(
@@ -366,7 +372,8 @@ def _die() -> NoReturn:
 class WorkRecord:
     """A line in the log of the workers.
 
-    `begun`, or `accepted` when that is answered.
+    `begun`, and `unwanted` if it does not pass the worker's selector; or `accepted`
+    when that is answered.
     """
 
     what: str

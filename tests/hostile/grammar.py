@@ -28,6 +28,7 @@ from xep_0254.namespaces import (
     QUEUEING,
     QUEUEING_OLD,
     RSM,
+    SHIM,
     STANZAS,
     SUBSCRIBE_OPTIONS,
 )
@@ -43,6 +44,13 @@ NUMBERS = ("1", "3", "-1", "0", "1e999", "nan", "9" * 400, "", "²", " 1 ", "0x1
 NODES = ("jobs", "", "no such node", "x" * 2_000, "\u2028'")
 JIDS = ("alice@localhost/a", "alice@localhost", "", "@", "x" * 4_000, "a@b/c/d", "/")
 TEXTS = ("x", "", " \t\n", "<&>]]>", "\ud7ff\ue000\U0010ffff", "y" * 3_000)
+
+
+SELECTORS = (
+    *("n = 1", "xml.element = 'x'", "NOT JMSRedelivered", "n LIKE '%_%'", "n >"),
+    *("(" * 33 + "n" + ")" * 33, "1 = 'a'", "n IN (" + "''," * 300 + "'')"),
+)
+_PROPERTY_TYPES = ("string", "int", "float", "boolean")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +98,7 @@ RULES: dict[str, Rule] = {
     "message": Rule(
         ("jabber:client",),
         {"type": ("chat", "error", "groupchat", "", "x"), "to": JIDS, "from": JIDS},
-        ("body", "body", "pubsub", "log", "message", "assured"),
+        ("body", "body", "pubsub", "log", "message", "assured", "headers"),
     ),
     "body": Rule(("jabber:client", "urn:x", ""), {}, (), TEXTS),
     "batch": Rule(
@@ -131,9 +139,18 @@ RULES: dict[str, Rule] = {
             *("publish", "publish", "subscribe", "unsubscribe", "options", "retract"),
             *("unlock", "items", "subscriptions", "affiliations", "create"),
             *("configure", "delete", "purge", "default", "extend", "requeue", "set"),
-            *("x", "subscription", "options"),
+            *("x", "subscription", "options", "properties", "properties"),
         ),
     ),
+    "properties": Rule((QUEUE,), {"for": IDS}, ("property",) * 3),
+    "property": Rule(
+        (QUEUE,),
+        {"name": ("n", "xml.element", *IDS), "type": (*_PROPERTY_TYPES, "x")},
+        ("body",),
+        (*NUMBERS, *TEXTS, "true"),
+    ),
+    "headers": Rule((SHIM,), {}, ("header", "header", "body")),
+    "header": Rule((SHIM,), {"name": IDS}, (), TEXTS),
     **_rules(PUBSUB, "publish retract", attributes={"node": NODES}, children=_LISTED),
     "unlock": Rule((QUEUEING, QUEUEING_OLD), {"node": NODES}, _LISTED),
     **_rules(
@@ -191,16 +208,19 @@ RULES: dict[str, Rule] = {
             "var": (
                 *("FORM_TYPE", "pubsub#queue_requests", "queue#batch"),
                 *("queue#lock_timeout", "queue#max_items", "queue#dead_letter_node"),
-                *("pubsub#access_model", "nonsense"),
+                *("pubsub#access_model", "queue#selector", "nonsense"),
             ),
             "type": ("text-single", "boolean", "list-multi"),
         },
         ("value", "value"),
     ),
     "value": Rule(
-        (DATA_FORM,), {}, (), (NODE_CONFIG, SUBSCRIBE_OPTIONS, "1", "open", *NUMBERS)
+        (DATA_FORM,),
+        {},
+        (),
+        (NODE_CONFIG, SUBSCRIBE_OPTIONS, "1", "open", *NUMBERS, *SELECTORS),
     ),
-    "event": Rule((EVENT,), {}, ("event items", "body")),
+    "event": Rule((EVENT,), {}, ("event items", "properties", "body")),
     "event items": Rule((EVENT,), {"node": NODES}, ("event item", "event retract")),
     "event item": Rule((EVENT,), _ITEM, ("body",)),
     "event retract": Rule((EVENT,), _ITEM),
@@ -238,7 +258,9 @@ QUEUE_REQUESTS = ("pubsub",) * 8 + ("query", "ping")
 #: The possible contents of any other kind of stanza.
 CONTENTS = {
     "answer": ("received", "hold", "answers", "error", "pubsub", "query"),
-    "message": ("body", "log", "log", "event", "pubsub", "assured", "error"),
+    "message": (
+        *("body", "log", "log", "event", "pubsub", "assured", "error", "headers"),
+    ),
     "presence": ("c", "occupant", "priority"),
 }
 _KINDS = ("iq",) * 5 + tuple(CONTENTS)

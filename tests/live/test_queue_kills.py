@@ -180,6 +180,7 @@ class Shop:
             log=str(self._folder / "records"),
             lock_s=LOCK_S,
             work_s=0.02,
+            parity={"0": 0, "1": 1}.get(name[-1]),
         )
         self._running[name] = await self._processes.start(worker)
 
@@ -261,6 +262,8 @@ async def test_five_thousand_items_end_once_each_while_workers_and_service_are_k
     assert poisoned <= set(dead)
     assert {item.origin for item in letters} == {NODE}
     check_work_records(shop.records, read_journal(shop.store))
+    unwanted = [record for record in shop.records if record.what == "unwanted"]
+    assert unwanted == [], "given to a worker whose selector does not want it"
     assert "Traceback" not in stderr
     # With few events the test would prove nothing.
     kills = shop.kills

@@ -173,16 +173,18 @@ def count_items(files: Files) -> Tally:
     published = set(files.published.read_text().split())
     if files.elders:
         accepted |= published - outcomes.keys()
-    told = {
-        record.item_id
-        for record in read_work_records(files.work_records)
-        if record.what == "accepted"
-    }
+    told = set[str]()
+    unwanted = set[str]()
+    for record in read_work_records(files.work_records):
+        if record.what == "accepted":
+            told.add(record.item_id)
+        elif record.what == "unwanted":
+            unwanted.add(record.item_id)
     open_ = {item for item, outcome in outcomes.items() if outcome is None}
     found = {
         "lost": published - effects.keys() - open_,
         "doubled": {item for item, times in effects.items() if times > 1},
-        "false": (accepted ^ effects.keys()) | (told - effects.keys()),
+        "false": (accepted ^ effects.keys()) | (told - effects.keys()) | unwanted,
         "open": open_,
     }
     return Tally(

@@ -399,6 +399,8 @@ class Supervisor:
             log=str(self._files.work_records),
             lock_s=LOCK_S,
             work_s=0.05,
+            # The first one takes everything, and the second one chooses.
+            parity=None if name == WORKERS[0] else 1,
             qos_journal=self._journal(name),
             effects=str(self._files.effects(name)),
             resubscribe_s=5.0,
