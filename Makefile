@@ -2,6 +2,7 @@
 # a way to install Python packages. What they set up is in .venv, except for what comes
 # from apt: python3-venv where it is missing, Java 17, and for `make test` prosody, ejabberd,
 # openssl, strace, iproute2, systemd, chromium, mosquitto, rabbitmq-server, nats-server, npm,
+# python3-qpid-proton,
 # and gcc with the headers of Python, which build the engine of the AMQP gateway.
 
 # The first Python that is new enough; or say `make PYTHON=/path/to/python3 …`.
@@ -180,6 +181,7 @@ system: java
 	@$(WITH_SBIN) command -v rabbitmq-server >/dev/null || $(call apt-install,rabbitmq-server)
 	@$(WITH_SBIN) command -v nats-server >/dev/null || $(call apt-install,nats-server)
 	@command -v npm >/dev/null || $(call apt-install,npm)
+	@/usr/bin/python3 -c 'import proton' 2>/dev/null || $(call apt-install,python3-qpid-proton)
 
 # The extra `[amqp]` comes as source.
 compiler:

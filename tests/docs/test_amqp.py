@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from amqp_bench import DOMAIN, gateway, rhea_folder
 from qos.amqp.users import hashed
 from qos.core.queue.item import Affiliation
@@ -27,11 +29,16 @@ async def output(*command: str | Path, **environment: str) -> str:
     return out.decode()
 
 
-async def test_the_python_of_the_guide(tmp_path: Path) -> None:
+#: Debian has an older proton, for its own Python.
+DEBIAN = "/usr/bin/python3"
+
+
+@pytest.mark.parametrize("python", [sys.executable, DEBIAN])
+async def test_the_python_of_the_guide(tmp_path: Path, python: str) -> None:
     async with gateway(tmp_path) as bench:
         await bench.create("orders")
         url = f"amqp://alice:secret@127.0.0.1:{bench.port}"
-        out = await output(sys.executable, CODE / "amqp_orders.py", url, "orders")
+        out = await output(python, CODE / "amqp_orders.py", url, "orders")
     assert out.splitlines() == [f"order-{n} order {n} 0" for n in range(3)]
 
 
