@@ -318,6 +318,11 @@ def no_more_than_wanted(to: str, held: int, wanted: int) -> str | None:
     return f"{to} has {held} items, and asked for {wanted}" if held > wanted else None
 
 
+def lives_as_long_as_its_link(link: bool) -> str | None:
+    """A node that a link has made is not deleted before the link."""
+    return "a node is deleted, and the link that has made it is there" if link else None
+
+
 def within_credit(to: str, sent: int, limit: int) -> str | None:
     """A worker behind a gateway gets no more items than it has credit for."""
     return f"{to} got {sent} items, with a credit of {limit}" if sent > limit else None

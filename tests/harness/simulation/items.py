@@ -159,6 +159,10 @@ class ItemLedger:
             or "queue" in self._ledger.jumped
         )
 
+    def lived(self, link: bool) -> None:
+        """A node that a link has made is gone; `link`: that is still there."""
+        self._ledger.check(invariants.lives_as_long_as_its_link, link)
+
     def settles(self, source: str, settlements: Sequence[Settlement]) -> None:
         """Somebody settles deliveries, which may end."""
         for each in settlements:

@@ -8,15 +8,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
+from qos.core.queue.effects import Change as QueueChange
 from qos.core.queue.effects import (
     Notification,
     NotifyNode,
     NotifyRetract,
     NotifySubscription,
     NotifyUnlock,
+    RemoveNode,
 )
 from qos.core.queue.item import Affiliation, Item, Node
 from qos.core.queue.requests import (
+    CloseLink,
+    Create,
+    OpenLink,
     Refusal,
     Request,
     Result,
@@ -41,6 +46,7 @@ from xep_0254.events import DeliveredItem, Event
 
 __all__ = [
     "BOSS",
+    "MADE",
     "NODE",
     "SERVICE",
     "Answered",
@@ -55,6 +61,9 @@ __all__ = [
 SERVICE = "queue@x/1"
 NODE = "orders"
 BOSS = "boss@x"
+
+#: A node that a link of the owner makes.
+MADE = "made"
 
 #: So few that a stranger gets all his nodes at once.
 _BOUNDS = QueueBounds(
@@ -121,14 +130,15 @@ class QueueMachine(Machine, QueuePort):
         self._ids = itertools.count(1)
         self._ledger = ledger
         self._gate = gate
+        self._links: set[str] = set()
+        # Whether the link that makes a node is there, as this process knows it.
+        self._made = False
         self._engine: QueueEngine | None = None
         self._probes: dict[str, str] = {}
         self._clock = self.clock()
         self.disk = QueueServiceDisk(
             self.name,
-            lambda change: ledger.written(
-                change, self._clock.now(), self.disk.kept.nodes
-            ),
+            self._wrote,
         )
         config = {
             "queue#lock_timeout": f"{settings.lock_s}",
@@ -188,13 +198,31 @@ class QueueMachine(Machine, QueuePort):
             case Asked(_, Unsubscribe()) | Presence(False):
                 self._gate.forget(self._tokens())
 
+    def _opened(self, result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
+        self._made &= not isinstance(result, Refusal)
+
+    def _wrote(self, change: QueueChange) -> None:
+        self._ledger.written(change, self._clock.now(), self.disk.kept.nodes)
+        if isinstance(change, RemoveNode) and change.name == MADE:
+            self._ledger.lived(self._made)
+
     def _receive(self, source: str, body: object) -> None:
         match body:
             case Asked(iq_id, request):
                 if isinstance(request, Retract | Unlock):
                     self._ledger.settles(source, request.settlements)
                 answer = partial(self._answer, source, iq_id, request, self._now())
+                makes = isinstance(request, Create) and request.node == MADE
+                if makes and iq_id in self._links:
+                    return  # a connection to a gateway delivers nothing twice
                 self.engine.request(request, source, answer)
+                if makes:
+                    # A gateway makes the node and opens the link in one turn.
+                    self._links.add(iq_id)
+                    self._made = True
+                    self.engine.request(OpenLink(MADE, made=True), source, self._opened)
+                elif isinstance(request, CloseLink):
+                    self._made = False
             case Presence(True):
                 self.engine.heard(source, available=True)
             case Presence(False):
@@ -226,6 +254,7 @@ class QueueMachine(Machine, QueuePort):
 
     def restarted(self) -> None:
         """See QueuePort."""
+        self._made = False
         if self._gate is not None:
             self._gate.forget(self._tokens())
 

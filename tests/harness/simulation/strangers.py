@@ -12,7 +12,9 @@ import asyncio
 import hashlib
 
 from qos.core.queue.item import Affiliation
+from qos.core.queue.lifetime import Lifetime
 from qos.core.queue.requests import (
+    CloseLink,
     Configure,
     Create,
     Delete,
@@ -23,7 +25,7 @@ from qos.core.queue.requests import (
 )
 from qos.errors import NoAnswer, RequestRefused
 from simulation.queue_client import QueueUser
-from simulation.queue_machine import BOSS
+from simulation.queue_machine import BOSS, MADE
 
 __all__ = ["Owner", "Stranger"]
 
@@ -98,6 +100,11 @@ class Owner(_Scripted):
             await asyncio.sleep(1.0)
             await self._publish(_VAULT, f"later-{number}")
         await self._ask(Create("more", {}))
+        # As a client of a gateway: it attaches a link that makes its node.
+        await self._ask(Create(MADE, {}, Lifetime.DELETE_ON_CLOSE))
+        await self._publish(MADE, "reply")
+        await asyncio.sleep(1.0)
+        await self._ask(CloseLink(MADE))
 
 
 class Stranger(_Scripted):

@@ -40,7 +40,7 @@ from simulation.plan import (
     jid_of,
 )
 from simulation.queue_client import Shop
-from simulation.queue_machine import BOSS, NODE, SERVICE, Presence, QueueMachine
+from simulation.queue_machine import BOSS, MADE, NODE, SERVICE, Presence, QueueMachine
 from simulation.strangers import Owner, Stranger
 from simulation.workers import WorkerMachine
 
@@ -250,6 +250,8 @@ class World:
             words for endpoint in self.endpoints.values() for words in endpoint.left()
         ]
         found += [words for worker in self.workers.values() for words in worker.left()]
+        if MADE in self.queue.disk.kept.nodes:
+            found.append(f"the node {MADE!r} outlives its link")
         return found + self.ledger.left() + self.items.left()
 
     # -- what happens ------------------------------------------------------
