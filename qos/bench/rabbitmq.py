@@ -1,7 +1,8 @@
-"""A durable queue of RabbitMQ, as a contender of a benchmark."""
+"""RabbitMQ on loopback, and a durable queue of it as a contender of a benchmark."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from qos.bench.brokered import Brokered
 from qos.testing.ports import ADDRESS, free_ports
 from qos.testing.processes import Process, find_program
 
-__all__ = ["RabbitMq"]
+__all__ = ["RabbitMq", "start_rabbitmq"]
 
 # Debian's program in the PATH would become another user, or refuse to start; it runs
 # this one.
@@ -46,41 +47,65 @@ class RabbitMq(Brokered):
         )
 
     async def _start_server(self, folder: Path, port: int) -> Process:
-        program = _program()
-        epmd_port, distribution_port = free_ports(2)
-        config = folder / "rabbitmq.conf"
-        config.write_text(_CONFIG.format(address=ADDRESS, port=port), encoding="ascii")
-        # Our own epmd: RabbitMQ would start one that stays for ever.
-        epmd = find_program("epmd", "erlang-base")
-        self._keep(
-            await Process.start(
-                *(epmd, "-port", str(epmd_port), "-address", ADDRESS), folder=folder
-            )
-        )
-        return await Process.start(
-            program,
-            folder=folder,
-            environment={
-                # The place of Erlang's cookie.
-                "HOME": str(folder),
-                # Otherwise the process is a shell that waits for the broker.
-                "RUNNING_UNDER_SYSTEMD": "1",
-                "ERL_EPMD_PORT": str(epmd_port),
-                "RABBITMQ_CONF_ENV_FILE": "/dev/null",
-                "RABBITMQ_CONFIG_FILE": str(config),
-                "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
-                "RABBITMQ_LOG_BASE": str(folder / "log"),
-                "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
-                "RABBITMQ_NODENAME": "bench@localhost",
-                "RABBITMQ_DIST_PORT": str(distribution_port),
-                "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
-                    "-kernel inet_dist_use_interface {127,0,0,1}"
-                ),
-            },
-        )
+        server, epmd = await start_rabbitmq(folder, port)
+        self._keep(epmd)
+        return server
 
     def _options(self, folder: Path) -> dict[str, Any]:
         return {}
+
+
+async def start_rabbitmq(
+    folder: Path, port: int, *, plugins: Sequence[str] = ()
+) -> tuple[Process, Process]:
+    """Start a RabbitMQ of its own; returns at once.
+
+    Args:
+        folder: for its configuration, data and log; what a former one has left there is
+            used again.
+        port: on loopback.
+        plugins: those to enable.
+
+    Returns:
+        The broker, and the name server of Erlang that it needs.
+
+    Raises:
+        NotInstalled: there is no RabbitMQ.
+    """
+    program = _program()
+    epmd_port, distribution_port = free_ports(2)
+    config = folder / "rabbitmq.conf"
+    config.write_text(_CONFIG.format(address=ADDRESS, port=port), encoding="ascii")
+    enabled = folder / "plugins"
+    enabled.write_text(f"[{','.join(plugins)}].\n", encoding="ascii")
+    # Our own epmd: RabbitMQ would start one that stays for ever.
+    epmd = await Process.start(
+        find_program("epmd", "erlang-base"),
+        *("-port", str(epmd_port), "-address", ADDRESS),
+        folder=folder,
+    )
+    server = await Process.start(
+        program,
+        folder=folder,
+        environment={
+            # The place of Erlang's cookie.
+            "HOME": str(folder),
+            # Otherwise the process is a shell that waits for the broker.
+            "RUNNING_UNDER_SYSTEMD": "1",
+            "ERL_EPMD_PORT": str(epmd_port),
+            "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+            "RABBITMQ_CONFIG_FILE": str(config),
+            "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(folder / "log"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(enabled),
+            "RABBITMQ_NODENAME": "bench@localhost",
+            "RABBITMQ_DIST_PORT": str(distribution_port),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
+                "-kernel inet_dist_use_interface {127,0,0,1}"
+            ),
+        },
+    )
+    return server, epmd
 
 
 def _program() -> Path:

@@ -41,6 +41,7 @@ COMMANDS = {
     "inbox": "list messages that wait here for their release, or drop them",
     "queue": "run a queue service, or use one",
     "worker": "run a command for each item of a queue",
+    "bridge": "carry messages between a queue and an AMQP 1.0 broker",
     "audit": "find lost, duplicated, refused and stuck messages from journals",
     "bench": "measure speed and cost, of messages or of an audit",
     "synth": "make journals with known anomalies, to try an audit",

@@ -170,17 +170,27 @@ def backoff_from(arguments: argparse.Namespace) -> Backoff:
         raise UsageError(str(error)) from None
 
 
-def password_from(path: Path | None) -> str:
+def password_from(
+    path: Path | None,
+    *,
+    variable: str = PASSWORD_VARIABLE,
+    option: str = "--password-file",
+) -> str:
     """The first line of a file; None: the value of the environment variable.
+
+    Args:
+        path: of the file, or None.
+        variable: the environment variable.
+        option: that names the file.
 
     Raises:
         UsageError: there is no password.
     """
     if path is None:
-        password = os.environ.get(PASSWORD_VARIABLE, "")
-        where = f"{PASSWORD_VARIABLE} is not set, and there is no --password-file"
+        password = os.environ.get(variable, "")
+        where = f"{variable} is not set, and there is no {option}"
     else:
-        where = f"--password-file {path}"
+        where = f"{option} {path}"
         try:
             password = path.read_text("utf-8").partition("\n")[0].rstrip("\r")
         except OSError as error:

@@ -24,7 +24,15 @@ from qos.core.amqp.values import (
 )
 from qos.core.record import record
 
-__all__ = ["Section", "Sections", "check_annotations", "merged", "section", "split"]
+__all__ = [
+    "Section",
+    "Sections",
+    "check_annotations",
+    "merged",
+    "section",
+    "split",
+    "without",
+]
 
 
 class Section(IntEnum):
@@ -127,6 +135,23 @@ def split(message: bytes) -> Sections:
             bare.append(message[start:at])
     # A message without a body is let through: it is not ours to repair.
     return Sections(values, body, parts, b"".join(bare))
+
+
+def without(message: bytes, which: Section) -> bytes:
+    """The message without this section; all others stay byte for byte.
+
+    Raises:
+        DecodeError: it is not a message of format 0.
+    """
+    kept: list[bytes] = []
+    at = 0
+    while at < len(message):
+        start = at
+        found, value_at = _section_at(message, at)
+        at = end_of(message, value_at)
+        if found is not which:
+            kept.append(message[start:at])
+    return b"".join(kept)
 
 
 def section(which: Section, value: bytes) -> bytes:

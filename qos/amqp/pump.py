@@ -1,0 +1,88 @@
+"""Moves bytes between a TCP transport of asyncio and proton, which is without I/O."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from proton import Collector, Connection, Event, Transport
+
+__all__ = ["Pump"]
+
+
+class Pump:
+    """The AMQP layer of one connection.
+
+    Proton is C code that calls back: what a handler of events raises comes out of
+    `push`, `write` and `tick`, and its caller ends the connection.
+
+    Attributes:
+        connection: of proton.
+    """
+
+    def __init__(
+        self,
+        tcp: asyncio.Transport,
+        amqp: Transport,
+        handle: Callable[[Event], None],
+    ) -> None:
+        """Begin; nothing is written yet.
+
+        Args:
+            tcp: the TCP transport.
+            amqp: proton's.
+            handle: is called for each event.
+        """
+        self.connection = Connection()
+        self.may_write = True
+        self._tcp = tcp
+        self._amqp = amqp
+        self._handle = handle
+        self._collector = Collector()
+        self.connection.collect(self._collector)
+
+    def bind(self) -> None:
+        """Begin with the connection as it is now set up."""
+        self._amqp.bind(self.connection)
+
+    def push(self, data: bytes) -> None:
+        """Take bytes of the peer."""
+        while data:
+            capacity = self._amqp.capacity()
+            if capacity <= 0:
+                break
+            taken, data = data[:capacity], data[capacity:]
+            self._amqp.push(taken)
+            self._events()
+        self.write()
+
+    def write(self) -> None:
+        """Write what proton wants to send; closes the TCP transport at the end."""
+        if self._tcp.is_closing():
+            return
+        self._events()
+        while self.may_write and (size := self._amqp.pending()) > 0:
+            self._tcp.write(self._amqp.peek(size) or b"")
+            self._amqp.pop(size)
+        self._events()
+        if self._amqp.pending() < 0:
+            self._tcp.close()
+
+    def tick(self, now: float) -> float:
+        """Send empty frames, and notice that none come; returns when to do it again.
+
+        0: there is no need.
+        """
+        at: float = self._amqp.tick(now)
+        self.write()
+        return at
+
+    def release(self) -> None:
+        """Break the circle between proton's objects."""
+        self._amqp.unbind()
+        self._collector.release()
+
+    def _events(self) -> None:
+        while (event := self._collector.peek()) is not None:
+            self._handle(event)
+            self._collector.pop()

@@ -1,0 +1,148 @@
+"""From a queue to a broker: each item is sent at least once, under one message-id.
+
+An item stays locked while its message is with the broker, and ends in the queue after
+the broker has accepted it. If the bridge dies or the link is lost in between, the item
+comes again, and its message is sent again with the same message-id: a broker that looks
+for duplicates drops it, and any other has it twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from proton import Delivery
+
+from qos.amqp.broker import BrokerLost, Outcome, Target
+from qos.bridge.bridge import Bridge
+from qos.core.amqp.bridging import message_of
+from qos.core.queue.item import Item
+from qos.errors import JobLost, RemoteProtocolError
+from qos.worker import Job, Worker
+from xep_0254.elements import legal
+
+__all__ = ["ToBroker"]
+
+log = logging.getLogger(__name__)
+
+#: Items that are with the broker at a time, and in one event.
+_PARALLEL = 200
+_BATCH = 50
+
+#: Seconds for what has begun when the bridge is stopped.
+_GRACE_S = 10.0
+
+_REASON_CHARS_MAX = 1000
+
+
+class ToBroker(Bridge[Target]):
+    """Sends the items of a queue to a broker's node."""
+
+    def _link(self) -> Target:
+        return Target(self._broker)
+
+    async def _carry(self, link: Target) -> None:
+        worker = Worker(
+            self._session.client,
+            self._service,
+            self._node,
+            parallel=_PARALLEL,
+            batch=_BATCH,
+            grace_s=_GRACE_S,
+        )
+
+        async def handle(job: Job) -> None:
+            self._active()
+            try:
+                await self._handle(link, job)
+            except JobLost as error:
+                log.warning("%s", error)
+            self._active()
+
+        working = self._loop.create_task(worker.run(handle))
+        stopping = self._loop.create_task(self._until_stopped(worker))
+        try:
+            await asyncio.wait(
+                (working, stopping, link.lost), return_when=asyncio.FIRST_COMPLETED
+            )
+            worker.stop()
+            if link.lost.done():
+                worker.stop()  # at once: nothing can come to its end
+            await working
+        finally:
+            working.cancel()
+            stopping.cancel()
+            await asyncio.wait((working, stopping))
+
+    async def _until_stopped(self, worker: Worker) -> None:
+        """Return when the bridge is stopped; stop it when it has drained."""
+        await worker.subscribed()
+        self._ready()
+        if self._drain_s is not None:
+            self._active()
+            while (left_s := self._active_at + self._drain_s - self._loop.time()) > 0:
+                try:
+                    await asyncio.wait_for(self._stopping.wait(), left_s)
+                except TimeoutError:
+                    continue
+                return
+            self.stop()
+        await self._stopping.wait()
+
+    async def _handle(self, link: Target, job: Job) -> None:
+        """Send an item, and settle it as the broker has settled the message."""
+        now = time.time()
+        try:
+            message = message_of(_item(job, now), job.payload_text, now)
+        except RemoteProtocolError as error:
+            await self._reject(job, f"it cannot be a message: {error}")
+            return
+        if link.bytes_max and len(message) > link.bytes_max:
+            text = f"{len(message)} bytes, and the broker takes {link.bytes_max}"
+            await self._reject(job, text)
+            return
+        try:
+            outcome = await link.send(message)
+        except BrokerLost:
+            await job.release()
+            return
+        await self._settle(job, outcome)
+
+    async def _settle(self, job: Job, outcome: Outcome) -> None:
+        if outcome.state == Delivery.ACCEPTED:
+            await job.accept()
+            self.done += 1
+        elif outcome.state == Delivery.REJECTED:
+            await self._reject(job, outcome.reason or "rejected by the broker")
+        elif outcome.state == Delivery.MODIFIED:
+            await job.modify(
+                delivery_failed=outcome.failed, undeliverable_here=outcome.undeliverable
+            )
+        else:
+            await job.release()
+
+    async def _reject(self, job: Job, reason: str) -> None:
+        reason = legal(reason)[:_REASON_CHARS_MAX]
+        log.warning("item %r is dead: %s", job.id, reason)
+        self.refused += 1
+        await job.reject(reason)
+
+
+def _item(job: Job, now: float) -> Item:
+    """What is known of the item, in the form of the service."""
+    item = job.item
+    published = now if item.published is None else item.published
+    return Item(
+        seq=0,
+        node=job.node,
+        item_id=job.id,
+        publisher=job.publisher,
+        digest="",
+        size=0,
+        priority=job.priority,
+        published_at=published,
+        available_at=published,
+        expires_at=None if item.ttl is None else now + item.ttl,
+        properties=job.properties,
+    )

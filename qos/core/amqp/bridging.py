@@ -1,0 +1,64 @@
+"""Messages of a broker as queue items, and queue items as messages for a broker.
+
+What decides whether a message is the same one again is its message-id, so it is kept in
+both directions. Annotations are not carried: delivery annotations are for one hop
+(messaging §3.2.2), and RabbitMQ ends the connection on them; a broker may change message
+annotations with each delivery, and the repeat would then look like another message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from qos.core.amqp import values
+from qos.core.amqp.messages import read_message, render_item
+from qos.core.amqp.sections import Section, section, split, without
+from qos.core.amqp.values import NULL, elements
+from qos.core.queue.item import Item
+from qos.core.queue.requests import PublishedItem
+
+__all__ = ["item_of", "message_of"]
+
+_MESSAGE_ID = 0
+
+
+def item_of(
+    message: bytes, *, new_id: Callable[[], str], now: float, bytes_max: int
+) -> PublishedItem:
+    """A message of a broker as an item; see `read_message` for arguments and errors."""
+    found = split(message)
+    header = found.values.get(Section.HEADER)
+    head = b"" if header is None else section(Section.HEADER, header)
+    return read_message(
+        head + found.bare, new_id=new_id, now=now, bytes_max=bytes_max
+    ).entry
+
+
+def message_of(item: Item, payload: str, now: float) -> bytes:
+    """An item as a message for a broker, the same bytes each time but for its ttl.
+
+    It is durable, and it has a message-id: that of the publisher, or else the id of the
+    item.
+
+    Args:
+        item: as a worker got it.
+        payload: of the item.
+        now: the remaining time to live is counted from here.
+    """
+    rendered = split(render_item(item, payload, now))
+    # Durable, priority and ttl. To the broker it is new: it counts deliveries itself.
+    fields = elements(rendered.values[Section.HEADER])[:3]
+    head = section(Section.HEADER, values.pack_list(fields))
+    return head + _with_message_id(rendered.bare, item.item_id)
+
+
+def _with_message_id(bare: bytes, item_id: str) -> bytes:
+    """The bare message, as it was if it has a message-id."""
+    found = split(bare)
+    properties = found.values.get(Section.PROPERTIES)
+    fields = [NULL] if properties is None else elements(properties) or [NULL]
+    if fields[_MESSAGE_ID] != NULL:
+        return bare
+    fields[_MESSAGE_ID] = values.string(item_id)
+    written = section(Section.PROPERTIES, values.pack_list(fields))
+    return written + without(bare, Section.PROPERTIES)
