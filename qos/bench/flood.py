@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import secrets
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -125,8 +124,7 @@ async def measure(flood: Flood, folder: Path) -> Flooded:
     Raises:
         BenchFailed: it could not be measured, or a message of the honest peer was lost.
     """
-    secret = secrets.token_hex(16)
-    server = EmbeddedServer({_DOMAIN: secret})
+    server = EmbeddedServer(components=[_DOMAIN])
     async with AsyncExitStack() as stack:
         await server.start(folder)
         stack.push_async_callback(server.stop)
@@ -134,8 +132,8 @@ async def measure(flood: Flood, folder: Path) -> Flooded:
         receiver, sender = await _ends(place, flood)
         flooder = await Child.start("qos.bench.flooder", name="flooder", folder=folder)
         stack.push_async_callback(flooder.end)
-        port = server.component_port
-        await flooder.do("connect", domain=_DOMAIN, secret=secret, port=port)
+        own = server.components[_DOMAIN]
+        await flooder.do("connect", domain=own.jid, secret=own.secret, port=own.port)
         # For code that is loaded late, and for buffers of the usual size.
         await _latencies(sender, 1.0)
         before = await _latencies(sender, flood.seconds)

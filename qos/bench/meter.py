@@ -10,7 +10,7 @@ from __future__ import annotations
 from asyncio import BaseTransport
 from typing import Any, cast
 
-from slixmpp import ClientXMPP
+from slixmpp import ClientXMPP, ComponentXMPP
 
 __all__ = ["Meter"]
 
@@ -26,7 +26,7 @@ class Meter:
         stanzas: iqs and messages, sent and received.
     """
 
-    def __init__(self, client: ClientXMPP) -> None:
+    def __init__(self, client: ClientXMPP | ComponentXMPP) -> None:
         self.wire_bytes = 0
         self.stanzas = 0
         self._client = client

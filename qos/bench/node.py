@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,12 +17,13 @@ from qos.bench.arrivals import Arrivals
 from qos.bench.floor import IqReceiver, IqSender, RawReceiver, RawSender
 from qos.bench.meter import Meter
 from qos.bench.sample import Work
-from qos.bench.ways import PluginReceiver, PluginSender, Receiver, Sender
+from qos.bench.ways import PluginReceiver, PluginSender, Receiver, Route, Sender
 from qos.core.backoff import Backoff
 from qos.core.message.model import Level
 from qos.errors import CannotConnect
-from qos.stream.login import AccountSession
-from qos.stream.server import Login
+from qos.stream.login import AccountSession, ComponentSession
+from qos.stream.server import Component, Login
+from qos.stream.session import Session
 from qos.testing.child import Command, run_commands
 
 __all__ = ["Node", "Task", "live"]
@@ -34,7 +36,7 @@ class Task:
     """The task of a process.
 
     Attributes:
-        login: the account.
+        login: the account, or the component.
         sends: whether it is the sender.
         way: `plugin`, `iq` or `raw`: how messages are sent and received.
         level: for `plugin`: the level of the messages.
@@ -42,9 +44,11 @@ class Task:
         plugins: the options of plugins to load, by plugin name.
         arrivals: the path of a pipe; see ways.PluginSender.
         pause_s: the time between the end of a message and the next.
+        senders: the messages are from so many addresses of the component in turn; 0:
+            they are from an account. `receivers`: likewise, to so many.
     """
 
-    login: Login
+    login: Login | Component
     sends: bool
     way: str
     level: str = ""
@@ -52,19 +56,26 @@ class Task:
     plugins: dict[str, dict[str, Any]]
     arrivals: str | None = None
     pause_s: float = 0.0
+    senders: int = 0
+    receivers: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The task in the form for stdin, because it contains a password."""
-        ca_file = self.login.ca_file
-        login = asdict(self.login) | {"ca_file": ca_file and str(ca_file)}
+        login = asdict(self.login)
+        if isinstance(self.login, Login):
+            ca_file = self.login.ca_file
+            login["ca_file"] = ca_file and str(ca_file)
         return asdict(self) | {"login": login}
 
     @classmethod
     def from_json(cls, task: dict[str, Any]) -> Self:
         """The task from this form."""
         login = task["login"]
-        ca_file, backoff = login["ca_file"], Backoff(**login["backoff"])
-        login |= {"ca_file": ca_file and Path(ca_file), "backoff": backoff}
+        login |= {"backoff": Backoff(**login["backoff"])}
+        if "secret" in login:
+            return cls(**task | {"login": Component(**login)})
+        ca_file = login["ca_file"]
+        login |= {"ca_file": ca_file and Path(ca_file)}
         return cls(**task | {"login": Login(**login)})
 
 
@@ -78,17 +89,17 @@ class Node:
     def __init__(self, stack: AsyncExitStack) -> None:
         self._stack = stack
         self._task: Task
-        self._client: ClientXMPP
+        self._client: Any  # ClientXMPP | ComponentXMPP
         self._meter: Meter
         self._sender: Sender
         self._receiver: Receiver
 
     async def connect(self, *, task: dict[str, Any]) -> dict[str, object]:
-        """Log in; returns the full JID, and the time to load the plugins."""
+        """Log in; returns its own JID, and the time to load the plugins."""
         self._task = Task.from_json(task)
-        session = AccountSession(self._task.login, quiet=True)
+        session = _session(self._task.login)
         await self._stack.enter_async_context(session)
-        self._client = session.client
+        self._client = session.xmpp
         if self._task.sends:
             self._meter = Meter(self._client)
         began = time.perf_counter()
@@ -142,6 +153,12 @@ async def live(kind: type[Node] = Node) -> None:
         await run_commands(kind(stack).commands)
 
 
+def _session(login: Login | Component) -> Session:
+    if isinstance(login, Login):
+        return AccountSession(login, quiet=True)
+    return ComponentSession(login)
+
+
 async def _managed(client: ClientXMPP) -> None:
     """Wait until the stream is managed (XEP-0198)."""
     management = client.plugin["xep_0198"]
@@ -157,9 +174,22 @@ async def _managed(client: ClientXMPP) -> None:
 def _sender(task: Task, client: ClientXMPP, peer: str) -> Sender:
     if task.way == "plugin":
         level = Level(task.level)
-        return PluginSender(client, peer, level=level, arrivals=_arrivals(task))
+        routes = _routes(task, peer)
+        return PluginSender(client, routes, level=level, arrivals=_arrivals(task))
     way = IqSender if task.way == "iq" else RawSender
     return way(client, peer, steps=task.steps)
+
+
+def _routes(task: Task, peer: str) -> list[Route]:
+    if task.senders:
+        return [(own, peer) for own in _addresses(task.login.jid, task.senders)]
+    if task.receivers:
+        return [("", each) for each in _addresses(peer, task.receivers)]
+    return [("", peer)]
+
+
+def _addresses(domain: str, count: int) -> Iterator[str]:
+    return (f"{number}@{domain}/bench" for number in range(count))
 
 
 def _receiver(task: Task, client: ClientXMPP, peer: str) -> Receiver:

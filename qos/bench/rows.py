@@ -17,12 +17,15 @@ from qos.bench.settings import Settings
 from qos.bench.times import sample_of, unpack
 from qos.bench.usage import Watch
 from qos.core.message.model import Level
-from qos.stream.server import Login
+from qos.stream.server import Component, Login
 from qos.testing.processes import PATIENCE_S, Child
 
 __all__ = ["NO_LIMITS", "Row", "with_resource"]
 
 _ENDS = ("sender", "receiver")
+
+#: The time in which the next addresses are met, in seconds.
+_MEET_S = 0.5
 
 #: Large enough for any number and size of messages in flight.
 NO_LIMITS: Mapping[str, int] = {
@@ -84,6 +87,14 @@ class Row:
             jids.append(answer["jid"])
         for end, peer in zip(_ENDS, reversed(jids), strict=True):
             await self._children[end].do("begin", peer=peer)
+        await self._meet()
+
+    async def _meet(self) -> None:
+        """Send a message on each route: at first a peer is asked what it supports."""
+        met = 0
+        while met < max(self._settings.senders, self._settings.receivers):
+            sample = await self.measure(Work(self._window_max, 1, _MEET_S))
+            met += sample.messages
 
     async def measure(self, work: Work) -> Sample:
         """See Contender."""
@@ -122,7 +133,11 @@ class Row:
 
     def _task(self, folder: Path, arrivals: str | None, *, sends: bool) -> Task:
         settings, server = self._settings, self._server
-        login = with_resource(server.sender if sends else server.receiver)
+        login: Login | Component
+        if settings.senders if sends else settings.receivers:
+            login = server.components[settings.component]
+        else:
+            login = with_resource(server.sender if sends else server.receiver)
         plugins: dict[str, dict[str, Any]] = {}
         if settings.managed:
             plugins["xep_0198"] = {}
@@ -145,6 +160,8 @@ class Row:
             plugins=plugins,
             arrivals=arrivals,
             pause_s=self._pause_s,
+            senders=settings.senders,
+            receivers=settings.receivers,
         )
 
 

@@ -16,6 +16,7 @@ from qos.core.message.model import Level
 __all__ = [
     "Section",
     "of_additions",
+    "of_fan",
     "of_ours",
     "of_peers",
     "of_queues",
@@ -58,6 +59,13 @@ def of_additions(rows: Sequence[Settings]) -> Section:
     return Section(
         "What is added, and the same without", [*without], {"without": without}
     )
+
+
+def of_fan(rows: Sequence[Settings]) -> Section:
+    """Our own rows with many peers, each compared with the same row with one."""
+    one = {each.name: each.without for each in rows if each.without}
+    title = "Many peers: addresses of one component"
+    return Section(title, [each.name for each in rows], {"one": one})
 
 
 def of_the_same_promise(ours: Sequence[Settings], peers: Sequence[Mqtt]) -> Section:

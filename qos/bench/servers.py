@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from qos.bench.sample import BenchFailed
 from qos.core.backoff import Backoff
-from qos.stream.server import Login
+from qos.stream.server import Component, Login
 from qos.testing.processes import Child, find_program
 from qos.testing.prosody import Prosody, ProsodyError, mutual
 from qos.testing.server import LoopbackServer
@@ -32,6 +32,7 @@ class Server(Protocol):
         pid: the id of its process; None: it is not ours.
         sender: an account, without a resource.
         receiver: another account, without a resource.
+        components: the components that can log in, by domain, once started.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Server(Protocol):
     pid: int | None
     sender: Login
     receiver: Login
+    components: Mapping[str, Component]
 
     async def start(self, folder: Path) -> None:
         """Start the server, with its files in this folder, which is empty.
@@ -64,6 +66,7 @@ class NamedServer:
     pid: int | None = None
 
     def __init__(self, sender: Login, receiver: Login) -> None:
+        self.components: Mapping[str, Component] = {}
         self.name = sender.host or sender.domain
         self.sender, self.receiver = _bare(sender), _bare(receiver)
 
@@ -78,19 +81,16 @@ class EmbeddedServer:
     """The server of `qos.testing`, in a process of its own.
 
     Args:
-        components: secrets by domain.
-
-    Attributes:
-        component_port: the port for components, once started.
+        components: the domains of the components that can log in.
     """
 
     name = "the embedded server"
     version: str | None = None
 
-    def __init__(self, components: Mapping[str, str] | None = None) -> None:
+    def __init__(self, *, components: Sequence[str] = ()) -> None:
         self.pid: int | None = None
-        self.component_port = 0
-        self._components = dict(components or {})
+        self.components: Mapping[str, Component] = {}
+        self._secrets = _new_secrets(components)
         self._passwords = _new_passwords()
         self._child: Child | None = None
 
@@ -100,11 +100,13 @@ class EmbeddedServer:
             "qos.bench.embedded", name=self.name, folder=folder
         )
         answer = await self._child.do(
-            "serve", accounts=self._passwords, components=self._components
+            "serve", accounts=self._passwords, components=self._secrets
         )
-        self.component_port = answer["component_port"]
         self.pid = self._child.pid
         host, domain, port = LoopbackServer.host, LoopbackServer.domain, answer["port"]
+        self.components = _components(
+            self._secrets, host=host, port=answer["component_port"]
+        )
         self.sender, self.receiver = (
             _login(f"{user}@{domain}", password, host=host, port=port)
             for user, password in self._passwords.items()
@@ -123,18 +125,26 @@ class ProsodyServer:
         nagle: leave Nagle's algorithm on, as Debian ships it.
         tls: offer STARTTLS too; see `ca_file`.
         contacts: make each of the two accounts a contact of the other.
+        components: the domains of the components that can log in.
 
     Attributes:
         ca_file: with `tls`, the certificate to trust, once started.
     """
 
     def __init__(
-        self, *, nagle: bool = False, tls: bool = False, contacts: bool = False
+        self,
+        *,
+        nagle: bool = False,
+        tls: bool = False,
+        contacts: bool = False,
+        components: Sequence[str] = (),
     ) -> None:
         self.name = "Prosody (Nagle on)" if nagle else "Prosody"
         self.version: str | None = None
         self.pid: int | None = None
         self.ca_file: Path | None = None
+        self.components: Mapping[str, Component] = {}
+        self._secrets = _new_secrets(components)
         self._nagle = nagle
         self._tls = tls
         self._rosters = mutual((_SENDER, _RECEIVER)) if contacts else {}
@@ -148,6 +158,7 @@ class ProsodyServer:
             folder,
             accounts=passwords,
             rosters=self._rosters,
+            components=self._secrets,
             tls=self._tls,
             nagle=self._nagle,
         )
@@ -158,6 +169,9 @@ class ProsodyServer:
             raise BenchFailed(" | ".join(str(error).splitlines())) from None
         self.pid = server.pid
         self.ca_file = server.ca_file
+        self.components = _components(
+            self._secrets, host=server.address, port=server.component_port
+        )
         found = re.search(r"Prosody version (\S+)", server.log)
         self.version = found[1] if found else None
         self.sender, self.receiver = (
@@ -178,6 +192,19 @@ class ProsodyServer:
 
 def _new_passwords() -> dict[str, str]:
     return {user: secrets.token_hex(16) for user in (_SENDER, _RECEIVER)}
+
+
+def _new_secrets(domains: Sequence[str]) -> dict[str, str]:
+    return {domain: secrets.token_hex(16) for domain in domains}
+
+
+def _components(
+    secret_of: Mapping[str, str], *, host: str, port: int
+) -> dict[str, Component]:
+    return {
+        domain: Component(jid=domain, secret=secret, host=host, port=port)
+        for domain, secret in secret_of.items()
+    }
 
 
 def _login(jid: str, password: str, *, host: str, port: int) -> Login:

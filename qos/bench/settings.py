@@ -8,7 +8,7 @@ from typing import Any
 
 from qos.core.message.model import Level
 
-__all__ = ["FLOOR", "STORES", "Settings", "settings_for"]
+__all__ = ["FLOOR", "STORES", "Settings", "fan_of", "settings_for"]
 
 STORES = ("memory", "sqlite", "files")
 
@@ -27,6 +27,8 @@ class Settings:
         managed: whether XEP-0198 is used.
         journal: whether both ends have a journal.
         options: further options of the plugin, at both ends.
+        senders: see node.Task; `receivers` likewise.
+        component: the domain of their component; '': there is none.
     """
 
     name: str
@@ -40,6 +42,9 @@ class Settings:
     managed: bool = False
     journal: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
+    senders: int = 0
+    receivers: int = 0
+    component: str = ""
 
 
 _KEEPS_NOTHING = "nothing is kept, repeated or recognised: what is lost is lost"
@@ -129,6 +134,36 @@ def settings_for(
         rows.append(_with(plain, "XEP-0198", managed=True))
     if journal:
         rows += [_with(plain, "journal", journal=True) for plain in assured]
+    return rows
+
+
+def fan_of(peers: int) -> list[Settings]:
+    """The rows with as many senders to one receiver, and with one sender to as many.
+
+    They are addresses of a component, which spares their logins. Each is compared with
+    the same row with one address.
+    """
+    plain = replace(
+        settings_for([Level.ASSURED], ["memory"])[0],
+        floor="",
+        # An allow list has no word for all addresses of a domain.
+        options={**_ONE_BY_ONE, "trust": "all"},
+    )
+    rows = []
+    for way in ("from", "to"):
+        one = f"{plain.name}, {way} 1 address"
+        many = f"{plain.name}, {way} {peers:,} addresses"
+        for name, count, without in ((one, 1, ""), (many, peers, one)):
+            row = replace(
+                plain,
+                name=name,
+                without=without,
+                # All rows are connected at once, and a component only once.
+                component=f"{way}-{count}.localhost",
+                senders=count if way == "from" else 0,
+                receivers=count if way == "to" else 0,
+            )
+            rows.append(row)
     return rows
 
 

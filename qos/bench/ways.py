@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from functools import partial
-from typing import Any, Protocol
+from collections.abc import Sequence
+from itertools import cycle
+from typing import Any, Protocol, TypeAlias
 
-from slixmpp import ClientXMPP
+from slixmpp import ClientXMPP, ComponentXMPP
 from slixmpp.stanza import Message
 
 from qos.bench.arrivals import Arrivals
@@ -17,7 +18,10 @@ from qos.bench.times import Times
 from qos.core.message.model import Level
 from xep_qos import XEP_QOS
 
-__all__ = ["PluginReceiver", "PluginSender", "Receiver", "Sender", "body"]
+__all__ = ["PluginReceiver", "PluginSender", "Receiver", "Route", "Sender", "body"]
+
+#: The from and the to of a message; an account does not give its from.
+Route: TypeAlias = tuple[str, str]
 
 
 class Sender(Protocol):
@@ -51,19 +55,27 @@ class PluginSender:
     """
 
     def __init__(
-        self, client: ClientXMPP, peer: str, *, level: Level, arrivals: Arrivals | None
+        self,
+        client: ClientXMPP | ComponentXMPP,
+        routes: Sequence[Route],
+        *,
+        level: Level,
+        arrivals: Arrivals | None,
     ) -> None:
         """Prepare.
 
         Args:
             client: with the plugin.
-            peer: the full JID of the receiver.
+            routes: the messages are sent on them in turn; with full JIDs.
             level: the level of the messages.
             arrivals: at level unacknowledged, reports each message that the receiver
                 has got.
         """
         self._qos = XEP_QOS.of(client)
-        self._peer = peer
+        self._turns = cycle(range(len(routes)))
+        self._routes = routes
+        # By the size of the payload: to make a thousand would count as a part of sending.
+        self._messages: dict[int, list[Message]] = {}
         self._level = level
         self._arrivals = arrivals
         self._flying: deque[asyncio.Future[None]] = deque()
@@ -72,13 +84,14 @@ class PluginSender:
 
     async def send(self, work: Work, *, pause_s: float) -> Times:
         """See Sender."""
-        # Like that of the floor: without an id, which is not needed here.
-        message = Message()  # type: ignore[no-untyped-call]  # slixmpp's lack
-        message["to"] = self._peer
-        message["body"] = body(work.payload_bytes)
-        one = self._one if self._arrivals is None else self._one_plain
+        size = work.payload_bytes
+        messages = self._messages.get(size)
+        if messages is None:
+            messages = [_message(*route, size) for route in self._routes]
+            self._messages[size] = messages
+        send = self._one if self._arrivals is None else self._one_plain
         return await keep_in_flight(
-            partial(one, message),
+            lambda _number: send(messages[next(self._turns)]),
             window=work.window,
             seconds=work.seconds,
             pause_s=pause_s,
@@ -89,11 +102,11 @@ class PluginSender:
         if self._arrivals is not None:
             self._arrivals.close()
 
-    async def _one(self, message: Message, _number: int) -> None:
+    async def _one(self, message: Message) -> None:
         delivery = await self._qos.submit(message, level=self._level)
         (await delivery.outcome()).raise_for_status()
 
-    async def _one_plain(self, message: Message, _number: int) -> None:
+    async def _one_plain(self, message: Message) -> None:
         arrival = asyncio.get_running_loop().create_future()
         self._flying.append(arrival)
         await self._qos.submit(message, level=self._level)
@@ -108,7 +121,9 @@ class PluginSender:
 class PluginReceiver:
     """Has the plugin, and a handler for messages."""
 
-    def __init__(self, client: ClientXMPP, *, arrivals: Arrivals | None) -> None:
+    def __init__(
+        self, client: ClientXMPP | ComponentXMPP, *, arrivals: Arrivals | None
+    ) -> None:
         """Prepare.
 
         Args:
@@ -124,3 +139,13 @@ class PluginReceiver:
         self.taken += 1
         if self._arrivals is not None:
             self._arrivals.tell()
+
+
+def _message(source: str, to: str, size: int) -> Message:
+    """A message like that of the floor: without an id, which is not needed here."""
+    message = Message()  # type: ignore[no-untyped-call]  # slixmpp's lack
+    if source:
+        message["from"] = source
+    message["to"] = to
+    message["body"] = body(size)
+    return message

@@ -28,6 +28,9 @@ FOOTPRINT = ("import", "stanzas", "outstanding", "flat")
 #: The first thousand messages do not count, and the rest is divided into ten parts.
 _FLAT_MIN = 2000
 
+#: Above, the peers that were seen first are forgotten.
+_FAN_MAX = 10_000
+
 #: A larger window changes nothing but memory.
 _WINDOW_MAX = 4096
 
@@ -47,6 +50,7 @@ examples:
   xmpp-qos bench --floor --levels assured --stores memory sqlite --plot speed.svg
   xmpp-qos bench --floor --peers --windows 64 --seconds 2 --plot speed.svg
   xmpp-qos bench --levels --queue --windows 16 64
+  xmpp-qos bench --levels --fan 1000 --windows 64
   xmpp-qos bench --floor --peers --stores memory sqlite --windows 64 --markdown
   xmpp-qos bench --embedded --windows 1 64 --sizes 200 20000 --seconds 1 --repeat 3
   xmpp-qos bench --latency --nagle --floor --levels assured --stores memory
@@ -320,6 +324,13 @@ def _add_rows(parser: Parser) -> None:
         "--journal",
         action="store_true",
         help="add each row of level assured with a journal",
+    )
+    group.add_argument(
+        "--fan",
+        type=whole(2, _FAN_MAX),
+        metavar="N",
+        help="add assured in memory from N senders to one receiver, from one sender to N "
+        "receivers, and both with one in place of N; they are addresses of a component",
     )
     group.add_argument(
         "--floor",

@@ -91,7 +91,10 @@ def _check(arguments: argparse.Namespace) -> None:
     for name in ("peers", "queue"):
         if arguments.latency and getattr(arguments, name):
             raise UsageError(f"--latency is not for --{name}: they make no pause")
-    if not (arguments.levels or arguments.floor or arguments.peers or arguments.queue):
+    if arguments.fan and named:
+        raise UsageError("--fan needs a component, and --jid names only accounts")
+    names = ("levels", "fan", "floor", "peers", "queue")
+    if not any(getattr(arguments, name) for name in names):
         raise UsageError("--levels: there is nothing to measure without any")
 
 
@@ -109,10 +112,11 @@ def _raised() -> str:
 def _server(arguments: argparse.Namespace) -> Server:
     from qos.bench.servers import EmbeddedServer, NamedServer, ProsodyServer
 
+    components = [each.component for each in _fan(arguments)]
     if arguments.embedded:
-        return EmbeddedServer()
+        return EmbeddedServer(components=components)
     if arguments.jid is None:
-        return ProsodyServer(nagle=arguments.nagle)
+        return ProsodyServer(nagle=arguments.nagle, components=components)
     if "@" not in arguments.to:
         raise UsageError(f"--to {arguments.to}: an account has the form user@domain")
     sender = login_from(arguments)
@@ -136,8 +140,14 @@ def _rows(arguments: argparse.Namespace) -> list[Settings]:
     return [*(FLOOR if arguments.floor else ()), *ours]
 
 
+def _fan(arguments: argparse.Namespace) -> list[Settings]:
+    from qos.bench.settings import fan_of
+
+    return [] if arguments.fan is None else fan_of(arguments.fan)
+
+
 def _others(
-    arguments: argparse.Namespace, ours: Sequence[Settings]
+    arguments: argparse.Namespace, ours: Sequence[Settings], fan: Sequence[Settings]
 ) -> tuple[list[Contender], list[Section]]:
     """The other rows to measure, and the sections of the report, ours included."""
     from qos.bench import peers, sections
@@ -145,6 +155,8 @@ def _others(
 
     others: list[Contender] = []
     shown = [sections.of_ours(ours)]
+    if fan:
+        shown.append(sections.of_fan(fan))
     if arguments.sm or arguments.journal:
         shown.append(sections.of_additions(ours))
     if arguments.peers:
@@ -176,11 +188,13 @@ async def _measured(arguments: argparse.Namespace, server: Server) -> Results:
         repeat=arguments.repeat,
     )
     rows = _rows(arguments)
+    fan = _fan(arguments)
     pause_s = _PAUSE_S if arguments.latency else 0.0
     contenders: list[Contender] = [
-        Row(each, server, window_max=windows[-1], pause_s=pause_s) for each in rows
+        Row(each, server, window_max=windows[-1], pause_s=pause_s)
+        for each in [*rows, *fan]
     ]
-    others, sections = _others(arguments, rows)
+    others, sections = _others(arguments, rows, fan)
     contenders += others
     try:
         measured, absent = await measured_on(server, contenders, plan)

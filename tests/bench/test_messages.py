@@ -6,7 +6,9 @@ import os
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,8 +19,8 @@ from qos.bench.peers import as_used, replying
 from qos.bench.rows import Row
 from qos.bench.run import Plan, measure
 from qos.bench.sample import BenchFailed, Sample, Work
-from qos.bench.servers import NamedServer
-from qos.bench.settings import FLOOR, STORES, Settings, settings_for
+from qos.bench.servers import EmbeddedServer, NamedServer
+from qos.bench.settings import FLOOR, STORES, Settings, fan_of, settings_for
 from qos.cli import main
 from qos.core.backoff import Backoff
 from qos.core.message.model import Level
@@ -148,6 +150,56 @@ def test_every_row_on_prosody(capsys: pytest.CaptureFixture[str]) -> None:
     journaled = by_name["assured in batches, sqlite, journal"]
     assert [*journaled["ratios"]] == ["assured in batches, sqlite"]
     assert [*by_name["assured, sqlite"]["ratios"]] == ["floor of two"]
+
+
+@pytest.mark.parametrize(
+    "server", ["--embedded", pytest.param("--nagle", marks=pytest.mark.xmpp)]
+)
+def test_many_peers_are_rows_beside_one(
+    server: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each is met before it is measured, so that no request but those of messages is."""
+    words = [server, "--levels", "--fan", "9", "--windows", "4", "--seconds", "0.2"]
+    found = bench(capsys, *words, "--repeat", "2")
+    rows = {row["row"]: row for row in found["rows"]}
+    assert list(rows) == [
+        f"assured, memory, {way} {count}"
+        for way in ("from", "to")
+        for count in ("1 address", "9 addresses")
+    ]
+    for name, row in rows.items():
+        check(row)
+        one = name.replace("9 addresses", "1 address")
+        assert [*row["ratios"]] == [*row["cpu_ratios"]] == [one] * (name != one)
+
+
+async def test_each_of_many_peers_has_its_share_of_the_messages(tmp_path: Path) -> None:
+    """In turn, as senders and as receivers: none of them is left out."""
+    (tmp_path / "server").mkdir()
+    rows = [each for each in fan_of(9) if each.without]
+    assert [(each.senders, each.receivers) for each in rows] == [(9, 0), (0, 9)]
+    server = EmbeddedServer(components=[each.component for each in rows])
+    await server.start(tmp_path / "server")
+    try:
+        for number, settings in enumerate(rows):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            row = Row(replace(settings, journal=True), server, window_max=4)
+            try:
+                await row.start(folder)
+                await row.measure(TINY)
+            finally:
+                await row.stop()
+            held = Counter(
+                (line["from"] if settings.senders else line["to"]).partition("@")[0]
+                for file in (folder / "journal").rglob("*.jsonl*")
+                for line in map(json.loads, file.read_text().splitlines())
+                if line["event"] == "held"
+            )
+            assert set(held) == set(map(str, range(9)))
+            assert max(held.values()) - min(held.values()) <= 1
+    finally:
+        await server.stop()
 
 
 IDLE = ("--embedded", "--latency", "--levels", "acknowledged", "--stores", "memory")
@@ -517,6 +569,8 @@ NAMED = ("--jid", "a@localhost", "--host", "127.0.0.1", "--tls", "off")
         (("--latency", "--windows", "1"), "--latency is with a window of 1"),
         (("--latency", "--peers"), "--latency is not for --peers"),
         (("--latency", "--queue"), "--latency is not for --queue"),
+        ((*NAMED, "--to", "b@localhost", "--fan", "9"), "--fan needs a component"),
+        (("--fan", "1"), "'1' is not a whole number from 2 to 10000"),
         (("--levels",), "--levels: there is nothing to measure"),
     ],
 )
