@@ -150,7 +150,8 @@ async def test_memory_is_that_of_what_is_held(at_prosody: Callable[..., Any]) ->
     plan = replace(TINY, messages=600, payload_bytes=size)
     part = await at_prosody(footprint_outstanding.measure, plan)
     memory, sqlite = part.figures["memory"], part.figures["sqlite"]
-    assert memory["rss_bytes"] > 600 * size
+    # A little goes into memory that the process had free before.
+    assert memory["rss_bytes"] > 0.95 * 600 * size
     # 256 are in flight, and the rest waits on the disk.
     assert sqlite["rss_bytes"] < memory["rss_bytes"]
     assert sqlite["disk_bytes"] > 600 * size
