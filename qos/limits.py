@@ -346,6 +346,10 @@ LIMITS: Final = (
         "characters of the reason of a rejected outcome",
     ),
     Limit(
+        "qos.amqp.termini:TIMEOUT_S_MAX",
+        "seconds that a terminus is kept after its link",
+    ),
+    Limit(
         "qos.core.amqp.messages:ANNOTATIONS_BYTES_MAX",
         "bytes of the annotations that consumers add to an item",
     ),

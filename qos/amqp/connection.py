@@ -27,6 +27,7 @@ from proton import (
 from qos.amqp import bounds
 from qos.amqp.links import Links
 from qos.amqp.outgoing import OutgoingLink
+from qos.amqp.termini import KeptTermini
 from qos.core.amqp.sasl import (
     ANONYMOUS,
     EXTERNAL,
@@ -165,6 +166,11 @@ class AmqpConnection(asyncio.Protocol):
     def left(self, jid: str) -> None:
         """The link of this full JID is gone."""
         self._gateway.left(jid)
+
+    @property
+    def termini(self) -> KeptTermini:
+        """The suspended termini of the gateway."""
+        return self._gateway.termini
 
     def joined(self, jid: str, link: OutgoingLink) -> None:
         """This full JID is a consumer of ours."""

@@ -12,6 +12,7 @@ from proton import Condition
 from qos.amqp import bounds, conditions
 from qos.amqp.connection import AmqpConnection
 from qos.amqp.outgoing import OutgoingLink
+from qos.amqp.termini import KeptTermini
 from qos.amqp.users import Users
 from qos.core.queue.effects import Notification
 from qos.core.queue.item import Item
@@ -28,6 +29,11 @@ __all__ = ["Gateway"]
 _CLOSE_S = 3.0
 
 
+#: What the resource of our full JIDs begins with. Others may have that too: it only
+#: saves a search.
+_RESOURCE = "/amqp-"
+
+
 class Gateway(GatewayPort):
     """Lets AMQP 1.0 clients publish to the nodes of a queue service, and consume.
 
@@ -36,6 +42,7 @@ class Gateway(GatewayPort):
         users: may log in with a password or a certificate; None: nobody.
         anonymous: the account of everybody who logs in as ANONYMOUS; None: nobody may.
         name: the container-id.
+        termini: those that are suspended.
     """
 
     def __init__(
@@ -69,6 +76,7 @@ class Gateway(GatewayPort):
         self._empty = asyncio.Event()
         self._empty.set()
         self._consumers: dict[str, OutgoingLink] = {}
+        self.termini = KeptTermini()
 
     async def listen(
         self, host: str, port: int, *, tls: ssl.SSLContext | None = None
@@ -131,14 +139,20 @@ class Gateway(GatewayPort):
 
     def claims(self, jid: str) -> bool:
         """See GatewayPort."""
-        return jid in self._consumers or self._is_own(jid)
+        return jid in self._consumers or self._is_own(jid) or self._is_kept(jid)
 
     def _is_own(self, jid: str) -> bool:
         """Whether this can only be an AMQP user, perhaps of an earlier process."""
         return bool(self._own_domain) and domain_of(bare(jid)) == self._own_domain
 
+    def _is_kept(self, jid: str) -> bool:
+        return _RESOURCE in jid and any(
+            each.jid == jid for each in self.termini.values()
+        )
+
     def restarted(self) -> None:
         """See QueuePort: all that clients were told may be untrue now."""
+        self.termini.clear()
         for each in list(self._connections):
             condition = Condition(conditions.INTERNAL_ERROR, "the store has failed")
             each.guarded(each.close)(condition)

@@ -17,6 +17,7 @@ from qos.amqp.browsing import BrowsingLink, split_address
 from qos.amqp.conditions import condition_of
 from qos.amqp.incoming import IncomingLink
 from qos.amqp.outgoing import OutgoingLink
+from qos.amqp.termini import Expiry, KeptTerminus, expiry_of
 from qos.core.queue.requests import (
     CloseLink,
     Create,
@@ -24,6 +25,7 @@ from qos.core.queue.requests import (
     Refusal,
     Request,
     Result,
+    Suspend,
 )
 from qos.engine.queue_engine import Answer
 from qos.ids import new_id
@@ -44,11 +46,15 @@ class _Attached:
         jid: a full JID of its own: of 128 random bits, and nobody else's.
         node: the node that counts it as a link; '': none.
         ours: its end here; None: its node is being made.
+        session: its session.
+        expiry: of a consumer's terminus that may outlive the link.
     """
 
     jid: str
     node: str = ""
     ours: OurLink | None = None
+    session: Session | None = None
+    expiry: Expiry | None = None
 
 
 class Links:
@@ -58,6 +64,8 @@ class Links:
         self._connection = connection
         # By name and direction: a name is used once for each.
         self._attached: dict[tuple[str, bool], _Attached] = {}
+        # Termini whose link is detached, but whose timer does not run yet: by link name.
+        self._suspended: dict[str, tuple[_Attached, KeptTerminus]] = {}
 
     def of(self, link: Link | None) -> OurLink | None:
         """Our end of this link; None: it is refused, ended, or not attached yet."""
@@ -163,8 +171,20 @@ class Links:
             )
             return None
         link.source.distribution_mode = Terminus.DIST_MODE_MOVE
-        ours = OutgoingLink(connection, link, node, attached.jid, selector)
-        attached.ours = ours
+        kept = connection.termini.taken(self._terminus(link.name), node, engine.now())
+        self._suspended.pop(link.name, None)
+        if kept is not None:
+            attached.jid = kept.jid
+        attached.session = link.session
+        attached.expiry = expiry_of(link.remote_source)
+        attached.ours = ours = OutgoingLink(
+            connection,
+            link,
+            node,
+            attached.jid,
+            selector=selector,
+            before=frozenset() if kept is None else kept.tokens,
+        )
         connection.joined(attached.jid, ours)
         return None
 
@@ -182,10 +202,11 @@ class Links:
 
     def closed(self, link: Link, *, for_good: bool) -> None:
         """The peer detaches a link, for good or not: its terminus ends."""
-        self._end(_key(link), released=True)
         if for_good:
+            self._end(_key(link), released=True)
             link.close()
         else:
+            self._leave(_key(link), Terminus.EXPIRE_WITH_LINK, released=True)
             link.detach()
         link.free()
 
@@ -195,13 +216,63 @@ class Links:
         while link is not None:
             following = link.next(0)
             if link.session == session:
-                self._end(_key(link), released=True)
+                self._leave(_key(link), Terminus.EXPIRE_WITH_SESSION, released=True)
             link = following
+        for name, (each, _) in list(self._suspended.items()):
+            if each.session == session:
+                self._start_timer(name, Terminus.EXPIRE_WITH_SESSION)
 
     def end_all(self, *, released: bool) -> None:
         """The connection ends; `released`: in order."""
         for key in list(self._attached):
+            self._leave(key, Terminus.EXPIRE_WITH_CONNECTION, released=released)
+        for name in list(self._suspended):
+            self._start_timer(name, Terminus.EXPIRE_WITH_CONNECTION)
+        self._suspended.clear()
+
+    # -- termini -----------------------------------------------------------
+
+    def _terminus(self, name: str) -> tuple[str, str, str]:
+        connection = self._connection
+        return connection.jid.partition("/")[0], connection.container, name
+
+    def _leave(self, key: tuple[str, bool], ended: int, *, released: bool) -> None:
+        """A link is gone, and perhaps not its terminus.
+
+        Args:
+            key: of the link.
+            ended: the policy that names what has ended.
+            released: in order.
+        """
+        attached = self._attached.get(key)
+        if attached is None or attached.expiry is None:
             self._end(key, released=released)
+            return
+        seconds = attached.expiry.after(ended)
+        if seconds == 0 or not isinstance(attached.ours, OutgoingLink):
+            self._end(key, released=released)
+            return
+        del self._attached[key]
+        tokens = attached.ours.suspend(seconds)
+        kept = KeptTerminus(attached.jid, attached.node, tokens)
+        self._connection.termini[self._terminus(key[0])] = kept
+        self._suspended[key[0]] = attached, kept
+        self._start_timer(key[0], ended)
+
+    def _start_timer(self, name: str, ended: int) -> None:
+        """Let a suspended terminus expire, if this starts its timer."""
+        attached, kept = self._suspended[name]
+        assert attached.expiry is not None
+        seconds = attached.expiry.after(ended)
+        if seconds is None:
+            return
+        del self._suspended[name]
+        # Unless another connection has attached it again.
+        if self._connection.termini.get(self._terminus(name)) is kept:
+            kept.until = self._connection.engine.now() + seconds
+            self._request(attached, CloseLink(attached.node))
+            # The last request: with any other one, it would count as heard of.
+            self._request(attached, Suspend(attached.node, seconds))
 
     def _end(self, key: tuple[str, bool], *, released: bool) -> None:
         attached = self._attached.pop(key, None)

@@ -30,10 +30,12 @@ from qos.core.queue.requests import (
     Credit,
     CreditResult,
     Refusal,
+    Request,
     Result,
     Retract,
     Settlement,
     Subscribe,
+    Suspend,
     Unlock,
 )
 from qos.engine.queue_engine import Answer
@@ -83,7 +85,9 @@ class OutgoingLink:
         link: Sender,
         node: str,
         jid: str,
+        *,
         selector: str,
+        before: frozenset[str],
     ) -> None:
         """Subscribe; the link is attached when that is on disk.
 
@@ -93,12 +97,14 @@ class OutgoingLink:
             node: the name of the node.
             jid: of 128 random bits, for this link only.
             selector: of the items that it wants; '': of all.
+            before: the tokens of deliveries of an earlier link of this terminus.
         """
         self.jid = jid
         self._connection = connection
         self._link = link
         self._node = node
         self._settled = link.snd_settle_mode == Link.SND_SETTLED
+        self._before = before
         self._held: dict[str, _Held] = {}
         # Deliveries of the core that have become transfers, or will not.
         self._sent = 0
@@ -114,11 +120,11 @@ class OutgoingLink:
             options[SELECTOR] = selector
         self._request(Subscribe(node, jid, options), self._subscribed)
         # In the same turn: nothing is given out without credit.
-        self._request(Credit(node, 0), _ignore)
+        self._request(Credit(node, 0), self._begun)
 
     def _request(
         self,
-        request: Subscribe | Credit | Retract | Unlock,
+        request: Request,
         answer: Answer,
     ) -> None:
         connection = self._connection
@@ -134,6 +140,13 @@ class OutgoingLink:
             return
         self._link.open()
         self._connection.write_soon()
+
+    def _begun(self, result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
+        """Learn how many deliveries earlier links of this terminus have had."""
+        if self._ended or isinstance(result, Refusal):
+            return
+        assert isinstance(result, CreditResult)
+        self._sent += result.served
         if self._link.credit:
             self.flow()
 
@@ -194,7 +207,8 @@ class OutgoingLink:
         delivery = self._link.delivery(item.token)
         self._link.stream(message)
         self._link.advance()
-        self._sent += 1
+        # A delivery of an earlier link is not counted again.
+        self._sent += item.token not in self._before
         return delivery
 
     def _accepted_before(
@@ -314,6 +328,16 @@ class OutgoingLink:
                     self._request(Unlock(self._node, (settlement,)), _ignore)
         self._connection.engine.departed(self.jid)
         self._connection.left(self.jid)
+
+    def suspend(self, seconds: float | None) -> frozenset[str]:
+        """The link is gone, and its terminus is kept for so long; returns its tokens."""
+        self._ended = True
+        self._request(Credit(self._node, 0), _ignore)
+        self._request(Suspend(self._node, seconds), _ignore)
+        self._connection.left(self.jid)
+        return frozenset(
+            token for token, each in self._held.items() if not each.settling
+        )
 
     def _detach(self, condition: Condition, *, opened: bool = True) -> None:
         link = self._link

@@ -19,6 +19,7 @@ from proton import (
 )
 
 from qos.amqp import conditions
+from qos.amqp.termini import expiry_of
 from qos.core.queue.lifetime import Lifetime
 
 __all__ = [
@@ -81,7 +82,7 @@ def no_node(node: str) -> Condition:
 def copy_terms(link: Link) -> None:
     """Show what is in force (messaging §3.5.3, §3.5.4): addresses and settle modes.
 
-    No terminus is kept: its durability is none, and it ends with the link.
+    No terminus outlives the process: its durability is none.
     """
     for ours, its in (
         (link.source, link.remote_source),
@@ -90,7 +91,8 @@ def copy_terms(link: Link) -> None:
         ours.type = its.type
         if its.address is not None:
             ours.address = its.address
-        ours.expiry_policy = Terminus.EXPIRE_WITH_LINK
+        ours.expiry_policy = its.expiry_policy
+        ours.timeout = expiry_of(its).timeout_s
     link.snd_settle_mode = link.remote_snd_settle_mode
     link.rcv_settle_mode = link.remote_rcv_settle_mode
     if link.is_sender and link.snd_settle_mode == Link.SND_MIXED:

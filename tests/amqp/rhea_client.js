@@ -20,7 +20,7 @@ container.on('disconnected', (context) => {
   if (context.error) say({ event: 'disconnected', error: String(context.error) });
 });
 container.on('sender_close', (context) => given.dynamic || context.connection.close());
-container.on('receiver_close', (context) => context.connection.close());
+container.on('receiver_close', (context) => given.detach || context.connection.close());
 
 const works = {
   // Sends `count` messages, and prints the outcome of each.
@@ -86,6 +86,10 @@ const works = {
       // settled in one turn of its loop.
       if (given.outcomes) setTimeout(settle, 5 * received);
       else settle();
+      if (received === count && given.detach) {
+        setTimeout(() => receiver.detach(), 300);
+        if (given.session_ends) setTimeout(() => receiver.session.close(), 400);
+      }
       if (received === count && given.die) process.reallyExit(0);
       if (received === count) setTimeout(() => connection.close(), given.linger || 100);
     });
@@ -110,7 +114,8 @@ const works = {
       container.on('receiver_open', () => {
         const source = receiver.source;
         say({ filter: Object.keys(source.filter || {}), mode: source.distribution_mode,
-          outcomes: source.outcomes, durable: source.durable });
+          outcomes: source.outcomes, durable: source.durable, expiry: source.expiry_policy,
+          timeout: source.timeout });
       });
     }
     if (given.once) {

@@ -563,3 +563,88 @@ async def test_a_gateway_that_stops_tells_so_and_gives_everything_back(
     assert found[-1]["error"]["condition"] == "amqp:connection:forced"
     item = (await bench.items("orders"))["xmpp-0"]
     assert (item.state, item.delivery_count) == (ItemState.AVAILABLE, 0)
+
+
+# -- termini ---------------------------------------------------------------
+
+
+def keeps(policy: str, timeout: int) -> dict[str, object]:
+    """A receiver whose terminus outlives its link; always of the same name."""
+    source = {"address": "orders", "expiry_policy": policy, "timeout": timeout}
+    return {"receiver": {"source": source, "name": "mine"}, "container": "desk"}
+
+
+async def test_a_terminus_that_is_kept_goes_on_where_it_was(bench: Bench) -> None:
+    """Messaging §3.5.6: its locks are its own over a lost connection, and none fails."""
+    await bench.publish("orders", "<x/>", "<y/>")
+    held = await bench.rhea(
+        "receive", **keeps("connection-close", 30), outcome="nothing", die=True,
+        count=2, tell_open=True,
+    )  # fmt: skip
+    assert held[0]["expiry"] == "connection-close"
+    assert held[0]["timeout"] == 30
+    await until(lambda: not bench.gateway.attached())
+    locked = await bench.items("orders")
+    assert all(each.token and not each.delivery_count for each in locked.values())
+    # Another link does not get them.
+    other = await bench.rhea("receive", node="orders", drain=5, credit=0, count=9)
+    assert other == [{"drained": True}]
+    again = await bench.rhea("receive", **keeps("connection-close", 30), count=2)
+    assert [(each["id"], each["count"]) for each in again] == [
+        ("xmpp-0", 0),
+        ("xmpp-1", 0),
+    ]
+    await bench.until_items("orders", 0)
+    # And its credit is counted on.
+    await bench.rhea("send", node="orders", count=3, quiet=True)
+    more = await bench.rhea(
+        "receive", **keeps("connection-close", 30), count=3, credit=0, once=3
+    )
+    assert len(more) == 3
+
+
+async def test_a_terminus_ends_after_its_timeout(bench: Bench) -> None:
+    await bench.publish("orders", "<x/>")
+    await bench.rhea(
+        "receive", **keeps("connection-close", 1), outcome="nothing", die=True
+    )
+    assert (await bench.items("orders"))["xmpp-0"].token
+    await bench.until_locked("orders", 0)
+    assert (await bench.items("orders"))["xmpp-0"].delivery_count == 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "session_ends", "kept"),
+    [
+        ("link-detach", False, False),
+        ("session-end", False, True),
+        ("session-end", True, False),
+        ("connection-close", True, True),
+        ("never", True, True),
+    ],
+)
+async def test_the_policy_says_what_starts_the_timer(
+    bench: Bench, policy: str, session_ends: bool, kept: bool
+) -> None:
+    """With a timeout of 0 the terminus ends at once."""
+    await bench.publish("orders", "<x/>")
+    detaching = asyncio.create_task(
+        bench.rhea(
+            "receive",
+            **keeps(policy, 0),
+            outcome="nothing",
+            linger=1200,
+            detach=True,
+            session_ends=session_ends,
+        )
+    )
+    await bench.until_locked("orders")
+    await until(lambda: not bench.gateway.attached())
+    await asyncio.sleep(0.4)
+    (item,) = (await bench.items("orders")).values()
+    assert bool(item.token) is kept
+    await detaching
+    if policy == "never":
+        assert (await bench.items("orders"))["xmpp-0"].token
+    else:
+        await bench.until_locked("orders", 0)

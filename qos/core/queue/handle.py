@@ -30,6 +30,7 @@ from qos.core.queue.requests import (
     SetOptions,
     Subscribe,
     Subscriptions,
+    Suspend,
     Unlock,
     Unsubscribe,
 )
@@ -62,6 +63,7 @@ _HANDLERS: Mapping[type, _Handler] = {
     Retract: subscriber_requests.settle,
     SetOptions: subscriber_requests.set_options,
     Subscribe: subscriber_requests.subscribe,
+    Suspend: subscriber_requests.suspend,
     Unlock: subscriber_requests.settle,
     Unsubscribe: subscriber_requests.unsubscribe,
 }

@@ -60,6 +60,7 @@ __all__ = [
     "SubscribeResult",
     "Subscriptions",
     "SubscriptionsResult",
+    "Suspend",
     "Unlock",
     "Unsubscribe",
 ]
@@ -254,6 +255,22 @@ class CloseLink:
     node: str
 
 
+@record(frozen=True, slots=True)
+class Suspend:
+    """Keep the requester's subscription and locks while it is away; never stored.
+
+    It gets nothing until it is heard of again. It is for a gateway, whose links may be
+    attached again (AMQP 1.0 messaging §3.5.6). A lock that times out ends all the same.
+
+    Attributes:
+        node: the name of the node.
+        seconds: after which it has left, if it is not heard of; None: never.
+    """
+
+    node: str
+    seconds: float | None
+
+
 @record(frozen=True, slots=True, kw_only=True)
 class Items:
     """Browse items without locking them (XEP-0060 §6.5).
@@ -382,6 +399,7 @@ Request: TypeAlias = (
     | SetOptions
     | Subscribe
     | Subscriptions
+    | Suspend
     | Unlock
     | Unsubscribe
 )

@@ -209,6 +209,8 @@ class Queues:
         self._touched: set[str] = set()
         self._expected: dict[str, float] = {}
         self._wakes: list[tuple[float, str]] = []
+        # When full JIDs that are suspended will have left.
+        self._leaving: dict[str, float] = {}
         items: dict[str, list[Item]] = {}
         for item in start.items:
             items.setdefault(item.node, []).append(item)
@@ -325,6 +327,7 @@ class Queues:
             available: the stanza was available presence.
         """
         account = bare(jid)
+        self._leaving.pop(jid, None)
         resources = self.present.get(account, {})
         before = resources.get(jid)
         if before or (before is not None and not available):
@@ -360,9 +363,22 @@ class Queues:
         self._nodes_of.setdefault(bare(jid), set()).add(name)
         return self.heard(jid)
 
+    def suspend(self, jid: str, until: float | None) -> None:
+        """Note that this full JID is away, and may come back; see `requests.Suspend`.
+
+        Args:
+            jid: the full JID.
+            until: when it will have left; None: never.
+        """
+        for known in self._of(bare(jid)):
+            known.pop(jid, None)
+        if until is not None:
+            self._leaving[jid] = until
+
     def departed(self, jid: str, now: float) -> list[QueueEffect]:
         """Handle unavailable presence from a full JID (XEP-0254 §4)."""
         account = bare(jid)
+        self._leaving.pop(jid, None)
         present, silent = self._of(account)
         present.pop(jid, None)
         silent.pop(jid, None)
@@ -498,6 +514,11 @@ class Queues:
 
     def next_at(self) -> float | None:
         """The latest time to call `due`; None: there is no timed event."""
+        times = list(self._leaving.values())
+        at = self._next_wake()
+        return min(times if at is None else (at, *times), default=None)
+
+    def _next_wake(self) -> float | None:
         while (
             self._wakes and self._expected.get(self._wakes[0][1]) != self._wakes[0][0]
         ):
@@ -507,7 +528,9 @@ class Queues:
     def due(self, now: float) -> list[QueueEffect]:
         """Handle all timed events up to now."""
         effects: list[QueueEffect] = []
-        while (at := self.next_at()) is not None and at <= now:
+        for jid in [jid for jid, at in self._leaving.items() if at <= now]:
+            effects += self.departed(jid, now)
+        while (at := self._next_wake()) is not None and at <= now:
             _, name = heapq.heappop(self._wakes)
             del self._expected[name]
             self._touched.add(name)

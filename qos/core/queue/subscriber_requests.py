@@ -43,6 +43,7 @@ from qos.core.queue.requests import (
     SetOptions,
     Subscribe,
     SubscribeResult,
+    Suspend,
     Unlock,
     Unsubscribe,
 )
@@ -61,6 +62,7 @@ __all__ = [
     "set_options",
     "settle",
     "subscribe",
+    "suspend",
     "unsubscribe",
 ]
 
@@ -195,6 +197,16 @@ def close_link(
     queue.links.discard(requester)
     if queue.made_by == requester:
         queue.made_by = ""
+    return Ok(), []
+
+
+def suspend(
+    service: Queues, request: Suspend, requester: str, now: float
+) -> tuple[Ok, _Effects]:
+    """Keep what the requester has while it is away; see `Suspend`."""
+    service.queue(request.node)
+    until = None if request.seconds is None else now + request.seconds
+    service.suspend(requester, until)
     return Ok(), []
 
 

@@ -1,0 +1,90 @@
+"""Termini of consumers that outlive their links (messaging §3.5.6).
+
+A terminus is known by account, container-id and link name. While it is suspended, its
+full JID keeps its subscription and its locks, and the next link of this name goes on
+with both. It is held in memory: no terminus outlives the process (durability none).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from proton import Terminus
+
+__all__ = ["EXPIRIES", "Expiry", "KeptTermini", "KeptTerminus", "expiry_of"]
+
+#: The longest timeout that is in force, in seconds: what is kept counts for its account.
+TIMEOUT_S_MAX = 24 * 3600
+
+#: The policies, from the one whose timer starts first.
+EXPIRIES = (
+    Terminus.EXPIRE_WITH_LINK,
+    Terminus.EXPIRE_WITH_SESSION,
+    Terminus.EXPIRE_WITH_CONNECTION,
+    Terminus.EXPIRE_NEVER,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """When a terminus ends.
+
+    Attributes:
+        policy: one of EXPIRIES: what starts the timer.
+        timeout_s: how long the timer runs.
+    """
+
+    policy: int
+    timeout_s: int
+
+    def after(self, ended: int) -> float | None:
+        """Seconds for which the terminus is kept after this; None: without a timer.
+
+        Args:
+            ended: the policy that names what has ended: link, session or connection.
+        """
+        if EXPIRIES.index(self.policy) <= EXPIRIES.index(ended):
+            return self.timeout_s
+        return None
+
+
+def expiry_of(asked: Terminus) -> Expiry:
+    """What a peer asks for, within our limit."""
+    return Expiry(int(asked.expiry_policy), min(int(asked.timeout), TIMEOUT_S_MAX))
+
+
+@dataclass(slots=True)
+class KeptTerminus:
+    """A suspended terminus.
+
+    Attributes:
+        jid: the full JID of its links.
+        node: the node of its source.
+        tokens: of the deliveries that it holds.
+        until: when it ends; inf: its timer does not run.
+    """
+
+    jid: str
+    node: str
+    tokens: frozenset[str]
+    until: float = math.inf
+
+
+class KeptTermini(dict[tuple[str, str, str], KeptTerminus]):
+    """The suspended termini by account, container-id and link name."""
+
+    def taken(
+        self, key: tuple[str, str, str], node: str, now: float
+    ) -> KeptTerminus | None:
+        """Take out the terminus of a link that is attached again; None: there is none."""
+        self.clean(now)
+        kept = self.get(key)
+        if kept is None or kept.node != node:
+            return None
+        return self.pop(key)
+
+    def clean(self, now: float) -> None:
+        """Forget those that have ended."""
+        for key in [key for key, each in self.items() if each.until <= now]:
+            del self[key]
