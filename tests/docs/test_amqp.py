@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -59,3 +60,22 @@ async def test_the_javascript_of_the_guide(tmp_path: Path) -> None:
         "on the disk of the service",
         "order-1 order 1 0",
     ]
+
+
+def test_each_row_of_the_checklist_has_a_test_or_is_open() -> None:
+    """And the tests that it names are there."""
+    page = (CODE.parent / "amqp-checklist.md").read_text()
+    rows = [
+        [cell.strip() for cell in line.strip("| ").split(" | ")]
+        for line in page.splitlines()
+        if line.startswith("| ") and not line.startswith(("| §", "| part"))
+    ]
+    assert len(rows) > 30
+    sources = "".join(
+        path.read_text() for path in (CODE.parents[1] / "tests").rglob("test_*.py")
+    )
+    for row in rows:
+        named = re.findall("`(test_[a-z0-9_]+)`", row[-1])
+        assert named or "open" in "".join(row), row
+        for name in named:
+            assert f"def {name}(" in sources, name
