@@ -1,16 +1,25 @@
 """The gateway with proton's own client and with rhea: publish, consume, each outcome."""
 
 import asyncio
+import errno
+import os
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 from proton import Delivery, Message, symbol
-from proton.utils import BlockingConnection, LinkDetached, SendException
+from proton.utils import (
+    BlockingConnection,
+    ConnectionClosed,
+    LinkDetached,
+    SendException,
+)
 
 from amqp_bench import BOSS, DOMAIN, Bench, gateway, until
-from qos.core.queue.item import Affiliation, ItemState
+from qos.amqp import bounds, outgoing
+from qos.core.amqp import messages
+from qos.core.queue.item import Affiliation, Item, ItemState
 from qos.core.queue.requests import Delete, Purge, SetAffiliations, Subscribe
 from raw_amqp import RawAmqp
 
@@ -320,7 +329,7 @@ async def test_a_node_that_is_not_there_looks_like_one_that_is_hidden(
             assert found == "amqp:not-found"
 
 
-async def test_a_member_does_not_publish_and_a_publisher_does_not_consume(
+async def test_a_member_does_not_publish_and_an_outcast_sees_nothing(
     bench: Bench,
 ) -> None:
     bob = f"bob@{DOMAIN}"
@@ -648,3 +657,67 @@ async def test_the_policy_says_what_starts_the_timer(
         assert (await bench.items("orders"))["xmpp-0"].token
     else:
         await bench.until_locked("orders", 0)
+
+
+# -- faults ----------------------------------------------------------------
+
+
+async def test_an_error_of_ours_ends_one_connection(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Proton's callbacks are in between: no other client may notice."""
+    render = messages.render_item
+
+    def fails(item: Item, payload: str, now: float) -> bytes:
+        if "poison" in payload:
+            raise RuntimeError("a fault of the gateway")
+        return render(item, payload, now)
+
+    monkeypatch.setattr(outgoing, "render_item", fails)
+    await bench.create("poisoned")
+    await bench.publish("poisoned", "<poison/>")
+    healthy = asyncio.create_task(bench.rhea("receive", node="orders"))
+    await until(bench.gateway.attached)
+    found = await bench.rhea("receive", node="poisoned")
+    assert not any("id" in each for each in found)
+    assert "a fault of the gateway" in caplog.text
+    await bench.publish("orders", "<x/>")
+    assert [each["id"] for each in await healthy] == ["xmpp-0"]
+    # Its item has failed, and is there for others.
+    assert (await bench.items("poisoned"))["xmpp-0"].delivery_count == 1
+
+
+async def test_a_store_that_fails_ends_the_connections(bench: Bench) -> None:
+    """What clients were told may be untrue now; they attach again, and go on."""
+    waiting = asyncio.create_task(bench.rhea("receive", node="orders"))
+    await until(bench.gateway.attached)
+    # Everything before is on disk.
+    await bench.items("orders")
+
+    def full(step: str) -> None:
+        if step == "commit":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    bench.store.probe = full
+    (sent,) = await bench.rhea("send", node="orders")
+    assert sent["error"]["condition"] == "amqp:resource-limit-exceeded"
+    bench.store.probe = lambda _step: None
+    found = await waiting
+    assert found[-1]["error"]["condition"] == "amqp:internal-error"
+    assert await bench.rhea("send", node="orders") == [{"outcome": "accepted"}]
+    assert len(await bench.rhea("receive", node="orders")) == 1
+
+
+async def test_more_links_than_are_possible_end_the_connection(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "LINKS_MAX", 2)
+
+    def attach(client: BlockingConnection) -> str:
+        for name in ("one", "two"):
+            client.create_sender("orders", name=name)
+        with pytest.raises(ConnectionClosed) as closed:
+            client.create_sender("orders", name="three")
+        return str(closed.value.condition)
+
+    assert await bench.proton(attach) == "amqp:resource-limit-exceeded"
