@@ -100,6 +100,22 @@ async def test_what_was_published_twice_is_one_item(
     assert len(set(ids)) == 3
 
 
+async def test_a_message_is_as_large_as_an_item_can_be(
+    rabbit: Rabbit, bench: Bridges, address: str
+) -> None:
+    """It comes in several frames; a larger one is rejected, and the next one is taken."""
+    sizes = {"large": 140_000, "too": 400_000, "above": 153_000, "small": 10}
+    messages = [Message(id=each, body="x" * size) for each, size in sizes.items()]
+    await rabbit.publish(address, messages)
+    bridge = await bench.run(FROM, rabbit.url(address), "--drain", "1")
+    assert "carried 2, refused 2" in bridge.said
+    assert bridge.said.count("amqp:link:message-size-exceeded") == 2
+    assert await bench.ids() == ["string:large", "string:small"]
+    await bench.run(TO, rabbit.url(f"{address}-back"), "--drain", "1")
+    found = {each.id: each.body for each in await rabbit.take(f"{address}-back")}
+    assert found == {"large": "x" * 140_000, "small": "x" * 10}
+
+
 async def test_items_become_durable_messages(
     rabbit: Rabbit, bench: Bridges, address: str
 ) -> None:
