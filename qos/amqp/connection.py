@@ -15,9 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from proton import (
-    Collector,
     Condition,
-    Connection,
     Event,
     SymbolList,
     Transport,
@@ -27,6 +25,7 @@ from proton import (
 from qos.amqp import bounds
 from qos.amqp.links import Links
 from qos.amqp.outgoing import OutgoingLink
+from qos.amqp.pump import Pump
 from qos.amqp.termini import KeptTermini
 from qos.core.amqp.sasl import (
     ANONYMOUS,
@@ -75,9 +74,7 @@ class AmqpConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._tcp: asyncio.Transport | None = None
         self._sasl: SaslServer | None = None
-        self._amqp: Transport | None = None
-        self._connection: Connection | None = None
-        self._collector = Collector()
+        self._pump: Pump | None = None
         self._links = Links(self)
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Handle | None = None
@@ -112,10 +109,14 @@ class AmqpConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """See asyncio.Protocol."""
         self._may_write = False
+        if self._pump is not None:
+            self._pump.may_write = False
 
     def resume_writing(self) -> None:
         """See asyncio.Protocol."""
         self._may_write = True
+        if self._pump is not None:
+            self._pump.may_write = True
         self.write_soon()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -129,10 +130,8 @@ class AmqpConnection(asyncio.Protocol):
         self._links.end_all(released=False)
         self._gateway.leaves(self)
         self._tcp = None
-        if self._amqp is not None:
-            # Breaks the circle between proton's objects.
-            self._amqp.unbind()
-            self._collector.release()
+        if self._pump is not None:
+            self._pump.release()
 
     # -- for links ---------------------------------------------------------
 
@@ -179,8 +178,8 @@ class AmqpConnection(asyncio.Protocol):
     @property
     def container(self) -> str:
         """The container-id of the peer."""
-        assert self._connection is not None
-        return self._connection.remote_container or ""
+        assert self._pump is not None
+        return self._pump.connection.remote_container or ""
 
     # -- logging in --------------------------------------------------------
 
@@ -213,14 +212,14 @@ class AmqpConnection(asyncio.Protocol):
         return subject.get("commonName", "")
 
     def _received(self, data: bytes) -> None:
-        if self._amqp is None:
+        if self._pump is None:
             self._received_sasl(data)
             return
         if self.silent and len(data) > _HEARTBEAT_BYTES:
             for jid in self.silent:
                 self.engine.heard(jid)
             self.silent.clear()
-        self._push(data)
+        self._pump.push(data)
 
     def _received_sasl(self, data: bytes) -> None:
         assert self._tcp is not None
@@ -279,60 +278,41 @@ class AmqpConnection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self.jid = f"{account}/amqp-{new_id()}"
-        amqp = self._amqp = Transport(Transport.SERVER)
+        amqp = Transport(Transport.SERVER)
         amqp.max_frame_size = bounds.FRAME_BYTES_MAX
         amqp.channel_max = bounds.CHANNELS_MAX - 1
         amqp.idle_timeout = bounds.IDLE_S / 2
-        connection = self._connection = Connection()
-        connection.collect(self._collector)
-        connection.container = self._gateway.name
-        amqp.bind(connection)
+        pump = self._pump = Pump(self._tcp, amqp, self._handle)
+        pump.may_write = self._may_write
+        pump.connection.container = self._gateway.name
+        pump.bind()
         self._tcp.resume_reading()
         self._tick()
-        self._push(rest)
+        pump.push(rest)
 
     # -- proton ------------------------------------------------------------
 
-    def _push(self, data: bytes) -> None:
-        amqp = self._amqp
-        assert amqp is not None
-        while data:
-            capacity = amqp.capacity()
-            if capacity < 0:
-                break
-            taken = data[:capacity]
-            amqp.push(taken)
-            data = data[len(taken) :]
-            self._handle_events()
-            if not taken:
-                break
-        self._write()
-
-    def _handle_events(self) -> None:
-        while (event := self._collector.peek()) is not None:
-            handler = _HANDLERS.get(event.type)
-            if handler is not None and not self._closing:
-                handler(self, event)
-            self._collector.pop()
+    def _handle(self, event: Event) -> None:
+        handler = _HANDLERS.get(event.type)
+        if handler is not None and not self._closing:
+            handler(self, event)
 
     def _write(self) -> None:
         self._writing = None
-        amqp = self._amqp
-        if amqp is None or self._tcp is None or self._tcp.is_closing():
-            return
-        while self._may_write and (size := amqp.pending()) > 0:
-            self._tcp.write(amqp.peek(size) or b"")
-            amqp.pop(size)
-        self._handle_events()
-        if amqp.pending() < 0:
-            self._tcp.close()
+        if self._pump is not None and self._tcp is not None:
+            self._pump.write()
 
     def _tick(self) -> None:
         """Let proton send empty frames, and notice that none come."""
-        assert self._amqp is not None
+        assert self._pump is not None
         now = self._loop.time()
-        at = self._amqp.tick(now)
-        self.guarded(self._write)()
+        at = 0.0
+
+        def tick(pump: Pump) -> None:
+            nonlocal at
+            at = pump.tick(now)
+
+        self.guarded(tick)(self._pump)
         delay = max(0.05, at - now) if at else bounds.IDLE_S / 4
         self._timer = self._loop.call_later(delay, self._tick)
 
@@ -389,12 +369,12 @@ class AmqpConnection(asyncio.Protocol):
 
     def close(self, condition: Condition) -> None:
         """Close the connection, for this reason."""
-        if self._connection is None or self._closing:
+        if self._pump is None or self._closing:
             self._drop(condition.description or "")
             return
         self._links.end_all(released=True)
-        self._connection.condition = condition
-        self._connection.close()
+        self._pump.connection.condition = condition
+        self._pump.connection.close()
         self._write()
         self._loop.call_later(_LINGER_S, self._drop, "")
 

@@ -39,6 +39,7 @@ class Pump:
         self._amqp = amqp
         self._handle = handle
         self._collector = Collector()
+        self._handling = False
         self.connection.collect(self._collector)
 
     def bind(self) -> None:
@@ -83,6 +84,12 @@ class Pump:
         self._collector.release()
 
     def _events(self) -> None:
-        while (event := self._collector.peek()) is not None:
-            self._handle(event)
-            self._collector.pop()
+        if self._handling:
+            return  # a handler writes: what this brings about is handled after it
+        self._handling = True
+        try:
+            while (event := self._collector.peek()) is not None:
+                self._handle(event)
+                self._collector.pop()
+        finally:
+            self._handling = False
