@@ -145,20 +145,34 @@ async def test_items_become_durable_messages(
     assert 0 < xml.ttl <= 600
 
 
+async def kill_on_the_way(
+    bench: Bridges, direction: str, url: str, counted: str
+) -> None:
+    """Start bridges, and kill each soon after it has carried something."""
+    rng = random.Random(11)
+    kills = before = 0
+
+    async def count() -> int:
+        return int((await bench.queue.owner.stats(QUEUE, NODE))[counted] or 0)
+
+    for _ in range(KILLS):
+        bridge = await bench.start(direction, url)
+        async with asyncio.timeout(30):
+            while await count() == before < MESSAGES:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.005)
+        await asyncio.sleep(rng.uniform(0.0, 0.05))
+        await bridge.kill()
+        before = await count()
+        kills += before < MESSAGES
+    assert kills, "no kill came while messages were carried"
+
+
 @pytest.mark.crash
 async def test_killed_bridges_put_each_message_into_the_queue_once(
     rabbit: Rabbit, bench: Bridges, address: str
 ) -> None:
     await rabbit.publish(address, numbered(MESSAGES))
-    rng = random.Random(11)
-    killed_between = 0
-    for _ in range(KILLS):
-        bridge = await bench.start(FROM, rabbit.url(address))
-        await bridge.note("ready")
-        await asyncio.sleep(rng.uniform(0.0, 0.1))
-        await bridge.kill()
-        killed_between += 0 < len(await bench.ids()) < MESSAGES
-    assert killed_between, "no kill came while messages were carried"
+    await kill_on_the_way(bench, FROM, rabbit.url(address), "available")
     await bench.run(FROM, rabbit.url(address), "--drain", "2")
     assert sorted(await bench.ids()) == sorted(f"string:m{n}" for n in range(MESSAGES))
     assert await rabbit.take(address) == []
@@ -169,20 +183,10 @@ async def test_killed_bridges_lose_no_item_and_repeat_its_message_id(
     rabbit: Rabbit, bench: Bridges, address: str
 ) -> None:
     """What comes twice has the same id, and so can be dropped by who has seen it."""
-    owner = bench.queue.owner
     names = [f"i{n}" for n in range(MESSAGES)]
     for start in range(0, MESSAGES, 100):
         await bench.queue.publish(*names[start : start + 100])
-    rng = random.Random(12)
-    killed_between = 0
-    for _ in range(KILLS):
-        bridge = await bench.start(TO, rabbit.url(address))
-        await bridge.note("ready")
-        await asyncio.sleep(rng.uniform(0.05, 0.2))
-        await bridge.kill()
-        counts = await owner.stats(QUEUE, NODE)
-        killed_between += 0 < int(counts["accepted"] or 0) < MESSAGES
-    assert killed_between, "no kill came while items were carried"
+    await kill_on_the_way(bench, TO, rabbit.url(address), "accepted")
     await bench.run(TO, rabbit.url(address), "--drain", "3")
     await bench.queue.until(available=0, acquired=0, delayed=0, dead=0)
     found = Counter((each.id, body_of(each)) for each in await rabbit.take(address))
@@ -232,6 +236,22 @@ async def test_a_lost_queue_service_is_found_again(
     bridge.process.send_signal(signal.SIGTERM)
     assert await bridge.end() == 130
     assert await rabbit.take(address) == []
+
+
+@pytest.mark.crash
+async def test_what_is_not_in_the_queue_stays_at_the_broker(
+    rabbit: Rabbit, bench: Bridges, address: str
+) -> None:
+    """Killed while the service is away: nothing was accepted too early."""
+    bridge = await bench.start(FROM, rabbit.url(address))
+    await bridge.note("ready")
+    await bench.queue.stop()
+    await rabbit.publish(address, numbered(300))
+    await bridge.note("not published")
+    await bridge.kill()
+    await bench.queue.start()
+    await bench.run(FROM, rabbit.url(address), "--drain", "1")
+    assert sorted(await bench.ids()) == sorted(f"string:m{n}" for n in range(300))
 
 
 # -- other brokers ---------------------------------------------------------
