@@ -553,11 +553,17 @@ class Queues:
         Call it after everything else of a step, before the commit.
         """
         effects = self.due(now)
+        # An item that was just put there may have expired already. In all nodes, before
+        # anything is given out: the holder of a lock that times out gets nothing in any
+        # node, and what dies may go to another one.
+        passed: set[str] = set()
+        while new := self._touched - passed:
+            passed |= new
+            for name in new:
+                effects += self._pass_time(name, now)
         while self._touched:
             name = self._touched.pop()
             queue = self.nodes[name]
-            # An item that was just put there may have expired already.
-            effects += self._pass_time(name, now)
             effects += queue.dispatch(self.present, new_token=self.new_id, now=now)
             if queue.is_over():
                 effects += self.delete(name, now)

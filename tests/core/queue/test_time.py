@@ -2,9 +2,9 @@
 
 import pytest
 
-from qos.core.queue.effects import NotifyUnlock
+from qos.core.queue.effects import NotifyItem, NotifyUnlock
 from qos.core.queue.item import ItemOutcome
-from qos.core.queue.requests import Configure, Extend, Requeue
+from qos.core.queue.requests import Configure, Extend, Publish, Requeue
 from queue_world import (
     ANT,
     BEE,
@@ -150,6 +150,27 @@ def test_a_delay_that_ends_while_the_service_tidies_up_is_not_lost() -> None:
         it.ask(request, BEE, flush=False)
     it.flush()
     assert it.item("late").holder == BEE
+
+
+def test_time_passes_everywhere_before_anything_is_given_out() -> None:
+    """After a restart: a worker whose lock has timed out in one queue gets nothing.
+
+    Whichever of them comes first.
+    """
+    it = World(PLAIN)
+    it.subscribe(BEE)
+    it.publish("held")
+    nodes = [f"other-{number}" for number in range(8)]
+    for node in nodes:
+        it.create(node, PLAIN)
+        it.subscribe(BEE, node=node)
+    it.boot()
+    for node in nodes:
+        it.ask(Publish(node, (entry("a"),)), PUBLISHER, flush=False)
+    it.add(it.core.heard(BEE))
+    it.told(NotifyItem)
+    it.wait(86_400)
+    assert it.given() == []
 
 
 def test_what_comes_and_goes_without_a_worker_leaves_nothing_behind() -> None:
