@@ -139,6 +139,9 @@ class Model:
     wishes: dict[str, dict[str, Wish]] = field(default_factory=dict)
     accepted: Counter[str] = field(default_factory=Counter)
     tokens: set[str] = field(default_factory=set)
+    #: By node, the selectors that are not evaluated for all items yet: nothing is for
+    #: them before that.
+    new_selectors: set[tuple[str, str]] = field(default_factory=set)
     #: Full JIDs that get no new items until they are heard of.
     silent: set[str] = field(default_factory=set)
     #: Full JIDs that have sent unavailable presence, and were not heard of since.
@@ -404,6 +407,8 @@ class Model:
         for wish in self.wishes.get(fact.node, {}).values():
             there = present.get(bare(wish.jid), {})
             if self.load(fact.node, wish) >= wish.requests:
+                continue
+            if (fact.node, wish.selector) in self.new_selectors:
                 continue
             for jid, available in there.items():
                 mine = jid == wish.jid

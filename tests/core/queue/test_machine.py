@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 )
 
 from qos.core.queue import ready_items
-from qos.core.queue.effects import ForgetOld, NotifyItem, SaveItem
+from qos.core.queue.effects import ForgetOld, NotifyItem, QueueEffect, SaveItem
 from qos.core.queue.item import ItemOutcome
 from qos.core.queue.properties import Properties
 from qos.core.queue.requests import (
@@ -565,16 +565,27 @@ class Queue(RuleBasedStateMachine):
 
     def dispatch(self) -> None:
         effects = self.world.core.dispatch(self.now)
+        self.model.due(self.now)
+        self.gave(effects)
         # New selectors are evaluated for one item a step here.
         while any(queue.classifying for queue in self.world.core.nodes.values()):
             assert self.world.core.next_at() == self.now, "not woken for the next items"
-            effects += self.world.core.dispatch(self.now)
-        self.model.due(self.now)
+            effects = self.world.core.dispatch(self.now)
+            self.gave(effects)
+        self.model.idle(self.present, self.now)
+
+    def gave(self, effects: list[QueueEffect]) -> None:
+        """Check what a dispatch has given out."""
+        self.model.new_selectors = {
+            (name, selector)
+            for name, queue in self.world.core.nodes.items()
+            for selector, view in queue.live.ready._views.items()
+            if view.unclassified
+        }
         for effect in effects:
             if isinstance(effect, SaveItem) and effect.item.token:
                 self.model.gave(effect.item, self.present, self.now)
         self.world.add(effects)
-        self.model.idle(self.present, self.now)
 
     def commit(self) -> None:
         self.world.commit()
