@@ -69,8 +69,8 @@ class Holder(Protocol):
     def account(self) -> str:
         """The bare JID of the worker."""
 
-    async def settle(self, job: Job, how: Settling) -> None:
-        """Return when the service has settled it; JobLost: it will not."""
+    def settle(self, job: Job, how: Settling) -> None:
+        """Begin to settle it; the end of that is one call of `Job.end_settling`."""
 
     async def extend(self, job: Job, seconds: float) -> float:
         """Return how long the lock lasts."""
@@ -121,7 +121,9 @@ class Job:
         self.outcome: ItemOutcome | None = None
         self._holder = holder
         self._loss: tuple[str, str | None] = ("", None)
-        self._ending: tuple[ItemOutcome, asyncio.Task[None]] | None = None
+        # The outcome that is in flight, and those who wait for its end.
+        self._ending: ItemOutcome | None = None
+        self._waiting: list[asyncio.Future[None]] = []
 
     def __repr__(self) -> str:
         return f"<Job {self.id!r} of {self.node!r}>"
@@ -146,7 +148,10 @@ class Job:
     async def settled(self) -> None:
         """Wait for a settlement in flight, if there is one; see accept for errors."""
         if self._ending is not None:
-            await asyncio.shield(self._ending[1])
+            # A future of one's own: who is cancelled takes nothing with it.
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiting)
+            await waiting
 
     # -- its end -----------------------------------------------------------
 
@@ -229,7 +234,7 @@ class Job:
     async def _settle(self, how: Settling) -> None:
         if self.outcome is how.outcome:
             return
-        in_flight = None if self._ending is None else self._ending[0]
+        in_flight = self._ending
         state = self.outcome or in_flight
         if state not in {None, how.outcome}:
             raise LocalProtocolError(
@@ -238,27 +243,30 @@ class Job:
             )
         if in_flight is None:
             self.check_held()
-            ending = asyncio.get_running_loop().create_task(self._end(how))
-            # The caller may be gone, so that the error has no other reader.
-            ending.add_done_callback(lambda task: task.cancelled() or task.exception())
-            self._ending = (how.outcome, ending)
+            self._ending = how.outcome
+            self._holder.settle(self, how)
         await self.settled()
 
-    async def _end(self, how: Settling) -> None:
-        """Settle, in a task of its own.
+    def end_settling(self, error: BaseException | None = None) -> None:
+        """End a settlement in flight; called by the holder.
 
-        The caller may be cancelled, but a request that was sent stays sent.
+        Args:
+            error: why the outcome in flight is not its outcome, or not known to be;
+                None: it is.
         """
-        try:
-            await self._holder.settle(self, how)
-            self.outcome = how.outcome
-        finally:
-            self._ending = None
-
-    def abandon(self) -> None:
-        """Stop waiting for an answer; called by the holder."""
-        if self._ending is not None:
-            self._ending[1].cancel()
+        if error is None:
+            self.outcome = self._ending
+        self._ending = None
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            if each.done():
+                continue  # who waited was cancelled
+            if error is None:
+                each.set_result(None)
+            elif isinstance(error, asyncio.CancelledError):
+                each.cancel()
+            else:
+                each.set_exception(error)
 
     def check_held(self) -> None:
         """Raise JobLost if it is lost."""

@@ -23,22 +23,15 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable
 
-from qos.core.backoff import Backoff
 from qos.core.queue.item import ItemOutcome
 from qos.core.strings import bare
 from qos.engine.retry import Retry
-from qos.errors import (
-    JobLost,
-    LocalProtocolError,
-    NoAnswer,
-    RequestFailed,
-    RequestRefused,
-)
+from qos.errors import JobLost, NoAnswer, RequestFailed, RequestRefused
 from qos.journal.writer import JournalWriter
 from qos.worker.job import Job, Settling
 from qos.worker.job_queue import JobQueue
 from qos.worker.recorder import job_recorder_of
-from qos.worker.retract_batcher import RetractBatcher
+from qos.worker.settlements import ANSWER_S, RETRY, Settlements
 from xep_0254.events import DeliveredItem, Event
 from xep_0254.queueing import XEP_0254
 
@@ -46,23 +39,8 @@ __all__ = ["Leases"]
 
 log = logging.getLogger(__name__)
 
-#: Seconds to wait for an answer about a lock or a settlement, which can be repeated: at
-#: first, and at most. A service under load needs seconds, and one that was killed never
-#: answers.
-_ANSWER_S_MIN = 2.0
-_ANSWER_S = 10.0
-
-#: Likewise while the worker stops, and nobody wants to wait.
+#: Seconds to wait for an answer while the worker stops, and nobody wants to wait.
 _RELEASE_S = 5.0
-
-#: A settlement is repeated for at least this many seconds: then its result is mostly
-#: known.
-_SETTLE_S_MIN = 10.0
-
-#: And for at most this many if the end of the lock is not known.
-_SETTLE_S_MAX = 60.0
-
-_RETRY = Backoff(first_s=0.2, max_s=5.0)
 
 #: For a lock of unknown duration: when it is first extended, and for how long.
 _EXTEND_AFTER_S = 1.0
@@ -105,7 +83,9 @@ class Leases:
         self.node = node
         self.jobs: dict[str, Job] = {}
         self._plugin = plugin
-        self._retracts = RetractBatcher(plugin, service, node, batch=batch)
+        self._settlements = Settlements(
+            plugin, self, service, node, batch=batch, lock_s=lock_s
+        )
         self._lock_s = lock_s
         self._extends = extend
         self._given_up = given_up
@@ -116,7 +96,6 @@ class Leases:
         self._deadlines: dict[Job, float] = {}
         # At first a timer: most jobs end before their lock needs an extension.
         self._keepers: dict[Job, asyncio.Task[None] | asyncio.TimerHandle] = {}
-        self._settling: dict[Job, asyncio.Timeout] = {}
         self._releasing: set[asyncio.Task[None]] = set()
 
     # -- taking ------------------------------------------------------------
@@ -149,10 +128,7 @@ class Leases:
         if before is not None and before.token == item.token:
             # The item was sent again: the service was not sure that we have it. So it
             # has not received our present request, which will get no answer.
-            asking = self._settling.get(before)
-            # A second event may come before the task knows that it must ask again.
-            if asking is not None and not asking.expired():
-                asking.reschedule(_now())
+            self._settlements.sent_again(before)
             return
         if (item.item_id, item.token) in self._known:
             return  # overtaken by its end
@@ -209,7 +185,7 @@ class Leases:
             keeper.cancel()
 
     async def _keeper(self, job: Job, extend_at: float) -> None:
-        retry = Retry(_RETRY)
+        retry = Retry(RETRY)
         while job.held:
             deadline = self._deadlines.get(job, math.inf)
             when = min(extend_at, deadline)
@@ -256,7 +232,7 @@ class Leases:
                 job.id,
                 job.token,
                 seconds,
-                timeout_s=min(_ANSWER_S, max(_RETRY.first_s, seconds / 3)),
+                timeout_s=min(ANSWER_S, max(RETRY.first_s, seconds / 3)),
             )
         except RequestRefused as error:
             if error.is_temporary or error.condition not in _GONE:
@@ -269,79 +245,26 @@ class Leases:
 
     # -- ending ------------------------------------------------------------
 
-    async def settle(self, job: Job, how: Settling) -> None:
+    def settle(self, job: Job, how: Settling) -> None:
         """See Holder."""
         # A retract that was done would look like a lost lock to the keeper.
         self._let_go(job)
-        try:
-            await self._settle_until_answered(job, how)
-        except LocalProtocolError:
-            self._keep(job, _now())  # the request was never sent
-            raise
+        self._settlements.begin(job, how, self._deadlines.get(job))
+
+    def settled(self, job: Job, how: Settling) -> None:
+        """See settlements.Owner."""
         self._recorder.settled(job, how)
         self._forget(job)
 
-    async def _settle_until_answered(self, job: Job, how: Settling) -> None:
-        deadline = self._deadlines.get(job, _now() + _SETTLE_S_MAX)
-        retry = Retry(_RETRY)
+    def not_asked(self, job: Job) -> None:
+        """See settlements.Owner."""
+        self._keep(job, _now())
 
-        async def ask() -> None:
-            while not await self._ask_unless_sent_again(job, how, retry.failures):
-                pass
-
-        try:
-            await retry.repeat(
-                ask,
-                pause=self._plugin.pause,
-                give_up_at=max(deadline, _now() + _SETTLE_S_MIN),
-            )
-        except RequestFailed as error:
-            if error.is_temporary:
-                reason = f"it may have been {how.outcome.value}: {error}"
-                raise self._lost(job, reason, None) from error
-            reason = f"it was not {how.outcome.value}: {error}"
-            condition = error.condition if isinstance(error, RequestRefused) else None
-            raise self._lost(job, reason, condition) from error
-
-    def _lost(self, job: Job, reason: str, condition: str | None) -> JobLost:
+    def not_settled(self, job: Job, reason: str, condition: str | None) -> JobLost:
+        """See settlements.Owner."""
         self._recorder.lost(job, reason, condition)
         self._lose(job, reason, condition=condition)
         return JobLost(job.id, reason, condition=condition)
-
-    async def _ask_unless_sent_again(
-        self, job: Job, how: Settling, failures: int
-    ) -> bool:
-        """Ask once; False: the item was sent again, so there will be no answer."""
-        answer_s = min(_ANSWER_S, _ANSWER_S_MIN * 2.0**failures)
-        if self._lock_s is not None:
-            answer_s = min(answer_s, max(_RETRY.first_s, self._lock_s / 3))
-        try:
-            async with asyncio.timeout(None) as asking:
-                self._settling[job] = asking
-                await self._ask_to_settle(job, how, answer_s)
-        except TimeoutError:
-            return False
-        finally:
-            del self._settling[job]
-        return True
-
-    async def _ask_to_settle(self, job: Job, how: Settling, timeout_s: float) -> None:
-        plugin, service, node = self._plugin, self.service, self.node
-        timeout_s = min(timeout_s, plugin.timeout_s)
-        if how.outcome is ItemOutcome.ACCEPTED:
-            await self._retracts.retract(job.id, job.token, timeout_s)
-            return
-        await plugin.unlock(
-            service,
-            node,
-            job.id,
-            job.token,
-            outcome=how.outcome,
-            delivery_failed=how.delivery_failed,
-            undeliverable_here=how.undeliverable_here,
-            reason=how.reason,
-            timeout_s=timeout_s,
-        )
 
     async def give_back(self, job: Job) -> None:
         """Release a job that is not wanted any more. The request is sent once only."""
@@ -349,7 +272,7 @@ class Leases:
         self._lose(job, "the worker has stopped")
         try:
             released = Settling(ItemOutcome.RELEASED)
-            await self._ask_to_settle(job, released, _RELEASE_S)
+            await self._settlements.ask_once(job, released, _RELEASE_S)
         except RequestFailed as error:
             # The lock ends by itself; a refusal means that it has ended.
             log.log(
@@ -381,11 +304,11 @@ class Leases:
             ends = [asyncio.ensure_future(job.settled()) for job in settling]
             await asyncio.wait(ends, timeout=answer_s)
             for job in settling:
-                job.abandon()
+                self._settlements.abandon(job)
             await asyncio.gather(*ends, return_exceptions=True)
             for job in settling:
                 self._recorder.lost(job, "there was no answer")
-        await self._retracts.end()
+        await self._settlements.end()
         for keeper in self._keepers.values():
             keeper.cancel()
         keepers = [

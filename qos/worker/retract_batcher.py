@@ -11,21 +11,56 @@ This module knows the service's answers, but nothing of jobs and locks.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from typing import Protocol
 
 from qos.errors import LocalProtocolError, RequestFailed, RequestRefused
 from xep_0254.queueing import XEP_0254
 
-__all__ = ["RetractBatcher"]
+__all__ = ["Retract", "RetractBatcher"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A waiting caller; the result tells whether to ask for the item alone."""
+class Retract(Protocol):
+    """A retract that shares a request with others.
+
+    Attributes:
+        item: the id of the item, and the token of the delivery.
+        timeout_s: how long to wait for an answer.
+        withdrawn: whether nobody waits for the answer any more.
+    """
 
     item: tuple[str, str]
     timeout_s: float
-    alone: asyncio.Future[bool]
+
+    @property
+    def withdrawn(self) -> bool:
+        """See above."""
+
+    def answered(self, failed: Exception | None, *, alone: bool) -> None:
+        """Take the answer.
+
+        Args:
+            failed: the error; None: the item is retracted.
+            alone: the error concerns all items: ask for this one alone.
+        """
+
+
+class _Waiting:
+    """A retract with a coroutine that waits; the result is `alone`."""
+
+    def __init__(self, item: tuple[str, str], timeout_s: float) -> None:
+        self.item = item
+        self.timeout_s = timeout_s
+        self.alone: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    @property
+    def withdrawn(self) -> bool:
+        return self.alone.done()
+
+    def answered(self, failed: Exception | None, *, alone: bool) -> None:
+        if failed is None or alone:
+            self.alone.set_result(alone)
+        else:
+            self.alone.set_exception(failed)
 
 
 class RetractBatcher:
@@ -45,7 +80,7 @@ class RetractBatcher:
         self._service = service
         self._node = node
         self._batch = batch
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[Retract] = []
         self._asking: set[asyncio.Task[None]] = set()
         # The requests that the next one must wait for.
         self._ahead: set[asyncio.Task[None]] = set()
@@ -53,23 +88,40 @@ class RetractBatcher:
 
     async def retract(self, item_id: str, token: str, timeout_s: float) -> None:
         """See XEP_0254.retract; its errors too concern this item."""
-        # A service without tokens may not support several items.
-        if self._batch > 1 and token:
-            loop = asyncio.get_running_loop()
-            alone: asyncio.Future[bool] = loop.create_future()
-            self._waiting.append(_Waiting((item_id, token), timeout_s, alone))
-            self._begin_soon()
+        if self.takes(token):
+            waiting = _Waiting((item_id, token), timeout_s)
+            self.add(waiting)
             try:
-                if not await alone:
+                if not await waiting.alone:
                     return
             except asyncio.CancelledError:
-                # The service has sent the item again, so it may have lost the request:
-                # the next request, which repeats the item, waits for no other.
-                self._ahead.clear()
+                # The item was sent again, and the next request repeats it.
+                self.wait_for_none()
                 raise
+        await self.retract_alone(item_id, token, timeout_s)
+
+    async def retract_alone(self, item_id: str, token: str, timeout_s: float) -> None:
+        """As `retract`, in a request of its own."""
         await self._plugin.retract(
             self._service, self._node, item_id, token, timeout_s=timeout_s
         )
+
+    def takes(self, token: str) -> bool:
+        """Whether items with such a token share requests."""
+        # A service without tokens may not support several items.
+        return self._batch > 1 and bool(token)
+
+    def add(self, retract: Retract) -> None:
+        """Let a retract join the next request."""
+        self._waiting.append(retract)
+        self._begin_soon()
+
+    def wait_for_none(self) -> None:
+        """Send the next request at once.
+
+        The service has sent an item again, so it may have lost the present request.
+        """
+        self._ahead.clear()
 
     def _begin_soon(self) -> None:
         if not self._beginning:
@@ -79,8 +131,7 @@ class RetractBatcher:
 
     def _begin(self) -> None:
         self._beginning = False
-        # Callers that were cancelled do not count any more.
-        waiting = [each for each in self._waiting if not each.alone.done()]
+        waiting = [each for each in self._waiting if not each.withdrawn]
         while waiting and (not self._ahead or len(waiting) >= self._batch):
             some, waiting = waiting[: self._batch], waiting[self._batch :]
             task = asyncio.get_running_loop().create_task(self._ask(some))
@@ -95,7 +146,7 @@ class RetractBatcher:
         if self._waiting:
             self._begin_soon()
 
-    async def _ask(self, some: list[_Waiting]) -> None:
+    async def _ask(self, some: list[Retract]) -> None:
         alone = False
         failed: Exception | None = None
         try:
@@ -111,12 +162,8 @@ class RetractBatcher:
         except RequestFailed as error:
             failed = error
         for each in some:
-            if each.alone.done():
-                continue
-            if failed is None or alone:
-                each.alone.set_result(alone)
-            else:
-                each.alone.set_exception(failed)
+            if not each.withdrawn:
+                each.answered(failed, alone=alone)
 
     async def end(self) -> None:
         """Stop waiting for answers."""

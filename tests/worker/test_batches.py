@@ -7,10 +7,11 @@ import pytest
 from slixmpp import ClientXMPP
 
 from qos.core.queue.item import ItemOutcome
-from qos.errors import JobLost
-from qos.worker import Job, Worker, leases
+from qos.errors import JobLost, MessageTooLarge
+from qos.worker import Job, Worker, settlements
 from raw_client import local
 from worker_setup import NODE, Queue, ScriptedService
+from xep_0254.queueing import XEP_0254
 
 ITEM, *_REST = [f"<item id='i{n}' q:token='t{n}'/>" for n in range(3)]
 ITEMS = "".join([ITEM, *_REST])
@@ -96,7 +97,7 @@ async def test_a_batch_without_an_answer_is_repeated(
     bee: ClientXMPP, scripted: ScriptedService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the tokens the service knows what it has already done."""
-    monkeypatch.setattr(leases, "_ANSWER_S_MIN", 0.1)
+    monkeypatch.setattr(settlements, "_ANSWER_S_MIN", 0.1)
     async with scripted.worker(bee, parallel=3, batch=3) as worker:
         jobs = await three(worker, scripted)
         accepting = accept(jobs)
@@ -118,7 +119,7 @@ async def test_a_batch_is_repeated_at_once_when_its_items_are_sent_again(
         began = clock()
         await scripted.event(f"<items node='{NODE}'>{ITEMS}</items>")
         second = await scripted.asked("retract")
-        assert clock() - began < leases._ANSWER_S_MIN
+        assert clock() - began < settlements._ANSWER_S_MIN
         assert len(ids_in(second)) == 3
         await scripted.answer(second)
         await asyncio.gather(*accepting)
@@ -177,6 +178,104 @@ async def test_what_ends_while_an_answer_is_under_way_shares_the_next_request(
         assert (ids_in(first), ids_in(second)) == (["i0"], ["i1", "i2"])
         await scripted.answer(second)
         await asyncio.gather(*accepting)
+
+
+async def test_items_that_share_a_request_share_its_task(
+    bee: ClientXMPP, scripted: ScriptedService
+) -> None:
+    """A task for each was half of the processor time of a settlement."""
+    async with scripted.worker(bee, parallel=3, batch=3) as worker:
+        jobs = await three(worker, scripted)
+        before = asyncio.all_tasks()
+        accepting = accept(jobs)
+        request = await scripted.asked("retract")
+        assert len(asyncio.all_tasks() - before - set(accepting)) == 1
+        await scripted.answer(request)
+        await asyncio.gather(*accepting)
+
+
+async def test_a_batch_goes_on_when_who_waits_for_an_item_is_cancelled(
+    bee: ClientXMPP, scripted: ScriptedService
+) -> None:
+    """Of two who wait for one item, only the one that is cancelled stops waiting."""
+    async with scripted.worker(bee, parallel=3, batch=3) as worker:
+        jobs = await three(worker, scripted)
+        accepting = accept(jobs)
+        again = asyncio.create_task(jobs[0].accept())
+        request = await scripted.asked("retract")
+        accepting[0].cancel()
+        accepting[1].cancel()
+        await asyncio.wait(accepting[:2])
+        await scripted.answer(request)
+        await asyncio.gather(accepting[2], again)
+        assert {job.outcome for job in jobs} == {ItemOutcome.ACCEPTED}
+
+
+async def test_a_batch_that_is_never_answered_is_in_doubt_at_the_end(
+    bee: ClientXMPP, scripted: ScriptedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time begins with the accept, not with the first repeat."""
+    monkeypatch.setattr(settlements, "_ANSWER_S_MIN", 0.3)
+    monkeypatch.setattr(settlements, "_SETTLE_S_MIN", 0.2)
+    monkeypatch.setattr(settlements, "_SETTLE_S_MAX", 0.2)
+    async with scripted.worker(bee, parallel=3, batch=3) as worker:
+        jobs = await three(worker, scripted)
+        ends = await asyncio.gather(*accept(jobs), return_exceptions=True)
+        assert all("may have been accepted" in str(each) for each in ends)
+        assert all(isinstance(each, JobLost) for each in ends)
+        assert all(job.lost.is_set() for job in jobs)
+        # By then there was no time left for a repeat.
+        assert len(ids_in(await scripted.asked("retract"))) == 3
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(scripted.asked("retract"), 0.1)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+async def test_an_accept_that_was_never_sent_leaves_the_job_held(
+    batch: int, bee: ClientXMPP, scripted: ScriptedService
+) -> None:
+    """It can be tried again, and until then its lock is kept."""
+    channel = XEP_0254.of(bee)._channel
+    async with scripted.worker(
+        bee, parallel=3, batch=batch, lock_timeout_s=60
+    ) as worker:
+        jobs = await three(worker, scripted)
+        limit, channel._stanza_bytes_max = channel._stanza_bytes_max, 10
+        ends = await asyncio.gather(*accept(jobs), return_exceptions=True)
+        assert all(isinstance(each, MessageTooLarge) for each in ends)
+        assert all(job.held and not job.settling for job in jobs)
+        channel._stanza_bytes_max = limit
+        for _ in jobs:
+            await scripted.asked("extend")
+        accepting = accept(jobs)
+        while not all(each.done() for each in accepting):
+            await scripted.answer(await scripted.asked("retract"))
+            await scripted.in_step()
+        assert {job.outcome for job in jobs} == {ItemOutcome.ACCEPTED}
+
+
+@pytest.mark.parametrize("refused", [False, True])
+async def test_a_worker_that_ends_without_answers_leaves_nobody_waiting(
+    refused: bool,
+    bee: ClientXMPP,
+    scripted: ScriptedService,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither for a share of a request nor for a request of its own."""
+    monkeypatch.setattr("qos.worker.worker._STOP_S", 0.1)
+    async with scripted.worker(bee, parallel=3, batch=3) as worker:
+        jobs = await three(worker, scripted)
+        before = asyncio.all_tasks()
+        accepting = accept(jobs)
+        request = await scripted.asked("retract")
+        if refused:
+            await scripted.refuse(request, "item-not-found")
+            for _ in range(3):
+                await scripted.asked("retract")
+    ends = await asyncio.gather(*accepting, return_exceptions=True)
+    assert all(isinstance(each, asyncio.CancelledError) for each in ends)
+    assert [job.outcome for job in jobs] == [None] * 3
+    assert asyncio.all_tasks() <= before
 
 
 async def test_a_worker_in_batches_ends_every_item_of_a_real_queue(

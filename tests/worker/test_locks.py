@@ -7,7 +7,7 @@ from slixmpp import ClientXMPP
 
 from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost, LocalProtocolError, NoAnswer, RequestRefused
-from qos.worker import Worker, leases
+from qos.worker import Worker, leases, settlements
 from raw_client import local
 from worker_setup import NODE, QUEUE, LogIn, Queue, ScriptedService, token_in, until
 from xep_0254 import XEP_0254
@@ -276,7 +276,7 @@ async def test_an_accept_is_repeated_at_once_when_the_item_is_sent_again(
         began = clock()
         await scripted.deliver("i", "t")
         await scripted.answer(await scripted.asked("retract"))
-        assert clock() - began < leases._ANSWER_S_MIN
+        assert clock() - began < settlements._ANSWER_S_MIN
         await accepting
     assert job.outcome is ItemOutcome.ACCEPTED
 
@@ -344,7 +344,7 @@ async def test_an_accept_that_is_never_answered_is_in_doubt_at_the_end(
 ) -> None:
     """A worker cannot wait for ever, and must not claim what it does not know."""
     XEP_0254.of(bee).timeout_s = 0.1
-    monkeypatch.setattr(leases, "_SETTLE_S_MIN", 0.2)
+    monkeypatch.setattr(settlements, "_SETTLE_S_MIN", 0.2)
     async with scripted.holding(bee, lock_timeout_s=0.3) as (_, job):
         with pytest.raises(JobLost, match="may have been accepted") as caught:
             await job.accept()
