@@ -3,6 +3,7 @@
 And proof that it finds faults.
 """
 
+import asyncio
 import contextlib
 import json
 import re
@@ -18,11 +19,12 @@ from campaign.audit import Audited, audit
 from campaign.count import count_items, count_messages
 from campaign.disk import SmallDisk
 from campaign.faults import KINDS
-from campaign.supervisor import WORKERS, Files
+from campaign.supervisor import WORKERS, Files, Member
 from message_roles import EFFECTS
 from qos.cli.status import Status
 from qos.spark.session import NoSpark, check_spark
 from qos.testing.processes import completed
+from role import Role
 
 #: Two minutes of faults, time to start and to finish, and Spark; the rest is for a
 #: machine under load.
@@ -275,3 +277,20 @@ def _execute(path: Path, *statements: str) -> None:
         for statement in statements:
             db.execute(statement)
         db.commit()
+
+
+async def test_a_member_that_ends_before_it_is_seen_to_work_has_ended() -> None:
+    """Else the run waits for it, and the others go on sending, until time is over."""
+    member = Member("desk", "desk", _no_life)
+
+    async def last_life() -> None:
+        await asyncio.sleep(0.1)
+        assert member.ending
+        member.done = True
+
+    async with asyncio.timeout(10):
+        await asyncio.gather(member.end(), last_life())
+
+
+def _no_life(life: int) -> Role:
+    raise AssertionError(life)

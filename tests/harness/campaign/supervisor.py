@@ -250,14 +250,19 @@ class Member:
                 await asyncio.sleep(random.uniform(0, _STARTS_AGAIN_S))
 
     async def ready(self) -> RoleProcess:
-        """Wait until it works; returns its process."""
-        while True:
+        """Wait until it works; returns its process.
+
+        Raises:
+            ChildProcessError: it has ended for good.
+        """
+        while not self.done:
             process = self.process
             if process is not None:
                 with contextlib.suppress(ChildProcessError, TimeoutError):
                     await process.until("ready")
                     return process
             await asyncio.sleep(_LOOK_S)
+        raise ChildProcessError(f"{self.name} has ended")
 
     async def begin_anew(self) -> None:
         """Kill it, and wait for its next life."""
@@ -270,7 +275,10 @@ class Member:
         """Let it end normally, which may take more than one life."""
         before, self.ending = self.lives, True
         while not self.done:
-            process = await self.ready()
+            try:
+                process = await self.ready()
+            except ChildProcessError:
+                return  # before it was seen to work
             if self.lives == before or not self.finishes:
                 self.send_signal(signal.SIGTERM)
             await asyncio.shield(process.ended)
