@@ -420,7 +420,7 @@ class Source(BrokerLink):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the broker has made of a message.
+    """The outcome of a message at the broker.
 
     Attributes:
         state: Delivery.ACCEPTED, REJECTED, RELEASED or MODIFIED.

@@ -50,7 +50,7 @@ class Expiry:
 
 
 def expiry_of(asked: Terminus) -> Expiry:
-    """What a peer asks for, within our limit."""
+    """The expiry that a peer asks for; its time is at most our limit."""
     return Expiry(int(asked.expiry_policy), min(int(asked.timeout), TIMEOUT_S_MAX))
 
 

@@ -130,7 +130,7 @@ class ToBroker(Bridge[Target]):
 
 
 def _item(job: Job, now: float) -> Item:
-    """What is known of the item, in the form of the service."""
+    """The item of a job, as far as a worker knows it, in the form of the service."""
     item = job.item
     published = now if item.published is None else item.published
     return Item(

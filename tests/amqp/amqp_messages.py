@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def read_or_refused(read: Callable[[bytes], T], data: bytes) -> T | None:
-    """What a reader makes of these bytes; None: it refused them, and said where."""
+    """The content that a reader finds in these bytes; None: it refused them, and said where."""
     try:
         return read(data)
     except DecodeError as error:

@@ -182,7 +182,7 @@ async def test_killed_bridges_put_each_message_into_the_queue_once(
 async def test_killed_bridges_lose_no_item_and_repeat_its_message_id(
     rabbit: Rabbit, bench: Bridges, address: str
 ) -> None:
-    """What comes twice has the same id, and so can be dropped by who has seen it."""
+    """A repeated message has the same id, so a consumer that has seen it can drop it."""
     names = [f"i{n}" for n in range(MESSAGES)]
     for start in range(0, MESSAGES, 100):
         await bench.queue.publish(*names[start : start + 100])

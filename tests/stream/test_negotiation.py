@@ -1,4 +1,4 @@
-"""What a server negotiates on one connection ends with it (RFC 6120 §4.3).
+"""A negotiation of features ends with its connection (RFC 6120 §4.3).
 
 The server of these tests dies between `<resume/>` (XEP-0198 §5) and its answer.
 """

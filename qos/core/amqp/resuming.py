@@ -1,4 +1,4 @@
-"""What a sender does with each delivery when a link is resumed (messaging §3.4.6).
+"""The step of a sender for each delivery when a link is resumed (messaging §3.4.6).
 
 Both ends tell in their `attach` which deliveries they hold unsettled, and in which
 state. From the two states of one delivery the sender decides; the receiver follows. The

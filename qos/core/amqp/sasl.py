@@ -52,7 +52,7 @@ class WrongProtocol(DecodeError):
 
 
 class _At(QuickEnum):
-    """What comes next."""
+    """The part of a login that is expected next."""
 
     HEADER = "header"
     INIT = "init"

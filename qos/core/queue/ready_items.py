@@ -283,7 +283,7 @@ class ReadyItems:
     # -- dispatch ----------------------------------------------------------
 
     def kind_of(self, selector: str, holder: str) -> Kind:
-        """What a full JID with this selector can take."""
+        """The items that a full JID with this selector can take."""
         own = self._excluders.get(holder)
         return self._views[selector], "" if own is None else holder if own else None
 

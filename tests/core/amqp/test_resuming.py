@@ -70,7 +70,7 @@ def test_any_two_states_have_a_step_that_loses_nothing(
     sender: ItemOutcome | Position | None,
     receiver: ItemOutcome | Position | Absent | None,
 ) -> None:
-    """What the receiver lacks is sent, or reported; an outcome at the sender is final."""
+    """Missing data is sent, or reported as lost; an outcome at the sender is final."""
     done = resume(sender, receiver)
     if isinstance(receiver, ItemOutcome):
         assert done.step is Step.RESTATE

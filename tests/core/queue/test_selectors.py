@@ -52,7 +52,7 @@ def colored(item_id: str, color: str, **options: Any) -> PublishedItem:
 
 
 def wanted(it: World, selector: str, jid: str = BEE, requests: int = 100) -> list[str]:
-    """What a new worker with this selector gets, with all steps that this takes."""
+    """The items that a new worker with this selector gets, after all steps needed."""
     it.subscribe(jid, requests, selector=selector)
     while it.core.nodes[NODE].classifying:
         it.flush()

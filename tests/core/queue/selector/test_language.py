@@ -1,4 +1,4 @@
-"""What a selector says: its tables of truth, its types, and where it is wrong."""
+"""Selectors: their tables of truth, their types, and the places of their errors."""
 
 from __future__ import annotations
 
