@@ -415,10 +415,17 @@ class Ok:
 
 @record(frozen=True, slots=True)
 class PublishResult:
-    """The ids under which the items are known."""
+    """The ids under which the items are known.
+
+    Attributes:
+        node: the name of the node.
+        item_ids: of all items, in the order of the request.
+        repeated: those of them whose items had been published before.
+    """
 
     node: str
     item_ids: tuple[str, ...]
+    repeated: tuple[str, ...] = ()
 
 
 @record(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from qos.core.queue.access import is_owner, may_publish, may_subscribe
-from qos.core.queue.effects import NotifyItem, QueueEffect
+from qos.core.queue.effects import NotifyItem, QueueEffect, SaveItem
 from qos.core.queue.item import (
     Affiliation,
     EndedItem,
@@ -100,7 +100,11 @@ def publish(
         next_seq=service.next_seq,
         now=now,
     )
-    return PublishResult(request.node, item_ids), effects
+    if len(effects) == len(item_ids):  # one for each new item, and most are new
+        return PublishResult(request.node, item_ids), effects
+    new = {each.item.item_id for each in effects if isinstance(each, SaveItem)}
+    repeated = tuple(item_id for item_id in item_ids if item_id not in new)
+    return PublishResult(request.node, item_ids, repeated), effects
 
 
 def settle(

@@ -65,6 +65,19 @@ def test_a_repeat_is_confirmed_and_makes_no_second_item() -> None:
     assert it.stats()["available"] == 2
 
 
+def test_the_result_tells_which_ids_were_there_already() -> None:
+    """A gateway has to tell a repeat from a first post (REST-*: 405), in any state."""
+    it = World({**PLAIN, "queue#dedupe_window": "60"})
+    assert it.publish("a", "b") == PublishResult(NODE, ("a", "b"), repeated=())
+    assert it.publish("c", "b", "d", "a") == PublishResult(
+        NODE, ("c", "b", "d", "a"), repeated=("b", "a")
+    )
+    it.ask(retraction("a"), OWNER)
+    assert it.publish("a", "e") == PublishResult(NODE, ("a", "e"), repeated=("a",))
+    it.now += 61
+    assert it.publish("a") == PublishResult(NODE, ("a",), repeated=())
+
+
 def test_a_repeat_with_other_options_is_a_repeat() -> None:
     """Publisher and content decide; the options of the first one stay."""
     it = World(PLAIN)
