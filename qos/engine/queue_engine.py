@@ -25,6 +25,7 @@ from qos.core.queue.effects import (
 )
 from qos.core.queue.handle import handle
 from qos.core.queue.node import QueueNode
+from qos.core.queue.publishing import ONCE_S_MAX, once_s
 from qos.core.queue.requests import Purge, Refusal, Request, Result
 from qos.core.queue.service import QueueBounds, QueueContents, Queues
 from qos.core.strings import bare
@@ -62,10 +63,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """The rights of an account at a node: at least one of them."""
+    """The rights of an account at a node: at least one of them.
+
+    Attributes:
+        subscribe: it may subscribe.
+        publish: it may publish.
+        once_s: the seconds in which an id that the service gives out can be used for
+            one publish; 0: the node remembers no ids.
+    """
 
     subscribe: bool
     publish: bool
+    once_s: float
 
 
 class QueueEngine:
@@ -282,14 +291,16 @@ class QueueEngine:
         None: there is no such node, or the requester may not use it.
         """
         if self._core is None:
-            return Rights(subscribe=True, publish=True)
+            return Rights(subscribe=True, publish=True, once_s=ONCE_S_MAX)
         queue = self._core.nodes.get(node)
         if queue is None:
             return None
         account = bare(requester)
         subscribe = may_subscribe(queue.node, queue.options, account)
         publish = may_publish(queue.node, queue.options, account)
-        return Rights(subscribe, publish) if subscribe or publish else None
+        if not (subscribe or publish):
+            return None
+        return Rights(subscribe, publish, once_s(queue.options))
 
     def publishes(self, account: str) -> bool:
         """Whether this bare JID may publish to a node; True while this is unknown."""

@@ -154,6 +154,7 @@ class QueueNode:
         *,
         ended: Mapping[str, Sequence[EndedItem]],
         next_seq: Callable[[], int],
+        issued_at: float | None = None,
         now: float,
     ) -> list[QueueEffect]:
         """Take the items, all or none.
@@ -163,6 +164,7 @@ class QueueNode:
             publisher: the bare JID; it may publish.
             ended: the remembered ends, by id.
             next_seq: gives the next item number of the store.
+            issued_at: see `Publish`.
             now: the time.
 
         Raises:
@@ -177,6 +179,7 @@ class QueueNode:
             ended=ended,
             next_seq=next_seq,
             wanted=self.live.ready.payload_names,
+            issued_at=issued_at,
             now=now,
         )
         for item, _ in new:

@@ -11,7 +11,10 @@ from qos.core.queue.node_options import NodeOptions
 from qos.core.queue.properties import Properties
 from qos.core.queue.requests import PublishedItem, Refusal
 
-__all__ = ["has_room", "new_items"]
+__all__ = ["ONCE_S_MAX", "has_room", "new_items", "once_s"]
+
+#: As long as that a publisher may try again to post by a one-off link.
+ONCE_S_MAX = 3600.0
 
 
 def new_items(
@@ -24,6 +27,7 @@ def new_items(
     ended: Mapping[str, Sequence[EndedItem]],
     next_seq: Callable[[], int],
     wanted: Collection[str],
+    issued_at: float | None = None,
     now: float,
 ) -> list[tuple[Item, str]]:
     """The new items, each with its payload. Dedupe comes before the limits.
@@ -37,6 +41,7 @@ def new_items(
         ended: the remembered ends, by id.
         next_seq: gives the next item number of the store.
         wanted: the names that selectors want to know of the payload.
+        issued_at: see `Publish`.
         now: the time.
 
     Raises:
@@ -55,17 +60,35 @@ def new_items(
             known.append(live.items[entry.item_id])
         if not known:
             new.append(entry)
+        elif issued_at is not None and any(
+            each.publisher == publisher for each in known
+        ):
+            return []
         elif not any(_is_same(each, entry, publisher) for each in known):
             raise Refusal(
                 f"there is another item {entry.item_id!r}",
                 condition="conflict",
                 type="cancel",
             )
+    if issued_at is not None and now >= issued_at + once_s(options):
+        raise Refusal(
+            "the link is too old to tell whether it was used; take a new one",
+            condition="gone",
+            type="cancel",
+        )
     _check_room(live, new, node, options)
     return [
         (_item(entry, publisher, node, options, wanted, next_seq(), now), entry.payload)
         for entry in new
     ]
+
+
+def once_s(options: NodeOptions) -> float:
+    """Seconds for which an id that the service has given out can be used.
+
+    Within the dedupe window after that, no use of it is forgotten.
+    """
+    return min(options.dedupe_window, ONCE_S_MAX)
 
 
 def _is_same(known: Item | EndedItem, entry: PublishedItem, publisher: str) -> bool:

@@ -124,10 +124,20 @@ class PublishedItem:
 
 @record(frozen=True, slots=True)
 class Publish:
-    """Publish these items, all or none (XEP-0060 §7.1)."""
+    """Publish these items, all or none (XEP-0060 §7.1).
+
+    Attributes:
+        node: the name of the node.
+        entries: the items.
+        issued_at: None: the publisher has chosen the ids. Else the service gave them to
+            this publisher at this time, for one publish: if one of them has been used,
+            all are repeated, whatever the content; and new items are refused (`gone`)
+            once the node might have forgotten a use. It is for a gateway.
+    """
 
     node: str
     entries: tuple[PublishedItem, ...]
+    issued_at: float | None = None
 
 
 @record(frozen=True, slots=True)
@@ -410,7 +420,13 @@ Request: TypeAlias = (
 
 @record(frozen=True, slots=True)
 class Ok:
-    """Done; an empty result."""
+    """Done; an empty result.
+
+    Attributes:
+        repeated: of a retract or an unlock: all of it had been done before.
+    """
+
+    repeated: bool = False
 
 
 @record(frozen=True, slots=True)

@@ -98,6 +98,7 @@ def publish(
         account,
         ended=_ended(service, queue, unsure, now),
         next_seq=service.next_seq,
+        issued_at=request.issued_at,
         now=now,
     )
     if len(effects) == len(item_ids):  # one for each new item, and most are new
@@ -130,7 +131,8 @@ def settle(
             ended=service.ended_items.settled(request.node, late) if late else {},
             now=now,
         )
-    return Ok(), effects + service.place_dead(request.node, now)
+    repeated = not effects
+    return Ok(repeated), effects + service.place_dead(request.node, now)
 
 
 @contextmanager

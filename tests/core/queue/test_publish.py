@@ -1,5 +1,7 @@
 """Publishing: repeats, conflicts, limits, and the initial state of an item."""
 
+from functools import partial
+
 import pytest
 
 from qos.core.queue.effects import SaveItem
@@ -76,6 +78,38 @@ def test_the_result_tells_which_ids_were_there_already() -> None:
     assert it.publish("a", "e") == PublishResult(NODE, ("a", "e"), repeated=("a",))
     it.now += 61
     assert it.publish("a") == PublishResult(NODE, ("a",), repeated=())
+
+
+def test_an_id_that_the_service_gave_out_is_used_once_whatever_the_content() -> None:
+    """REST-*: a post to a one-off link is a repeat even if its body has changed."""
+    it = World({**PLAIN, "queue#dedupe_window": "60"})
+    publish = partial(Publish, NODE, issued_at=it.now)
+    assert it.ask(publish((entry("a"),)), PUBLISHER) == PublishResult(NODE, ("a",))
+    # None of a batch, if one of its ids has been used.
+    batch = publish((entry("a", "other"), entry("b")))
+    repeated = PublishResult(NODE, ("a", "b"), repeated=("a", "b"))
+    assert it.ask(batch, PUBLISHER) == repeated
+    it.ask(retraction("a"), OWNER)
+    assert it.ask(batch, PUBLISHER) == repeated
+    assert it.stats()["available"] == 0
+    it.publish(entry("c"), by=STRANGER)
+    assert it.refused(publish((entry("c"),)), PUBLISHER) == CONFLICT
+
+
+@pytest.mark.parametrize(("window_s", "once_s"), [("60", 60.0), ("7200", 3600.0)])
+def test_an_id_that_was_given_out_too_long_ago_makes_no_new_item(
+    window_s: str, once_s: float
+) -> None:
+    """Its use might have been forgotten; but a known id is a repeat all the same."""
+    it = World({**PLAIN, "queue#dedupe_window": window_s})
+    at = it.now
+    publish = partial(Publish, NODE, issued_at=at)
+    it.now = at + once_s - 1
+    assert it.ask(publish((entry("a"),)), PUBLISHER) == PublishResult(NODE, ("a",))
+    it.now = at + once_s
+    assert it.refused(publish((entry("b"),)), PUBLISHER) == ("gone", "cancel", "")
+    known = PublishResult(NODE, ("a",), repeated=("a",))
+    assert it.ask(publish((entry("a"),)), PUBLISHER) == known
 
 
 def test_a_repeat_with_other_options_is_a_repeat() -> None:

@@ -9,6 +9,7 @@ from qos.core.queue.item import ItemOutcome
 from qos.core.queue.requests import (
     Configure,
     Extend,
+    Ok,
     Publish,
     Refusal,
     Requeue,
@@ -261,7 +262,7 @@ def test_a_repeat_changes_nothing_and_tells_nobody() -> None:
     it.retract("a", BEE, token)
     before = repr(it.disk)
     it.told(NotifyRetract)
-    it.retract("a", BEE, token)
+    assert it.ask(retraction("a", token), BEE) == Ok(repeated=True)
     assert repr(it.disk) == before
     assert it.sent == []
 
