@@ -355,6 +355,31 @@ LIMITS: Final = (
     ),
     Limit("qos.amqp.users:_CHECKS_MAX", "passwords that are checked at a time"),
     Limit("qos.core.amqp.sasl:FRAME_BYTES_MAX", "bytes of a frame before the login"),
+    # -- an HTTP gateway
+    Limit(
+        "qos.core.queue.publishing:ONCE_S_MAX", "seconds in which a link can be used"
+    ),
+    Limit("qos.core.rest.waits:WAIT_S_MAX", "seconds that a consumer waits"),
+    Limit("qos.core.rest.waits:_DIGITS_MAX", "digits of a wait"),
+    Limit("qos.core.rest.batches:PARTS_MAX", "messages in a batch"),
+    Limit(
+        "qos.core.rest.batches:_HEADER_BYTES_MAX",
+        "bytes of the headers of a message in a batch",
+    ),
+    Limit(
+        "qos.core.rest.messages:CONTENT_TYPE_MAX",
+        "characters of a header that is kept with its item",
+    ),
+    Limit("qos.core.rest.messages:TIME_MS_MAX", "milliseconds of a ttl or a delay"),
+    Limit(
+        "qos.core.rest.acknowledgement:REASON_CHARS_MAX",
+        "characters of the reason of a rejected item",
+    ),
+    Limit(
+        "qos.core.rest.acknowledgement:EXTEND_S_MAX",
+        "seconds of one extension of a lock",
+    ),
+    Limit("qos.core.rest.link_header:LINKS_MAX", "links in the headers of a response"),
     # -- both
     Limit("qos.xml_text:_NAMES_MAX", "remembered names of elements"),
     Limit("qos.xml_text:_NAME_CHARS_MAX", "characters of a remembered name"),

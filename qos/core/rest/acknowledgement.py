@@ -1,0 +1,115 @@
+"""The form that a consumer posts to the acknowledgement link of its delivery."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import parse_qsl
+
+from qos.core.queue.item import ItemOutcome
+from qos.core.queue.requests import (
+    Extend,
+    Refusal,
+    Request,
+    Retract,
+    Settlement,
+    Unlock,
+)
+
+__all__ = ["EXTEND_S_MAX", "REASON_CHARS_MAX", "read_acknowledgement"]
+
+#: The length of the reason for which a consumer rejects an item.
+REASON_CHARS_MAX = 1000
+
+#: The longest extension; the node has a limit of its own for all of them together.
+EXTEND_S_MAX = 24 * 3600
+
+_FIELDS = frozenset({"acknowledge", "delivery-failed", "reject", "extend"})
+_BOOLEANS: Mapping[str, bool] = {"true": True, "false": False}
+
+
+def read_acknowledgement(form: str, *, node: str, item_id: str, token: str) -> Request:
+    """The request that a form makes.
+
+    `acknowledge=true` accepts the item; `acknowledge=false` releases it, and with
+    `delivery-failed=true` the delivery counts as failed; `reject=REASON` makes it dead;
+    `extend=SECONDS` moves the end of its lock.
+
+    Args:
+        form: `application/x-www-form-urlencoded`.
+        node: from the URL, as the others.
+        item_id: of the item.
+        token: of the delivery.
+
+    Raises:
+        Refusal: it is no such form.
+    """
+    fields = _fields(form)
+    if "extend" in fields:
+        _alone(fields, "extend")
+        return Extend(node, _seconds(fields["extend"]), ((item_id, token),))
+    failed = _boolean(fields, "delivery-failed") or False
+    accepts = _boolean(fields, "acknowledge")
+    if "reject" in fields:
+        if accepts or "delivery-failed" in fields:
+            raise _bad("reject says all: neither acknowledge=true nor delivery-failed")
+        outcome = ItemOutcome.REJECTED
+    elif accepts is None:
+        raise _bad(
+            "acknowledge=true or false, reject=REASON or extend=SECONDS is needed"
+        )
+    elif accepts:
+        _alone(fields, "acknowledge")
+        outcome = ItemOutcome.ACCEPTED
+    else:
+        outcome = ItemOutcome.MODIFIED if failed else ItemOutcome.RELEASED
+    settlement = Settlement(
+        item_id=item_id,
+        token=token,
+        outcome=outcome,
+        delivery_failed=failed,
+        reason=fields.get("reject", "").strip()[:REASON_CHARS_MAX],
+    )
+    settles = Retract if outcome is ItemOutcome.ACCEPTED else Unlock
+    return settles(node, (settlement,))
+
+
+def _bad(why: str) -> Refusal:
+    return Refusal(f"the form: {why}", condition="bad-request", type="modify")
+
+
+def _fields(form: str) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(
+            form,
+            keep_blank_values=True,
+            strict_parsing=True,
+            max_num_fields=len(_FIELDS),
+            errors="strict",
+        )
+    except ValueError:
+        raise _bad("name=value is expected, joined by &") from None
+    fields = dict(pairs)
+    unknown = fields.keys() - _FIELDS
+    if unknown or len(fields) < len(pairs):
+        raise _bad(f"each of {', '.join(sorted(_FIELDS))} once, and no others")
+    return fields
+
+
+def _alone(fields: Mapping[str, str], name: str) -> None:
+    if len(fields) > 1:
+        raise _bad(f"nothing else is expected beside {name}")
+
+
+def _boolean(fields: Mapping[str, str], name: str) -> bool | None:
+    if name not in fields:
+        return None
+    if fields[name] not in _BOOLEANS:
+        raise _bad(f"{name} is true or false, not {fields[name][:20]!r}")
+    return _BOOLEANS[fields[name]]
+
+
+def _seconds(text: str) -> float:
+    digits = text.isascii() and text.isdecimal() and len(text) <= len(str(EXTEND_S_MAX))
+    if not (digits and 1 <= int(text) <= EXTEND_S_MAX):
+        raise _bad(f"extend: 1 to {EXTEND_S_MAX} seconds, not {text[:20]!r}")
+    return float(text)

@@ -1,0 +1,151 @@
+"""Several messages in one request: `multipart/mixed` (RFC 2046), or an Atom feed.
+
+A part is kept byte for byte. Of an Atom feed (RFC 4287) the content of each entry is a
+message: text, an element, or base64.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import b64decode
+from collections.abc import Mapping
+from xml.etree import ElementTree as ET
+
+from qos.core.queue.requests import Refusal
+from qos.core.record import record
+from qos.xml_text import render
+
+__all__ = ["PARTS_MAX", "Part", "read_batch"]
+
+#: As many items as one request of XEP-0254 may publish.
+PARTS_MAX = 1000
+
+_ATOM = "{http://www.w3.org/2005/Atom}"
+
+_BOUNDARY = re.compile(
+    r";\s*boundary\s*=\s*(?:\"([^\"\\]{1,70})\"|([^\s;,\"]{1,70}))", re.IGNORECASE
+)
+_HEADER_BYTES_MAX = 8 * 1024
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+@record(frozen=True, slots=True)
+class Part:
+    """A message of a batch.
+
+    Attributes:
+        body: its body.
+        headers: by their names in lower case.
+    """
+
+    body: bytes
+    headers: Mapping[str, str]
+
+
+def read_batch(body: bytes, content_type: str) -> list[Part]:
+    """The messages of a batch, in order.
+
+    Raises:
+        Refusal: it is none, or too large.
+    """
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind == "multipart/mixed":
+        parts = _multipart(body, content_type)
+    elif kind in {"application/atom+xml", "application/xml"}:
+        parts = _feed(body)
+    else:
+        raise Refusal(
+            f"a batch is multipart/mixed or application/atom+xml, not {kind[:40]!r}",
+            condition="unsupported-media-type",
+            type="modify",
+        )
+    if not parts:
+        raise _bad("it has no message")
+    return parts
+
+
+def _bad(why: str) -> Refusal:
+    return Refusal(f"the batch: {why}", condition="bad-request", type="modify")
+
+
+def _too_many() -> Refusal:
+    return Refusal(
+        f"the batch has more than {PARTS_MAX} messages",
+        condition="not-acceptable",
+        type="modify",
+        pubsub="max-items-exceeded",
+    )
+
+
+def _multipart(body: bytes, content_type: str) -> list[Part]:
+    boundary = _BOUNDARY.search(content_type)
+    if boundary is None:
+        raise _bad("multipart/mixed without a boundary")
+    delimiter = b"\r\n--" + (boundary[1] or boundary[2]).encode()
+    # RFC 2046 §5.1.1: what is before the first delimiter and after the last is ignored.
+    pieces = (b"\r\n" + body).split(delimiter, PARTS_MAX + 2)
+    parts: list[Part] = []
+    for piece in pieces[1:]:
+        if piece.startswith(b"--"):
+            return parts
+        padding, newline, content = piece.partition(b"\r\n")
+        if padding.strip(b" \t") or not newline:
+            raise _bad("a delimiter does not end its line")
+        if len(parts) == PARTS_MAX:
+            raise _too_many()
+        parts.append(_part(content))
+    raise _bad("it has no closing delimiter")
+
+
+def _part(content: bytes) -> Part:
+    head, empty, body = (b"\r\n" + content).partition(b"\r\n\r\n")
+    if not empty or len(head) > _HEADER_BYTES_MAX:
+        raise _bad(f"a part begins with headers, at most {_HEADER_BYTES_MAX} bytes")
+    headers: dict[str, str] = {}
+    for line in head.decode("latin-1").split("\r\n")[1:]:
+        name, colon, value = line.partition(":")
+        if not colon or not _NAME.fullmatch(name):
+            raise _bad("a header of a part is NAME: VALUE")
+        headers[name.lower()] = value.strip(" \t")
+    return Part(body, headers)
+
+
+def _feed(body: bytes) -> list[Part]:
+    # No DTD is ever parsed: its entities could be of any size.
+    if b"<!DOCTYPE" in body or b"<!ENTITY" in body:
+        raise _bad("a feed has no DTD")
+    try:
+        feed = ET.fromstring(body)  # noqa: S314 - no DTD
+        if feed.tag != f"{_ATOM}feed":
+            raise _bad("feed of Atom is expected")
+        entries = feed.findall(f"{_ATOM}entry")
+        if len(entries) > PARTS_MAX:
+            raise _too_many()
+        return [_entry(each.find(f"{_ATOM}content")) for each in entries]
+    except (ET.ParseError, ValueError, LookupError) as error:
+        raise _bad(f"the feed is not well-formed: {error}") from None
+
+
+def _entry(content: ET.Element | None) -> Part:
+    """The message in the content of an entry (RFC 4287 §4.1.3)."""
+    if content is None or "src" in content.attrib:
+        raise _bad("an entry has content of its own")
+    kind = content.get("type", "text")
+    text = content.text or ""
+    if kind in {"text", "html"}:
+        if len(content):
+            raise _bad(f"content of type {kind} has no elements")
+        shown = f"text/{'plain' if kind == 'text' else 'html'}; charset=utf-8"
+        return Part(text.encode(), {"content-type": shown})
+    if len(content) == 1:
+        shown = "application/xhtml+xml" if kind == "xhtml" else kind
+        return Part(render(content[0]).encode(), {"content-type": shown})
+    if kind.lower().startswith("text/"):
+        return Part(text.encode(), {"content-type": kind})
+    try:
+        return Part(
+            b64decode("".join(text.split()), validate=True), {"content-type": kind}
+        )
+    except (binascii.Error, ValueError):
+        raise _bad(f"content of type {kind[:40]!r} is base64") from None

@@ -1,0 +1,69 @@
+"""The Link header (RFC 8288): written strictly, read leniently."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from qos.core.record import record
+
+__all__ = ["LINKS_MAX", "Link", "read_links", "render_links"]
+
+#: The links that are read from the headers of one response.
+LINKS_MAX = 64
+
+_TARGET = re.compile(r"[\s,]*<([^<>]*)>")
+_PARAMETER = re.compile(
+    r"\s*;\s*([!#$&+.^_`|~0-9A-Za-z-]+\*?)"
+    r"(?:\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s;,\"]*)))?"
+)
+_TO_NEXT = re.compile(r"[^,]*")
+
+
+@record(frozen=True, slots=True)
+class Link:
+    """A link.
+
+    Attributes:
+        href: a URI reference.
+        rel: its relation types, with spaces between.
+        type: the media type of what is there, or ''.
+    """
+
+    href: str
+    rel: str
+    type: str = ""
+
+
+def render_links(links: Iterable[Link]) -> str:
+    """The value of a Link header."""
+    return ", ".join(map(_rendered, links))
+
+
+def _rendered(link: Link) -> str:
+    shown = f'<{link.href}>; rel="{link.rel}"'
+    return f'{shown}; type="{link.type}"' if link.type else shown
+
+
+def read_links(value: str) -> list[Link]:
+    """The links in a Link header, or in several that are joined by commas.
+
+    Values need no quotes, as in the examples of REST-*. What is no link is skipped.
+    """
+    links: list[Link] = []
+    at = 0
+    while len(links) < LINKS_MAX and (target := _TARGET.match(value, at)):
+        at = target.end()
+        found: dict[str, str] = {}
+        while parameter := _PARAMETER.match(value, at):
+            at = parameter.end()
+            name, quoted, plain = parameter.groups()
+            text = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else plain
+            # RFC 8288 §3.3: the first `rel` counts.
+            found.setdefault(name.lower(), text or "")
+        rest = _TO_NEXT.match(value, at)
+        assert rest is not None
+        at = rest.end()
+        href, rel = target[1].strip(), " ".join(found.get("rel", "").lower().split())
+        links.append(Link(href, rel, found.get("type", "")))
+    return links

@@ -1,0 +1,281 @@
+"""An HTTP message as a queue item, and a queue item as an HTTP message.
+
+A body is kept byte for byte. If it is an XML element that may stand in a stanza as it is,
+it is the payload itself. Any other body is stored as this payload:
+
+    <body xmlns='xmpp-qos:http:0' content-type='text/plain'>BASE64</body>
+
+If it is XML all the same (with a declaration, or without a namespace), the element is
+beside the text as a child, to be read by XMPP workers. The headers that are kept are
+properties of the item, so that selectors can read them: `Content-Type` is
+`http_content$type`, as in HornetQ.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from email.utils import formatdate
+from xml.etree import ElementTree as ET
+
+from qos.core.queue.item import PRIORITIES, Item
+from qos.core.queue.properties import (
+    XML_PREFIX,
+    Properties,
+    content_digest,
+    properties_size,
+    why_not,
+)
+from qos.core.queue.requests import PublishedItem, Refusal
+from qos.core.rest.msg_properties import read_properties, render_properties
+from qos.xml_text import XML_NAMESPACE, attribute, render
+
+__all__ = [
+    "CONTENT_TYPE_MAX",
+    "NAMESPACE",
+    "TIME_MS_MAX",
+    "read_message",
+    "render_headers",
+    "render_message",
+]
+
+#: The namespace of the payload of an item whose body is not its payload.
+NAMESPACE = "xmpp-qos:http:0"
+
+#: The characters of a header that is kept: it stays in memory with the item.
+CONTENT_TYPE_MAX = 1024
+
+#: Milliseconds of a ttl or a delay: ten years, as in XEP-0254 requests.
+TIME_MS_MAX = 10 * 365 * 24 * 3600 * 1000
+
+#: The headers that are kept, and the properties that they become.
+_KEPT = {
+    "content-type": "http_content$type",
+    "content-encoding": "http_content$encoding",
+    "content-language": "http_content$language",
+    "link": "http_link",
+}
+
+_TYPE = _KEPT["content-type"]
+_BODY = f"{{{NAMESPACE}}}body"
+_XML_TYPE = "application/xml"
+
+#: What a header may consist of (RFC 9110 §5.5, in ASCII).
+_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?")
+
+_UTF8 = re.compile(r"charset\s*=\s*\"?(?!utf-?8\b|us-ascii\b)", re.IGNORECASE)
+_DECLARATION = re.compile(rb"<\?xml [^<>]*\?>\s*")
+
+
+# -- from a publisher ------------------------------------------------------
+
+
+def read_message(
+    body: bytes,
+    headers: Mapping[str, str],
+    query: Mapping[str, str],
+    *,
+    item_id: str,
+    now: float,
+    bytes_max: int,
+) -> PublishedItem:
+    """The item that a message makes.
+
+    Args:
+        body: as it came.
+        headers: by their names in lower case.
+        query: `priority` (0 to 9), `ttl` and `delay` (ms), `expiration` (ms since 1970,
+            which wins over ttl); others have other meanings.
+        item_id: of the item.
+        now: the time.
+        bytes_max: the most bytes of a payload and its properties.
+
+    Raises:
+        Refusal: a header or a parameter is wrong, or all is too large.
+    """
+    kept = {name: headers[name].strip() for name in _KEPT if headers.get(name)}
+    for name, value in kept.items():
+        if len(value) > CONTENT_TYPE_MAX or not _VALUE.fullmatch(value):
+            raise _bad(f"{name}: at most {CONTENT_TYPE_MAX} characters of ASCII")
+    properties = {
+        **read_properties(headers.get("msg-properties", "")),
+        **{_KEPT[name]: value for name, value in kept.items()},
+    }
+    why = why_not(properties)
+    if why is not None:
+        raise _bad(f"Msg-Properties, with Content-Type: {why}")
+    payload = _payload(body, kept.get("content-type", ""), plain=len(kept) < 2)
+    size = len(payload.encode()) + properties_size(properties)
+    if size > bytes_max:
+        raise Refusal(
+            f"the message takes {size} bytes as an item, over the limit of {bytes_max}",
+            condition="not-acceptable",
+            type="modify",
+            pubsub="payload-too-big",
+        )
+    return PublishedItem(
+        item_id=item_id,
+        payload=payload,
+        digest=content_digest(payload.encode(), properties),
+        size=size,
+        priority=_number(query, "priority", PRIORITIES[0], PRIORITIES[-1]),
+        ttl=_ttl(query, now),
+        delay=(_number(query, "delay", 0, TIME_MS_MAX) or 0) / 1000,
+        properties=properties,
+    )
+
+
+def _bad(why: str) -> Refusal:
+    return Refusal(why, condition="bad-request", type="modify")
+
+
+def _number(query: Mapping[str, str], name: str, least: int, most: int) -> int | None:
+    text = query.get(name)
+    if text is None:
+        return None
+    digits = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
+    if not (digits and least <= int(text) <= most):
+        raise _bad(f"{name}: {least} to {most} is expected, not {text[:20]!r}")
+    return int(text)
+
+
+def _ttl(query: Mapping[str, str], now: float) -> float | None:
+    ttl_ms = _number(query, "ttl", 1, TIME_MS_MAX)
+    now_ms = int(1000 * now)
+    at_ms = _number(query, "expiration", now_ms + 1, now_ms + TIME_MS_MAX)
+    if at_ms is not None:
+        return at_ms / 1000 - now
+    return None if ttl_ms is None else ttl_ms / 1000
+
+
+def _payload(body: bytes, content_type: str, *, plain: bool) -> str:
+    """The payload.
+
+    Args:
+        body: of the message.
+        content_type: its type, or ''.
+        plain: there is no Content-Encoding or anything else that would change it.
+    """
+    readable = ""
+    if plain and _is_xml(content_type):
+        element, readable = _element(body)
+        if element is not None and _may_be_payload(body, element):
+            return body.decode()
+    shown = f" content-type={attribute(content_type)}" if content_type else ""
+    coded = b64encode(body).decode()
+    return f"<body xmlns='{NAMESPACE}'{shown}>{coded}{readable}</body>"
+
+
+def _is_xml(content_type: str) -> bool:
+    kind, _, parameters = content_type.partition(";")
+    kind = kind.strip().lower()
+    is_xml = kind in {_XML_TYPE, "text/xml"} or kind.endswith("+xml")
+    return is_xml and not _UTF8.search(parameters)
+
+
+def _element(body: bytes) -> tuple[ET.Element | None, str]:
+    """The element in a body, and how it is written as a child of ours.
+
+    None: it is not XML, or has declarations of its own.
+    """
+    declaration = _DECLARATION.match(body)
+    content = body[declaration.end() if declaration else 0 :]
+    # No DTD is ever parsed: its entities could be of any size.
+    if not content.startswith(b"<") or b"<!" in content or b"<?" in content:
+        return None, ""
+    outer = ET.Element(_BODY)
+    try:
+        outer.append(ET.fromstring(content.decode()))  # noqa: S314 - no DTD
+        rendered = render(outer)
+    except (ET.ParseError, ValueError):
+        return None, ""
+    return outer[0], rendered[rendered.index(">") + 1 : rendered.rindex("<")]
+
+
+def _may_be_payload(body: bytes, element: ET.Element) -> bool:
+    """Whether this element means the same inside of another one, and is read alike."""
+    return (
+        body[:2] != b"<?"
+        and body.endswith(b">")
+        # A stream would turn it into a line feed.
+        and b"\r" not in body
+        # Inside, an element without a namespace would get that of the outer one.
+        and all(each.tag.startswith("{") for each in element.iter())
+        # One of ours would be taken for what is written here.
+        and not element.tag.startswith((f"{{{NAMESPACE}}}", f"{{{XML_NAMESPACE}}}"))
+    )
+
+
+# -- to a consumer ---------------------------------------------------------
+
+
+def render_message(item: Item, payload: str) -> tuple[bytes, dict[str, str]]:
+    """The body of an item, and its headers that came with it.
+
+    Args:
+        item: in any state.
+        payload: of the item.
+    """
+    kept = {
+        name: value
+        for name, key in _KEPT.items()
+        if isinstance(value := item.properties.get(key), str)
+        and _VALUE.fullmatch(value)
+    }
+    if not payload:
+        return b"", kept
+    found = _wrapped(payload)
+    if found is not None:
+        body, content_type = found
+        if content_type and _VALUE.fullmatch(content_type):
+            kept.setdefault("content-type", content_type)
+        kept.setdefault("content-type", "application/octet-stream")
+        return body, kept
+    if not _is_xml(kept.get("content-type", "")):
+        kept["content-type"] = _XML_TYPE
+    return payload.encode(), kept
+
+
+def _wrapped(payload: str) -> tuple[bytes, str] | None:
+    """The body in an element of ours, and its type; None: it is no such element."""
+    if NAMESPACE not in payload[: len(NAMESPACE) + 2 * CONTENT_TYPE_MAX]:
+        return None
+    element = ET.fromstring(payload)  # noqa: S314 - it came by our own parsers
+    if element.tag != _BODY:
+        return None
+    try:
+        content = b64decode(element.text or "", validate=True)
+    except (binascii.Error, ValueError):
+        # An XMPP client has made up such an element: it is XML like any other.
+        return None
+    return content, element.get("content-type", "")
+
+
+def render_headers(item: Item) -> dict[str, str]:
+    """The headers that tell about an item and its delivery."""
+    headers = {
+        "Cache-Control": "no-store",
+        "Last-Modified": formatdate(item.published_at, usegmt=True),
+        "Msg-Delivery-Count": str(item.delivery_count),
+        "Msg-First-Acquirer": "false" if item.order else "true",
+        "Msg-Priority": str(item.priority),
+    }
+    if item.expires_at is not None:
+        headers["Expires"] = formatdate(item.expires_at, usegmt=True)
+    if item.token:
+        headers["Msg-Lock-Expires"] = formatdate(item.deadline, usegmt=True)
+    shown = render_properties(_own(item.properties))
+    if shown:
+        headers["Msg-Properties"] = shown
+    return headers
+
+
+def _own(properties: Properties) -> Properties:
+    """The properties that are in no header of their own, and not of the payload."""
+    return {
+        name: value
+        for name, value in properties.items()
+        if name not in _KEPT.values() and not name.startswith(XML_PREFIX)
+    }

@@ -1,0 +1,79 @@
+"""One-off links: URLs for one post each, of which nothing is stored until they are used.
+
+A link carries a random item id, the time of its issue and an HMAC over both, over the use
+that it is for, the node and the account. So it survives restarts, and cannot be made up or
+used by another account. Whether it was used is known by the node: its item id is there, or
+is remembered (`qos.core.queue.requests.Publish.issued_at`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+
+from qos.core.record import record
+
+__all__ = ["OneOff", "OneOffLinks"]
+
+#: Half of SHA-256's: nobody tries 2**64 links.
+_MAC_DIGITS = 32
+
+_TOKEN = re.compile(r"([0-9a-f]{32})\.([0-9a-f]{1,13})\.([0-9a-f]{32})")
+
+
+@record(frozen=True, slots=True)
+class OneOff:
+    """A genuine link.
+
+    Attributes:
+        item_id: of the item that it may make.
+        issued_at: when it was made.
+    """
+
+    item_id: str
+    issued_at: float
+
+
+class OneOffLinks:
+    """Makes links, and recognises them."""
+
+    def __init__(self, key: str) -> None:
+        """Begin.
+
+        Args:
+            key: a secret of the store, which never changes.
+        """
+        self._key = key.encode()
+
+    def new(
+        self, use: str, node: str, account: str, *, item_id: str, now: float
+    ) -> str:
+        """The last segment of the URL of a new link.
+
+        Args:
+            use: what the link is for.
+            node: the name of the node.
+            account: the bare JID that may use it.
+            item_id: 128 random bits in hexadecimal.
+            now: the time.
+        """
+        issued = f"{round(1000 * now):x}"
+        return f"{item_id}.{issued}.{self._mac(use, node, account, item_id, issued)}"
+
+    def read(self, token: str, use: str, node: str, account: str) -> OneOff | None:
+        """The link; None: it was not made here for this use, node and account."""
+        found = _TOKEN.fullmatch(token)
+        if found is None:
+            return None
+        item_id, issued, mac = found.groups()
+        expected = self._mac(use, node, account, item_id, issued)
+        if not hmac.compare_digest(mac, expected):
+            return None
+        return OneOff(item_id, int(issued, 16) / 1000)
+
+    def _mac(self, *parts: str) -> str:
+        content = json.dumps(parts).encode()
+        made = hmac.new(self._key, content, hashlib.sha256).hexdigest()
+        return made[:_MAC_DIGITS]

@@ -1,0 +1,133 @@
+"""Batches: parts of multipart/mixed byte for byte, and entries of an Atom feed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qos.core.queue.requests import Refusal
+from qos.core.rest.batches import PARTS_MAX, Part, read_batch
+
+MIXED = "multipart/mixed; boundary=next"
+
+
+def mixed(*parts: bytes) -> bytes:
+    return b"".join(b"--next\r\n" + part + b"\r\n" for part in parts) + b"--next--"
+
+
+@given(st.lists(st.binary(max_size=50), min_size=1, max_size=5))
+def test_parts_are_kept_byte_for_byte(bodies: list[bytes]) -> None:
+    parts = [b"Content-Type: a/b\r\n\r\n" + body for body in bodies]
+    assert read_batch(mixed(*parts), MIXED) == [
+        Part(body, {"content-type": "a/b"}) for body in bodies
+    ]
+
+
+def test_a_part_has_its_own_headers_or_none() -> None:
+    """RFC 2046 §5.1.1: preamble, padding and epilogue mean nothing."""
+    body = (
+        b"preamble\r\n--a b\t \r\nIdempotency-Key:  k \r\nPriority:\r\n\r\n1\r\n2"
+        b"\r\n--a b\r\n\r\n--a\r\n--a b--\r\nepilogue\r\n--a b\r\n"
+    )
+    assert read_batch(body, 'Multipart/Mixed; x=y; Boundary="a b"') == [
+        Part(b"1\r\n2", {"idempotency-key": "k", "priority": ""}),
+        Part(b"--a", {}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "says"),
+    [
+        (b"", "multipart/mixed", "without a boundary"),
+        (b"", MIXED, "no closing delimiter"),
+        (mixed(), MIXED, "no message"),
+        (mixed(b"\r\na")[:-2], MIXED, "does not end its line"),
+        (b"--nextjunk\r\n\r\n--next--", MIXED, "does not end its line"),
+        (b"--next", MIXED, "does not end its line"),
+        (mixed(b"a"), MIXED, "a part begins with headers"),
+        (mixed(b"a: " + b"x" * 9000 + b"\r\n\r\n"), MIXED, "at most 8192 bytes"),
+        (mixed(b"a\r\n\r\n"), MIXED, "NAME: VALUE"),
+        (mixed(b"a b: c\r\n\r\n"), MIXED, "NAME: VALUE"),
+        (b"<feed/>", "application/xml", "feed of Atom"),
+        (b"<feed", "application/atom+xml", "not well-formed"),
+        (b"<?xml version='1.0' encoding='x'?><a/>", "application/xml", "not well-formed"),
+        (b"<!DOCTYPE feed []><feed/>", "application/xml", "no DTD"),
+    ],
+)  # fmt: skip
+def test_another_batch_is_refused_with_what_is_wrong(
+    body: bytes, kind: str, says: str
+) -> None:
+    with pytest.raises(Refusal) as caught:
+        read_batch(body, kind)
+    assert says in str(caught.value)
+    assert caught.value.condition == "bad-request"
+
+
+def test_another_media_type_is_named() -> None:
+    with pytest.raises(Refusal, match="not 'text/plain'") as caught:
+        read_batch(b"", "Text/plain; charset=utf-8")
+    assert caught.value.condition == "unsupported-media-type"
+
+
+def test_the_number_of_messages_is_bounded() -> None:
+    many = [b"\r\n"] * PARTS_MAX
+    assert len(read_batch(mixed(*many), MIXED)) == PARTS_MAX
+    entries = feed("<content/>" for _ in many)
+    assert len(read_batch(entries, "application/atom+xml")) == PARTS_MAX
+    for body, kind in [
+        (mixed(*many, b"\r\n"), MIXED),
+        (feed(["<content/>"] * (PARTS_MAX + 1)), "application/atom+xml"),
+    ]:
+        with pytest.raises(Refusal, match="more than 1000 messages") as caught:
+            read_batch(body, kind)
+        assert caught.value.condition == "not-acceptable"
+
+
+def feed(contents: object) -> bytes:
+    assert hasattr(contents, "__iter__")
+    entries = "".join(f"<entry>{each}</entry>" for each in contents)
+    return f"<feed xmlns='http://www.w3.org/2005/Atom'>{entries}</feed>".encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "body"),
+    [
+        ("<content>a &lt; ü</content>", "text/plain; charset=utf-8", "a < ü"),
+        ("<content type='text'/>", "text/plain; charset=utf-8", ""),
+        ("<content type='html'>&lt;p></content>", "text/html; charset=utf-8", "<p>"),
+        ("<content type='text/csv'>1,2</content>", "text/csv", "1,2"),
+        ("<content type='image/png'> iVBO\nRw== </content>", "image/png", b"\x89PNG"),
+        (
+            "<content type='application/x+xml'><x xmlns='u'>1</x></content>",
+            "application/x+xml",
+            "<x xmlns='u'>1</x>",
+        ),
+        (
+            "<content type='xhtml'><div xmlns='http://www.w3.org/1999/xhtml'/></content>",
+            "application/xhtml+xml",
+            "<div xmlns='http://www.w3.org/1999/xhtml'/>",
+        ),
+    ],
+)
+def test_the_content_of_an_entry_is_a_message(
+    content: str, kind: str, body: str | bytes
+) -> None:
+    """RFC 4287 §4.1.3.3."""
+    expected = body.encode() if isinstance(body, str) else body
+    (part,) = read_batch(feed([f"<title/>{content}"]), "application/atom+xml;type=feed")
+    assert part == Part(expected, {"content-type": kind})
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ("", "content of its own"),
+        ("<content src='http://x/'/>", "content of its own"),
+        ("<content><b/></content>", "type text has no elements"),
+        ("<content type='image/png'>?</content>", "type 'image/png' is base64"),
+        ("<content type='image/png'>ü</content>", "type 'image/png' is base64"),
+    ],
+)
+def test_another_entry_is_refused(entry: str, says: str) -> None:
+    with pytest.raises(Refusal) as caught:
+        read_batch(feed([entry]), "application/atom+xml")
+    assert says in str(caught.value)
