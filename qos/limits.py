@@ -353,7 +353,7 @@ LIMITS: Final = (
         "qos.core.amqp.messages:ANNOTATIONS_BYTES_MAX",
         "bytes of the annotations that consumers add to an item",
     ),
-    Limit("qos.amqp.users:_CHECKS_MAX", "passwords that are checked at a time"),
+    Limit("qos.users:_CHECKS_MAX", "passwords that are checked at a time"),
     Limit("qos.core.amqp.sasl:FRAME_BYTES_MAX", "bytes of a frame before the login"),
     # -- an HTTP gateway
     Limit(

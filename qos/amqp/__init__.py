@@ -4,6 +4,6 @@
     service.add_gateway(gateway)
     await gateway.listen("127.0.0.1", 5672)
 
-`Gateway` is in `qos.amqp.gateway`, and `Users` in `qos.amqp.users`, which does not need
+`Gateway` is in `qos.amqp.gateway`, and `Users` in `qos.users`, which does not need
 the extra.
 """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Collection, Sequence
 
 from proton import Condition
 
@@ -13,15 +12,9 @@ from qos.amqp import bounds, conditions
 from qos.amqp.connection import AmqpConnection
 from qos.amqp.outgoing import OutgoingLink
 from qos.amqp.termini import KeptTermini
-from qos.amqp.users import Users
-from qos.core.queue.effects import Notification
-from qos.core.queue.item import Item
-from qos.core.quota import domain_of
-from qos.core.strings import bare
+from qos.engine.gateway import ConsumersPort
 from qos.engine.queue_engine import QueueEngine
-from qos.engine.queue_outputs import Payloads
-from qos.engine.queue_ports import GatewayPort
-from qos.ids import new_id
+from qos.users import Users
 
 __all__ = ["Gateway"]
 
@@ -34,7 +27,7 @@ _CLOSE_S = 3.0
 _RESOURCE = "/amqp-"
 
 
-class Gateway(GatewayPort):
+class Gateway(ConsumersPort[OutgoingLink]):
     """Lets AMQP 1.0 clients publish to the nodes of a queue service, and consume.
 
     Attributes:
@@ -63,19 +56,16 @@ class Gateway(GatewayPort):
             users: see the class.
             anonymous: a bare JID, or None.
             name: the container-id.
-            own_domain: a domain whose accounts are AMQP users only, since XMPP clients
-                have no accounts there: that of a component; or ''.
+            own_domain: see ConsumersPort.
         """
-        self.engine = engine
+        super().__init__(engine, own_domain=own_domain)
         self.users = users
         self.anonymous = anonymous
         self.name = name
-        self._own_domain = own_domain
         self._servers: list[asyncio.Server] = []
         self._connections: set[AmqpConnection] = set()
         self._empty = asyncio.Event()
         self._empty.set()
-        self._consumers: dict[str, OutgoingLink] = {}
         self.termini = KeptTermini()
 
     async def listen(
@@ -125,25 +115,17 @@ class Gateway(GatewayPort):
 
     def joined(self, jid: str, link: OutgoingLink) -> None:
         """This full JID is a consumer of ours."""
-        self._consumers[jid] = link
+        self.consumers[jid] = link
 
     def left(self, jid: str) -> None:
         """And is no more."""
-        self._consumers.pop(jid, None)
+        self.consumers.pop(jid, None)
 
     # -- see GatewayPort ---------------------------------------------------
 
-    def attached(self) -> Collection[str]:
-        """See QueuePort."""
-        return self._consumers.keys()
-
     def claims(self, jid: str) -> bool:
         """See GatewayPort."""
-        return jid in self._consumers or self._is_own(jid) or self._is_kept(jid)
-
-    def _is_own(self, jid: str) -> bool:
-        """Whether this can only be an AMQP user, perhaps of an earlier process."""
-        return bool(self._own_domain) and domain_of(bare(jid)) == self._own_domain
+        return super().claims(jid) or self._is_kept(jid)
 
     def _is_kept(self, jid: str) -> bool:
         return _RESOURCE in jid and any(
@@ -156,34 +138,3 @@ class Gateway(GatewayPort):
         for each in list(self._connections):
             condition = Condition(conditions.INTERNAL_ERROR, "the store has failed")
             each.guarded(each.close)(condition)
-
-    def dropped(self, to: str, item: Item) -> None:
-        """See QueuePort."""
-        link = self._consumers.get(to)
-        if link is not None:
-            link.guarded(link.dropped)(item)
-
-    def notify_items(
-        self, to: str, items: Payloads, *, acknowledged: bool
-    ) -> Sequence[tuple[str, Payloads]]:
-        """See QueuePort."""
-        link = self._consumers.get(to)
-        if link is not None:
-            link.guarded(link.items)(items)
-        return []
-
-    def notify(self, notification: Notification) -> None:
-        """See QueuePort."""
-        link = self._consumers.get(notification.to)
-        if link is not None:
-            link.guarded(link.notify)(notification)
-
-    def probe(self, jid: str) -> None:
-        """See QueuePort."""
-        if jid not in self._consumers:
-            # A link of an earlier process, which took its connection with it.
-            asyncio.get_running_loop().call_soon(self.engine.departed, jid)
-
-    def new_id(self) -> str:
-        """See QueuePort."""
-        return new_id()

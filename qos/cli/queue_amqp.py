@@ -13,12 +13,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qos.amqp.users import NO_PASSWORD, Users, hashed, is_name
 from qos.cli.output import note
 from qos.cli.status import CommandError, Status
 from qos.core.quota import domain_of
 from qos.errors import UsageError
 from qos.stream.server import is_loopback
+from qos.users import NO_PASSWORD, Users, hashed, is_name
 from xep_0254.service import QueueService
 
 if TYPE_CHECKING:

@@ -23,6 +23,13 @@ class GatewayPort(QueuePort, Protocol):
     def claims(self, jid: str) -> bool:
         """Whether this full JID is a subscriber of this gateway, and of nobody else."""
 
+    def inherits(self, jid: str) -> bool:
+        """Whether this full JID can only be one of a gateway, perhaps a former one.
+
+        It matters for a JID that no gateway claims.
+        """
+        return False
+
 
 class QueuePorts(QueuePort):
     """Gives each notification to the port of its receiver."""
@@ -43,6 +50,9 @@ class QueuePorts(QueuePort):
     def _of(self, jid: str) -> QueuePort:
         for gateway in self._gateways:
             if gateway.claims(jid):
+                return gateway
+        for gateway in self._gateways:
+            if gateway.inherits(jid):
                 return gateway
         return self._xmpp
 

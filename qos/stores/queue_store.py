@@ -9,13 +9,15 @@ queue_rows.py for the tables, sqlite_file.py for durability.
 # ruff: noqa: S608 - the SQL is put together of our own names; values are bound
 from __future__ import annotations
 
+import asyncio
 import math
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
 
 from qos.core.queue.effects import Change
 from qos.core.queue.item import EndedItem, Item, ItemOutcome
 from qos.core.queue.service import QueueContents
-from qos.errors import InvalidArgument
+from qos.errors import InvalidArgument, StoreError
 from qos.stores.queue_rows import (
     APPLICATION_ID,
     ENDED,
@@ -168,6 +170,29 @@ class QueueStore(SqliteFile[QueueContents, Change]):
             item_id,
             outcome.value,
         )
+
+    async def link_key(self) -> str:
+        """A secret of this store, made when it is asked for the first time.
+
+        It is for the one-off links of an HTTP gateway, which survive restarts.
+        """
+        if self._thread is None:
+            raise StoreError(self.url, "is not open")
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._link_key)
+
+    def _link_key(self) -> str:
+        """See link_key; in the writer's thread."""
+        assert self._writer is not None
+        with self._errors():
+            # A statement of its own is committed at once.
+            self._writer.execute(
+                "INSERT OR IGNORE INTO about VALUES ('link_key', ?)",
+                (secrets.token_hex(32),),
+            )
+            sql = "SELECT value FROM about WHERE name = 'link_key'"
+            (key,) = self._writer.execute(sql).fetchone()
+        return str(key)
 
     def _items(self, clauses: str, *values: float | str) -> list[Item]:
         sql = f"SELECT {names(ITEM)} FROM item {clauses}"

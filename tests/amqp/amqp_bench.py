@@ -23,7 +23,6 @@ from proton import ProtonException
 from proton.utils import BlockingConnection
 
 from qos.amqp.gateway import Gateway
-from qos.amqp.users import Users, hashed
 from qos.core.queue.effects import Notification
 from qos.core.queue.item import Item
 from qos.core.queue.requests import (
@@ -42,6 +41,7 @@ from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.engine.queue_ports import QueuePorts
 from qos.ids import new_id
 from qos.stores.queue_store import QueueStore
+from qos.users import Users, hashed
 
 __all__ = [
     "BOSS",

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from amqp_bench import DOMAIN, gateway, rhea_folder
-from qos.amqp.users import hashed
 from qos.core.queue.item import Affiliation
 from qos.core.queue.requests import SetAffiliations
+from qos.users import hashed
 
 CODE = Path(__file__).parents[2] / "docs" / "code"
 

@@ -79,6 +79,23 @@ def test_each_full_jid_has_one_port() -> None:
     assert not gateway.told
 
 
+def test_whom_nobody_claims_a_gateway_may_inherit() -> None:
+    """A live consumer is its own gateway's, even if another one comes first."""
+
+    class Heir(Recorder):
+        def inherits(self, jid: str) -> bool:
+            return jid.startswith("bee@x/amqp-")
+
+    xmpp, heir, gateway = Recorder(), Heir(), Recorder(MINE)
+    ports = QueuePorts(xmpp)
+    ports.add(heir)
+    ports.add(gateway)
+    assert tell(ports, MINE) == gateway.told
+    assert not heir.told
+    assert tell(ports, "bee@x/amqp-2") == heir.told
+    assert tell(ports, XMPP) == xmpp.told
+
+
 def test_all_ports_are_told_that_the_engine_has_begun_again() -> None:
     xmpp, gateway = Recorder(), Recorder(MINE)
     ports = QueuePorts(xmpp)

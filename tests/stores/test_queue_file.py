@@ -150,6 +150,24 @@ def test_a_seq_never_comes_back(path: Path) -> None:
     asyncio.run(store.close())
 
 
+async def test_the_key_of_links_is_made_once_and_kept(path: Path) -> None:
+    """A link of before a restart is genuine, and no other store could have made it."""
+    keys: list[str] = []
+    for each in (path, path, path.with_name("other")):
+        store = QueueStore(each)
+        with pytest.raises(StoreError, match="is not open"):
+            await store.link_key()
+        store.open()
+        # Beside a commit, which is in another turn of the same thread.
+        written = store.write([SaveNode(NODE)])
+        keys += await asyncio.gather(store.link_key(), store.link_key())
+        assert written is not None
+        await written
+        await store.close()
+    assert keys[0] == keys[1] == keys[2] == keys[3] != keys[4] == keys[5]
+    assert len(bytes.fromhex(keys[0])) == 32
+
+
 async def test_what_is_closed_cannot_be_asked(path: Path) -> None:
     """Before it is opened, and after it is closed."""
     store = QueueStore(path)

@@ -1,4 +1,4 @@
-"""The users of the gateway: a file of names, each with the hash of a password.
+"""The users of gateways: a file of names, each with the hash of a password.
 
     # NAME:HASH, or NAME:* for a user who logs in by certificate only
     shop:scrypt:16384:8:1:SALT:KEY

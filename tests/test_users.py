@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from qos.amqp.users import Users, hashed, is_name
 from qos.errors import UsageError
+from qos.users import Users, hashed, is_name
 
 
 def write(path: Path, *lines: str, mode: int = 0o600) -> None:

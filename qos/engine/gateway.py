@@ -1,0 +1,133 @@
+"""What all gateways share: a port of the queue engine for consumers by other protocols.
+
+A consumer is a subscriber with a full JID of its own, of 128 random bits. The gateway
+knows by it whom a notification is for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Generic, ParamSpec, Protocol, TypeVar
+
+from qos.core.queue.effects import Notification
+from qos.core.queue.item import Item
+from qos.core.queue.requests import Refusal, Request, Result
+from qos.core.quota import domain_of
+from qos.core.strings import bare
+from qos.engine.queue_engine import QueueEngine
+from qos.engine.queue_outputs import Payloads
+from qos.engine.queue_ports import GatewayPort
+from qos.ids import new_id
+
+__all__ = ["Consumer", "ConsumersPort", "ask"]
+
+P = ParamSpec("P")
+
+
+class Consumer(Protocol):
+    """A subscriber of a gateway."""
+
+    def guarded(self, call: Callable[P, object]) -> Callable[P, None]:
+        """A callback that ends this consumer if it raises, and nothing else."""
+
+    def items(self, items: Payloads) -> None:
+        """Take items that were locked for this consumer."""
+
+    def dropped(self, item: Item) -> None:
+        """See QueuePort."""
+
+    def notify(self, notification: Notification) -> None:
+        """See QueuePort."""
+
+
+C = TypeVar("C", bound=Consumer)
+
+
+class ConsumersPort(GatewayPort, Generic[C]):
+    """Gives each notification to the consumer of its JID.
+
+    Attributes:
+        engine: of the queues.
+        consumers: by full JID.
+    """
+
+    def __init__(self, engine: QueueEngine, *, own_domain: str = "") -> None:
+        """Begin without consumers.
+
+        Args:
+            engine: of the queues.
+            own_domain: a domain whose accounts are users of gateways only, since XMPP
+                clients have no accounts there: that of a component; or ''.
+        """
+        self.engine = engine
+        self.consumers: dict[str, C] = {}
+        self._own_domain = own_domain
+
+    def attached(self) -> Collection[str]:
+        """See QueuePort."""
+        return self.consumers.keys()
+
+    def claims(self, jid: str) -> bool:
+        """See GatewayPort."""
+        return jid in self.consumers
+
+    def inherits(self, jid: str) -> bool:
+        """See GatewayPort."""
+        return bool(self._own_domain) and domain_of(bare(jid)) == self._own_domain
+
+    def dropped(self, to: str, item: Item) -> None:
+        """See QueuePort."""
+        consumer = self.consumers.get(to)
+        if consumer is not None:
+            consumer.guarded(consumer.dropped)(item)
+
+    def notify_items(
+        self, to: str, items: Payloads, *, acknowledged: bool
+    ) -> Sequence[tuple[str, Payloads]]:
+        """See QueuePort."""
+        consumer = self.consumers.get(to)
+        if consumer is not None:
+            consumer.guarded(consumer.items)(items)
+        return []
+
+    def notify(self, notification: Notification) -> None:
+        """See QueuePort."""
+        consumer = self.consumers.get(notification.to)
+        if consumer is not None:
+            consumer.guarded(consumer.notify)(notification)
+
+    def probe(self, jid: str) -> None:
+        """See QueuePort."""
+        if jid not in self.consumers:
+            # A consumer of an earlier process, which took its connection with it.
+            asyncio.get_running_loop().call_soon(self.engine.departed, jid)
+
+    def new_id(self) -> str:
+        """See QueuePort."""
+        return new_id()
+
+
+async def ask(
+    engine: QueueEngine, request: Request, requester: str
+) -> tuple[Result, Mapping[int, str]]:
+    """The answer to a request, when its result is on disk; and the payloads in it.
+
+    Whoever stops waiting does not undo the request.
+
+    Raises:
+        Refusal: it is refused.
+    """
+    answered: asyncio.Future[tuple[Result, Mapping[int, str]]]
+    answered = asyncio.get_running_loop().create_future()
+
+    def answer(result: Result | Refusal, payloads: Mapping[int, str]) -> None:
+        if answered.done():
+            return
+        if isinstance(result, Refusal):
+            answered.set_exception(result)
+        else:
+            answered.set_result((result, payloads))
+
+    engine.request(request, requester, answer)
+    return await answered
