@@ -380,6 +380,11 @@ LIMITS: Final = (
         "seconds of one extension of a lock",
     ),
     Limit("qos.core.rest.link_header:LINKS_MAX", "links in the headers of a response"),
+    Limit(
+        "qos.core.rest.push_targets:URL_CHARS_MAX",
+        "characters of a URL that is pushed to",
+    ),
+    Limit("qos.core.rest.push_targets:_HOST_CHARS_MAX", "characters of its host"),
     # -- both
     Limit("qos.xml_text:_NAMES_MAX", "remembered names of elements"),
     Limit("qos.xml_text:_NAME_CHARS_MAX", "characters of a remembered name"),
