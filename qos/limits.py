@@ -385,6 +385,11 @@ LIMITS: Final = (
         "characters of a URL that is pushed to",
     ),
     Limit("qos.core.rest.push_targets:_HOST_CHARS_MAX", "characters of its host"),
+    Limit(
+        "qos.core.rest.push_links:ATOM_LINK_BYTES_MAX",
+        "bytes of the Atom link of a push subscriber",
+    ),
+    Limit("qos.core.rest.push_links:_REL_CHARS_MAX", "characters of its relation"),
     # -- both
     Limit("qos.xml_text:_NAMES_MAX", "remembered names of elements"),
     Limit("qos.xml_text:_NAME_CHARS_MAX", "characters of a remembered name"),
