@@ -112,8 +112,11 @@ def _part(content: bytes) -> Part:
 
 
 def _feed(body: bytes) -> list[Part]:
-    # No DTD is ever parsed: its entities could be of any size.
-    if b"<!DOCTYPE" in body or b"<!ENTITY" in body:
+    # No DTD is ever parsed: its entities could be of any size. In UTF-16 it would not be
+    # found, but each `<` there has a zero byte.
+    if b"\0" in body:
+        raise _bad("a feed is in UTF-8")
+    if b"<!DOCTYPE" in body:
         raise _bad("a feed has no DTD")
     try:
         feed = ET.fromstring(body)  # noqa: S314 - no DTD

@@ -51,6 +51,7 @@ def test_a_part_has_its_own_headers_or_none() -> None:
         (b"<feed", "application/atom+xml", "not well-formed"),
         (b"<?xml version='1.0' encoding='x'?><a/>", "application/xml", "not well-formed"),
         (b"<!DOCTYPE feed []><feed/>", "application/xml", "no DTD"),
+        ("<!DOCTYPE feed []><feed/>".encode("utf-16"), "application/xml", "UTF-8"),
     ],
 )  # fmt: skip
 def test_another_batch_is_refused_with_what_is_wrong(
