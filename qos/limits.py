@@ -390,6 +390,11 @@ LIMITS: Final = (
         "bytes of the Atom link of a push subscriber",
     ),
     Limit("qos.core.rest.push_links:_REL_CHARS_MAX", "characters of its relation"),
+    Limit("qos.core.rest.forwarding:REDIRECTS_MAX", "redirects of a push target"),
+    Limit(
+        "qos.core.rest.forwarding:RETRY_AFTER_S_MAX",
+        "seconds for which a push target can put its subscriber off",
+    ),
     # -- both
     Limit("qos.xml_text:_NAMES_MAX", "remembered names of elements"),
     Limit("qos.xml_text:_NAME_CHARS_MAX", "characters of a remembered name"),
