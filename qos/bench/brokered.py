@@ -9,9 +9,9 @@ import contextlib
 import importlib.util
 from abc import ABC, abstractmethod
 from array import array
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from qos.bench.sample import Sample, Work
 from qos.bench.times import sample_of, unpack
@@ -19,9 +19,46 @@ from qos.bench.usage import Watch
 from qos.testing.ports import free_ports
 from qos.testing.processes import PATIENCE_S, Child, NotInstalled, Process
 
-__all__ = ["Brokered"]
+__all__ = ["Brokered", "Program", "PythonProgram", "need_modules"]
 
 _P = TypeVar("_P", bound=Process)
+
+
+class Program(Protocol):
+    """The program that the sender and the receiver run."""
+
+    def check(self) -> None:
+        """Check that it can run.
+
+        Raises:
+            NotInstalled: something that it needs is missing.
+        """
+
+    async def start(self, *, name: str, folder: Path) -> Child:
+        """Start a process of it; see Child.start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonProgram:
+    """A module of ours.
+
+    Attributes:
+        module: the module.
+        needs: the package that it imports, besides ours.
+        extra: the extra of this package that installs it.
+    """
+
+    module: str
+    needs: str
+    extra: str = "bench"
+
+    def check(self) -> None:
+        """See Program."""
+        need_modules(self.needs, extra=self.extra)
+
+    async def start(self, *, name: str, folder: Path) -> Child:
+        """See Program."""
+        return await Child.start(self.module, name=name, folder=folder)
 
 
 class Brokered(ABC):
@@ -30,15 +67,16 @@ class Brokered(ABC):
     Args:
         name: the name of its row.
         caveat: the guarantee that it does not give.
-        child: the module that the sender and the receiver run.
-        module: the package that this module imports, besides ours.
+        program: of the sender and the receiver.
     """
 
-    def __init__(self, name: str, caveat: str, *, child: str, module: str) -> None:
+    #: Whether the sender notes as the end of a message when the broker has confirmed it.
+    _confirms = False
+
+    def __init__(self, name: str, caveat: str, *, program: Program) -> None:
         self.name = name
         self.caveat = caveat
-        self._child = child
-        self._module = module
+        self._program = program
         self._started: list[Process] = []
         self._server: Process
         self._sender: Child
@@ -63,11 +101,11 @@ class Brokered(ABC):
 
     async def start(self, folder: Path) -> None:
         """See Contender."""
-        need_modules(self._module)
+        self._program.check()
         (port,) = free_ports(1)
         self._server = self._keep(await self._start_server(folder, port))
         self._sender, self._receiver = [
-            self._keep(await Child.start(self._child, name=end, folder=folder))
+            self._keep(await self._program.start(name=end, folder=folder))
             for end in ("sender", "receiver")
         ]
         await self._server.until_listening(port)
@@ -90,8 +128,12 @@ class Brokered(ABC):
             given = unpack(sent["given"])
             # No message may be missing, even if the sender does not ask.
             got = await self._receiver.do("received", messages=len(given))
-        ended = self._ended(unpack(sent["ended"]), unpack(got["ended"]))
-        return sample_of(given, ended, used)
+        confirmed = unpack(sent["ended"])
+        ended = self._ended(confirmed, unpack(got["ended"]))
+        others = (
+            {"confirmed_s": max(confirmed) - min(given)} if self._confirms else None
+        )
+        return sample_of(given, ended, used, others)
 
     async def stop(self) -> None:
         """See Contender."""
@@ -106,8 +148,12 @@ class Brokered(ABC):
         return process
 
 
-def need_modules(*modules: str) -> None:
+def need_modules(*modules: str, extra: str = "bench") -> None:
     """Check that these modules can be imported, without importing them.
+
+    Args:
+        modules: their names.
+        extra: the extra of this package that installs them.
 
     Raises:
         NotInstalled: a module is missing.
@@ -115,5 +161,5 @@ def need_modules(*modules: str) -> None:
     for module in modules:
         if importlib.util.find_spec(module) is None:
             raise NotInstalled(
-                f"there is no Python module {module}: pip install 'xmpp-qos[bench]'"
+                f"there is no Python module {module}: pip install 'xmpp-qos[{extra}]'"
             )

@@ -88,6 +88,11 @@ def _a_message(amount: float | None, sample: Sample) -> float | None:
     return None if amount is None else amount / sample.messages
 
 
+def _confirmed_rate(sample: Sample) -> float | None:
+    seconds = sample.confirmed_s
+    return None if seconds is None else sample.messages / seconds
+
+
 def _cpu_us(process: str, sample: Sample) -> float | None:
     seconds = sample.cpu_s.get(process)
     return None if seconds is None else seconds / sample.messages * 1e6
@@ -98,6 +103,11 @@ def _cpu_us_ends(sample: Sample) -> float | None:
     return None if sender is None or receiver is None else sender + receiver
 
 
+def _cpu_us_servers(sample: Sample) -> float | None:
+    known = [_cpu_us(each, sample) for each in ("server", "service")]
+    return sum(filter(None, known)) or None
+
+
 def _rss_bytes(process: str, sample: Sample) -> float | None:
     return sample.rss_bytes.get(process)
 
@@ -106,11 +116,13 @@ def _rss_bytes(process: str, sample: Sample) -> float | None:
 #: that a sample has for all of them.
 FIGURES: Mapping[str, Figure] = {
     "rate": lambda sample: sample.rate,
+    "confirmed_rate": _confirmed_rate,
     "p50_s": lambda sample: sample.p50_s,
     "p99_s": lambda sample: sample.p99_s,
     "p999_s": lambda sample: sample.p999_s,
     **{f"cpu_us_{each}": partial(_cpu_us, each) for each in _PROCESSES},
     "cpu_us_ends": _cpu_us_ends,
+    "cpu_us_servers": _cpu_us_servers,
     "others_share": lambda sample: sample.others_share,
     "wire_bytes": lambda sample: _a_message(sample.wire_bytes, sample),
     "stanzas": lambda sample: _a_message(sample.stanzas, sample),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from qos.bench.arrivals import Arrivals
-from qos.bench.brokered import Brokered
+from qos.bench.brokered import Brokered, PythonProgram
 from qos.testing.processes import Process, find_program
 
 __all__ = ["LIBRARIES", "Mqtt"]
@@ -52,8 +52,7 @@ class Mqtt(Brokered):
         super().__init__(
             f"MQTT QoS {qos}{' + reply' if replies else ''}, {library}",
             _caveat(library, qos, replies=replies),
-            child=f"qos.bench.mqtt_{module}",
-            module=module,
+            program=PythonProgram(module=f"qos.bench.mqtt_{module}", needs=module),
         )
         self.library = library
         self.qos = qos

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from qos.bench.brokered import Brokered
+from qos.bench.brokered import Brokered, PythonProgram
 from qos.testing.ports import ADDRESS
 from qos.testing.processes import NotInstalled, Process, completed, find_program
 
@@ -44,6 +44,8 @@ class JetStream(Brokered):
             two minutes, which is its default.
     """
 
+    _confirms = True
+
     def __init__(self, *, confirmed: bool, synced: bool = False) -> None:
         ack = "ack_sync" if confirmed else "ack"
         caveats = [_SYNCED if synced else _NOT_SYNCED]
@@ -52,8 +54,7 @@ class JetStream(Brokered):
         super().__init__(
             f"JetStream, nats-py, {ack}{', synced' if synced else ''}",
             "; ".join(caveats),
-            child="qos.bench.nats_jetstream",
-            module="nats",
+            program=PythonProgram(module="qos.bench.nats_jetstream", needs="nats"),
         )
         self._confirmed = confirmed
         self._synced = synced

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from qos.bench.amqp_clients import CLIENTS
 from qos.bench.mosquitto import LIBRARIES, Mqtt
 from qos.bench.nats_server import JetStream
 from qos.bench.rabbitmq import RabbitMq
@@ -24,6 +25,7 @@ def queue_peers() -> list[Contender]:
     """Return the peers that bring an item to one of several workers."""
     return [
         RabbitMq(),
+        *(RabbitMq(client) for client in CLIENTS),
         JetStream(confirmed=False),
         JetStream(confirmed=True),
         JetStream(confirmed=True, synced=True),

@@ -9,15 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
-from qos.bench.pace import keep_in_flight
-from qos.bench.times import pack
+from qos.bench.pace import Window, keep_in_flight
+from qos.bench.times import Times, pack
 from qos.testing.child import run_commands
 
-__all__ = ["NUMBER_BYTES", "WORKERS", "Library", "main"]
+__all__ = [
+    "NUMBER_BYTES",
+    "WORKERS",
+    "CallbackLibrary",
+    "Library",
+    "call_main",
+    "main",
+]
 
 WORKERS = 4
 
@@ -25,36 +34,62 @@ WORKERS = 4
 NUMBER_BYTES = 8
 
 
-class Library(Protocol):
-    """The methods that both roles need of a library, used as documented."""
+class WorkersLibrary(Protocol):
+    """The methods that the workers need of a library, used as documented."""
 
     async def connect(self, port: int, **options: Any) -> None:
         """Connect to the broker."""
-
-    async def publish(self, item: bytes) -> None:
-        """Publish an item; returns when the broker has confirmed it."""
 
     async def work(self, done: Callable[[bytes], None]) -> None:
         """Create the queue, and start WORKERS independent workers; returns at once.
 
         Args:
-            done: called with each item when its worker has acknowledged it.
+            done: called with each item when its worker has acknowledged it; in any
+                thread.
+        """
+
+
+class Library(WorkersLibrary, Protocol):
+    """A library whose confirms are awaited."""
+
+    async def publish(self, item: bytes) -> None:
+        """Publish an item; returns when the broker has confirmed it."""
+
+
+class CallbackLibrary(WorkersLibrary, Protocol):
+    """A library that calls back when an item is confirmed."""
+
+    async def ready(self) -> None:
+        """Prepare to publish; may be called repeatedly."""
+
+    def give(self, item: bytes, confirmed: Callable[[], None]) -> None:
+        """Publish an item; in any thread, also in the callback of another item.
+
+        Args:
+            item: the item.
+            confirmed: called when the broker has confirmed it; in any thread.
         """
 
 
 def main(library: Callable[[], Library]) -> None:
     """Run as a child process that can be a publisher or the workers."""
-
-    async def live() -> None:
-        roles = _Roles(library())
-        await run_commands([roles.connect, roles.receive, roles.received, roles.send])
-
-    asyncio.run(live())
+    asyncio.run(_live(lambda: _Roles(library())))
 
 
-class _Roles:
-    def __init__(self, library: Library) -> None:
+def call_main(library: Callable[[], CallbackLibrary]) -> None:
+    """Run likewise, with a library that calls back."""
+    asyncio.run(_live(lambda: _CallbackRoles(library())))
+
+
+async def _live(roles: Callable[[], _AnyRoles]) -> None:
+    each = roles()
+    await run_commands([each.connect, each.receive, each.received, each.send])
+
+
+class _AnyRoles(ABC):
+    def __init__(self, library: WorkersLibrary) -> None:
         self._library = library
+        self._loop = asyncio.get_running_loop()
         # For the workers.
         self._ended: dict[int, float] = {}
         self._wanted = 0
@@ -73,7 +108,7 @@ class _Roles:
         number = int.from_bytes(item[:NUMBER_BYTES], "big")
         self._ended[number] = time.monotonic()
         if len(self._ended) == self._wanted:
-            self._complete.set()
+            self._loop.call_soon_threadsafe(self._complete.set)
 
     async def received(self, *, messages: int) -> dict[str, object]:
         """Wait for this number of items.
@@ -99,9 +134,44 @@ class _Roles:
         """
         filling = b"x" * max(payload_bytes - NUMBER_BYTES, 0)
 
-        async def one(number: int) -> None:
-            item = number.to_bytes(NUMBER_BYTES, "big") + filling
-            await self._library.publish(item)
+        def item(number: int) -> bytes:
+            return number.to_bytes(NUMBER_BYTES, "big") + filling
 
-        times = await keep_in_flight(one, window=window, seconds=seconds)
-        return times.packed()
+        return (await self._publish(item, window, seconds)).packed()
+
+    @abstractmethod
+    async def _publish(
+        self, item: Callable[[int], bytes], window: int, seconds: float
+    ) -> Times:
+        """Publish items, and note their times."""
+
+
+class _Roles(_AnyRoles):
+    def __init__(self, library: Library) -> None:
+        super().__init__(library)
+        self._publisher = library
+
+    async def _publish(
+        self, item: Callable[[int], bytes], window: int, seconds: float
+    ) -> Times:
+        async def one(number: int) -> None:
+            await self._publisher.publish(item(number))
+
+        return await keep_in_flight(one, window=window, seconds=seconds)
+
+
+class _CallbackRoles(_AnyRoles):
+    def __init__(self, library: CallbackLibrary) -> None:
+        super().__init__(library)
+        self._publisher = library
+
+    async def _publish(
+        self, item: Callable[[int], bytes], window: int, seconds: float
+    ) -> Times:
+        await self._publisher.ready()
+
+        def give(number: int) -> None:
+            self._publisher.give(item(number), partial(lanes.ended, number))
+
+        lanes = Window(give, window=window, seconds=seconds)
+        return await lanes.run()

@@ -104,7 +104,8 @@ class OurQueue:
             )
             given = unpack(sent["given"])
             got = await receiver.do("received", messages=len(given))
-        return sample_of(given, unpack(got["ended"]), used)
+        others = {"confirmed_s": max(unpack(sent["ended"])) - min(given)}
+        return sample_of(given, unpack(got["ended"]), used, others)
 
     async def stop(self) -> None:
         """See Contender."""

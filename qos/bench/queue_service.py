@@ -6,6 +6,7 @@ import asyncio
 
 from slixmpp import ComponentXMPP
 
+from qos.core.queue.requests import Create, Refusal, Result
 from qos.testing.child import run_commands
 from qos.testing.ports import ADDRESS
 from xep_0254.service import QueueService
@@ -20,6 +21,7 @@ class Serving:
 
     def __init__(self) -> None:
         self._service: QueueService
+        self._jid = ""
 
     async def serve(self, *, jid: str, secret: str, port: int, store: str) -> None:
         """Serve; returns when the service can be used.
@@ -32,12 +34,41 @@ class Serving:
         """
         component = ComponentXMPP(jid, secret, ADDRESS, port)  # type: ignore[no-untyped-call]  # slixmpp
         self._service = QueueService(component, store)
+        self._jid = jid
         component.connect(ADDRESS, port)
         await component.wait_until("session_start", timeout=_LOGIN_S_MAX)
 
+    async def serve_amqp(self, *, port: int, users: str, owner: str, node: str) -> None:
+        """Serve AMQP too, as `queue serve --amqp` does; `serve` comes before.
+
+        Args:
+            port: to listen on.
+            users: the file of the users; see qos.users.
+            owner: one of them, a bare JID; makes the node.
+            node: a new node.
+        """
+        # It needs the extra `amqp`.
+        from qos.amqp.gateway import Gateway
+        from qos.users import Users
+
+        engine = self._service.engine
+        gateway = Gateway(engine, users=Users(users, self._jid), name=self._jid)
+        self._service.add_gateway(gateway)
+        made: asyncio.Future[Result | Refusal] = (
+            asyncio.get_running_loop().create_future()
+        )
+        engine.request(
+            Create(node), f"{owner}/bench", lambda result, _: made.set_result(result)
+        )
+        result = await made
+        if isinstance(result, Refusal):
+            raise result
+        await gateway.listen(ADDRESS, port)
+
 
 async def _live() -> None:
-    await run_commands([Serving().serve])
+    serving = Serving()
+    await run_commands([serving.serve, serving.serve_amqp])
 
 
 if __name__ == "__main__":

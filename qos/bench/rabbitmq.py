@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from qos.bench.brokered import Brokered
+from qos.bench.amqp_clients import CLIENTS
+from qos.bench.brokered import Brokered, PythonProgram
 from qos.testing.ports import ADDRESS, free_ports
 from qos.testing.processes import Process, find_program
 
@@ -30,29 +31,48 @@ _CAVEAT = (
 )
 
 
+_AIO_PIKA = PythonProgram(module="qos.bench.amqp_aio_pika", needs="aio_pika")
+
+_PLUGIN = "rabbitmq_amqp1_0"
+
+# The login of every new RabbitMQ, for connections from its own machine. Its plugin
+# closes the session of a client that does not settle what it accepts.
+_OPTIONS = {"user": "guest", "password": "guest", "confirmed": False}
+
+
 class RabbitMq(Brokered):
-    """aio-pika on RabbitMQ: persistent items, publisher confirms, four consumers.
+    """A durable queue of RabbitMQ: persistent items, confirms, four consumers.
 
     See qos.bench.sample.Contender. An item ends when its consumer has acknowledged it,
     which can be before the publisher gets its confirm. The window is the publisher's:
     the number of unconfirmed items.
+
+    Args:
+        client: one of CLIENTS, which work over its plugin for AMQP 1.0; None: aio-pika,
+            by its own protocol AMQP 0-9-1.
+
+    Attributes:
+        client: the same.
     """
 
-    def __init__(self) -> None:
+    _confirms = True
+
+    def __init__(self, client: str | None = None) -> None:
         super().__init__(
-            "RabbitMQ durable queue, aio-pika",
+            f"RabbitMQ, AMQP 1.0, {client}" if client else "RabbitMQ, aio-pika",
             _CAVEAT,
-            child="qos.bench.amqp_aio_pika",
-            module="aio_pika",
+            program=CLIENTS[client] if client else _AIO_PIKA,
         )
+        self.client = client
+        self._plugins = (_PLUGIN,) if client else ()
 
     async def _start_server(self, folder: Path, port: int) -> Process:
-        server, epmd = await start_rabbitmq(folder, port)
+        server, epmd = await start_rabbitmq(folder, port, plugins=self._plugins)
         self._keep(epmd)
         return server
 
     def _options(self, folder: Path) -> dict[str, Any]:
-        return {}
+        return dict(_OPTIONS)
 
 
 async def start_rabbitmq(

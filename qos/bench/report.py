@@ -126,6 +126,8 @@ def _disturbance(rows: Sequence[Measured]) -> str:
 def _columns(section: Section, results: Results) -> Iterator[_Column]:
     figure = _figure
     yield _Column(("", "msg/s"), figure("rate", _whole))
+    if section.confirms:
+        yield _Column(("con-", "firmed/s"), figure("confirmed_rate", _whole))
     above = {"rate": "rate ÷", "p50_s": "p50 ÷"}[results.compared]
     for number, (label, rows) in enumerate(section.bases.items()):
         by_rate = partial(_compared, results, rows, ratio, results.compared)
@@ -137,7 +139,7 @@ def _columns(section: Section, results: Results) -> Iterator[_Column]:
             yield _Column(("CPU ÷", label), by_cpu)
     yield _Column(("p50", "ms"), figure("p50_s", _three, 1e-3))
     yield _Column(("p99", "ms"), figure("p99_s", _three, 1e-3))
-    if not section.wire:
+    if not section.wire and not section.confirms:
         yield _Column(("p99.9", "ms"), figure("p999_s", _three, 1e-3))
     yield _Column(("CPU µs", "sender"), figure("cpu_us_sender", _whole))
     yield _Column(("", "recv."), figure("cpu_us_receiver", _whole))

@@ -45,6 +45,8 @@ class Sample:
         rss_bytes: the memory at the end, by process.
         wire_bytes: bytes sent and received by the sender, without TLS and TCP; None:
             not known. `stanzas` likewise.
+        confirmed_s: from the start of the first message until the broker of a queue had
+            confirmed the last one to its publisher; None: nobody confirms.
         others_share: the part of the machine's processor time that all else has used
             meanwhile; None: not known.
     """
@@ -58,6 +60,7 @@ class Sample:
     rss_bytes: Mapping[str, int] = field(default_factory=dict)
     wire_bytes: int | None = None
     stanzas: int | None = None
+    confirmed_s: float | None = None
     others_share: float | None = None
 
     @property

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from qos.bench.gateway_rows import Gateway
 from qos.bench.mosquitto import LIBRARIES, Mqtt
+from qos.bench.rabbitmq import RabbitMq
 from qos.bench.sample import Contender
 from qos.bench.settings import Settings
 from qos.core.message.model import Level
@@ -38,12 +40,14 @@ class Section:
             name of the row with which it is compared.
         wire: whether to show the bytes on the wire and the memory of the ends. Together
             with the columns of a comparison, the table would be too wide.
+        confirms: whether to show the rate of a broker's confirms, in place of p99.9.
     """
 
     title: str
     rows: Sequence[str]
     bases: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     wire: bool = True
+    confirms: bool = False
 
 
 def of_ours(rows: Sequence[Settings]) -> Section:
@@ -94,12 +98,31 @@ def of_peers(peers: Sequence[Contender]) -> Section:
     return Section(title, [each.name for each in peers], wire=False)
 
 
-def of_queues(ours: Sequence[Contender], peers: Sequence[Contender]) -> Section:
-    """Queues: ours compared with the first of the peers."""
-    first = peers[0].name
+def of_queues(
+    ours: Sequence[Contender], gateways: Sequence[Gateway], peers: Sequence[Contender]
+) -> Section:
+    """Queues: ours compared with RabbitMQ.
+
+    All with aio-pika on it, and those of the gateway also with their own client on it.
+    """
+    (first,) = (each.name for each in peers if _is_rabbitmq(each, None))
+    same = {
+        one.name: other.name
+        for one in gateways
+        for other in peers
+        if _is_rabbitmq(other, one.client)
+    }
     return Section(
         "Queues, with four workers: an item ends when its worker has accepted it",
-        [each.name for each in [*ours, *peers]],
-        {first.partition(" ")[0]: {each.name: first for each in ours}},
+        [each.name for each in [*ours, *gateways, *peers]],
+        {
+            "aio-pika": {each.name: first for each in [*ours, *gateways]},
+            "AMQP 1.0": same,
+        },
         wire=False,
+        confirms=True,
     )
+
+
+def _is_rabbitmq(contender: Contender, client: str | None) -> bool:
+    return isinstance(contender, RabbitMq) and contender.client == client

@@ -14,7 +14,9 @@ def markdown(results: Results) -> str:
     """The rows that are compared with others: their rates, and the ratios.
 
     At the largest window and size of payload that were measured. A row that is compared
-    with nothing, such as the floor itself, is left out.
+    with nothing, such as the floor itself, is left out, but for queues of others. Queues
+    have two columns more: the rate of the broker's confirms, and the processor time of
+    the broker.
     """
     works = [(each.payload_bytes, each.window) for each in results.measured]
     last = max(works, default=None)
@@ -22,7 +24,7 @@ def markdown(results: Results) -> str:
         each
         for each in results.measured
         if (each.payload_bytes, each.window) == last
-        and results.ratios(each, ratio, results.compared)
+        and (results.ratios(each, ratio, results.compared) or _confirms(each))
     ]
     headings = [label for section in results.sections for label in section.bases]
     labels = [
@@ -31,19 +33,32 @@ def markdown(results: Results) -> str:
         if any(_base(results, label, each) is not None for each in rows)
     ]
     head = ["", "msg/s", *(f"÷ {label}" for label in labels), "CPU µs", "CPU ÷ floor"]
-    lines = [head, ["---"] * len(head), *(_cells(results, labels, row) for row in rows)]
+    cells = [_cells(results, labels, row) for row in rows]
+    if any(map(_confirms, rows)):
+        head += ["confirmed/s", "CPU µs, server"]
+        figures = ("confirmed_rate", "cpu_us_servers")
+        for line, row in zip(cells, rows, strict=True):
+            line += [_whole(row.median(name)) for name in figures]
+    lines = [head, ["---"] * len(head), *cells]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def _cells(results: Results, labels: Sequence[str], row: Measured) -> list[str]:
-    rate, cpu_us = row.median("rate"), row.median("cpu_us_ends")
     return [
         row.row,
-        "" if rate is None else f"{rate:,.0f}",
+        _whole(row.median("rate")),
         *(_ratio(results, label, row) for label in labels),
-        "" if cpu_us is None else f"{cpu_us:,.0f}",
+        _whole(row.median("cpu_us_ends")),
         _cpu_ratio(results, row),
     ]
+
+
+def _confirms(row: Measured) -> bool:
+    return row.median("confirmed_rate") is not None
+
+
+def _whole(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}"
 
 
 def _base(results: Results, label: str, row: Measured) -> Measured | None:

@@ -9,11 +9,19 @@ import re
 from pathlib import Path
 
 from qos._version import __version__
+from qos.bench.amqp_clients import rhea_version
 from qos.testing.processes import NotInstalled, completed, find_program
 
 __all__ = ["versions"]
 
-_LIBRARIES = ("paho-mqtt", "aiomqtt", "gmqtt", "aio-pika", "nats-py")
+_LIBRARIES = (
+    "paho-mqtt",
+    "aiomqtt",
+    "gmqtt",
+    "aio-pika",
+    "nats-py",
+    "python-qpid-proton",
+)
 
 # The option that prints the version of each. RabbitMQ takes seconds for this; the name
 # of its folder has it.
@@ -41,6 +49,9 @@ async def _of_peers() -> dict[str, str]:
     for library in _LIBRARIES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[library] = importlib.metadata.version(library)
+    rhea = rhea_version()
+    if rhea is not None:
+        found["rhea"] = rhea
     for program, argument in _PROGRAMS.items():
         with contextlib.suppress(NotInstalled):
             found[program] = await _asked(find_program(program, program), argument)

@@ -347,8 +347,9 @@ def _add_rows(parser: Parser) -> None:
         "--queue",
         action="store_true",
         help="add queues: ours (XEP-0254 on a Prosody of its own, single items and "
-        "batches), RabbitMQ with aio-pika, and NATS JetStream with nats-py; a missing one "
-        "is left out; the peers need the extra `bench`",
+        "batches; and by AMQP 1.0, with rhea and proton), RabbitMQ with aio-pika and by "
+        "AMQP 1.0, and NATS JetStream with nats-py; a missing one is left out; needs the "
+        "extras `bench` and `amqp`, and for rhea `npm install rhea`",
     )
 
 

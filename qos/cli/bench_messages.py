@@ -151,6 +151,7 @@ def _others(
 ) -> tuple[list[Contender], list[Section]]:
     """The other rows to measure, and the sections of the report, ours included."""
     from qos.bench import peers, sections
+    from qos.bench.gateway_rows import gateway_rows
     from qos.bench.queue_rows import queue_rows
 
     others: list[Contender] = []
@@ -165,9 +166,10 @@ def _others(
         shown.append(sections.of_the_same_promise(ours, replying))
         shown.append(sections.of_peers(as_used))
     if arguments.queue:
-        queues, its_peers = queue_rows(), peers.queue_peers()
-        others += [*queues, *its_peers]
-        shown.append(sections.of_queues(queues, its_peers))
+        queues, gateways = queue_rows(), gateway_rows()
+        its_peers = peers.queue_peers()
+        others += [*queues, *gateways, *its_peers]
+        shown.append(sections.of_queues(queues, gateways, its_peers))
     return others, shown
 
 

@@ -226,10 +226,16 @@ class Child(Process):
     @staticmethod
     def _command(program: str, *arguments: str) -> tuple[str, ...]:
         """The command line that starts the module."""
-        # Without setpriv it ends as soon as it reads the end of its stdin.
+        return (*Child.mortal(), sys.executable, "-P", "-m", program, *arguments)
+
+    @staticmethod
+    def mortal() -> tuple[str, ...]:
+        """What its command line begins with, so that it dies with this process.
+
+        Without setpriv it ends as soon as it reads the end of its stdin.
+        """
         setpriv = _path_of("setpriv")
-        mortal = () if setpriv is None else (setpriv, *_MORTAL)
-        return (*mortal, sys.executable, "-P", "-m", program, *arguments)
+        return () if setpriv is None else (setpriv, *_MORTAL)
 
     def tell(self, message: object) -> None:
         """Write a message, which is JSON, to the child's stdin."""

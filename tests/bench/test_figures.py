@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from qos.bench.figures import Measured, percentile, ratio, spread
+from qos.bench.gateway_rows import gateway_rows
 from qos.bench.peers import as_used, queue_peers, replying
 from qos.bench.plot import plot
+from qos.bench.queue_rows import queue_rows
 from qos.bench.report import Results, absences, caveats, plain, tables
 from qos.bench.sample import Sample
 from qos.bench.sections import (
@@ -192,7 +194,7 @@ def test_every_table_fits_into_120_columns() -> None:
         of_ours(ours),
         of_the_same_promise(ours, replying()),
         of_peers(as_used()),
-        of_queues(queues[1:], queues[:1]),
+        of_queues(queues[3:], gateway_rows(), queues[:3]),
     ]
     ends = ("sender", "receiver", "server")
     known = {
@@ -200,6 +202,7 @@ def test_every_table_fits_into_120_columns() -> None:
         "rss_bytes": dict.fromkeys(ends, 2**30),
         "wire_bytes": 100_000_000,
         "stanzas": 200_000,
+        "confirmed_s": 2.0,
     }
     of_service = {"cpu_s": dict.fromkeys((*ends, "service"), 100.0)}
     rows = dict.fromkeys(row for section in sections for row in section.rows)
@@ -268,6 +271,7 @@ def test_json_has_medians_and_samples_and_who_is_absent() -> None:
             "rss_bytes": {},
             "wire_bytes": None,
             "stanzas": None,
+            "confirmed_s": None,
             "others_share": None,
         }
     ]
@@ -282,7 +286,7 @@ def test_a_picture_has_a_part_for_each_section_and_every_row_in_it(
         of_ours(ours),
         of_the_same_promise(ours, replying()),
         of_peers(as_used()),
-        of_queues([], queue_peers()),
+        of_queues([], [], queue_peers()),
     ]
     rows = dict.fromkeys(row for section in sections[:3] for row in section.rows)
     found = Results(
@@ -330,3 +334,41 @@ def test_a_short_table_leaves_out_what_is_not_known() -> None:
     assert markdown(found).splitlines()[2:] == ["| ours | 1 | 0.50 |  |  |"]
     nothing = Results(measured=[], sections=[OURS], caveats={})
     assert len(markdown(nothing).splitlines()) == 2
+
+
+def test_ours_are_compared_with_rabbitmq() -> None:
+    """With the usual client of it; and those of the gateway with the same client."""
+    section = of_queues(queue_rows(), gateway_rows(), queue_peers())
+    assert section.bases == {
+        "aio-pika": {
+            "XEP-0254 on Prosody, one item a stanza": "RabbitMQ, aio-pika",
+            "XEP-0254 on Prosody, batches of 32": "RabbitMQ, aio-pika",
+            "AMQP gateway, rhea": "RabbitMQ, aio-pika",
+            "AMQP gateway, proton": "RabbitMQ, aio-pika",
+        },
+        "AMQP 1.0": {
+            "AMQP gateway, rhea": "RabbitMQ, AMQP 1.0, rhea",
+            "AMQP gateway, proton": "RabbitMQ, AMQP 1.0, proton",
+        },
+    }
+
+
+def test_a_short_table_of_queues_has_the_broker_and_its_confirms() -> None:
+    """A broker that only takes items in is not measured by when they end."""
+    ends = {"sender": 0.4, "receiver": 0.4}
+    ours = sample(50.0, confirmed_s=1.0, cpu_s={**ends, "server": 0.1, "service": 0.2})
+    theirs = sample(100.0, confirmed_s=1.0, cpu_s={**ends, "server": 0.2})
+    found = Results(
+        measured=[
+            Measured("ours", 64, 200, [ours]),
+            Measured("floor", 64, 200, [theirs]),
+        ],
+        sections=[OURS],
+        caveats={},
+    )
+    assert markdown(found).splitlines() == [
+        "|  | msg/s | ÷ floor | CPU µs | CPU ÷ floor | confirmed/s | CPU µs, server |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| ours | 50 | 0.50 | 8,000 | 2.0 | 100 | 3,000 |",
+        "| floor | 100 |  | 4,000 |  | 200 | 1,000 |",
+    ]

@@ -10,7 +10,9 @@ import nats
 import pytest
 from nats.js.api import RetentionPolicy, StorageType, StreamInfo
 
+from amqp_bench import rhea_folder
 from measuring import check, processes_in
+from qos.bench.amqp_clients import CLIENTS
 from qos.bench.brokered import need_modules
 from qos.bench.nats_server import JetStream
 from qos.bench.peers import as_used, queue_peers, replying
@@ -25,11 +27,13 @@ AGAIN = Work(window=1, payload_bytes=0, seconds=0.05)
 
 # The start alone can take most of a minute on a machine under load.
 @pytest.mark.timeout(150)
+@pytest.mark.parametrize("client", [None, *CLIENTS])
 async def test_a_queue_of_rabbitmq_is_durable_and_empty_in_the_end(
-    tmp_path: Path,
+    client: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """It is compared with a queue on disk, and each counted item was acknowledged."""
-    contender = RabbitMq()
+    monkeypatch.setenv("NODE_PATH", str(rhea_folder()))
+    contender = RabbitMq(client)
     try:
         await contender.start(tmp_path)
         check(await contender.measure(WORK), WORK, in_window=False)
@@ -114,6 +118,7 @@ async def test_a_server_that_cannot_sync_every_write_is_said_in_one_line(
 
 QUEUES = [
     (RabbitMq(), "aio_pika", "rabbitmq-server"),
+    (RabbitMq("proton"), "proton", "rabbitmq-server"),
     (JetStream(confirmed=True), "nats", "nats-server"),
 ]
 
@@ -134,7 +139,9 @@ async def test_a_queue_that_is_not_there_is_said_in_one_line(
             await contender.start(tmp_path)
         await contender.stop()
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(NotInstalled, match=r"^there is no .*xmpp-qos\[bench\]'$"):
+    with pytest.raises(
+        NotInstalled, match=r"^there is no .*xmpp-qos\[(bench|amqp)\]'$"
+    ):
         await contender.start(tmp_path)
     await contender.stop()
     assert not processes_in(tmp_path)
@@ -143,7 +150,7 @@ async def test_a_queue_that_is_not_there_is_said_in_one_line(
 def test_every_row_has_a_name_of_its_own_and_a_caveat() -> None:
     """None of them promises what this library does."""
     contenders = [*as_used(), *replying(), *queue_peers()]
-    assert len({each.name for each in contenders}) == len(contenders) == 19
+    assert len({each.name for each in contenders}) == len(contenders) == 21
     assert all(each.caveat for each in contenders)
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from amqp_bench import rhea_folder
 from qos.bench.versions import versions
 from qos.testing import processes
 from qos.testing.processes import completed
@@ -20,6 +21,15 @@ async def test_the_versions_are_those_that_debian_has_installed() -> None:
         )
         assert found[package] == asked.out.partition("-")[0]
     assert found["gmqtt"].startswith("0.8")
+    assert found["python-qpid-proton"].startswith("0.40")
+
+
+async def test_the_version_of_rhea_is_that_of_its_folder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is no program and no package of Python."""
+    monkeypatch.setenv("NODE_PATH", str(rhea_folder()))
+    assert (await versions(peers=True))["rhea"] == "3.0.5"
 
 
 async def test_what_is_not_there_has_no_version(
@@ -28,8 +38,10 @@ async def test_what_is_not_there_has_no_version(
     """This is no error: the rows name the package to install."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(processes, "SBIN", ())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NODE_PATH", raising=False)
     found = await versions(peers=True)
-    assert not set(BROKERS) & set(found)
+    assert not {*BROKERS, "rhea"} & set(found)
 
 
 async def test_without_peers_only_our_own_are_told() -> None:

@@ -1,0 +1,88 @@
+"""The gateway as rows.
+
+A real service with its gateway, real clients, and the items left on disk.
+"""
+
+import sqlite3
+import sys
+from pathlib import Path
+
+import pytest
+
+from amqp_bench import rhea_folder
+from measuring import check, processes_in
+from qos.bench.amqp_clients import CLIENTS
+from qos.bench.gateway_rows import Gateway, gateway_rows
+from qos.bench.queue_roles import WORKERS
+from qos.bench.sample import Work
+from qos.testing.processes import NotInstalled
+
+WORK = Work(window=16, payload_bytes=200, seconds=0.2)
+AGAIN = Work(window=1, payload_bytes=0, seconds=0.05)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_each_item_of_a_row_is_accepted_once_and_nothing_is_left(
+    client: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each counted item was on disk, was delivered to a worker, and ended there."""
+    monkeypatch.setenv("NODE_PATH", str(rhea_folder()))
+    contender = Gateway(client)
+    try:
+        await contender.start(tmp_path)
+        first = await contender.measure(WORK)
+        check(first, WORK, in_window=False)
+        again = await contender.measure(AGAIN)
+        check(again, AGAIN, in_window=False)
+        assert first.confirmed_s is not None
+        # No item is accepted at its publisher long after its worker has it.
+        assert first.confirmed_s < first.seconds + 1
+        with sqlite3.connect(tmp_path / "queue.sqlite") as db:
+            assert db.execute("SELECT COUNT(*) FROM item").fetchone() == (0,)
+            done = first.messages + again.messages
+            assert db.execute("SELECT accepted FROM node").fetchone() == (done,)
+            workers = "SELECT COUNT(*) FROM subscription"
+            assert db.execute(workers).fetchone() == (WORKERS,)
+        db.close()
+        assert len(processes_in(tmp_path)) == 3
+    finally:
+        await contender.stop()
+    assert not processes_in(tmp_path)
+
+
+async def test_without_rhea_it_is_said_in_one_line_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The benchmark leaves the row out."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NODE_PATH", str(tmp_path))
+    contender = Gateway("rhea")
+    with pytest.raises(NotInstalled, match=r"^there is no rhea .*npm install rhea, .*"):
+        await contender.start(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NotInstalled, match=r"^node .*package: nodejs\)$"):
+        await contender.start(tmp_path)
+    await contender.stop()
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_without_proton_there_is_no_gateway(
+    client: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also for rhea: the service itself needs it."""
+    monkeypatch.setenv("NODE_PATH", str(rhea_folder()))
+    monkeypatch.setitem(sys.modules, "proton", None)
+    contender = Gateway(client)
+    with pytest.raises(NotInstalled, match=r"^there is no .*xmpp-qos\[amqp\]'$"):
+        await contender.start(tmp_path)
+    await contender.stop()
+    assert not processes_in(tmp_path)
+
+
+def test_there_is_a_row_for_each_client() -> None:
+    """The issue asks for both."""
+    assert [each.name for each in gateway_rows()] == [
+        "AMQP gateway, rhea",
+        "AMQP gateway, proton",
+    ]
