@@ -197,6 +197,18 @@ LIMITS: Final = (
         "qos.core.queue.service:QueueBounds.subscriptions", "subscriptions of a service"
     ),
     Limit(
+        "qos.core.queue.service:QueueBounds.termini",
+        "durable termini of AMQP links",
+    ),
+    Limit(
+        "qos.core.queue.service:QueueBounds.termini_per_account",
+        "durable termini of one account",
+    ),
+    Limit(
+        "qos.core.queue.service:QueueBounds.termini_per_domain",
+        "durable termini of all accounts of a foreign domain",
+    ),
+    Limit(
         "qos.core.queue.service:QueueBounds.subscriptions_per_account",
         "subscriptions of one account",
     ),

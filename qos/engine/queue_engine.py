@@ -118,12 +118,16 @@ class QueueEngine:
         self._journal = ItemRecorder()
         if journal is not None:
             self._journal = ItemJournal(journal(store.store_id), store, contents.items)
-        self._core: Queues | None = self._new_core(contents)
+        core = self._new_core(contents)
+        self._core: Queues | None = core
         # While there is no core: the nodes that may exist, and the names of deleted
         # ones.
         self._former: Mapping[str, QueueNode] = {}
         self._deleted: Collection[str] = ()
         self._commit = QueueCommit()
+        effects = core.start(clock.now())
+        self._commit.add(effects)
+        self._ended_items.note(effects)
         # Before the first session, nothing could be sent to anybody.
         self._began = False
         self._busy = False
@@ -404,12 +408,13 @@ class QueueEngine:
     def _read_again(self) -> None:
         try:
             contents = self.store.contents()
-            self._core = self._new_core(contents)
+            core = self._core = self._new_core(contents)
             self._journal.start_again(contents.items)
         except StoreError as error:
             log.error("the queues could not be read: %s", error)
             self._timers.set("read", self._clock.now() + _READ_AGAIN_S)
         else:
+            self._did(core.start(self._clock.now()))
             self._port.restarted()
             self.online()
 

@@ -19,10 +19,12 @@ from qos.core.queue.effects import (
     RemoveItem,
     RemoveNode,
     RemoveSubscription,
+    RemoveTerminus,
     SaveEnded,
     SaveItem,
     SaveNode,
     SaveSubscription,
+    SaveTerminus,
 )
 from qos.core.queue.item import (
     Affiliation,
@@ -34,6 +36,7 @@ from qos.core.queue.item import (
     Node,
     Subscription,
 )
+from qos.core.queue.terminus import ExpiryPolicy, Terminus
 from qos.stores.sqlite_changes import Kind, Row, Statement, Value, insert, names
 from qos.stores.sqlite_file import ABOUT, Migrations
 
@@ -44,11 +47,13 @@ __all__ = [
     "MIGRATIONS",
     "NODE",
     "SUBSCRIPTION",
+    "TERMINUS",
     "ended_from",
     "item_from",
     "node_from",
     "rows",
     "subscription_from",
+    "terminus_from",
 ]
 
 #: "QoSq", by which `file` and we recognize our files.
@@ -200,6 +205,24 @@ MIGRATIONS: Migrations = (
         "ALTER TABLE item ADD COLUMN annotations TEXT NOT NULL DEFAULT ''",
         "ALTER TABLE node ADD COLUMN lifetime TEXT NOT NULL DEFAULT ''",
     ),
+    # Links of AMQP 1.0 clients, and their durable termini.
+    (
+        "ALTER TABLE subscription ADD COLUMN link INTEGER NOT NULL DEFAULT 0",
+        """CREATE TABLE terminus (
+            jid TEXT PRIMARY KEY,
+            container TEXT NOT NULL,
+            link TEXT NOT NULL,
+            node TEXT NOT NULL,
+            address TEXT NOT NULL,
+            selector TEXT NOT NULL,
+            copies INTEGER NOT NULL,
+            durability INTEGER NOT NULL,
+            policy TEXT NOT NULL,
+            timeout_s INTEGER NOT NULL,
+            cursor INTEGER NOT NULL,
+            until REAL
+        ) WITHOUT ROWID""",
+    ),
 )
 
 # -- writing values ---------------------------------------------------------
@@ -209,6 +232,7 @@ ITEM = tuple(field.name for field in fields(Item))
 ENDED = tuple(field.name for field in fields(EndedItem))
 NODE = tuple(field.name for field in fields(Node))
 SUBSCRIPTION = tuple(field.name for field in fields(Subscription))
+TERMINUS = tuple(field.name for field in fields(Terminus))
 
 #: A step of an item rarely changes these, and they have an index.
 _PLACE = ("node", "item_id")
@@ -282,6 +306,8 @@ _SAVE_SUBSCRIPTION = Kind(
 _REMOVE_SUBSCRIPTION = Kind(
     "subscription", ("node", "jid"), _delete("subscription", ["node", "jid"])
 )
+_SAVE_TERMINUS = Kind("terminus", TERMINUS, _replace("terminus", TERMINUS))
+_REMOVE_TERMINUS = Kind("terminus", ("jid",), _delete("terminus", ["jid"]))
 _SAVE_NODE = Kind("node", NODE, _replace("node", NODE))
 _REMOVE_NODE = Kind(
     "node",
@@ -293,6 +319,7 @@ _REMOVE_NODE = Kind(
             "DELETE FROM item WHERE node = ?",
             "DELETE FROM ended WHERE node = ?",
             "DELETE FROM subscription WHERE node = ?",
+            "DELETE FROM terminus WHERE node = ?",
             "DELETE FROM node WHERE name = ?",
         )
     ),
@@ -339,6 +366,10 @@ def rows(changes: Iterable[Change]) -> Iterator[Row]:
                 yield _SAVE_SUBSCRIPTION, pair, _subscription_values(each)
             case RemoveSubscription(node, jid):
                 yield _REMOVE_SUBSCRIPTION, (node, jid), (node, jid)
+            case SaveTerminus(terminus):
+                yield _SAVE_TERMINUS, terminus.jid, _terminus_row(terminus)
+            case RemoveTerminus(jid):
+                yield _REMOVE_TERMINUS, jid, (jid,)
             case SaveNode(node):
                 yield _SAVE_NODE, node.name, _node_row(node)
             case RemoveNode(name):
@@ -381,6 +412,13 @@ def _node_row(node: Node) -> tuple[Value, ...]:
     packed = {"config": _json(node.config), "affiliations": _json(affiliations)}
     return tuple(
         packed[name] if name in packed else getattr(node, name) for name in NODE
+    )
+
+
+def _terminus_row(terminus: Terminus) -> tuple[Value, ...]:
+    return tuple(
+        terminus.policy.value if name == "policy" else getattr(terminus, name)
+        for name in TERMINUS
     )
 
 
@@ -427,6 +465,13 @@ def node_from(plain: dict[str, Any]) -> Node:
 
 def subscription_from(plain: dict[str, Any]) -> Subscription:
     """See item_from."""
-    for name in ("durable_locks", "acknowledged"):
+    for name in ("durable_locks", "acknowledged", "link"):
         plain[name] = bool(plain[name])
     return Subscription(**plain)
+
+
+def terminus_from(plain: dict[str, Any]) -> Terminus:
+    """See item_from."""
+    plain["copies"] = bool(plain["copies"])
+    plain["policy"] = ExpiryPolicy(plain["policy"])
+    return Terminus(**plain)

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from qos.core.queue.effects import Change
 from qos.core.queue.item import EndedItem, Item, ItemOutcome
 from qos.core.queue.service import QueueContents
+from qos.core.queue.terminus import Terminus
 from qos.errors import InvalidArgument, StoreError
 from qos.stores.queue_rows import (
     APPLICATION_ID,
@@ -25,11 +26,13 @@ from qos.stores.queue_rows import (
     MIGRATIONS,
     NODE,
     SUBSCRIPTION,
+    TERMINUS,
     ended_from,
     item_from,
     node_from,
     rows,
     subscription_from,
+    terminus_from,
 )
 from qos.stores.sqlite_changes import Row, names
 from qos.stores.sqlite_file import Migrations, SqliteFile
@@ -58,7 +61,7 @@ class QueueStore(SqliteFile[QueueContents, Change]):
     """
 
     _application_id = APPLICATION_ID
-    _tables = ("about", "node", "subscription", "item", "ended")
+    _tables = ("about", "node", "subscription", "terminus", "item", "ended")
 
     @property
     def _migrations(self) -> Migrations:
@@ -198,6 +201,10 @@ class QueueStore(SqliteFile[QueueContents, Change]):
         sql = f"SELECT {names(ITEM)} FROM item {clauses}"
         return self._records(item_from, ITEM, sql, *values)
 
+    def _termini(self) -> list[Terminus]:
+        sql = f"SELECT {names(TERMINUS)} FROM terminus ORDER BY jid"
+        return self._records(terminus_from, TERMINUS, sql)
+
     def _contents(self) -> QueueContents:
         nodes = f"SELECT {names(NODE)} FROM node ORDER BY name"
         subscriptions = (
@@ -211,6 +218,7 @@ class QueueStore(SqliteFile[QueueContents, Change]):
         return QueueContents(
             nodes=self._records(node_from, NODE, nodes),
             subscriptions=self._records(subscription_from, SUBSCRIPTION, subscriptions),
+            termini=self._termini(),
             items=self._items("WHERE state <> 'archived' ORDER BY seq"),
             dead=dict(dead),
             next_seq=self._next_seq("item"),

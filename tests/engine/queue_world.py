@@ -119,6 +119,7 @@ class World:
             new_id=lambda: f"id-{next(self.ids)}",
             now=self.now,
         )
+        self.add(self.core.start(self.now))
 
     def add(self, effects: list[QueueEffect]) -> None:
         """Note the decided effects."""

@@ -10,12 +10,15 @@ from qos.core.queue.effects import (
     RemoveItem,
     RemoveNode,
     RemoveSubscription,
+    RemoveTerminus,
     SaveEnded,
     SaveItem,
     SaveNode,
     SaveSubscription,
+    SaveTerminus,
 )
 from qos.core.queue.item import EndedItem, Item, Node, Subscription
+from qos.core.queue.terminus import Terminus
 
 __all__ = ["QueueTables"]
 
@@ -27,6 +30,7 @@ class QueueTables:
     Attributes:
         nodes: by name.
         subscriptions: by node and JID.
+        termini: by full JID.
         items: by seq, in whatever state.
         payloads: of the items.
         ended: the remembered ends, by node, id, token and seq.
@@ -35,6 +39,7 @@ class QueueTables:
 
     nodes: dict[str, Node] = field(default_factory=dict)
     subscriptions: dict[tuple[str, str], Subscription] = field(default_factory=dict)
+    termini: dict[str, Terminus] = field(default_factory=dict)
     items: dict[int, Item] = field(default_factory=dict)
     payloads: dict[int, str] = field(default_factory=dict)
     ended: dict[tuple[str, str, str, int], EndedItem] = field(default_factory=dict)
@@ -58,6 +63,10 @@ class QueueTables:
                 self.subscriptions[key] = subscription
             case RemoveSubscription(node, jid):
                 self.subscriptions.pop((node, jid), None)
+            case SaveTerminus(terminus):
+                self.termini[terminus.jid] = terminus
+            case RemoveTerminus(jid):
+                self.termini.pop(jid, None)
             case SaveNode(saved):
                 self.nodes[saved.name] = saved
             case RemoveNode(name):
@@ -75,6 +84,8 @@ class QueueTables:
             self._remove(seq)
         for key in [key for key in self.subscriptions if key[0] == name]:
             del self.subscriptions[key]
+        for each in [each for each in self.termini.values() if each.node == name]:
+            del self.termini[each.jid]
         for end in [end for end in self.ended if end[0] == name]:
             del self.ended[end]
 

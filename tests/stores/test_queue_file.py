@@ -22,10 +22,12 @@ from qos.core.queue.effects import (
     ForgetOld,
     RemoveItem,
     RemoveNode,
+    RemoveTerminus,
     SaveEnded,
     SaveItem,
     SaveNode,
     SaveSubscription,
+    SaveTerminus,
 )
 from qos.core.queue.item import (
     Affiliation,
@@ -37,6 +39,7 @@ from qos.core.queue.item import (
     Subscription,
 )
 from qos.core.queue.properties import Properties
+from qos.core.queue.terminus import ExpiryPolicy, Terminus
 from qos.errors import (
     LocalProtocolError,
     StoreDamaged,
@@ -330,6 +333,7 @@ def test_the_tables_have_what_the_values_have(path: Path) -> None:
         "ended": EndedItem,
         "node": Node,
         "subscription": Subscription,
+        "terminus": Terminus,
     }
     for table, kind in tables.items():
         columns = query(path, f"PRAGMA table_info({table})")
@@ -363,6 +367,7 @@ def _file_of_version_2(
     store = QueueStore(path)
     with patch.context() as older:
         older.setattr(queue_store, "MIGRATIONS", queue_store.MIGRATIONS[:2])
+        older.setattr(QueueStore, "_termini", lambda _: [])
         older.setattr(queue_store, "NODE", ("name",))
         older.setattr(queue_store, "node_from", lambda plain: plain)
         older.setattr(queue_store, "SUBSCRIPTION", ("jid",))
@@ -452,6 +457,7 @@ def test_items_and_subscriptions_of_version_3_have_neither_properties_nor_select
     )
     with monkeypatch.context() as patch:
         patch.setattr(queue_store, "MIGRATIONS", queue_store.MIGRATIONS[:3])
+        patch.setattr(QueueStore, "_termini", lambda _: [])
         patch.setattr(queue_store, "SUBSCRIPTION", ("jid",))
         patch.setattr(queue_store, "ITEM", ("seq",))
         run(store)
@@ -463,7 +469,7 @@ def test_items_and_subscriptions_of_version_3_have_neither_properties_nor_select
     }
     del plain["properties"], plain["annotations"]
     wished = {name: getattr(wish, name) for name in queue_rows.SUBSCRIPTION}
-    del wished["selector"]
+    del wished["selector"], wished["link"]
     with closing(sqlite3.connect(path)) as db, db:
         for table, row in (("item", plain), ("subscription", wished)):
             columns = ", ".join(f'"{name}"' for name in row)
@@ -502,6 +508,7 @@ def test_a_file_of_version_1_keeps_what_it_remembers(
     store = QueueStore(path)
     with monkeypatch.context() as patch:
         patch.setattr(queue_store, "MIGRATIONS", queue_store.MIGRATIONS[:1])
+        patch.setattr(QueueStore, "_termini", lambda _: [])
         patch.setattr(queue_store, "NODE", ("name",))
         patch.setattr(queue_store, "SUBSCRIPTION", ("jid",))
         patch.setattr(queue_store, "ITEM", ("seq",))
@@ -680,4 +687,33 @@ async def test_lifetimes_and_annotations_are_kept(path: Path) -> None:
     contents = store.open()
     assert contents.nodes == [node]
     assert contents.items == [item(1, annotations="wQA=")]
+    await store.close()
+
+
+async def test_the_termini_of_links_are_kept_until_their_node_is_gone(
+    path: Path,
+) -> None:
+    terminus = Terminus(
+        jid="a@b/1",
+        container="c",
+        link="l",
+        node="jobs",
+        address="jobs?dead",
+        selector="n > 5",
+        copies=True,
+        durability=2,
+        policy=ExpiryPolicy.CONNECTION_CLOSE,
+        timeout_s=60,
+        cursor=2**40,
+        until=1.5,
+    )
+    other = replace(terminus, jid="a@b/2", node="others")
+    store = QueueStore(path)
+    store.open()
+    await write(store, SaveTerminus(terminus), SaveTerminus(other))
+    await write(store, SaveTerminus(replace(other, until=None)))
+    await store.close()
+    assert store.open().termini == [terminus, replace(other, until=None)]
+    await write(store, RemoveTerminus("a@b/2"), RemoveNode("jobs"))
+    assert store.contents().termini == []
     await store.close()

@@ -25,10 +25,12 @@ from qos.core.queue.effects import (
     RemoveItem,
     RemoveNode,
     RemoveSubscription,
+    RemoveTerminus,
     SaveEnded,
     SaveItem,
     SaveNode,
     SaveSubscription,
+    SaveTerminus,
 )
 from qos.core.queue.item import (
     EndedItem,
@@ -39,6 +41,7 @@ from qos.core.queue.item import (
     Subscription,
 )
 from qos.core.queue.service import QueueContents
+from qos.core.queue.terminus import Terminus
 from qos.stores.queue_store import QueueStore
 from qos.testing.store_records import NASTY_TEXTS
 from queue_tables import QueueTables
@@ -97,6 +100,7 @@ class Model(QueueTables):
             items=[item for item in items if item.state is not ItemState.ARCHIVED],
             dead=dict(Counter(item.node for item in dead)),
             next_seq=self.next_seq,
+            termini=[self.termini[jid] for jid in sorted(self.termini)],
             next_order=1 + max([0, *(item.order for item in items)]),
         )
 
@@ -115,6 +119,7 @@ def found(store: QueueStore, contents: QueueContents) -> Model:
     return Model(
         nodes={node.name: node for node in contents.nodes},
         subscriptions={(each.node, each.jid): each for each in contents.subscriptions},
+        termini={each.jid: each for each in contents.termini},
         items={item.seq: item for item in items},
         payloads=store.payloads(seqs),
         ended={(each.node, each.item_id, each.token, each.seq): each for each in ended},
@@ -177,7 +182,7 @@ class Chance:
     def _change(self, model: Model) -> Change:
         pick = self._chance.choice
         node, item_id, jid = pick(NODES), pick(IDS), pick(JIDS)
-        kind = self._chance.randrange(14)
+        kind = self._chance.randrange(16)
         if kind < 4 or (kind < 7 and not model.items):
             seq = model.next_seq + pick((0, 0, 3))
             item = self._any(Item, seq=seq, node=node, item_id=item_id)
@@ -203,6 +208,10 @@ class Chance:
             return SaveSubscription(self._any(Subscription, node=node, jid=jid))
         if kind == 11:
             return SaveNode(self._any(Node, name=node))
+        if kind == 12:
+            return SaveTerminus(self._any(Terminus, node=node, jid=jid))
+        if kind == 13:
+            return RemoveTerminus(jid)
         return pick((RemoveNode(node), ForgetOld(pick(TIMES))))
 
     def _any(self, kind: Any, **given: object) -> Any:

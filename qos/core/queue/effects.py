@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from qos.core.queue.item import EndedItem, Item, Node, Subscription
+from qos.core.queue.terminus import Terminus
 from qos.core.record import record
 
 __all__ = [
@@ -26,10 +27,12 @@ __all__ = [
     "RemoveItem",
     "RemoveNode",
     "RemoveSubscription",
+    "RemoveTerminus",
     "SaveEnded",
     "SaveItem",
     "SaveNode",
     "SaveSubscription",
+    "SaveTerminus",
 ]
 
 
@@ -79,6 +82,20 @@ class RemoveSubscription:
 
 
 @record(frozen=True, slots=True)
+class SaveTerminus:
+    """Write the terminus, replacing the one of this full JID."""
+
+    terminus: Terminus
+
+
+@record(frozen=True, slots=True)
+class RemoveTerminus:
+    """Remove the terminus of this full JID."""
+
+    jid: str
+
+
+@record(frozen=True, slots=True)
 class SaveNode:
     """Write the node and its affiliations, without its items and subscriptions."""
 
@@ -87,7 +104,7 @@ class SaveNode:
 
 @record(frozen=True, slots=True)
 class RemoveNode:
-    """Remove the node and everything in it: items, subscriptions, remembered ends.
+    """Remove the node and everything in it: items, subscriptions, termini, remembered ends.
 
     Dead letters that came from it stay in their dead-letter node.
     """
@@ -108,6 +125,8 @@ Change: TypeAlias = (
     | SaveEnded
     | SaveSubscription
     | RemoveSubscription
+    | SaveTerminus
+    | RemoveTerminus
     | SaveNode
     | RemoveNode
     | ForgetOld

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from qos.core.queue import owner_requests, subscriber_requests
+from qos.core.queue import link_requests, owner_requests, subscriber_requests
 from qos.core.queue.effects import QueueEffect
 from qos.core.queue.requests import (
     Affiliations,
@@ -19,6 +19,7 @@ from qos.core.queue.requests import (
     GetConfigure,
     GetOptions,
     Items,
+    KeepTerminus,
     OpenLink,
     Publish,
     Purge,
@@ -53,17 +54,18 @@ _HANDLERS: Mapping[type, _Handler] = {
     Requeue: owner_requests.requeue,
     SetAffiliations: owner_requests.set_affiliations,
     Subscriptions: owner_requests.subscriptions,
-    CloseLink: subscriber_requests.close_link,
-    Credit: subscriber_requests.credit,
+    CloseLink: link_requests.close_link,
+    Credit: link_requests.credit,
     Extend: subscriber_requests.extend,
     GetOptions: subscriber_requests.get_options,
     Items: subscriber_requests.items,
-    OpenLink: subscriber_requests.open_link,
+    KeepTerminus: link_requests.keep_terminus,
+    OpenLink: link_requests.open_link,
     Publish: subscriber_requests.publish,
     Retract: subscriber_requests.settle,
     SetOptions: subscriber_requests.set_options,
     Subscribe: subscriber_requests.subscribe,
-    Suspend: subscriber_requests.suspend,
+    Suspend: link_requests.suspend,
     Unlock: subscriber_requests.settle,
     Unsubscribe: subscriber_requests.unsubscribe,
 }

@@ -255,6 +255,8 @@ class Subscription:
             heard of since a start of the service; None: it has been heard of, or was
             not probed yet.
         selector: the condition on the items that it wants; '': all.
+        link: it is of a link of a gateway, which no XMPP client can be. No link outlives
+            the process; its terminus may.
     """
 
     node: str
@@ -267,3 +269,4 @@ class Subscription:
     acknowledged: bool = False
     dormant_since: float | None = None
     selector: str = ""
+    link: bool = False

@@ -19,6 +19,7 @@ from qos.core.queue.item import (
 )
 from qos.core.queue.lifetime import Lifetime
 from qos.core.queue.properties import Properties
+from qos.core.queue.terminus import Terminus
 from qos.core.record import record
 from qos.errors import ErrorType, RemoteProtocolError
 
@@ -40,6 +41,7 @@ __all__ = [
     "GetOptions",
     "Items",
     "ItemsResult",
+    "KeepTerminus",
     "Ok",
     "OpenLink",
     "OptionsResult",
@@ -142,11 +144,19 @@ class Publish:
 
 @record(frozen=True, slots=True)
 class Subscribe:
-    """Subscribe (XEP-0254 §2.1); options None: the request had no form."""
+    """Subscribe (XEP-0254 §2.1).
+
+    Attributes:
+        node: the name of the node.
+        jid: a full JID, or a bare one for all resources of its account.
+        options: of the subscription; None: the request had no form.
+        link: the JID is that of a link of a gateway. It is for a gateway.
+    """
 
     node: str
     jid: str
     options: Fields | None = None
+    link: bool = False
 
 
 @record(frozen=True, slots=True)
@@ -266,8 +276,24 @@ class CloseLink:
 
 
 @record(frozen=True, slots=True)
+class KeepTerminus:
+    """Keep the requester's terminus, or what has changed of it (messaging §3.5).
+
+    It is on disk with the answer if it is durable, and ends when the requester has left.
+    A terminus of the same name and another full JID ends. It is for a gateway.
+
+    Attributes:
+        terminus: of the requester.
+    """
+
+    terminus: Terminus
+
+
+@record(frozen=True, slots=True)
 class Suspend:
-    """Keep the requester's subscription and locks while it is away; never stored.
+    """Keep the requester's subscription and locks while it is away.
+
+    Only the time of a durable terminus is stored; see `KeepTerminus`.
 
     It gets nothing until it is heard of again. It is for a gateway, whose links may be
     attached again (AMQP 1.0 messaging §3.5.6). A lock that times out ends all the same.
@@ -400,6 +426,7 @@ Request: TypeAlias = (
     | GetConfigure
     | GetOptions
     | Items
+    | KeepTerminus
     | OpenLink
     | Publish
     | Purge

@@ -30,6 +30,8 @@ from qos.core.queue.item import EndedItem, Item, ItemOutcome, Node, Subscription
 from qos.core.queue.node import QueueNode
 from qos.core.queue.requests import Refusal
 from qos.core.queue.stats import stats
+from qos.core.queue.termini import Termini
+from qos.core.queue.terminus import Terminus
 from qos.core.quota import Quotas, Share, Tally, domain_of
 from qos.core.record import record
 from qos.core.strings import ID_CHARS_MAX, bare
@@ -104,6 +106,7 @@ class QueueContents:
         nodes: all nodes, by name.
         subscriptions: all subscriptions, by node and JID.
         items: the items that are available or acquired, by seq.
+        termini: the durable termini of links of gateways.
         dead: how many items each node keeps as dead; a node with none is left out.
         next_seq: one more than the largest seq that was ever used.
         next_order: one more than the largest `Item.order` of an item that is there.
@@ -112,6 +115,7 @@ class QueueContents:
     nodes: list[Node] = field(default_factory=list)
     subscriptions: list[Subscription] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
+    termini: list[Terminus] = field(default_factory=list)
     dead: dict[str, int] = field(default_factory=dict)
     next_seq: int = 1
     next_order: int = 1
@@ -121,7 +125,7 @@ class QueueContents:
 class QueueBounds:
     """The limits on nodes and subscriptions: per account, per foreign domain, in total.
 
-    All nodes and subscriptions are in memory. A node counts for the account that
+    All nodes, subscriptions and durable termini are in memory. A node counts for the account that
     created it, whoever owns it later, since an account can be made owner without its
     consent. A dormant subscription does not count.
 
@@ -132,6 +136,9 @@ class QueueBounds:
         subscriptions_per_account: of one account; each worker has one to each node.
         subscriptions_per_domain: of all accounts of one foreign domain.
         subscriptions: in total.
+        termini_per_account: durable termini of links of one account.
+        termini_per_domain: of all accounts of one foreign domain.
+        termini: in total.
         own_domains: the domains that are not foreign; the limits per domain do not
             apply.
     """
@@ -142,6 +149,9 @@ class QueueBounds:
     subscriptions_per_account: int = 1_000
     subscriptions_per_domain: int = 10_000
     subscriptions: int = 100_000
+    termini_per_account: int = 100
+    termini_per_domain: int = 1_000
+    termini: int = 10_000
     own_domains: frozenset[str] = frozenset()
 
     def of_nodes(self) -> Tally:
@@ -156,6 +166,11 @@ class QueueBounds:
             self.subscriptions_per_domain,
             self.subscriptions,
         )
+        return Tally(share, self.own_domains)
+
+    def of_termini(self) -> Tally:
+        """A counter of durable termini, with these limits."""
+        share = Share(self.termini_per_account, self.termini_per_domain, self.termini)
         return Tally(share, self.own_domains)
 
 
@@ -180,6 +195,7 @@ class Queues:
             all accounts of it; None: every account.
         nodes_created: counts nodes by the account that created them.
         subscribers: counts the subscriptions that are not dormant, by account.
+        termini: of links of gateways.
         new_id: makes an id of 128 random bits, as text, never given before.
     """
 
@@ -197,6 +213,7 @@ class Queues:
         self.creators = creators
         self.nodes_created = bounds.of_nodes()
         self.subscribers = bounds.of_subscriptions()
+        self.termini = Termini(start.termini, bounds.of_termini())
         self.new_id = new_id
         self.nodes: dict[str, QueueNode] = {}
         self.present: dict[str, dict[str, bool]] = {}
@@ -288,6 +305,7 @@ class Queues:
         """Remove a node with its contents."""
         queue = self.nodes.pop(name)
         queue.subscriptions.end_all()
+        self.termini.end_at(name)
         self.nodes_created.add(queue.node.creator, -1)
         self._touched.discard(name)
         self._expected.pop(name, None)
@@ -319,6 +337,27 @@ class Queues:
 
     # -- who is there ------------------------------------------------------
 
+    def start(self, now: float) -> list[QueueEffect]:
+        """Note that no link of a gateway has outlived the start; call it once.
+
+        A link without a durable terminus has left. The others have their time to come
+        back.
+        """
+        links = {
+            each.jid
+            for queue in self.nodes.values()
+            for each in queue.subscriptions.values()
+            if each.link
+        }
+        effects: list[QueueEffect] = []
+        for jid in sorted(links - self.termini.keys()):
+            effects += self.departed(jid, now)
+        effects += self.termini.start(now)
+        for each in self.termini.values():
+            if each.until is not None:
+                self._leaving[each.jid] = each.until
+        return effects
+
     def heard(self, jid: str, *, available: bool = False) -> list[QueueEffect]:
         """Note that this full JID is there: it sent a stanza or answered a probe.
 
@@ -327,13 +366,14 @@ class Queues:
             available: the stanza was available presence.
         """
         account = bare(jid)
-        self._leaving.pop(jid, None)
+        effects: list[QueueEffect] = []
+        if self._leaving.pop(jid, None) is not None:
+            effects += self.termini.time(jid, None)
         resources = self.present.get(account, {})
         before = resources.get(jid)
         if before or (before is not None and not available):
-            return []
+            return effects
         available = self.silent.get(account, {}).pop(jid, False) or available
-        effects: list[QueueEffect] = []
         for name in self._nodes_of.get(account, ()):
             if not self.nodes[name].listens_to(jid):
                 continue
@@ -363,7 +403,7 @@ class Queues:
         self._nodes_of.setdefault(bare(jid), set()).add(name)
         return self.heard(jid)
 
-    def suspend(self, jid: str, until: float | None) -> None:
+    def suspend(self, jid: str, until: float | None) -> list[QueueEffect]:
         """Note that this full JID is away, and may come back; see `requests.Suspend`.
 
         Args:
@@ -372,8 +412,10 @@ class Queues:
         """
         for known in self._of(bare(jid)):
             known.pop(jid, None)
-        if until is not None:
-            self._leaving[jid] = until
+        if until is None:
+            return []
+        self._leaving[jid] = until
+        return self.termini.time(jid, until)
 
     def departed(self, jid: str, now: float) -> list[QueueEffect]:
         """Handle unavailable presence from a full JID (XEP-0254 §4)."""
@@ -384,7 +426,7 @@ class Queues:
         silent.pop(jid, None)
         # Silent resources have not left.
         there = {account: {**present, **silent}}
-        effects: list[QueueEffect] = []
+        effects = self.termini.end(jid)
         for name in list(self._nodes_of.get(account, ())):
             effects += self.queue(name).departed(jid, there, now=now)
             effects += self.place_dead(name, now)
@@ -402,11 +444,15 @@ class Queues:
         return effects + self.place_dead(name, now)
 
     def probes(self) -> list[QueueEffect]:
-        """Probe every subscriber; called after a start."""
+        """Probe every subscriber; called after a start.
+
+        The links of gateways are known without that.
+        """
         via = {
             each.via if each.jid == bare(each.jid) else each.jid
             for queue in self.nodes.values()
             for each in queue.subscriptions.values()
+            if not each.link
         }
         return [Probe(jid) for jid in sorted(via)]
 
@@ -452,6 +498,7 @@ class Queues:
             for each in list(queue.subscriptions.values()):
                 if bare(each.jid) == account:
                     effects += queue.subscriptions.end(each.jid)
+                    effects += self.termini.end(each.jid)
                     told = NotifySubscription(each.jid, name, each.jid, each.subid)
                     effects.append(told)
             effects += queue.release_all(account, now)

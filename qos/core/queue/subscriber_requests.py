@@ -24,9 +24,6 @@ from qos.core.queue.node_options import (
 )
 from qos.core.queue.ready_items import FILTERS_MAX
 from qos.core.queue.requests import (
-    CloseLink,
-    Credit,
-    CreditResult,
     Extend,
     ExtendResult,
     Fields,
@@ -34,7 +31,6 @@ from qos.core.queue.requests import (
     Items,
     ItemsResult,
     Ok,
-    OpenLink,
     OptionsResult,
     Publish,
     PublishResult,
@@ -43,26 +39,23 @@ from qos.core.queue.requests import (
     SetOptions,
     Subscribe,
     SubscribeResult,
-    Suspend,
     Unlock,
     Unsubscribe,
 )
 from qos.core.queue.service import Queues
 from qos.core.quota import domain_of
+from qos.core.record import replace
 from qos.core.strings import bare
 
 __all__ = [
-    "close_link",
-    "credit",
     "extend",
+    "found",
     "get_options",
     "items",
-    "open_link",
     "publish",
     "set_options",
     "settle",
     "subscribe",
-    "suspend",
     "unsubscribe",
 ]
 
@@ -174,48 +167,6 @@ def extend(
     return ExtendResult(request.node, left_s, item_ids), effects
 
 
-def credit(
-    service: Queues, request: Credit, requester: str, _now: float
-) -> tuple[CreditResult, _Effects]:
-    """Limit the deliveries to this full JID, a subscriber; see `Credit`."""
-    queue = service.queue(request.node)
-    _found(queue, requester, "", requester)
-    served = queue.live.holders.set_credit(requester, request.limit)
-    return CreditResult(served), []
-
-
-def open_link(
-    service: Queues, request: OpenLink, requester: str, _now: float
-) -> tuple[Ok, _Effects]:
-    """Count a link; see `OpenLink`."""
-    queue = service.queue(request.node)
-    queue.links.add(requester)
-    if request.made:
-        queue.made_by = requester
-    return Ok(), []
-
-
-def close_link(
-    service: Queues, request: CloseLink, requester: str, _now: float
-) -> tuple[Ok, _Effects]:
-    """Stop counting a link; see `CloseLink`."""
-    queue = service.queue(request.node)
-    queue.links.discard(requester)
-    if queue.made_by == requester:
-        queue.made_by = ""
-    return Ok(), []
-
-
-def suspend(
-    service: Queues, request: Suspend, requester: str, now: float
-) -> tuple[Ok, _Effects]:
-    """Keep what the requester has while it is away; see `Suspend`."""
-    service.queue(request.node)
-    until = None if request.seconds is None else now + request.seconds
-    service.suspend(requester, until)
-    return Ok(), []
-
-
 # -- subscriptions ---------------------------------------------------------
 
 
@@ -243,7 +194,10 @@ def subscribe(
     _check_selectors(queue, request.jid, options)
     # Subscribing again changes the options only.
     subid = service.new_id() if before is None else before.subid
-    subscription = _subscription(request.node, request.jid, subid, requester, options)
+    subscription = replace(
+        _subscription(request.node, request.jid, subid, requester, options),
+        link=request.link,
+    )
     effects = queue.subscribe(
         subscription, requester, new_token=service.new_id, now=now
     )
@@ -264,7 +218,7 @@ def unsubscribe(
 ) -> tuple[Ok, _Effects]:
     """Unsubscribe (XEP-0060 §6.2); the locks stay (XEP-0254 §4)."""
     queue = service.queue(request.node)
-    _found(queue, request.jid, request.subid, requester)
+    found(queue, request.jid, request.subid, requester)
     effects = queue.subscriptions.end(request.jid)
     service.forget(bare(requester), request.node)
     return Ok(), [*effects]
@@ -275,7 +229,7 @@ def get_options(
 ) -> tuple[OptionsResult, _Effects]:
     """Show the options of a subscription (XEP-0060 §6.3.2)."""
     queue = service.queue(request.node)
-    return OptionsResult(_found(queue, request.jid, request.subid, requester)), []
+    return OptionsResult(found(queue, request.jid, request.subid, requester)), []
 
 
 def set_options(
@@ -286,11 +240,14 @@ def set_options(
     Options not given stay.
     """
     queue = service.queue(request.node)
-    before = _found(queue, request.jid, request.subid, requester)
+    before = found(queue, request.jid, request.subid, requester)
     options = _options(request.options, before)
     assert options is not None
     _check_selectors(queue, request.jid, options)
-    after = _subscription(before.node, before.jid, before.subid, before.via, options)
+    after = replace(
+        _subscription(before.node, before.jid, before.subid, before.via, options),
+        link=before.link,
+    )
     return Ok(), queue.subscriptions.keep(after)
 
 
@@ -353,7 +310,7 @@ def _options(
         ) from error
 
 
-def _found(queue: QueueNode, jid: str, subid: str, requester: str) -> Subscription:
+def found(queue: QueueNode, jid: str, subid: str, requester: str) -> Subscription:
     """The subscription that the request means."""
     _check_jid(jid, bare(requester))
     subscription = queue.subscriptions.get(jid)

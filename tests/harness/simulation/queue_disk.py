@@ -14,6 +14,7 @@ from qos.core.queue.effects import (
     RemoveItem,
     RemoveNode,
     RemoveSubscription,
+    RemoveTerminus,
     SaveItem,
 )
 from qos.core.queue.item import (
@@ -43,6 +44,8 @@ class QueueDisk(QueueTables):
                 assert seq in self.items, "removed, but not there"
             case RemoveSubscription(node, jid):
                 assert (node, jid) in self.subscriptions, "removed, but not there"
+            case RemoveTerminus(jid):
+                assert jid in self.termini, "removed, but not there"
             case RemoveNode(name):
                 assert name in self.nodes, "removed, but not there"
             case _:
@@ -89,6 +92,7 @@ class QueueDisk(QueueTables):
         return QueueContents(
             nodes=list(self.nodes.values()),
             subscriptions=list(self.subscriptions.values()),
+            termini=list(self.termini.values()),
             items=[item for name in self.nodes for item in self.live(name)],
             dead={name: count for name, count in dead.items() if count},
             next_seq=self.last_seq + 1,
