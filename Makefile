@@ -216,5 +216,5 @@ java:
 # `--group` needs pip 25.1, and Python 3.11 to 3.13 come with an older one.
 .venv/dev.stamp: pyproject.toml | .venv/bin/pip compiler
 	$(BIN)/pip install --quiet 'pip>=25.1'
-	$(BIN)/pip install --quiet --editable '.[spark,bench,amqp]' --group dev
+	$(BIN)/pip install --quiet --editable '.[spark,bench,amqp,rest]' --group dev
 	@touch $@ .venv/runtime.stamp

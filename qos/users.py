@@ -2,6 +2,7 @@
 
     # NAME:HASH, or NAME:* for a user who logs in by certificate only
     shop:scrypt:16384:8:1:SALT:KEY
+    till:token:SHA256
     lamp@example.org:*
 
 A name without `@` is an account at the domain of the service. A JID is that account: its
@@ -14,6 +15,7 @@ import asyncio
 import hashlib
 import hmac
 import os
+import re
 import secrets
 import stat
 from base64 import b64decode, b64encode
@@ -22,7 +24,14 @@ from pathlib import Path
 from qos.errors import UsageError
 from qos.jids import normal_jid
 
-__all__ = ["NO_PASSWORD", "Users", "hashed", "is_name"]
+__all__ = [
+    "NO_PASSWORD",
+    "Users",
+    "hashed",
+    "hashed_token",
+    "is_name",
+    "new_token",
+]
 
 #: The cost of scrypt (RFC 7914 §2): 16 MiB and some 50 ms for each login.
 _N, _R, _P = 2**14, 8, 1
@@ -31,6 +40,8 @@ _KEY_BYTES = 32
 
 #: Instead of a hash: the user logs in by certificate only.
 NO_PASSWORD = "*"  # noqa: S105 - says that there is none
+
+_TOKEN = re.compile("token:[0-9a-f]{64}")
 
 #: The most logins that are checked at a time, so that they leave a processor to others.
 _CHECKS_MAX = 2
@@ -42,6 +53,16 @@ def hashed(password: str) -> str:
     key = _key(password, salt, _N, _R, _P)
     coded = (b64encode(each).decode() for each in (salt, key))
     return ":".join(("scrypt", str(_N), str(_R), str(_P), *coded))
+
+
+def hashed_token(token: str) -> str:
+    """The hash of a token: it is random, so that nobody can guess it."""
+    return f"token:{hashlib.sha256(token.encode()).hexdigest()}"
+
+
+def new_token() -> str:
+    """A new token of 256 random bits."""
+    return secrets.token_urlsafe(32)
 
 
 def _key(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
@@ -73,6 +94,7 @@ class Users:
         self._domain = domain
         self._seen: tuple[int, int] | None = None
         self._hashes: dict[str, str] = {}
+        self._names: dict[str, str] = {}
         # A name that does not exist takes as long as one that does.
         self._nobody = hashed("")
         self._checks = asyncio.Semaphore(_CHECKS_MAX)
@@ -86,11 +108,25 @@ class Users:
             return None
         return self._account(name) if name in self._hashes else None
 
+    def stored(self, name: str) -> str | None:
+        """What is stored for this user: it changes with each new password."""
+        return self._hashes.get(name)
+
+    def account_of_token(self, token: str) -> str | None:
+        """The account of the user with this token; None: there is none."""
+        try:
+            self._read()
+        except UsageError:
+            return None
+        # By the hash: how long that takes tells nothing about the token.
+        name = self._names.get(hashed_token(token))
+        return None if name is None else self._account(name)
+
     async def check(self, name: str, password: str) -> str | None:
         """The account of this user, if the password is right; else None."""
         account = self.account(name)
         stored = self._hashes.get(name, self._nobody)
-        has_password = stored != NO_PASSWORD and account is not None
+        has_password = _parts(stored) is not None and account is not None
         async with self._checks:
             right = await asyncio.to_thread(
                 _is_right, password, stored if has_password else self._nobody
@@ -118,10 +154,11 @@ class Users:
             if not (is_name(name) and _is_stored(stored)):
                 raise UsageError(
                     f"{self._path}, line {number}: NAME:HASH is expected, as written by "
-                    "`xmpp-qos queue amqp-user`"
+                    "`xmpp-qos queue amqp-user` or `http-user`"
                 )
             hashes[name] = stored
         self._hashes = hashes
+        self._names = {stored: name for name, stored in hashes.items()}
         self._seen = (found.st_mtime_ns, found.st_size)
 
 
@@ -136,7 +173,11 @@ def is_name(name: str) -> bool:
 
 
 def _is_stored(stored: str) -> bool:
-    return stored == NO_PASSWORD or _parts(stored) is not None
+    return (
+        stored == NO_PASSWORD
+        or _TOKEN.fullmatch(stored) is not None
+        or _parts(stored) is not None
+    )
 
 
 def _parts(stored: str) -> tuple[int, int, int, bytes, bytes] | None:

@@ -1,0 +1,44 @@
+"""The limits on what HTTP clients can make the gateway hold, and on their time."""
+
+from __future__ import annotations
+
+from qos.core.rest.waits import WAIT_S_MAX
+from xep_0254.request_items import ITEM_BYTES_MAX
+
+__all__ = [
+    "BATCH_BYTES_MAX",
+    "BODY_BYTES_MAX",
+    "BODY_S",
+    "CONNECTIONS_MAX",
+    "HEADERS_MAX",
+    "IDLE_S",
+    "LINE_BYTES_MAX",
+    "LOGINS_MAX",
+    "WRITE_S",
+]
+
+#: All connections, logged in or not. A waiting consumer takes some 20 KB.
+CONNECTIONS_MAX = 1000
+
+#: Seconds until the headers of the next request have to be complete; longer than a wait,
+#: so that a proxy may keep its connections.
+IDLE_S = WAIT_S_MAX + 15.0
+
+#: Of a request line, of a header line, and the number of these.
+LINE_BYTES_MAX = 8 * 1024
+HEADERS_MAX = 64
+
+#: As base64 with a few attributes, a body has to fit into an item.
+BODY_BYTES_MAX = (ITEM_BYTES_MAX - 2048) * 3 // 4
+
+#: Of a batch: it is in memory as a whole, and is published in one commit.
+BATCH_BYTES_MAX = 8 * 1024 * 1024
+
+#: Seconds in which a body has to be complete.
+BODY_S = 30.0
+
+#: Seconds in which a client has to take an answer.
+WRITE_S = 30.0
+
+#: Passwords that were right and need not be checked again.
+LOGINS_MAX = 1000

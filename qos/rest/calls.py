@@ -1,0 +1,94 @@
+"""One request as its handlers see it, and its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from qos.core.queue.requests import Request, Result
+from qos.core.rest.link_header import Link, render_links
+from qos.engine.gateway import ask
+
+if TYPE_CHECKING:
+    from qos.rest.gateway import Gateway
+
+__all__ = ["Answer", "Call", "as_text"]
+
+TEXT = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request of a user.
+
+    Attributes:
+        gateway: that has it.
+        method: in upper case.
+        account: the bare JID of the user.
+        path: the variables of the path.
+        query: of the URL.
+        headers: by their names in lower case.
+        body: all of it.
+    """
+
+    gateway: Gateway
+    method: str
+    account: str
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def node(self) -> str:
+        """The name of the node."""
+        return self.path["node"]
+
+    @property
+    def jid(self) -> str:
+        """A full JID for requests that need no subscriber."""
+        return f"{self.account}/http"
+
+    async def ask(
+        self, request: Request, jid: str = ""
+    ) -> tuple[Result, Mapping[int, str]]:
+        """The answer of the engine; jid: a subscriber.
+
+        Raises:
+            Refusal: the request is refused.
+        """
+        return await ask(self.gateway.engine, request, jid or self.jid)
+
+
+@dataclass(slots=True)
+class Answer:
+    """An answer.
+
+    Attributes:
+        status: of RFC 9110.
+        headers: by name.
+        links: of the header Link.
+        body: of the answer.
+        sent: called at the end, with whether all of it was handed to the network.
+    """
+
+    status: int
+    headers: dict[str, str] = field(default_factory=dict)
+    links: list[Link] = field(default_factory=list)
+    body: bytes = b""
+    sent: Callable[[bool], None] | None = None
+
+    def all_headers(self) -> dict[str, str]:
+        """The headers with the links."""
+        if not self.links:
+            return self.headers
+        kept = self.headers.get("Link")
+        shown = render_links(self.links)
+        return {**self.headers, "Link": f"{shown}, {kept}" if kept else shown}
+
+
+def as_text(status: int, text: str, **headers: str) -> Answer:
+    """An answer with a sentence for people."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Answer(status, {"Content-Type": TEXT, **named}, body=f"{text}\n".encode())

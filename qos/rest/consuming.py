@@ -1,0 +1,268 @@
+"""Consuming: a request is a subscriber for as long as it waits, and gets one item.
+
+It subscribes, gets its item, and unsubscribes: a lock outlives its subscription. The URL
+for the acknowledgement has the full JID that holds the lock and the token of the delivery,
+so that nothing is kept here for a client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, ParamSpec
+from urllib.parse import urlencode
+
+from qos.core.queue.effects import Notification, NotifyNode, NotifySubscription
+from qos.core.queue.item import Item, ItemOutcome
+from qos.core.queue.node_options import QUEUE_REQUESTS, SELECTOR
+from qos.core.queue.requests import (
+    Extend,
+    Items,
+    ItemsResult,
+    Ok,
+    Refusal,
+    Result,
+    Settlement,
+    Subscribe,
+    Unlock,
+    Unsubscribe,
+)
+from qos.core.rest.acknowledgement import read_acknowledgement
+from qos.core.rest.link_header import Link
+from qos.core.rest.messages import render_headers, render_message
+from qos.core.rest.waits import Wait, wait_of
+from qos.engine.gateway import ask
+from qos.engine.queue_outputs import Payloads
+from qos.ids import new_id
+from qos.rest.calls import Answer, Call, as_text
+from qos.rest.routes import url
+
+if TYPE_CHECKING:
+    from qos.rest.gateway import Gateway
+
+__all__ = ["WaitingConsumer", "acknowledge", "read", "take"]
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+
+#: A message may be of any type, and browsers must not take it for a page of ours.
+_GUARDED = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "sandbox",
+}
+
+_FORM = "application/x-www-form-urlencoded"
+
+
+class WaitingConsumer:
+    """A request that waits for an item: a live full JID.
+
+    Attributes:
+        jid: the full JID, of 128 random bits.
+    """
+
+    def __init__(self, gateway: Gateway, node: str, account: str) -> None:
+        """Begin without a subscription."""
+        self.resource = new_id()
+        self.jid = _jid(account, self.resource)
+        self._gateway = gateway
+        self._node = node
+        self._over = False
+        loop = asyncio.get_running_loop()
+        self._found: asyncio.Future[tuple[Item, str]] = loop.create_future()
+
+    async def take(self, selector: str, wait: Wait) -> tuple[Item, str] | None:
+        """Wait for an item and its payload; None: none came.
+
+        Raises:
+            Refusal: the subscription is refused, or ended by the service.
+        """
+        engine = self._gateway.engine
+        options = {QUEUE_REQUESTS: "1"}
+        if selector:
+            options[SELECTOR] = selector
+        self._gateway.consumers[self.jid] = self
+        try:
+            # When this is answered, an item that is there has been handed over too.
+            await ask(engine, Subscribe(self._node, self.jid, options), self.jid)
+            with contextlib.suppress(TimeoutError):
+                if wait.seconds and not self._found.done():
+                    async with asyncio.timeout(wait.seconds):
+                        await asyncio.shield(self._found)
+            if not self._found.done():
+                return None
+            return self._found.result()
+        except BaseException:
+            # The client has gone.
+            if self._found.done() and not self._found.exception():
+                self.release(self._found.result()[0])
+            raise
+        finally:
+            self._end()
+
+    def release(self, item: Item) -> None:
+        """Give back an item that the client has not seen; that does not count."""
+        settlement = Settlement(
+            item_id=item.item_id, token=item.token, outcome=ItemOutcome.RELEASED
+        )
+        engine = self._gateway.engine
+        engine.request(Unlock(self._node, (settlement,)), self.jid, _ignore)
+        engine.departed(self.jid)
+
+    def fail(self, refusal: Refusal) -> None:
+        """Stop waiting."""
+        if not self._found.done():
+            self._found.set_exception(refusal)
+            # It may have no one who waits for it yet.
+            self._found.exception()
+
+    def _end(self) -> None:
+        if not self._over:
+            self._over = True
+            request = Unsubscribe(self._node, self.jid)
+            self._gateway.engine.request(request, self.jid, self._ended)
+
+    def _ended(self, _result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
+        """Everything that was locked for this consumer has come by now."""
+        self._gateway.consumers.pop(self.jid, None)
+        if not self._found.done():
+            self._gateway.engine.departed(self.jid)
+
+    # -- see qos.engine.gateway.Consumer -----------------------------------
+
+    def guarded(self, call: Callable[P, object]) -> Callable[P, None]:
+        """See Consumer."""
+
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+            try:
+                call(*args, **kwargs)
+            except Exception:
+                log.exception("a waiting request is ended")
+                self.fail(_broken("an internal error"))
+
+        return guarded
+
+    def items(self, items: Payloads) -> None:
+        """See Consumer."""
+        for item, payload in items:
+            if self._over or self._found.done():
+                self.release(item)
+            else:
+                self._found.set_result((item, payload))
+                self._end()
+
+    def dropped(self, item: Item) -> None:
+        """See Consumer: another item may come."""
+
+    def notify(self, notification: Notification) -> None:
+        """See Consumer."""
+        match notification:
+            case NotifyNode(what="delete"):
+                text = f"the node {self._node!r} is deleted"
+                self.fail(Refusal(text, condition="item-not-found", type="cancel"))
+            case NotifySubscription():
+                text = f"you may not subscribe to {self._node!r} any more"
+                self.fail(Refusal(text, condition="forbidden", type="auth"))
+
+
+def _jid(account: str, resource: str) -> str:
+    return f"{account}/http-{resource}"
+
+
+def _broken(why: str) -> Refusal:
+    return Refusal(why, condition="internal-server-error", type="wait")
+
+
+def _ignore(_result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
+    """The lock may have timed out by now."""
+
+
+# -- handlers --------------------------------------------------------------
+
+
+async def take(call: Call) -> Answer:
+    """Take an item; wait for one, if the client asks for that."""
+    if call.body:
+        text = "nothing is expected in the body"
+        raise Refusal(text, condition="bad-request", type="modify")
+    wait = wait_of(call.headers)
+    consumer = WaitingConsumer(call.gateway, call.node, call.account)
+    found = await consumer.take(call.query.get("selector", ""), wait)
+    applied = {"Preference-Applied": wait.applied} if wait.applied else {}
+    if found is None:
+        again = url("consumer", node=call.node)
+        if "selector" in call.query:
+            again += f"?{urlencode({'selector': call.query['selector']})}"
+        answer = as_text(202, "there is no message yet; ask again", **applied)
+        answer.headers |= {"Location": again, "Retry-After": "0"}
+        answer.links.append(Link(again, "poller"))
+        return answer
+    item, payload = found
+    answer = _shown(call, item, payload)
+    answer.headers |= applied
+    etag = f"{consumer.resource}.{item.token}"
+    href = url("acknowledgement", node=call.node, item=item.item_id, etag=etag)
+    answer.links.insert(0, Link(href, "acknowledgement"))
+
+    def sent(whole: bool) -> None:
+        if not whole:
+            consumer.release(item)
+
+    answer.sent = sent
+    return answer
+
+
+async def acknowledge(call: Call) -> Answer:
+    """End a delivery, or extend its lock."""
+    kind = call.headers.get("content-type", _FORM).partition(";")[0].strip().lower()
+    if kind != _FORM:
+        text = f"a form is expected ({_FORM})"
+        raise Refusal(text, condition="unsupported-media-type", type="modify")
+    resource, _, token = call.path["etag"].partition(".")
+    try:
+        form = call.body.decode()
+    except UnicodeDecodeError:
+        form = ""
+    request = read_acknowledgement(
+        # An empty token would mean any delivery.
+        form,
+        node=call.node,
+        item_id=call.path["item"],
+        token=token or "-",
+    )
+    jid = _jid(call.account, resource)
+    result, _ = await call.ask(request, jid)
+    if isinstance(request, Extend):
+        return Answer(204)
+    # It holds nothing any more, and is not heard of again.
+    call.gateway.engine.departed(jid)
+    assert isinstance(result, Ok)
+    if result.repeated:
+        return as_text(405, "it was done before", Allow="OPTIONS")
+    return Answer(204)
+
+
+async def read(call: Call) -> Answer:
+    """Show a message, without taking it."""
+    request = Items(node=call.node, item_ids=(call.path["item"],))
+    result, payloads = await call.ask(request)
+    assert isinstance(result, ItemsResult)
+    for item in result.items:
+        if item.seq in payloads:
+            return _shown(call, item, payloads[item.seq])
+    text = f"there is no message {call.path['item']!r}"
+    raise Refusal(text, condition="item-not-found", type="cancel")
+
+
+def _shown(call: Call, item: Item, payload: str) -> Answer:
+    body, kept = render_message(item, payload)
+    headers = {**_GUARDED, **render_headers(item)}
+    headers |= {name.title(): value for name, value in kept.items()}
+    links = [
+        Link(url("message", node=call.node, item=item.item_id), "self"),
+        Link(url("queue", node=call.node), "generator"),
+    ]
+    return Answer(200, headers, links, body)

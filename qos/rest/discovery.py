@@ -1,0 +1,125 @@
+"""Discovery: what a queue is linked with, as headers, JSON or XML."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import TypeVar
+
+from qos.core.queue.requests import Refusal
+from qos.core.rest.link_header import Link
+from qos.engine.queue_engine import Rights, Stats
+from qos.rest.calls import Answer, Call
+from qos.rest.routes import url
+from qos.xml_text import attribute, text
+
+__all__ = ["queue", "service"]
+
+T = TypeVar("T")
+
+_JSON, _XML = "application/json", "application/xml"
+_ATOM = "http://www.w3.org/2005/Atom"
+
+
+async def service(call: Call) -> Answer:
+    """The queues that the user may use, each with its link."""
+    told: asyncio.Future[list[str] | Refusal]
+    told = asyncio.get_running_loop().create_future()
+    call.gateway.engine.nodes(call.jid, lambda seen: _tell(told, seen))
+    names = await told
+    if isinstance(names, Refusal):
+        raise names
+    links = [(Link(url("queue", node=name), "queue"), name) for name in names]
+    if _prefers_xml(call):
+        inner = "".join(_as_xml(link, title=name) for link, name in links)
+        return _xml("service", inner)
+    queues = [{"name": name, "href": link.href} for link, name in links]
+    return _json({"queues": queues})
+
+
+async def queue(call: Call) -> Answer:
+    """A queue: its links by what the user may do, and its counts."""
+    engine, node = call.gateway.engine, call.node
+    rights = engine.rights(node, call.jid)
+    told: asyncio.Future[Stats | Refusal] = asyncio.get_running_loop().create_future()
+    if rights is None or not engine.stats(
+        node, call.jid, lambda seen: _tell(told, seen)
+    ):
+        text_ = f"there is no node {node!r}"
+        raise Refusal(text_, condition="item-not-found", type="cancel")
+    counts = await told
+    if isinstance(counts, Refusal):
+        raise counts
+    links = _links(node, rights)
+    if _prefers_xml(call):
+        inner = f"<name>{text(node)}</name>{''.join(map(_as_xml, links))}"
+        answer = _xml("queue", inner)
+    else:
+        shown = [{"rel": each.rel, "href": each.href} for each in links]
+        answer = _json({"name": node, "links": shown, "counts": dict(counts)})
+    answer.links = links
+    return answer
+
+
+def _links(node: str, rights: Rights) -> list[Link]:
+    found = []
+    if rights.publish:
+        found += [("post-message", "messages"), ("post-batch", "batches")]
+        if rights.once_s:
+            found += [
+                ("post-message-once", "once"),
+                ("message-factory", "once"),
+                ("post-batch-once", "batchonce"),
+            ]
+    if rights.subscribe:
+        found += [("consumer", "consumer"), ("poller", "consumer")]
+    return [Link(url(name, node=node), rel) for rel, name in found]
+
+
+def _tell(told: asyncio.Future[T], seen: T) -> None:
+    if not told.done():  # its client has gone
+        told.set_result(seen)
+
+
+def _prefers_xml(call: Call) -> bool:
+    """Whether XML is preferred to JSON (RFC 9110 §12.5.1); JSON is the default."""
+    accept = call.headers.get("accept", "")
+    return _quality(accept, _XML) > _quality(accept, _JSON)
+
+
+def _quality(accept: str, kind: str) -> float:
+    """The quality of a media type: that of the most specific range."""
+    found = (-1, 0.0 if accept.strip() else 1.0)
+    for part in accept.split(","):
+        name, *parameters = (each.strip().lower() for each in part.split(";"))
+        ranges: Sequence[str] = ("*/*", f"{kind.partition('/')[0]}/*", kind)
+        if name in ranges:
+            found = max(found, (ranges.index(name), _q(parameters)))
+    return found[1]
+
+
+def _q(parameters: Sequence[str]) -> float:
+    for each in parameters:
+        name, _, value = each.partition("=")
+        if name.strip() == "q":
+            try:
+                return float(value)
+            except ValueError:
+                return 0.0
+    return 1.0
+
+
+def _json(content: object) -> Answer:
+    body = json.dumps(content, ensure_ascii=False).encode()
+    return Answer(200, {"Content-Type": _JSON, "Vary": "Accept"}, body=body)
+
+
+def _xml(name: str, inner: str) -> Answer:
+    body = f"<{name} xmlns:atom='{_ATOM}'>{inner}</{name}>".encode()
+    return Answer(200, {"Content-Type": _XML, "Vary": "Accept"}, body=body)
+
+
+def _as_xml(link: Link, title: str = "") -> str:
+    shown = f"<atom:link rel={attribute(link.rel)} href={attribute(link.href)}"
+    return f"{shown} title={attribute(title)}/>" if title else f"{shown}/>"

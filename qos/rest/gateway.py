@@ -1,0 +1,94 @@
+"""The gateway: it listens, and is a port of the queue engine for waiting requests."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+from qos.core.queue.requests import Refusal
+from qos.core.rest.one_off import OneOffLinks
+from qos.engine.gateway import ConsumersPort
+from qos.engine.queue_engine import QueueEngine
+from qos.rest.consuming import WaitingConsumer
+from qos.rest.login import Login
+from qos.rest.server import HttpServer
+from qos.users import Users
+
+__all__ = ["Gateway"]
+
+#: Seconds in which requests are answered at the end.
+_CLOSE_S = 3.0
+
+
+class Gateway(ConsumersPort[WaitingConsumer]):
+    """Lets HTTP clients publish to the nodes of a queue service, and consume.
+
+    Attributes:
+        engine: of the queues.
+        closing: it stops, and takes no more requests.
+    """
+
+    def __init__(
+        self, engine: QueueEngine, *, users: Users, own_domain: str = ""
+    ) -> None:
+        """Begin without listening.
+
+        The caller makes it known to the engine's ports.
+
+        Args:
+            engine: of the queues.
+            users: may send requests; nobody else.
+            own_domain: see ConsumersPort.
+        """
+        super().__init__(engine, own_domain=own_domain)
+        self.closing = False
+        self._login = Login(users)
+        self._one_off: OneOffLinks | None = None
+        self._http: HttpServer | None = None
+        self._servers: list[asyncio.Server] = []
+
+    @property
+    def one_off(self) -> OneOffLinks:
+        """The one-off links of this store."""
+        assert self._one_off is not None
+        return self._one_off
+
+    async def listen(
+        self, host: str, port: int, *, tls: ssl.SSLContext | None = None
+    ) -> int:
+        """Listen for clients.
+
+        Passwords and tokens come with each request, so without TLS the address should
+        be one that only this machine can reach.
+
+        Returns:
+            The port, if `port` was 0.
+
+        Raises:
+            OSError: the port is taken, or is not ours to take.
+            StoreError: the store cannot be read.
+        """
+        if self._http is None:
+            self._one_off = OneOffLinks(await self.engine.store.link_key())
+            self._http = HttpServer(self, self._login)
+        server = await self._http.listen(host, port, tls=tls)
+        self._servers.append(server)
+        found: int = server.sockets[0].getsockname()[1]
+        return found
+
+    async def aclose(self) -> None:
+        """Answer the requests that wait, and close all connections."""
+        self.closing = True
+        for server in self._servers:
+            server.close()
+        self._fail_all("the service stops")
+        if self._http is not None:
+            await self._http.aclose(_CLOSE_S)
+
+    def restarted(self) -> None:
+        """See QueuePort: a request that waits is not subscribed any more."""
+        self._fail_all("the store has failed")
+
+    def _fail_all(self, why: str) -> None:
+        for each in list(self.consumers.values()):
+            each.fail(Refusal(why, condition="internal-server-error", type="wait"))

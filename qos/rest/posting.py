@@ -1,0 +1,195 @@
+"""Posting: messages, batches, and both once by one-off links."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from qos.core.queue.requests import (
+    Publish,
+    PublishedItem,
+    PublishResult,
+    Refusal,
+)
+from qos.core.rest.batches import Part, read_batch
+from qos.core.rest.link_header import Link
+from qos.core.rest.messages import read_message
+from qos.core.rest.one_off import OneOff
+from qos.core.rest.statuses import Act, status_of
+from qos.ids import new_id, new_key
+from qos.rest.calls import Answer, Call, as_text
+from qos.rest.routes import url
+from xep_0254.request_items import ITEM_BYTES_MAX, ITEM_ID_CHARS_MAX
+
+__all__ = ["batch", "batch_factory", "factory", "message", "post", "post_batch"]
+
+#: The methods that a link has after it was used.
+_USED = {"Allow": "HEAD, OPTIONS"}
+
+#: The route of the links that a factory makes.
+_LINKS = {"once": "post", "batchonce": "postbatch"}
+
+_QUOTED_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"')
+
+
+# -- with the ids of the client, or without --------------------------------
+
+
+async def message(call: Call) -> Answer:
+    """Post a message; an `Idempotency-Key` is the id of its item."""
+    entry = _entry(call, call.body, call.headers, _key(call.headers) or new_key())
+    await call.ask(Publish(call.node, (entry,)))
+    return Answer(200, {"Content-Location": _location(call, entry.item_id)})
+
+
+async def batch(call: Call) -> Answer:
+    """Post several messages, all or none; each may have an `Idempotency-Key`."""
+    parts = read_batch(call.body, call.headers.get("content-type", ""))
+    keys = [_key(part.headers) or new_key() for part in parts]
+    if len(set(keys)) < len(keys):
+        raise _bad("two messages of the batch have the same Idempotency-Key")
+    entries = _entries(call, parts, keys)
+    await call.ask(Publish(call.node, entries))
+    return _listed(call, entries)
+
+
+# -- once ------------------------------------------------------------------
+
+
+async def factory(call: Call) -> Answer:
+    """Give a one-off link for a message."""
+    return _made(call, "once")
+
+
+async def batch_factory(call: Call) -> Answer:
+    """Give a one-off link for a batch."""
+    return _made(call, "batchonce")
+
+
+async def post(call: Call) -> Answer:
+    """Post a message to its one-off link."""
+    link = _link(call, "once")
+    if link is None:
+        return _unknown(call)
+    entry = _entry(call, call.body, call.headers, link.item_id)
+    answer = Answer(200, {"Content-Location": _location(call, entry.item_id)})
+    return await _once(call, "once", (entry,), link, answer)
+
+
+async def post_batch(call: Call) -> Answer:
+    """Post a batch to its one-off link."""
+    link = _link(call, "batchonce")
+    if link is None:
+        return _unknown(call)
+    parts = read_batch(call.body, call.headers.get("content-type", ""))
+    # The first one is in each batch that comes here: it tells whether there was one.
+    ids = [f"{link.item_id}-{number}" for number in range(len(parts))]
+    entries = _entries(call, parts, ids)
+    return await _once(call, "batchonce", entries, link, _listed(call, entries))
+
+
+async def _once(
+    call: Call,
+    use: str,
+    entries: tuple[PublishedItem, ...],
+    link: OneOff,
+    answer: Answer,
+) -> Answer:
+    try:
+        result, _ = await call.ask(
+            Publish(call.node, entries, issued_at=link.issued_at)
+        )
+    except Refusal as refusal:
+        if refusal.condition != "gone":
+            raise
+        answer = as_text(status_of(Act.POST, refusal), str(refusal))
+    else:
+        assert isinstance(result, PublishResult)
+        if result.repeated:
+            answer = as_text(405, "it was posted before", **_USED)
+    answer.links.append(_next(call, use))
+    return answer
+
+
+def _made(call: Call, use: str) -> Answer:
+    rights = call.gateway.engine.rights(call.node, call.jid)
+    if rights is None:
+        text = f"there is no node {call.node!r}"
+        raise Refusal(text, condition="item-not-found", type="cancel")
+    if not rights.publish:
+        text = f"{call.account} may not publish to {call.node!r}"
+        raise Refusal(text, condition="forbidden", type="auth")
+    if not rights.once_s:
+        text = (
+            f"{call.node!r} remembers no ids (dedupe_window), so nothing is posted once"
+        )
+        return as_text(409, text)
+    if call.body:
+        raise _bad("nothing is created here: post the message to the link create-next")
+    return Answer(200, links=[_next(call, use)])
+
+
+def _next(call: Call, use: str) -> Link:
+    gateway = call.gateway
+    token = gateway.one_off.new(
+        use, call.node, call.account, item_id=new_id(), now=gateway.engine.now()
+    )
+    return Link(url(_LINKS[use], node=call.node, link=token), "create-next")
+
+
+def _link(call: Call, use: str) -> OneOff | None:
+    return call.gateway.one_off.read(call.path["link"], use, call.node, call.account)
+
+
+def _unknown(call: Call) -> Answer:
+    return as_text(404, "this link was not made here, or not for you")
+
+
+# -- items -----------------------------------------------------------------
+
+
+def _entries(
+    call: Call, parts: Sequence[Part], ids: Sequence[str]
+) -> tuple[PublishedItem, ...]:
+    return tuple(
+        _entry(call, part.body, part.headers, item_id)
+        for part, item_id in zip(parts, ids, strict=True)
+    )
+
+
+def _entry(
+    call: Call, body: bytes, headers: Mapping[str, str], item_id: str
+) -> PublishedItem:
+    return read_message(
+        body,
+        headers,
+        call.query,
+        item_id=item_id,
+        now=call.gateway.engine.now(),
+        bytes_max=ITEM_BYTES_MAX,
+    )
+
+
+def _key(headers: Mapping[str, str]) -> str:
+    """The Idempotency-Key, with or without quotes; '': there is none."""
+    key = headers.get("idempotency-key", "").strip()
+    quoted = _QUOTED_KEY.fullmatch(key)
+    if quoted is not None:
+        key = re.sub(r"\\(.)", r"\1", quoted[1])
+    if len(key) > ITEM_ID_CHARS_MAX or not (key.isascii() and key.isprintable()):
+        raise _bad(f"Idempotency-Key: at most {ITEM_ID_CHARS_MAX} characters of ASCII")
+    return key
+
+
+def _location(call: Call, item_id: str) -> str:
+    return url("message", node=call.node, item=item_id)
+
+
+def _listed(call: Call, entries: Sequence[PublishedItem]) -> Answer:
+    """The URLs of the messages of a batch (RFC 2483 §5)."""
+    lines = "".join(f"{_location(call, each.item_id)}\r\n" for each in entries)
+    return Answer(200, {"Content-Type": "text/uri-list"}, body=lines.encode())
+
+
+def _bad(why: str) -> Refusal:
+    return Refusal(why, condition="bad-request", type="modify")

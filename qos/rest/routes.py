@@ -1,0 +1,88 @@
+"""The URLs of the gateway, one row each, and their parts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import quote, unquote_to_bytes
+
+__all__ = ["ROUTES", "Route", "find", "url"]
+
+_VARIABLE = re.compile(r"{([a-z]+)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A kind of URL.
+
+    Attributes:
+        name: for the code.
+        template: of the path; a variable has no slash and no semicolon, unless quoted.
+        methods: that can be used, beside OPTIONS.
+        summary: what it is, in words.
+    """
+
+    name: str
+    template: str
+    methods: tuple[str, ...]
+    summary: str
+    pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        parts = _VARIABLE.split(self.template)
+        pattern = "".join(
+            f"(?P<{part}>[^/;]+)" if place % 2 else re.escape(part)
+            for place, part in enumerate(parts)
+        )
+        object.__setattr__(self, "pattern", re.compile(pattern))
+
+
+_READ = ("GET", "HEAD")
+_POST = ("POST",)
+_QUEUE = "/queues/{node}"
+
+ROUTES: Final = (
+    Route("service", "/", _READ, "the queues that the user may use"),
+    Route("queue", _QUEUE, _READ, "a queue, with its links"),
+    Route("messages", f"{_QUEUE}/messages", _POST, "post a message"),
+    Route("batches", f"{_QUEUE}/batches", _POST, "post several messages, all or none"),
+    Route("once", f"{_QUEUE}/once", _POST, "get a one-off link for a message"),
+    Route("post", f"{_QUEUE}/once/{{link}}", _POST, "post a message once"),
+    Route("batchonce", f"{_QUEUE}/batch-once", _POST, "get a one-off link for a batch"),
+    Route("postbatch", f"{_QUEUE}/batch-once/{{link}}", _POST, "post a batch once"),
+    Route("consumer", f"{_QUEUE}/consumer", _POST, "take a message"),
+    Route("message", f"{_QUEUE}/messages/{{item}}", _READ, "a message, not taken"),
+    Route(
+        "acknowledgement",
+        f"{_QUEUE}/messages/{{item}}/acknowledgement;etag={{etag}}",
+        _POST,
+        "end or extend a delivery",
+    ),
+)
+
+_BY_NAME: Mapping[str, Route] = {each.name: each for each in ROUTES}
+
+
+def url(name: str, **variables: str) -> str:
+    """The URL of a route, as a path."""
+    return _VARIABLE.sub(
+        lambda found: quote(variables[found[1]], safe=""), _BY_NAME[name].template
+    )
+
+
+def find(path: str) -> tuple[Route, dict[str, str]] | None:
+    """The route of a path as it came, and the values of its variables."""
+    for route in ROUTES:
+        found = route.pattern.fullmatch(path)
+        if found is not None:
+            try:
+                values = {
+                    name: unquote_to_bytes(value).decode()
+                    for name, value in found.groupdict().items()
+                }
+            except UnicodeDecodeError:
+                return None
+            return route, values
+    return None

@@ -1,0 +1,267 @@
+"""HTTP/1.1 by aiohttp: bounded requests in, answers out in a bounded time.
+
+aiohttp's own log is off, since its lines would have URLs: a link or an etag is a secret
+of its client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlsplit
+
+from aiohttp import web
+
+from qos.core.queue.requests import Refusal
+from qos.core.rest.statuses import RETRY_AFTER_S, Act, status_of
+from qos.rest import bounds, consuming, discovery, posting
+from qos.rest.calls import Answer, Call, as_text
+from qos.rest.login import CHALLENGES, Login
+from qos.rest.routes import find
+
+if TYPE_CHECKING:
+    from qos.rest.gateway import Gateway
+
+__all__ = ["HttpServer"]
+
+log = logging.getLogger(__name__)
+
+_silent = logging.getLogger(f"{__name__}.aiohttp")
+_silent.disabled = True
+
+#: Seconds until a wrong password is answered: one guess a second for each connection.
+_WRONG_S = 1.0
+
+#: Turns of the loop in which the end of a connection reaches its handler: it is read,
+#: the connection is lost, and the handler is cancelled.
+_TURNS = 3
+
+_Handler = Callable[[Call], Awaitable[Answer]]
+
+#: What is done at each route, and what its refusals mean.
+HANDLERS: Mapping[str, tuple[_Handler, Act]] = {
+    "service": (discovery.service, Act.READ),
+    "queue": (discovery.queue, Act.READ),
+    "messages": (posting.message, Act.POST),
+    "batches": (posting.batch, Act.POST),
+    "once": (posting.factory, Act.POST),
+    "post": (posting.post, Act.POST),
+    "batchonce": (posting.batch_factory, Act.POST),
+    "postbatch": (posting.post_batch, Act.POST),
+    "consumer": (consuming.take, Act.PULL),
+    "message": (consuming.read, Act.READ),
+    "acknowledgement": (consuming.acknowledge, Act.SETTLE),
+}
+
+_BATCHES = frozenset({"batches", "postbatch"})
+
+
+class _Refused(asyncio.Protocol):
+    """A connection beyond the limit."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        assert isinstance(transport, asyncio.Transport)
+        log.warning("too many HTTP connections")
+        transport.abort()
+
+
+class HttpServer:
+    """The connections of a gateway."""
+
+    def __init__(self, gateway: Gateway, login: Login) -> None:
+        self._gateway = gateway
+        self._login = login
+        self._web = web.Server(
+            self._handle,
+            handler_cancellation=True,
+            access_log=None,
+            logger=_silent,
+            auto_decompress=False,
+            keepalive_timeout=bounds.IDLE_S,
+            max_line_size=bounds.LINE_BYTES_MAX,
+            max_field_size=bounds.LINE_BYTES_MAX,
+            max_headers=bounds.HEADERS_MAX,
+        )
+
+    async def listen(
+        self, host: str, port: int, *, tls: ssl.SSLContext | None
+    ) -> asyncio.Server:
+        """Listen."""
+        loop = asyncio.get_running_loop()
+        return await loop.create_server(
+            self._connection, host, port, ssl=tls, backlog=100
+        )
+
+    async def aclose(self, timeout_s: float) -> None:
+        """Close the connections, after their answers."""
+        self._web.pre_shutdown()
+        await self._web.shutdown(timeout_s)
+
+    def _connection(self) -> asyncio.BaseProtocol:
+        if len(self._web.connections) >= bounds.CONNECTIONS_MAX:
+            return _Refused()
+        return self._web()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            answer = await self._answer(request)
+        except _BodyError as error:
+            answer = as_text(error.status, str(error), Connection="close")
+        except Exception:
+            # Without the request: its URL may be a secret.
+            log.exception("a request is answered with 500")
+            answer = as_text(500, "an internal error")
+        return await _send(request, answer)
+
+    async def _answer(self, request: web.BaseRequest) -> Answer:
+        path, query = _parts(request)
+        # It is held until it is answered, so that nothing else is read meanwhile.
+        if self._gateway.closing:
+            return _refused(503, "the service stops")
+        headers = _headers(request)
+        found = find(path)
+        account = await self._account(request, headers)
+        if account is None:
+            return as_text(401, "log in", WWW_Authenticate=", ".join(CHALLENGES))
+        if found is None:
+            return as_text(404, "there is nothing here")
+        route, variables = found
+        allowed = ", ".join((*route.methods, "OPTIONS"))
+        if request.method == "OPTIONS":
+            return Answer(204, {"Allow": allowed})
+        if request.method not in route.methods:
+            return as_text(405, f"only {allowed} are possible here", Allow=allowed)
+        if request.method == "POST" and _is_cross_site(headers):
+            return as_text(403, "a page of another site may not post here")
+        is_batch = route.name in _BATCHES
+        limit = bounds.BATCH_BYTES_MAX if is_batch else bounds.BODY_BYTES_MAX
+        body = await _body(request, limit)
+        call = Call(
+            gateway=self._gateway,
+            method=request.method,
+            account=account,
+            path=variables,
+            query=query,
+            headers=headers,
+            body=body,
+        )
+        handler, act = HANDLERS[route.name]
+        try:
+            return await handler(call)
+        except Refusal as refusal:
+            return _refused(status_of(act, refusal), str(refusal))
+
+    async def _account(
+        self, request: web.BaseRequest, headers: Mapping[str, str]
+    ) -> str | None:
+        given = headers.get("authorization")
+        if given is None:
+            return None
+        account = await self._login.account(given)
+        if account is None:
+            log.warning("%s: wrong password, token or user", request.remote)
+            await asyncio.sleep(_WRONG_S)
+        return account
+
+
+def _refused(status: int, why: str) -> Answer:
+    answer = as_text(status, why)
+    if status in RETRY_AFTER_S:
+        answer.headers["Retry-After"] = str(RETRY_AFTER_S[status])
+    return answer
+
+
+# -- requests --------------------------------------------------------------
+
+
+class _BodyError(Exception):
+    """The body of a request cannot be read.
+
+    Attributes:
+        status: that says so.
+    """
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+def _parts(request: web.BaseRequest) -> tuple[str, dict[str, str]]:
+    """The path as it came, and the query; of a parameter the first value."""
+    target = request.raw_path
+    if not target.startswith("/"):
+        # RFC 9112 §3.2.2: a server has to take an absolute form too.
+        split = urlsplit(target)
+        target = f"{split.path or '/'}?{split.query}"
+    path, _, query = target.partition("?")
+    found: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        found.setdefault(name, value)
+    return path, found
+
+
+def _headers(request: web.BaseRequest) -> dict[str, str]:
+    """The headers by their names in lower case; RFC 9110 §5.3: joined by commas."""
+    found: dict[str, str] = {}
+    for name, value in request.headers.items():
+        name = name.lower()
+        found[name] = f"{found[name]}, {value}" if name in found else value
+    return found
+
+
+def _is_cross_site(headers: Mapping[str, str]) -> bool:
+    """Whether a browser sends this for a page of others, with a password it knows."""
+    return headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}
+
+
+async def _body(request: web.BaseRequest, limit: int) -> bytes:
+    too_large = _BodyError(413, f"at most {limit} bytes are taken")
+    if (request.content_length or 0) > limit:
+        raise too_large
+    if request.headers.get("Expect", "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        # aiohttp takes it for a part of the answer.
+        request.writer.output_size = 0
+    body = bytearray()
+    try:
+        async with asyncio.timeout(bounds.BODY_S):
+            async for chunk in request.content.iter_any():
+                body += chunk
+                if len(body) > limit:
+                    raise too_large
+    except TimeoutError:
+        raise _BodyError(408, "the body is not complete in time") from None
+    except web.RequestPayloadError:
+        raise _BodyError(400, "the body is broken") from None
+    return bytes(body)
+
+
+# -- answers ---------------------------------------------------------------
+
+
+async def _send(request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+    headers = {"Server": "xmpp-qos", **answer.all_headers()}
+    response = web.Response(status=answer.status, headers=headers, body=answer.body)
+    if headers.get("Connection") == "close":
+        response.force_close()
+    whole = False
+    try:
+        async with asyncio.timeout(bounds.WRITE_S):
+            if answer.sent is not None:
+                # A client that has gone by now is noticed: then this task is cancelled.
+                for _ in range(_TURNS):
+                    await asyncio.sleep(0)
+            await response.prepare(request)
+            await response.write_eof()
+        whole = request.transport is not None
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
+    finally:
+        if answer.sent is not None:
+            answer.sent(whole)
+    return response

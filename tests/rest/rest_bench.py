@@ -1,0 +1,135 @@
+"""An HTTP gateway on loopback beside an AMQP gateway, on one engine with a real store.
+
+async with rest(tmp_path) as bench:
+    await bench.create("orders")
+    answer = await bench.post("/queues/orders/messages", b"1")
+"""
+
+import contextlib
+import ssl
+from base64 import b64encode
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+from amqp_bench import DOMAIN, Bench
+from qos.core.rest.link_header import read_links
+from qos.rest.gateway import Gateway
+from qos.users import Users
+
+__all__ = ["Response", "RestBench", "basic", "client", "rest"]
+
+#: Seconds in which an answer has to come, on a machine under load.
+ANSWER_S = 20.0
+
+
+@dataclass(frozen=True)
+class Response:
+    """An answer to an HTTP request."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    @property
+    def links(self) -> dict[str, str]:
+        """The URLs by rel."""
+        return {
+            each.rel: each.href for each in read_links(self.headers.get("Link", ""))
+        }
+
+    def link(self, rel: str) -> str:
+        return self.links[rel]
+
+
+def basic(user: str, password: str = "secret") -> str:  # noqa: S107 - of the bench
+    """The header Authorization."""
+    return f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"
+
+
+class RestBench(Bench):
+    """See amqp_bench; `rest` is the HTTP gateway, and `web` its port."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        super().__init__(folder, **options)
+        users = Users(self.users_file, DOMAIN)
+        self.rest = Gateway(self.engine, users=users, own_domain=DOMAIN)
+        self.ports.add(self.rest)
+        self.web = 0
+        self.session: aiohttp.ClientSession
+
+    async def http(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        *,
+        user: str = "alice",
+        **headers: str,
+    ) -> Response:
+        """The answer to a request; headers are named with underscores."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        if user:
+            named.setdefault("Authorization", basic(user))
+        url = URL(f"http://127.0.0.1:{self.web}{path}", encoded=True)
+        async with self.session.request(
+            method, url, data=body, headers=named, skip_auto_headers=["Content-Type"]
+        ) as answer:
+            return Response(
+                answer.status,
+                {
+                    name: ", ".join(answer.headers.getall(name))
+                    for name in answer.headers
+                },
+                await answer.read(),
+            )
+
+    async def get(self, path: str, **headers: str) -> Response:
+        return await self.http("GET", path, b"", **headers)
+
+    async def post(self, path: str, body: bytes = b"", **headers: str) -> Response:
+        return await self.http("POST", path, body, **headers)
+
+    async def take(self, node: str = "orders", **headers: str) -> Response:
+        """Take a message; it has to be there."""
+        answer = await self.post(f"/queues/{node}/consumer", b"", **headers)
+        assert answer.status == 200, answer
+        return answer
+
+    async def settle(self, taken: Response, form: str, **headers: str) -> Response:
+        """Post a form to the acknowledgement link."""
+        return await self.post(taken.link("acknowledgement"), form.encode(), **headers)
+
+
+@contextlib.asynccontextmanager
+async def client() -> AsyncIterator[aiohttp.ClientSession]:
+    """A client of HTTP."""
+    timeout = aiohttp.ClientTimeout(total=ANSWER_S)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        yield session
+
+
+@contextlib.asynccontextmanager
+async def rest(
+    folder: Path, *, tls: ssl.SSLContext | None = None, **options: Any
+) -> AsyncIterator[RestBench]:
+    """Gateways that serve."""
+    bench = RestBench(folder, **options)
+    bench.engine.online()
+    bench.port = await bench.gateway.listen("127.0.0.1", 0)
+    bench.web = await bench.rest.listen("127.0.0.1", 0, tls=tls)
+    try:
+        async with client() as bench.session:
+            yield bench
+    finally:
+        await bench.rest.aclose()
+        await bench.gateway.aclose()
+        await bench.engine.aclose()

@@ -1,0 +1,420 @@
+"""Logging in, discovery, and what hostile clients can do; rows R."""
+
+import asyncio
+import json
+import logging
+import shutil
+import ssl
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import aiohttp
+import pytest
+
+from amqp_bench import DOMAIN, until
+from qos.core.queue.item import Affiliation
+from qos.core.queue.requests import SetAffiliations
+from qos.rest import bounds
+from qos.users import hashed, hashed_token
+from rest_bench import RestBench, basic, client, rest
+
+ATOM = "{http://www.w3.org/2005/Atom}link"
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[RestBench]:
+    async with rest(tmp_path) as bench:
+        await bench.create("orders")
+        yield bench
+
+
+# -- discovery -------------------------------------------------------------
+
+
+async def test_a_queue_is_discovered_by_its_links(bench: RestBench) -> None:
+    """R1, R2, R6: quoted, and each URL is there."""
+    answer = await bench.http("HEAD", "/queues/orders")
+    assert (answer.status, answer.body) == (200, b"")
+    assert answer.links == {
+        "post-message": "/queues/orders/messages",
+        "post-batch": "/queues/orders/batches",
+        "post-message-once": "/queues/orders/once",
+        "message-factory": "/queues/orders/once",
+        "post-batch-once": "/queues/orders/batch-once",
+        "consumer": "/queues/orders/consumer",
+        "poller": "/queues/orders/consumer",
+    }
+    assert '</queues/orders/messages>; rel="post-message"' in answer.headers["Link"]
+
+
+@pytest.mark.parametrize(
+    ("affiliation", "rels"),
+    [
+        (Affiliation.MEMBER, {"consumer", "poller"}),
+        (
+            Affiliation.PUBLISHER,
+            {
+                *("post-message", "post-batch", "post-message-once", "message-factory"),
+                *("post-batch-once", "consumer", "poller"),
+            },
+        ),
+    ],
+)
+async def test_a_user_is_shown_what_it_may_do(
+    bench: RestBench, affiliation: Affiliation, rels: set[str]
+) -> None:
+    """R5."""
+    await bench.ask(SetAffiliations("orders", {f"bob@{DOMAIN}": affiliation}))
+    answer = await bench.get("/queues/orders", user="bob")
+    assert answer.links.keys() == rels
+    status = 200 if "post-message" in rels else 403
+    posted = await bench.post("/queues/orders/messages", b"1", user="bob")
+    assert posted.status == status
+    assert (await bench.post("/queues/orders/once", user="bob")).status == status
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("", "application/json"),
+        ("*/*", "application/json"),
+        ("application/xml", "application/xml"),
+        ("application/json;q=0.5, application/*", "application/xml"),
+        ("application/xml;q=0.5, */*;q=0.8", "application/json"),
+        ("application/xml;q=junk", "application/json"),
+        ("text/html", "application/json"),
+    ],
+)
+async def test_a_queue_is_shown_as_json_or_xml(
+    bench: RestBench, accept: str, kind: str
+) -> None:
+    """R3: with the same links."""
+    answer = await bench.get("/queues/orders", **({"Accept": accept} if accept else {}))
+    assert answer.headers["Content-Type"] == kind
+    if kind == "application/json":
+        shown = json.loads(answer.body)
+        assert shown["name"] == "orders"
+        assert shown["counts"]["available"] == 0
+        links = {each["rel"]: each["href"] for each in shown["links"]}
+    else:
+        root = ET.fromstring(answer.body)  # noqa: S314 - ours
+        assert (root.tag, root.findtext("name")) == ("queue", "orders")
+        links = {each.attrib["rel"]: each.attrib["href"] for each in root.iter(ATOM)}
+    assert links == answer.links
+
+
+async def test_the_service_lists_the_queues_of_a_user(bench: RestBench) -> None:
+    """R7; a name may have any character."""
+    for name in ("a/b;c?d", "ü"):
+        await bench.create(name)
+    listed = json.loads((await bench.get("/")).body)["queues"]
+    assert [each["name"] for each in listed] == ["a/b;c?d", "orders", "ü"]
+    for each in listed:
+        shown = json.loads((await bench.get(each["href"])).body)
+        assert shown["name"] == each["name"]
+    as_xml = await bench.get("/", Accept="text/xml, application/xml")
+    root = ET.fromstring(as_xml.body)  # noqa: S314 - ours
+    assert [each.attrib["title"] for each in root.iter(ATOM)] == [
+        "a/b;c?d",
+        "orders",
+        "ü",
+    ]
+    assert json.loads((await bench.get("/", user="bob")).body) == {"queues": []}
+
+
+async def test_what_is_not_there_and_what_is_not_possible(bench: RestBench) -> None:
+    """R5."""
+    for path in ("/queues", "/queues/no", "/x", "/queues/%ff", "/queues/orders/", "//"):
+        assert (await bench.get(path)).status == 404, path
+    assert (await bench.get("/queues/orders", user="bob")).status == 404
+    answer = await bench.get("/queues/orders/messages")
+    assert (answer.status, answer.headers["Allow"]) == (405, "POST, OPTIONS")
+    options = await bench.http("OPTIONS", "/queues/orders")
+    assert (options.status, options.headers["Allow"]) == (204, "GET, HEAD, OPTIONS")
+
+
+# -- logging in ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        basic("alice", "wrong"),
+        basic("nobody"),
+        basic("cert"),
+        "Basic ?",
+        "Basic YWxpY2U=",
+        "Basic /w==",
+        "Bearer secret",
+        "Bearer",
+        "Digest x",
+    ],
+)
+async def test_nobody_else_is_let_in(
+    bench: RestBench, given: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R5: closed by default; and the log has no secret."""
+    headers = {"Authorization": given} if given else {}
+    for path in ("/", "/queues/orders", "/no"):
+        answer = await bench.get(path, user="", **headers)
+        assert answer.status == 401
+        assert answer.headers["WWW-Authenticate"].startswith('Basic realm="xmpp-qos"')
+        if given:
+            break
+    assert "secret" not in caplog.text
+    assert not given or given not in caplog.text
+
+
+async def test_a_token_is_a_user(bench: RestBench) -> None:
+    lines = bench.users_file.read_text()
+    bench.users_file.write_text(f"{lines}till:{hashed_token('t0ken')}\n")
+    await bench.ask(
+        SetAffiliations("orders", {f"till@{DOMAIN}": Affiliation.PUBLISHER})
+    )
+    bearer = {"Authorization": "Bearer t0ken", "user": ""}
+    assert (await bench.post("/queues/orders/messages", b"1", **bearer)).status == 200
+    (item,) = (await bench.items("orders")).values()
+    assert item.publisher == f"till@{DOMAIN}"
+    # It is no password.
+    assert (
+        await bench.get("/", user="", Authorization=basic("till", "t0ken"))
+    ).status == 401
+    bench.users_file.write_text(lines)
+    assert (await bench.get("/", **bearer)).status == 401
+
+
+async def test_a_password_counts_until_it_is_changed(bench: RestBench) -> None:
+    """It is not checked for each request, since that takes 50 ms."""
+    old, new = basic("bob"), basic("bob", "other")
+    for _ in range(3):
+        assert (await bench.get("/", user="", Authorization=old)).status == 200
+    bench.users_file.write_text(f"bob:{hashed('other')}\n")
+    assert (await bench.get("/", user="", Authorization=old)).status == 401
+    assert (await bench.get("/", user="", Authorization=new)).status == 200
+    bench.users_file.unlink()
+    assert (await bench.get("/", user="", Authorization=new)).status == 401
+
+
+async def test_a_remembered_password_makes_requests_fast(bench: RestBench) -> None:
+    await bench.get("/")
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    for _ in range(50):
+        await bench.get("/")
+    assert loop.time() - began < 50 * 0.05
+
+
+async def test_a_page_of_another_site_posts_nothing(bench: RestBench) -> None:
+    """A browser would send the password that it remembers."""
+    for site, status in [("cross-site", 403), ("same-site", 403), ("same-origin", 200)]:
+        answer = await bench.post("/queues/orders/messages", b"1", Sec_Fetch_Site=site)
+        assert answer.status == status
+
+
+# -- hostile clients -------------------------------------------------------
+
+
+def connections(bench: RestBench) -> int:
+    http = bench.rest._http
+    assert http is not None
+    return len(http._web.connections)
+
+
+class Raw:
+    """A client that writes what it likes."""
+
+    def __init__(self, bench: RestBench) -> None:
+        self._port = bench.web
+
+    async def __aenter__(self) -> "Raw":
+        self.reader, self.writer = await asyncio.open_connection(
+            "127.0.0.1", self._port
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.writer.transport.abort()
+
+    async def rest(self) -> bytes:
+        """All until the server has closed; within 15 seconds."""
+        async with asyncio.timeout(15):
+            try:
+                return await self.reader.read(1_000_000)
+            except ConnectionError:
+                return b""
+
+
+AUTH = f"Host: x\r\nAuthorization: {basic('alice')}\r\n"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+        b"junk\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nX: " + b"y" * 20_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 500 + b"\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ],
+    ids=["tls", "junk", "version", "target", "header", "headers", "length", "both"],
+)
+async def test_bytes_that_are_no_request_end_their_connection(
+    bench: RestBench, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with Raw(bench) as raw:
+        raw.writer.write(data)
+        assert (await raw.rest())[:12] in {b"HTTP/1.1 400", b"HTTP/1.0 400", b""}
+    assert (await bench.get("/")).status == 200
+    assert "Traceback" not in caplog.text
+
+
+async def test_a_broken_body_is_refused(bench: RestBench) -> None:
+    async with Raw(bench) as raw:
+        head = "POST /queues/orders/messages HTTP/1.1\r\nTransfer-Encoding: chunked\r\n"
+        raw.writer.write(f"{head}{AUTH}\r\nzz\r\n".encode())
+        assert b"400" in (await raw.rest())[:20]
+    assert not await bench.items("orders")
+
+
+async def test_a_body_without_a_length_is_bounded(bench: RestBench) -> None:
+    async with Raw(bench) as raw:
+        head = "POST /queues/orders/messages HTTP/1.1\r\nTransfer-Encoding: chunked\r\n"
+        raw.writer.write(f"{head}{AUTH}\r\n".encode())
+        for _ in range(20):
+            raw.writer.write(b"4000\r\n" + b"x" * 0x4000 + b"\r\n")
+        assert b"413" in (await raw.rest())[:20]
+
+
+async def test_a_client_that_asks_whether_to_go_on_is_told_so(bench: RestBench) -> None:
+    async with Raw(bench) as raw:
+        head = "POST /queues/orders/messages HTTP/1.1\r\nContent-Length: 1\r\n"
+        raw.writer.write(
+            f"{head}Expect: 100-continue\r\nConnection: close\r\n{AUTH}\r\n".encode()
+        )
+        said = await raw.reader.readuntil(b"\r\n\r\n")
+        raw.writer.write(b"1")
+        assert (await raw.rest()).startswith(b"HTTP/1.1 200 OK\r\n")
+    assert said == b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"", b""),
+        (b"GET / HTTP/1.1\r\nHost: ", b""),
+        (f"POST /queues/orders/messages HTTP/1.1\r\nContent-Length: 9\r\n{AUTH}\r\n1".encode(), b"408"),
+    ],
+    ids=["silent", "headers", "body"],
+)  # fmt: skip
+async def test_a_client_that_is_slow_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, status: bytes
+) -> None:
+    (tmp_path / "own").mkdir()
+    monkeypatch.setattr(bounds, "BODY_S", 0.5)
+    monkeypatch.setattr(bounds, "IDLE_S", 0.5)
+    async with rest(tmp_path / "own") as own, Raw(own) as raw:
+        raw.writer.write(data)
+        assert (await raw.rest())[9:12] == status
+
+
+async def test_a_client_that_reads_nothing_is_dropped(
+    bench: RestBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it was sent is released: it has not seen it."""
+    monkeypatch.setattr(bounds, "WRITE_S", 0.5)
+    for _ in range(60):
+        await bench.post("/queues/orders/messages", b"x" * 140_000)
+    async with Raw(bench) as raw:
+        transport = raw.writer.transport
+        assert isinstance(transport, asyncio.Transport)
+        transport.pause_reading()
+        request = (
+            f"POST /queues/orders/consumer HTTP/1.1\r\n{AUTH}Content-Length: 0\r\n\r\n"
+        )
+        raw.writer.write(request.encode() * 60)
+        await until(lambda: connections(bench) > 1)
+        await until(lambda: connections(bench) < 2)
+        found = (await bench.items("orders")).values()
+        # What fits into the buffers of the network counts as sent.
+        assert 0 < sum(bool(each.token) for each in found) < 60
+        assert {each.delivery_count for each in found} == {0}
+
+
+async def test_the_number_of_connections_is_bounded(
+    bench: RestBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "CONNECTIONS_MAX", 2)
+    async with Raw(bench), Raw(bench), Raw(bench) as third:
+        third.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        assert await third.rest() == b""
+    await asyncio.sleep(0.1)
+    assert (await bench.get("/")).status == 200
+
+
+async def test_an_error_of_ours_is_answered_and_logged_without_the_url(
+    bench: RestBench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(bench.engine, "nodes", None)
+    answer = await bench.get("/?s3cret")
+    assert (answer.status, answer.text) == (500, "an internal error\n")
+    assert "TypeError" in caplog.text
+    assert "s3cret" not in caplog.text
+
+
+async def test_logs_have_neither_links_nor_etags(
+    bench: RestBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each is a secret of its client."""
+    caplog.set_level(logging.DEBUG)
+    link = (await bench.post("/queues/orders/once")).link("create-next")
+    await bench.post(link, b"1")
+    taken = await bench.take()
+    await bench.settle(taken, "no form")
+    await bench.settle(taken, "acknowledge=true")
+    ours = "".join(
+        each.getMessage() for each in caplog.records if each.name.startswith("qos")
+    )
+    for secret in (link.rpartition("/")[2], taken.link("acknowledgement")):
+        assert secret not in ours
+        assert secret.rpartition(".")[2] not in ours
+
+
+async def test_an_absolute_target_is_taken(bench: RestBench) -> None:
+    """RFC 9112 §3.2.2."""
+    async with Raw(bench) as raw:
+        head = f"GET http://x/queues/orders HTTP/1.1\r\nConnection: close\r\n{AUTH}\r\n"
+        raw.writer.write(head.encode())
+        assert b'"name": "orders"' in await raw.rest()
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    """Of localhost, signed by itself, and its key."""
+    openssl = shutil.which("openssl")
+    assert openssl is not None
+    paths = tmp_path / "cert.pem", tmp_path / "key.pem"
+    new = ("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost")
+    words = ("-addext", "subjectAltName=DNS:localhost", "-out", paths[0])
+    command = (openssl, *new, *words, "-keyout", paths[1])
+    subprocess.run(command, check=True, capture_output=True)
+    return paths
+
+
+async def test_tls_is_spoken(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(*certificate)
+    trusting = ssl.create_default_context(cafile=certificate[0])
+    async with rest(tmp_path, tls=server) as bench, client() as session:
+        url = f"https://localhost:{bench.web}/"
+        headers = {"Authorization": basic("alice")}
+        async with session.get(url, headers=headers, ssl=trusting) as answer:
+            assert answer.status == 200
+        with pytest.raises(aiohttp.ClientError):
+            await bench.get("/")

@@ -1,0 +1,378 @@
+"""Taking messages by a real client: waits, acknowledgements, and clients that go; rows C."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from amqp_bench import DOMAIN, until
+from qos.core.queue.item import Affiliation, ItemState
+from qos.core.queue.requests import (
+    Configure,
+    Delete,
+    Purge,
+    SetAffiliations,
+)
+from qos.rest import consuming
+from rest_bench import RestBench, basic, rest
+
+TAKE = "/queues/orders/consumer"
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[RestBench]:
+    async with rest(tmp_path) as bench:
+        await bench.create("orders")
+        yield bench
+
+
+async def publish(bench: RestBench, *bodies: bytes, **headers: str) -> None:
+    for body in bodies:
+        answer = await bench.post("/queues/orders/messages", body, **headers)
+        assert answer.status == 200, answer
+
+
+async def test_a_message_is_taken_and_acknowledged(bench: RestBench) -> None:
+    """C1, C2, C3: and nothing else of it is left."""
+    await publish(bench, b"1", b"2")
+    taken = await bench.take()
+    assert (taken.status, taken.body) == (200, b"1")
+    path = taken.link("acknowledgement")
+    assert path.startswith("/queues/orders/messages/")
+    assert "/acknowledgement;etag=" in path
+    ended = await bench.settle(taken, "acknowledge=true")
+    assert (ended.status, ended.body) == (204, b"")
+    assert len(await bench.items("orders")) == 1
+    assert not bench.rest.consumers
+
+
+async def test_several_workers_of_one_account_have_different_messages(
+    bench: RestBench,
+) -> None:
+    """A consumer is a request, and not an account."""
+    await publish(bench, *map(str.encode, "12345"))
+    taken = await asyncio.gather(*(bench.take(Prefer="wait=5") for _ in range(5)))
+    assert sorted(each.body for each in taken) == [b"1", b"2", b"3", b"4", b"5"]
+    ends = await asyncio.gather(
+        *(bench.settle(each, "acknowledge=true") for each in taken)
+    )
+    assert {each.status for each in ends} == {204}
+
+
+async def test_a_message_that_was_given_back_is_not_acknowledged(
+    bench: RestBench,
+) -> None:
+    """C4: it is available again, or somebody else has it."""
+    await publish(bench, b"1")
+    first = await bench.take()
+    assert (await bench.settle(first, "acknowledge=false")).status == 204
+    assert (await bench.settle(first, "acknowledge=true")).status == 412
+    second = await bench.take()
+    assert second.body == b"1"
+    assert (await bench.settle(first, "acknowledge=true")).status == 412
+    assert (await bench.settle(second, "acknowledge=true")).status == 204
+    assert (await bench.settle(first, "acknowledge=true")).status == 412
+
+
+async def test_a_lock_that_has_timed_out_is_not_acknowledged(bench: RestBench) -> None:
+    """C4, C11: the next delivery tells that this one has failed."""
+    await bench.ask(Configure("orders", {"queue#lock_timeout": "1"}))
+    await publish(bench, b"1")
+    first = await bench.take()
+    second = await bench.take(Prefer="wait=10")
+    assert (second.body, second.headers["Msg-Delivery-Count"]) == (b"1", "1")
+    assert second.headers["Msg-First-Acquirer"] == "false"
+    assert (await bench.settle(first, "acknowledge=true")).status == 412
+    assert (await bench.settle(second, "acknowledge=true")).status == 204
+
+
+async def test_a_repeated_acknowledgement_was_done_before(bench: RestBench) -> None:
+    """C5: by the same client; nobody else learns as much."""
+    await bench.ask(SetAffiliations("orders", {f"bob@{DOMAIN}": Affiliation.MEMBER}))
+    await publish(bench, b"1")
+    taken = await bench.take()
+    assert (await bench.settle(taken, "acknowledge=true", user="bob")).status == 412
+    assert (await bench.settle(taken, "acknowledge=true")).status == 204
+    again = await bench.settle(taken, "acknowledge=true")
+    assert (again.status, again.headers["Allow"]) == (405, "OPTIONS")
+    assert (await bench.settle(taken, "acknowledge=true", user="bob")).status == 412
+
+
+@pytest.mark.parametrize("other", ["acknowledge=false", "reject=x", "extend=5"])
+async def test_another_end_than_the_one_that_was_set_is_none(
+    bench: RestBench, other: str
+) -> None:
+    """C6."""
+    await publish(bench, b"1")
+    taken = await bench.take()
+    await bench.settle(taken, "acknowledge=true")
+    assert (await bench.settle(taken, other)).status == 412
+
+
+async def test_each_end_is_what_it_says(bench: RestBench) -> None:
+    """C6: released does not count, failed does, rejected is dead with its reason."""
+    await publish(bench, b"1", b"2", b"3")
+    for form in ("acknowledge=false&delivery-failed=true", "reject=no such order"):
+        assert (await bench.settle(await bench.take(), form)).status == 204
+    released = await bench.take()
+    assert (await bench.settle(released, "acknowledge=false")).status == 204
+    live = list((await bench.items("orders")).values())
+    assert sorted(each.delivery_count for each in live) == [0, 1]
+    assert {each.state for each in live} == {ItemState.AVAILABLE}
+    (dead,) = (await bench.items("orders", "dead")).values()
+    assert dead.history[-1].reason == "rejected: no such order"
+
+
+@pytest.mark.parametrize(
+    ("form", "headers", "status"),
+    [
+        ("", {}, 400),
+        ("acknowledge=maybe", {}, 400),
+        ("acknowledge=true", {"Content_Type": "text/plain"}, 415),
+        ("acknowledge=true", {"Content_Type": "application/json"}, 415),
+    ],
+)
+async def test_a_form_that_is_none_ends_nothing(
+    bench: RestBench, form: str, headers: dict[str, str], status: int
+) -> None:
+    """C7."""
+    await publish(bench, b"1")
+    taken = await bench.take()
+    assert (await bench.settle(taken, form, **headers)).status == status
+    await bench.until_locked("orders", 1)
+
+
+async def test_an_unknown_delivery_has_been_requeued_for_all_we_know(
+    bench: RestBench,
+) -> None:
+    """C7: 412, and not 404."""
+    for path in ("no;etag=a.b", "no/acknowledgement;etag=.", "x;etag=a"):
+        path = path if "/" in path else path.replace(";", "/acknowledgement;")
+        answer = await bench.post(
+            f"/queues/orders/messages/{path}", b"acknowledge=true"
+        )
+        assert answer.status == 412, path
+    # Without a token it would be whatever delivery there is.
+    await publish(bench, b"1")
+    taken = await bench.take()
+    bare = taken.link("acknowledgement").rpartition(".")[0]
+    for path in (bare, f"{bare}."):
+        assert (await bench.post(path, b"acknowledge=true")).status == 412
+    await bench.until_locked("orders", 1)
+
+
+@pytest.mark.parametrize("header", ["X-RS-Wait: 5", "Accept-Wait: 5", "Prefer: wait=5"])
+async def test_a_consumer_waits_as_long_as_it_says(
+    bench: RestBench, header: str
+) -> None:
+    """C8, C9."""
+    name, value = header.replace("-", "_").split(": ")
+    waiting = asyncio.create_task(bench.take(**{name: value.replace("_", "-")}))
+    await until(lambda: bench.rest.consumers)
+    await publish(bench, b"1")
+    taken = await waiting
+    assert taken.body == b"1"
+    assert taken.headers.get("Preference-Applied") == (
+        "wait=5" if name == "Prefer" else None
+    )
+
+
+async def test_where_nothing_came_the_client_learns_where_to_ask(
+    bench: RestBench,
+) -> None:
+    """C8."""
+    for headers in ({}, {"X_RS_Wait": "1"}):
+        answer = await bench.post(f"{TAKE}?selector=n%3D1", b"", **headers)
+        assert (answer.status, answer.headers["Retry-After"]) == (202, "0")
+        assert answer.headers["Location"] == f"{TAKE}?selector=n%3D1"
+        assert answer.link("poller") == answer.headers["Location"]
+    assert (await bench.post(TAKE)).headers["Location"] == TAKE
+    await until(lambda: not bench.rest.consumers)
+
+
+async def test_a_wait_that_is_no_number_is_refused(bench: RestBench) -> None:
+    """C9."""
+    answer = await bench.post(TAKE, X_RS_Wait="soon")
+    assert (answer.status, "whole seconds" in answer.text) == (400, True)
+    assert (await bench.post(TAKE, b"body")).status == 400
+
+
+async def test_a_client_that_goes_while_it_waits_takes_nothing(
+    bench: RestBench,
+) -> None:
+    """C10."""
+    waiting = asyncio.create_task(bench.take(Prefer="wait=30"))
+    await until(lambda: bench.rest.consumers)
+    waiting.cancel()
+    await until(lambda: not bench.rest.consumers)
+    await publish(bench, b"1")
+    (item,) = (await bench.items("orders")).values()
+    assert (item.state, item.delivery_count) == (ItemState.AVAILABLE, 0)
+    assert not item.receivers
+
+
+async def test_a_client_that_goes_when_its_message_is_locked_has_not_taken_it(
+    bench: RestBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C10: at any step between the lock and the answer; it does not count."""
+    shown = consuming._shown
+    goes: list[socket.socket] = []
+
+    def closes(*arguments: object) -> object:
+        goes.pop().close()
+        return shown(*arguments)  # type: ignore[arg-type]  # passed on
+
+    monkeypatch.setattr(consuming, "_shown", closes)
+    client = socket.create_connection(("127.0.0.1", bench.web))
+    goes.append(client)
+    request = f"POST {TAKE} HTTP/1.1\r\nHost: x\r\nAuthorization: {basic('alice')}\r\n"
+    client.sendall(f"{request}X-RS-Wait: 20\r\nContent-Length: 0\r\n\r\n".encode())
+    await until(lambda: bench.rest.consumers)
+    await publish(bench, b"1")
+    await until(lambda: not goes and not bench.rest.consumers)
+    monkeypatch.undo()
+    taken = await bench.take(Prefer="wait=10")
+    assert (taken.body, taken.headers["Msg-Delivery-Count"]) == (b"1", "0")
+
+
+async def test_messages_survive_clients_that_go_at_any_time(bench: RestBench) -> None:
+    """C10: each message is acknowledged once, although every other client is cut."""
+    bodies = [str(number).encode() for number in range(30)]
+    await publish(bench, *bodies)
+    done: list[bytes] = []
+
+    async def work(number: int) -> None:
+        while len(done) < len(bodies):
+            timeout = aiohttp.ClientTimeout(
+                total=0.002 * (1 + (number + len(done)) % 9)
+            )
+            url = f"http://127.0.0.1:{bench.web}{TAKE}"
+            headers = {"Authorization": basic("alice"), "X-RS-Wait": "1"}
+            try:
+                async with bench.session.post(url, headers=headers, timeout=timeout):
+                    pass
+            except TimeoutError:
+                pass
+            taken = await bench.post(TAKE, b"", X_RS_Wait="1")
+            if taken.status == 200:
+                assert (await bench.settle(taken, "acknowledge=true")).status == 204
+                done.append(taken.body)
+
+    await bench.ask(Configure("orders", {"queue#lock_timeout": "2"}))
+    async with asyncio.timeout(50):
+        await asyncio.gather(*(work(number) for number in range(3)))
+    assert sorted(done) == sorted(bodies)
+
+
+async def test_a_lock_is_extended(bench: RestBench) -> None:
+    """C11."""
+    await bench.ask(Configure("orders", {"queue#lock_timeout": "2"}))
+    await publish(bench, b"1")
+    taken = await bench.take()
+    assert "Msg-Lock-Expires" in taken.headers
+    (before,) = (await bench.items("orders")).values()
+    assert (await bench.settle(taken, "extend=30")).status == 204
+    (after,) = (await bench.items("orders")).values()
+    assert after.deadline > before.deadline + 20
+    assert (await bench.settle(taken, "acknowledge=true")).status == 204
+
+
+async def test_a_message_tells_where_it_is_and_where_it_is_from(
+    bench: RestBench,
+) -> None:
+    """C12, C13: and it can be looked at without being taken."""
+    await publish(bench, b"1", Content_Type="text/plain")
+    taken = await bench.take()
+    assert taken.link("generator") == "/queues/orders"
+    for method in ("GET", "HEAD"):
+        shown = await bench.http(method, taken.link("self"))
+        assert (shown.status, shown.headers["Content-Type"]) == (200, "text/plain")
+        assert shown.body == (b"1" if method == "GET" else b"")
+        assert shown.headers["Content-Length"] == "1"
+        assert "acknowledgement" not in shown.links
+    assert taken.headers["X-Content-Type-Options"] == "nosniff"
+    assert taken.headers["Content-Security-Policy"] == "sandbox"
+    await bench.settle(taken, "acknowledge=true")
+    assert (await bench.get(taken.link("self"))).status == 404
+
+
+async def test_a_selector_chooses_messages(bench: RestBench) -> None:
+    """C14."""
+    await publish(bench, b"1", Msg_Properties="n=1")
+    await publish(bench, b"2", Msg_Properties="n=2", Content_Type="text/csv")
+    taken = await bench.post(f"{TAKE}?selector=n+%3E+1")
+    assert taken.body == b"2"
+    await bench.settle(taken, "acknowledge=false")
+    kind = "http_content%24type+LIKE+%27text/%25%27"
+    assert (await bench.post(f"{TAKE}?selector={kind}", X_RS_Wait="5")).body == b"2"
+
+
+async def test_a_selector_that_is_none_is_refused_with_the_position(
+    bench: RestBench,
+) -> None:
+    """C14."""
+    answer = await bench.post(f"{TAKE}?selector=n+%3D+%3D+1")
+    assert answer.status == 400
+    assert "character 5" in answer.text or "position" in answer.text, answer.text
+
+
+async def test_without_the_right_nothing_is_taken(bench: RestBench) -> None:
+    """R5."""
+    assert (await bench.post(TAKE, user="bob")).status == 403
+    assert (await bench.post("/queues/no/consumer")).status == 404
+    assert not bench.rest.consumers
+
+
+async def test_a_queue_that_ends_ends_the_requests_that_wait(bench: RestBench) -> None:
+    await bench.create("gone")
+    waiting = [
+        asyncio.create_task(bench.post(f"/queues/{node}/consumer", Prefer="wait=30"))
+        for node in ("gone", "orders")
+    ]
+    await until(lambda: len(bench.rest.consumers) == 2)
+    await bench.ask(Purge("orders"))
+    await bench.ask(Delete("gone"))
+    assert (await waiting[0]).status == 404
+    await bench.ask(SetAffiliations("orders", {f"alice@{DOMAIN}": Affiliation.OWNER}))
+    await publish(bench, b"1")
+    assert (await waiting[1]).status == 200
+
+
+async def test_who_loses_the_right_waits_no_longer(bench: RestBench) -> None:
+    bob = f"bob@{DOMAIN}"
+    await bench.ask(SetAffiliations("orders", {bob: Affiliation.MEMBER}))
+    waiting = asyncio.create_task(bench.post(TAKE, user="bob", Prefer="wait=30"))
+    await until(lambda: bench.rest.consumers)
+    await bench.ask(SetAffiliations("orders", {bob: Affiliation.NONE}))
+    assert (await waiting).status == 403
+
+
+async def test_requests_that_wait_are_answered_at_the_end(tmp_path: Path) -> None:
+    async with rest(tmp_path) as bench:
+        await bench.create("orders")
+        waiting = asyncio.create_task(bench.post(TAKE, Prefer="wait=30"))
+        await until(lambda: bench.rest.consumers)
+        await bench.rest.aclose()
+        answer = await waiting
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "2")
+
+
+async def test_one_queue_has_workers_of_three_protocols(bench: RestBench) -> None:
+    """HTTP, AMQP and XMPP: each reads what the others publish, and each item is one's."""
+    xml = "<order xmlns='shop'>1</order>"
+    await publish(bench, xml.encode(), Content_Type="application/xml")
+    await bench.publish("orders", "<order xmlns='shop'>2</order>")
+    await bench.rhea("send", node="orders", quiet=True)
+    bodies = []
+    for _ in range(3):
+        taken = await bench.take()
+        bodies.append(taken.text)
+        await bench.settle(taken, "acknowledge=true")
+    assert bodies[:2] == [xml, "<order xmlns='shop'>2</order>"]
+    assert bodies[2].startswith("<message xmlns='xmpp-qos:amqp:0'>")
+    await publish(bench, xml.encode(), Content_Type="application/xml")
+    (found,) = await bench.rhea("receive", node="orders")
+    assert bytes(found["body"]["content"]["data"]) == xml.encode()
