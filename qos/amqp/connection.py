@@ -23,6 +23,7 @@ from proton import (
 )
 
 from qos.amqp import bounds
+from qos.amqp.incoming import IncomingLink
 from qos.amqp.links import Links
 from qos.amqp.outgoing import OutgoingLink
 from qos.amqp.pump import Pump
@@ -78,6 +79,8 @@ class AmqpConnection(asyncio.Protocol):
         self._links = Links(self)
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Handle | None = None
+        # Links that collect requests while bytes are read.
+        self._collecting: list[IncomingLink | OutgoingLink] = []
         self._checking: asyncio.Task[None] | None = None
         self._pending_bytes = 0
         self._may_write = True
@@ -152,6 +155,10 @@ class AmqpConnection(asyncio.Protocol):
         if self._writing is None and not self._closing:
             self._writing = self._loop.call_soon(self._write)
 
+    def flush_after_read(self, link: IncomingLink | OutgoingLink) -> None:
+        """Call its `flush` when the bytes are handled that have come."""
+        self._collecting.append(link)
+
     def pending(self, size: int) -> None:
         """Count bytes of messages that are being written, or (negative) are written."""
         self._pending_bytes += size
@@ -219,7 +226,7 @@ class AmqpConnection(asyncio.Protocol):
             for jid in self.silent:
                 self.engine.heard(jid)
             self.silent.clear()
-        self._pump.push(data)
+        self._push(data)
 
     def _received_sasl(self, data: bytes) -> None:
         assert self._tcp is not None
@@ -288,9 +295,19 @@ class AmqpConnection(asyncio.Protocol):
         pump.bind()
         self._tcp.resume_reading()
         self._tick()
-        pump.push(rest)
+        self._push(rest)
 
     # -- proton ------------------------------------------------------------
+
+    def _push(self, data: bytes) -> None:
+        assert self._pump is not None
+        try:
+            self._pump.push(data)
+        finally:
+            # Also if the rest is broken: what was read before has come.
+            collecting, self._collecting = self._collecting, []
+            for each in collecting:
+                each.flush()
 
     def _handle(self, event: Event) -> None:
         handler = _HANDLERS.get(event.type)

@@ -1,17 +1,22 @@
-"""A link from a publisher: each transfer is published, and settled after the commit."""
+"""A link from a publisher: each transfer is published, and settled after the commit.
+
+Messages that are read together are published by one request. If that is refused, each is
+published by itself, and gets its own outcome.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from proton import Condition, Delivery, Receiver
 
 from qos.amqp import bounds, conditions
 from qos.amqp.conditions import condition_of
 from qos.core.amqp.messages import MustDetach, read_message
-from qos.core.queue.requests import Publish, Refusal, Result
+from qos.core.queue.requests import Publish, PublishedItem, Refusal, Result
 from qos.errors import RemoteProtocolError
 from qos.ids import new_key
 from xep_0254.request_items import ITEM_BYTES_MAX
@@ -20,6 +25,29 @@ if TYPE_CHECKING:
     from qos.amqp.connection import AmqpConnection
 
 __all__ = ["IncomingLink"]
+
+
+#: A delivery, and the bytes of its message.
+_Source: TypeAlias = tuple[Delivery, int]
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Messages that came together, for one request.
+
+    Attributes:
+        node: where all of them go.
+        entries: their items, by id.
+        sources: their deliveries, in the same order.
+    """
+
+    node: str
+    entries: dict[str, PublishedItem] = field(default_factory=dict)
+    sources: list[_Source] = field(default_factory=list)
+
+    def takes(self, node: str, entry: PublishedItem) -> bool:
+        """Whether a message may join; the ids of a request are different."""
+        return node == self.node and entry.item_id not in self.entries
 
 
 class IncomingLink:
@@ -39,6 +67,7 @@ class IncomingLink:
         self._link = link
         self._node = node
         self._content = bytearray()
+        self._new: _Batch | None = None
         self._settled = 0
         self._ended = False
         link.max_message_size = bounds.MESSAGE_BYTES_MAX
@@ -53,27 +82,30 @@ class IncomingLink:
             self._content.clear()
             self._settle(delivery)
             return
-        while data := self._link.recv(bounds.FRAME_BYTES_MAX):
-            self._content += data
-            if len(self._content) > bounds.MESSAGE_BYTES_MAX:
-                text = f"a message has more than {bounds.MESSAGE_BYTES_MAX} bytes"
-                self._detach(Condition(conditions.TOO_LARGE, text))
-                return
+        if size := delivery.pending:
+            # Not more than there is: proton makes a buffer of the size that is asked for.
+            self._content += self._link.recv(size) or b""
+        if len(self._content) > bounds.MESSAGE_BYTES_MAX:
+            text = f"a message has more than {bounds.MESSAGE_BYTES_MAX} bytes"
+            self._detach(Condition(conditions.TOO_LARGE, text))
+            return
         if delivery.partial:
             return
         content = bytes(self._content)
         self._content.clear()
         self._link.advance()
-        self._publish(delivery, content)
+        self._read(delivery, content)
 
     def flow(self) -> None:
         """The peer tells its state, which does not matter."""
 
     def end(self, *, released: bool) -> None:
         """The link is gone; what is being published goes on."""
+        self.flush()
         self._ended = True
 
-    def _publish(self, delivery: Delivery, content: bytes) -> None:
+    def _read(self, delivery: Delivery, content: bytes) -> None:
+        """Read a message; it is published with the others that came with it."""
         engine = self._connection.engine
         try:
             message = read_message(
@@ -89,29 +121,52 @@ class IncomingLink:
         except RemoteProtocolError as error:
             self._refused(delivery, error)
             return
-        answer = partial(self._answer, delivery, len(content))
         self._connection.pending(len(content))
-        engine.request(
-            Publish(node, (message.entry,)),
+        if self._new is not None and not self._new.takes(node, message.entry):
+            self.flush()
+        if self._new is None:
+            self._new = _Batch(node)
+            self._connection.flush_after_read(self)
+        self._new.entries[message.entry.item_id] = message.entry
+        self._new.sources.append((delivery, len(content)))
+
+    def flush(self) -> None:
+        """Publish the messages that have come, in their order."""
+        batch, self._new = self._new, None
+        if batch is None:
+            return
+        entries, sources = list(batch.entries.values()), batch.sources
+        guarded = self._connection.guarded
+        parts = [
+            (
+                Publish(batch.node, (entry,)),
+                guarded(partial(self._answer, (source,))),
+            )
+            for entry, source in zip(entries, sources, strict=True)
+            if len(entries) > 1
+        ]
+        self._connection.engine.request(
+            Publish(batch.node, tuple(entries)),
             self._connection.jid,
-            self._connection.guarded(answer),
+            guarded(partial(self._answer, sources)),
+            parts=parts,
         )
 
     def _answer(
         self,
-        delivery: Delivery,
-        size: int,
+        sources: Sequence[_Source],
         result: Result | Refusal,
         _payloads: Mapping[int, str],
     ) -> None:
-        self._connection.pending(-size)
-        if self._ended:
-            return
-        if isinstance(result, Refusal):
-            self._refused(delivery, result)
-            return
-        delivery.update(Delivery.ACCEPTED)
-        self._settle(delivery)
+        for delivery, size in sources:
+            self._connection.pending(-size)
+            if self._ended:
+                continue
+            if isinstance(result, Refusal):
+                self._refused(delivery, result)
+            else:
+                delivery.update(Delivery.ACCEPTED)
+                self._settle(delivery)
 
     def _refused(self, delivery: Delivery, error: RemoteProtocolError) -> None:
         condition = condition_of(error)
@@ -133,6 +188,7 @@ class IncomingLink:
         self._connection.write_soon()
 
     def _detach(self, condition: Condition) -> None:
+        self.flush()
         self._ended = True
         self._link.condition = condition
         self._link.close()

@@ -106,6 +106,8 @@ class OutgoingLink:
         self._settled = link.snd_settle_mode == Link.SND_SETTLED
         self._before = before
         self._held: dict[str, _Held] = {}
+        # Those that were accepted in what is being read.
+        self._accepted: list[tuple[Delivery, Settlement]] = []
         # Deliveries of the core that have become transfers, or will not.
         self._sent = 0
         self._dropped = 0
@@ -126,9 +128,15 @@ class OutgoingLink:
         self,
         request: Request,
         answer: Answer,
+        parts: Sequence[tuple[Request, Answer]] = (),
     ) -> None:
         connection = self._connection
-        connection.engine.request(request, self.jid, connection.guarded(answer))
+        connection.engine.request(
+            request,
+            self.jid,
+            connection.guarded(answer),
+            parts=[(part, connection.guarded(its_own)) for part, its_own in parts],
+        )
 
     def _subscribed(
         self, result: Result | Refusal, _payloads: Mapping[int, str]
@@ -251,26 +259,49 @@ class OutgoingLink:
         held.settling = True
         outcome = _OUTCOMES.get(state)
         settlement = _settlement(held.item, delivery, outcome)
-        accepts = outcome is ItemOutcome.ACCEPTED
-        self._request(
-            (Retract if accepts else Unlock)(self._node, (settlement,)),
-            partial(self._done, delivery, state),
-        )
+        if outcome is ItemOutcome.ACCEPTED:
+            if not self._accepted:
+                self._connection.flush_after_read(self)
+            self._accepted.append((delivery, settlement))
+        else:
+            answer = partial(self._done, (delivery,), state)
+            self._request(Unlock(self._node, (settlement,)), answer)
+
+    def flush(self) -> None:
+        """End the items that were accepted together by one request.
+
+        If that is refused, each of them by itself: a lock may have timed out.
+        """
+        accepted, self._accepted = self._accepted, []
+        if not accepted:
+            return
+        done = partial(self._done, [each for each, _ in accepted], Delivery.ACCEPTED)
+        parts = [
+            (
+                Retract(self._node, (settlement,)),
+                partial(self._done, (delivery,), Delivery.ACCEPTED),
+            )
+            for delivery, settlement in accepted
+            if len(accepted) > 1
+        ]
+        settlements = tuple(settlement for _, settlement in accepted)
+        self._request(Retract(self._node, settlements), done, parts)
 
     def _done(
         self,
-        delivery: Delivery,
+        deliveries: Sequence[Delivery],
         state: int,
         result: Result | Refusal,
         _payloads: Mapping[int, str],
     ) -> None:
         if self._ended:
             return
-        self._held.pop(delivery.tag, None)
-        if isinstance(result, Refusal):
-            self._lost(delivery)
-        else:
-            _settle(delivery, state)
+        for delivery in deliveries:
+            self._held.pop(delivery.tag, None)
+            if isinstance(result, Refusal):
+                self._lost(delivery)
+            else:
+                _settle(delivery, state)
         self._connection.write_soon()
 
     def _lost(self, delivery: Delivery) -> None:
@@ -316,6 +347,7 @@ class OutgoingLink:
         """
         if self._ended:
             return
+        self.flush()
         self._ended = True
         if released:
             for held in self._held.values():
@@ -331,6 +363,7 @@ class OutgoingLink:
 
     def suspend(self, seconds: float | None) -> frozenset[str]:
         """The link is gone, and its terminus is kept for so long; returns its tokens."""
+        self.flush()
         self._ended = True
         self._request(Credit(self._node, 0), _ignore)
         self._request(Suspend(self._node, seconds), _ignore)

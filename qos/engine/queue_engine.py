@@ -163,10 +163,24 @@ class QueueEngine:
         if self._core is not None:
             self._core.forget_presence(self._port.attached())
 
-    def request(self, request: Request, requester: str, answer: Answer) -> None:
+    def request(
+        self,
+        request: Request,
+        requester: str,
+        answer: Answer,
+        *,
+        parts: Sequence[tuple[Request, Answer]] = (),
+    ) -> None:
         """Do what a full JID requests.
 
         The answer is sent when the result is on disk.
+
+        Args:
+            request: is done completely or not at all.
+            requester: a full JID.
+            answer: gets the result.
+            parts: of the request; if it is refused, each of them is done by itself and
+                has its own answer, in place of that of the request.
         """
         core = self._core
         if self._stopped:
@@ -182,6 +196,12 @@ class QueueEngine:
             if isinstance(request, Purge):
                 self._commit.purged.add(request.node)
         except Refusal as refusal:
+            if parts:
+                self._did(effects)
+                # At once: nothing that comes later goes before them.
+                for part, its_answer in parts:
+                    self.request(part, requester, its_answer)
+                return
             result = refusal
         except StoreError as error:
             log.error("the store could not be read: %s", error)

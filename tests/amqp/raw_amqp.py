@@ -93,14 +93,30 @@ class RawAmqp:
 
     def send(self, link: Sender, message: bytes) -> int:
         """Send a message; returns its outcome."""
-        self._tags += 1
-        delivery = link.delivery(str(self._tags))
-        link.stream(message)
-        link.advance()
-        self.until(lambda: delivery.settled)
-        state = delivery.remote_state
-        delivery.settle()
-        return int(state)
+        (outcome,) = self.send_all(link, message)
+        return outcome
+
+    def send_all(self, link: Sender, *messages: bytes) -> list[int]:
+        """Send messages in one write; returns their outcomes."""
+        deliveries = []
+        for message in messages:
+            self._tags += 1
+            deliveries.append(link.delivery(str(self._tags)))
+            link.stream(message)
+            link.advance()
+        self.until(lambda: all(each.settled for each in deliveries))
+        states = [int(each.remote_state) for each in deliveries]
+        for each in deliveries:
+            each.settle()
+        return states
+
+    def accept_and_detach(self, link: Receiver, count: int) -> None:
+        """Accept as many messages and end their link, in one write."""
+        self.until(lambda: len(self.inbox) == count)
+        for delivery, _ in self.inbox:
+            delivery.update(Delivery.ACCEPTED)
+        link.close()
+        self.pump()
 
     def receive(self, link: Receiver) -> bytes:
         """The next message; it is accepted."""

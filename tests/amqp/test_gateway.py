@@ -157,6 +157,42 @@ async def test_a_presettled_transfer_is_accepted_before_it_leaves(bench: Bench) 
     assert not await bench.items("orders")
 
 
+async def test_messages_that_come_together_have_outcomes_of_their_own(
+    bench: Bench,
+) -> None:
+    """They are published by one request; if one is refused, the others are not."""
+    messages = [
+        Message(id=name, body=f"{name} {number}").encode()
+        for number, name in enumerate(["a", "b", "a", "c", "b", "d"])
+    ]
+
+    def send_all() -> list[int]:
+        client = RawAmqp(bench.port)
+        outcomes = client.send_all(client.sender("orders"), *messages)
+        client.close()
+        return outcomes
+
+    yes, no = int(Delivery.ACCEPTED), int(Delivery.REJECTED)
+    assert await asyncio.to_thread(send_all) == [yes, yes, no, yes, no, yes]
+    # In their order.
+    assert [*await bench.items("orders")] == [f"string:{name}" for name in "abcd"]
+
+
+async def test_accepted_before_the_link_ends_is_accepted(bench: Bench) -> None:
+    """Although both come in one read: the end of a link releases only what is held."""
+    await bench.publish("orders", "<x/>", "<y/>", "<z/>")
+
+    def accept() -> None:
+        client = RawAmqp(bench.port)
+        client.accept_and_detach(client.receiver("orders", 2), 2)
+        client.close()
+
+    await asyncio.to_thread(accept)
+    await bench.until_items("orders", 1)
+    (left,) = (await bench.items("orders")).values()
+    assert (left.item_id, left.delivery_count) == ("xmpp-2", 0)
+
+
 async def test_a_presettled_message_is_published(bench: Bench) -> None:
     await bench.rhea(
         "send",

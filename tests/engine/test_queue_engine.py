@@ -38,7 +38,7 @@ from qos.core.queue.requests import (
     SubscribeResult,
     Unlock,
 )
-from qos.engine.queue_engine import QueueEngine, Stats, Unwritten
+from qos.engine.queue_engine import Answer, QueueEngine, Stats, Unwritten
 from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.stores.queue_store import QueueStore
 from qos.testing.clock import ManualClock
@@ -241,6 +241,38 @@ async def test_what_happens_during_a_commit_is_one_commit_more(bench: Bench) -> 
     bench.disk.release()
     await asyncio.gather(first, *others)
     assert bench.disk.commits == before + 2
+
+
+async def test_the_parts_of_a_refused_request_are_done_in_its_place(
+    bench: Bench,
+) -> None:
+    """At once: nothing that is asked for later goes before them."""
+    await bench.ask(Publish(NODE, (entry("b", "<y xmlns='urn:y'/>"),)))
+    answers: list[tuple[str, str]] = []
+
+    def answer(name: str) -> Answer:
+        def note(result: Result | Refusal, _payloads: object) -> None:
+            how = result.condition if isinstance(result, Refusal) else "done"
+            answers.append((name, how))
+
+        return note
+
+    def publish(*names: str) -> None:
+        bench.engine.request(
+            Publish(NODE, tuple(map(entry, names))),
+            OWNER,
+            answer("".join(names)),
+            parts=[(Publish(NODE, (entry(name),)), answer(name)) for name in names],
+        )
+
+    publish("a", "b", "c")
+    publish("d", "e")
+    await bench.ask(Publish(NODE, (entry("f"),)))
+    done = [("a", "done"), ("b", "conflict"), ("c", "done"), ("de", "done")]
+    assert answers == done
+    result = await bench.ask(Items(node=NODE, state="live"))
+    assert isinstance(result, ItemsResult)
+    assert [each.item_id for each in result.items] == ["b", "a", "c", "d", "e", "f"]
 
 
 async def test_a_repetition_is_answered_after_the_commit_of_the_first(

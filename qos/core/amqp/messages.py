@@ -20,6 +20,7 @@ import math
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable
+from functools import lru_cache
 from xml.etree import ElementTree as ET
 
 from qos.core.amqp import values
@@ -58,8 +59,6 @@ __all__ = [
 
 #: The most bytes of the annotations that consumers add to an item: they are in memory.
 ANNOTATIONS_BYTES_MAX = 4 * 1024
-
-_NO_ANNOTATIONS = values.pack_map([])
 
 #: The namespace of the payload of an item that was published by AMQP.
 NAMESPACE = "xmpp-qos:amqp:0"
@@ -367,17 +366,24 @@ def with_annotations(item: Item, changes: bytes) -> str:
 
 
 def _header(item: Item, now: float) -> bytes:
-    ttl = values.NULL
+    left_ms = 0
     if item.expires_at is not None:
-        left_ms = int(1000 * max(0.0, item.expires_at - now))
         # 0 would be no time to live for many clients.
-        ttl = values.uint(min(max(1, left_ms), 0xFFFF_FFFF))
+        left_ms = max(1, int(1000 * (item.expires_at - now)))
+    return _packed_header(item.priority, left_ms, not item.order, item.delivery_count)
+
+
+# Most items have the same one.
+@lru_cache(maxsize=64)
+def _packed_header(
+    priority: int, left_ms: int, first_acquirer: bool, delivery_count: int
+) -> bytes:
     fields = (
         values.boolean(True),  # durable: every item is on disk
-        values.ubyte(item.priority),
-        ttl,
-        values.boolean(not item.order),  # first-acquirer
-        values.uint(item.delivery_count),
+        values.ubyte(priority),
+        values.uint(min(left_ms, 0xFFFF_FFFF)) if left_ms else values.NULL,
+        values.boolean(first_acquirer),
+        values.uint(delivery_count),
     )
     return section(Section.HEADER, values.pack_list(fields))
 
@@ -391,7 +397,8 @@ def _as_published(payload: str) -> tuple[bytes, bytes]:
         bare = b64decode(match["bare"], validate=True)
         annotations = b64decode(match["annotations"] or "", validate=True)
         if split(bare).bare == bare:
-            split(section(Section.MESSAGE_ANNOTATIONS, annotations or _NO_ANNOTATIONS))
+            if annotations:
+                split(section(Section.MESSAGE_ANNOTATIONS, annotations))
             return annotations, bare
     except (binascii.Error, DecodeError):
         # An XMPP client has made up such an element: to AMQP it is XML like any other.

@@ -82,6 +82,9 @@ _TEXTS: dict[int, Kind] = {
 
 _SHORT_MAX = 0xFF
 
+#: What a descriptor of one byte begins with: all sections have one, as clients write.
+_SMALL_DESCRIPTOR = bytes((DESCRIBED, 0x53))
+
 
 class DecodeError(RemoteProtocolError):
     """Bytes of the peer are not what AMQP 1.0 says; answered with `decode-error`.
@@ -132,6 +135,8 @@ def descriptor(data: bytes, start: int) -> tuple[int | str, int]:
     Raises:
         DecodeError: there is no described value.
     """
+    if data.startswith(_SMALL_DESCRIPTOR, start) and start + 2 < len(data):
+        return data[start + 2], start + 3
     if _byte(data, start) != DESCRIBED:
         raise DecodeError("no described value", start)
     end = end_of(data, start + 1)
