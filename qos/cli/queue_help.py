@@ -33,6 +33,12 @@ other, and needs the same rights at a queue (`xmpp-qos queue affiliate`).
   xmpp-qos queue amqp-user users.txt shop
   xmpp-qos queue serve --component queue.example.org --amqp 127.0.0.1:5672 \\
     --amqp-users users.txt
+
+With --http, clients of HTTP use the same queues, with users in the same way:
+  xmpp-qos queue http-user users.txt shop
+  xmpp-qos queue serve --component queue.example.org --http 127.0.0.1:8080 \\
+    --http-users users.txt
+  curl -u shop -d 'order 1' http://127.0.0.1:8080/queues/orders/messages
 """
 
 AMQP_USER = """\
@@ -45,6 +51,20 @@ The password is asked for on a terminal, or read from the first line of stdin. T
 `shop` of the service queue.example.org is the account shop@queue.example.org, to which an
 owner gives rights at queues. A JID is that account itself, with the rights that it has by
 XMPP. An existing user gets the new password.
+"""
+
+HTTP_USER = """\
+examples:
+  xmpp-qos queue http-user users.txt shop
+  xmpp-qos queue http-user users.txt till --token
+  xmpp-qos queue http-user users.txt shop --remove
+
+The password is asked for on a terminal, or read from the first line of stdin. With --token,
+a new token is printed instead: {"name": "till", "token": "…"}; a client sends it as
+`Authorization: Bearer TOKEN`. The user `shop` of the service queue.example.org is the
+account shop@queue.example.org, to which an owner gives rights at queues. A JID is that
+account itself, with the rights that it has by XMPP. An existing user gets the new
+password or token.
 """
 
 CREATE = """\

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from qos.cli import queue_amqp
+from qos.cli import queue_amqp, queue_http
 from qos.cli.account import component_from, store_url
 from qos.cli.output import note
 from qos.cli.ready import report_ready
@@ -22,7 +22,8 @@ from qos.stream.session import Session
 from xep_0254.service import QueueService
 
 if TYPE_CHECKING:
-    from qos.amqp.gateway import Gateway
+    from qos.amqp import gateway as amqp_gateway
+    from qos.rest import gateway as http_gateway
 
 __all__ = ["run"]
 
@@ -41,6 +42,7 @@ async def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--store {store}: queues are kept in sqlite:PATH only")
     component = arguments.component is not None
     users = queue_amqp.check(arguments, jid=jid, component=component)
+    http_users = queue_http.check(arguments, jid=jid, component=component)
     async with session:
         try:
             service = QueueService(
@@ -66,11 +68,16 @@ async def run(arguments: argparse.Namespace) -> int:
         if warning:
             note(warning)
         try:
-            async with queue_amqp.serving(
-                arguments, service, users, jid=jid, component=component
-            ) as gateway:
+            async with (
+                queue_amqp.serving(
+                    arguments, service, users, jid=jid, component=component
+                ) as amqp,
+                queue_http.serving(
+                    service, http_users, jid=jid, component=component
+                ) as http,
+            ):
                 session.start()
-                await session.work(_serve(session, arguments, gateway))
+                await session.work(_serve(session, arguments, amqp, http))
         except asyncio.CancelledError:
             note("stopped; what is in the queues stays in the store")
             raise
@@ -109,10 +116,14 @@ def _some(nodes: Sequence[str]) -> str:
 
 
 async def _serve(
-    session: Session, arguments: argparse.Namespace, gateway: Gateway | None
+    session: Session,
+    arguments: argparse.Namespace,
+    amqp: amqp_gateway.Gateway | None,
+    http: http_gateway.Gateway | None,
 ) -> None:
     await session.online.wait()
-    await queue_amqp.listen(arguments, gateway)
+    await queue_amqp.listen(arguments, amqp)
+    await queue_http.listen(arguments, http)
     report_ready(session.xmpp.boundjid.full)
     await asyncio.Event().wait()
 

@@ -1,7 +1,7 @@
 """`xmpp-qos queue`: the command that runs a queue service or manages its queues.
 
 This module declares the verbs and their options; the texts are in `queue_help`, and the
-kinds of values in `queue_values`. The work itself is in `queue_serve`, `queue_publish`
+kinds of values in `queue_values`, and gateways in `queue_gateways`. The work itself is in `queue_serve`, `queue_publish`
 and `queue_verbs`.
 """
 
@@ -12,7 +12,7 @@ import importlib
 from pathlib import Path
 from typing import TypeAlias
 
-from qos.cli import queue_help, queue_values
+from qos.cli import queue_gateways, queue_help, queue_values
 from qos.cli.options import add_journal, add_quotas
 from qos.core.queue.item import PRIORITIES, PRIORITY, Affiliation
 from qos.core.queue.node_options import NODE_FIELDS
@@ -84,7 +84,7 @@ def parser(prog: str) -> Parser:
     )
     for name, text, epilog in _DEAD_VERBS:
         _add_verb(dead_verbs, name, text, epilog, dead=True)
-    _add_amqp_user(verbs)
+    queue_gateways.add_users(verbs)
     return parser
 
 
@@ -93,7 +93,8 @@ async def run(arguments: argparse.Namespace) -> int:
     modules = {
         "serve": "queue_serve",
         "publish": "queue_publish",
-        "amqp-user": "queue_amqp",
+        "amqp-user": "queue_users",
+        "http-user": "queue_users",
     }
     name = modules.get(arguments.action, "queue_verbs")
     # These modules need slixmpp, which is slow to import: not for a --help.
@@ -158,7 +159,7 @@ def _add_serve(verbs: _Verbs) -> None:
         "%(default)s)",
     )
     add_journal(group)
-    _add_amqp(serve)
+    queue_gateways.add_options(serve)
     held = serve.add_argument_group(
         "items published by messages",
         "A message is held until its item is in the queue.",
@@ -172,69 +173,6 @@ def _add_serve(verbs: _Verbs) -> None:
     )
     add_quotas(held, MESSAGE_QUOTAS)
     add_login(serve, jid_help="serve from this account, with or without a resource")
-
-
-def _add_amqp(serve: Parser) -> None:
-    group = serve.add_argument_group(
-        "AMQP 1.0",
-        "Clients of AMQP 1.0 attach to the same queues (extra [amqp]).",
-    )
-    group.add_argument(
-        "--amqp",
-        type=queue_values.host_and_port,
-        metavar="HOST:PORT",
-        help="listen for AMQP 1.0 here; the usual ports are 5672, and 5671 with TLS",
-    )
-    group.add_argument(
-        "--amqp-tls",
-        type=Path,
-        nargs=2,
-        metavar=("CERT", "KEY"),
-        help="files with the certificate chain and its key; needed for any address that "
-        "other machines can reach",
-    )
-    group.add_argument(
-        "--amqp-users",
-        type=Path,
-        metavar="FILE",
-        help="the users and their hashed passwords, written by `xmpp-qos queue "
-        "amqp-user`; a change counts at once for new connections",
-    )
-    group.add_argument(
-        "--amqp-client-ca",
-        type=Path,
-        metavar="FILE",
-        help="a user of the file may also log in by a certificate that one of these "
-        "authorities has signed: its common name is the name of the user",
-    )
-    group.add_argument(
-        "--amqp-anonymous",
-        type=queue_values.account,
-        metavar="JID",
-        help="let everybody who can connect work as this account, without a password",
-    )
-
-
-def _add_amqp_user(verbs: _Verbs) -> None:
-    text = "write a user of the AMQP gateway, with a hashed password, into its file"
-    verb = verbs.add_parser(
-        "amqp-user",
-        help=text,
-        description=text.capitalize() + ".",
-        epilog=queue_help.AMQP_USER,
-    )
-    verb.add_argument("file", type=Path, metavar="FILE", help="of --amqp-users")
-    verb.add_argument(
-        "name",
-        metavar="NAME",
-        help="the name to log in with: NAME@SERVICE is then the account; or the bare JID "
-        "of an account",
-    )
-    how = verb.add_mutually_exclusive_group()
-    how.add_argument(
-        "--certificate", action="store_true", help="without a password: by certificate"
-    )
-    how.add_argument("--remove", action="store_true", help="remove the user")
 
 
 def _add_verb(

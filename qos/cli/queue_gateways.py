@@ -1,0 +1,127 @@
+"""The options of `queue serve` for its gateways, and the verbs that write their users."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TypeAlias
+
+from qos.cli import queue_help, queue_values
+from qos.options.parser import Parser
+
+__all__ = ["add_options", "add_users"]
+
+_Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+
+def add_options(serve: Parser) -> None:
+    """Declare the options of all gateways."""
+    _add_amqp(serve)
+    _add_http(serve)
+
+
+def add_users(verbs: _Verbs) -> None:
+    """Declare the verbs for users."""
+    amqp = _add_user(verbs, "amqp-user", "AMQP", queue_help.AMQP_USER)
+    amqp.add_argument(
+        "--certificate", action="store_true", help="without a password: by certificate"
+    )
+    http = _add_user(verbs, "http-user", "HTTP", queue_help.HTTP_USER)
+    http.add_argument(
+        "--token",
+        action="store_true",
+        help="with a new random token instead of a password; it is printed, and only its "
+        "hash is kept",
+    )
+
+
+def _add_amqp(serve: Parser) -> None:
+    group = serve.add_argument_group(
+        "AMQP 1.0",
+        "Clients of AMQP 1.0 attach to the same queues (extra [amqp]).",
+    )
+    group.add_argument(
+        "--amqp",
+        type=queue_values.host_and_port,
+        metavar="HOST:PORT",
+        help="listen for AMQP 1.0 here; the usual ports are 5672, and 5671 with TLS",
+    )
+    group.add_argument(
+        "--amqp-tls",
+        type=Path,
+        nargs=2,
+        metavar=("CERT", "KEY"),
+        help="files with the certificate chain and its key; needed for any address that "
+        "other machines can reach",
+    )
+    group.add_argument(
+        "--amqp-users",
+        type=Path,
+        metavar="FILE",
+        help="the users and their hashed passwords, written by `xmpp-qos queue "
+        "amqp-user`; a change counts at once for new connections",
+    )
+    group.add_argument(
+        "--amqp-client-ca",
+        type=Path,
+        metavar="FILE",
+        help="a user of the file may also log in by a certificate that one of these "
+        "authorities has signed: its common name is the name of the user",
+    )
+    group.add_argument(
+        "--amqp-anonymous",
+        type=queue_values.account,
+        metavar="JID",
+        help="let everybody who can connect work as this account, without a password",
+    )
+
+
+def _add_http(serve: Parser) -> None:
+    group = serve.add_argument_group(
+        "HTTP",
+        "Clients of HTTP post to the same queues and take from them (extra [rest]).",
+    )
+    group.add_argument(
+        "--http",
+        type=queue_values.host_and_port,
+        metavar="HOST:PORT",
+        help="listen for HTTP here",
+    )
+    group.add_argument(
+        "--http-tls",
+        type=Path,
+        nargs=2,
+        metavar=("CERT", "KEY"),
+        help="files with the certificate chain and its key; needed for any address that "
+        "other machines can reach",
+    )
+    group.add_argument(
+        "--http-users",
+        type=Path,
+        metavar="FILE",
+        help="the users and the hashes of their passwords and tokens, written by "
+        "`xmpp-qos queue http-user`; may be that of --amqp-users; a change counts at once",
+    )
+
+
+def _add_user(
+    verbs: _Verbs, name: str, protocol: str, epilog: str
+) -> argparse._MutuallyExclusiveGroup:
+    text = (
+        f"write a user of the {protocol} gateway, with a hashed password, into its file"
+    )
+    verb = verbs.add_parser(
+        name, help=text, description=text.capitalize() + ".", epilog=epilog
+    )
+    verb.add_argument(
+        "file", type=Path, metavar="FILE", help=f"of --{protocol.lower()}-users"
+    )
+    verb.add_argument(
+        "name",
+        metavar="NAME",
+        help="the name to log in with: NAME@SERVICE is then the account; or the bare JID "
+        "of an account",
+    )
+    how = verb.add_mutually_exclusive_group()
+    how.add_argument("--remove", action="store_true", help="remove the user")
+    return how

@@ -1,0 +1,74 @@
+"""The HTTP gateway of `queue serve`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from qos.cli import listening
+from qos.core.quota import domain_of
+from qos.errors import UsageError
+from qos.users import Users
+from xep_0254.service import QueueService
+
+if TYPE_CHECKING:
+    from qos.rest.gateway import Gateway
+
+__all__ = ["check", "listen", "serving"]
+
+_OPTIONS = ("http_tls", "http_users")
+
+
+def check(arguments: argparse.Namespace, *, jid: str, component: bool) -> Users | None:
+    """Check the options before anything is opened; returns the users.
+
+    Raises:
+        UsageError: they contradict each other, the extra is missing, or a file is wrong.
+    """
+    if not listening.is_wanted(arguments, "http", _OPTIONS):
+        return None
+    try:
+        import aiohttp  # noqa: F401 - to know that it is there
+    except ImportError:
+        raise UsageError("there is no aiohttp: pip install 'xmpp-qos[rest]'") from None
+    if arguments.http_users is None:
+        raise UsageError("--http: nobody could log in without --http-users FILE")
+    listening.check_address(arguments, "http")
+    listening.tls(arguments, "http")
+    return Users(arguments.http_users, jid if component else domain_of(jid))
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    service: QueueService, users: Users | None, *, jid: str, component: bool
+) -> AsyncIterator[Gateway | None]:
+    """Make the gateway known to the service, and close it at the end.
+
+    `listen` is called when the service is ready.
+    """
+    if users is None:
+        yield None
+        return
+    # It needs the extra.
+    from qos.rest.gateway import Gateway
+
+    gateway = Gateway(service.engine, users=users, own_domain=jid if component else "")
+    service.add_gateway(gateway)
+    try:
+        yield gateway
+    finally:
+        await gateway.aclose()
+
+
+async def listen(arguments: argparse.Namespace, gateway: Gateway | None) -> None:
+    """Listen, and say where.
+
+    Raises:
+        CommandError: the address cannot be used.
+    """
+    if gateway is not None:
+        await listening.listen(
+            arguments, "http", gateway.listen, listening.tls(arguments, "http")
+        )
