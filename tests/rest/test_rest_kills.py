@@ -1,0 +1,187 @@
+"""The gateway under `kill -9` while clients post once, take and acknowledge.
+
+What was posted is there once, whatever the client heard of it; and each message is
+acknowledged once.
+"""
+
+import asyncio
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from qos.core.rest.link_header import read_links
+from qos.testing.ports import free_ports
+from rest_bench import basic, rest
+
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(180)]
+
+MESSAGES = 400
+PUBLISHERS = 2
+KILLS = 8
+
+FORM = "application/x-www-form-urlencoded"
+
+
+class Clients:
+    """Publishers and consumers that try again until they have an answer."""
+
+    def __init__(self, port: int, session: aiohttp.ClientSession) -> None:
+        self._url = f"http://127.0.0.1:{port}"
+        self._session = session
+        self.statuses: Counter[tuple[str, int]] = Counter()
+        self.again = 0
+        self.done: Counter[str] = Counter()
+
+    async def _post(
+        self, what: str, path: str, body: str = "", wait_s: int = 0
+    ) -> tuple[int, dict[str, str], str]:
+        """The status, links and body of an answer, after as many attempts as it takes."""
+        headers = {
+            "Authorization": basic("alice"),
+            "Prefer": f"wait={wait_s}",
+            "Content-Type": FORM if what == "acknowledge" else "text/plain",
+        }
+        while True:
+            try:
+                async with self._session.post(
+                    self._url + path, data=body.encode(), headers=headers
+                ) as answer:
+                    text = await answer.text()
+                    links = read_links(answer.headers.get("Link", ""))
+            except (aiohttp.ClientError, TimeoutError):
+                self.again += 1
+                await asyncio.sleep(0.05)
+                continue
+            self.statuses[what, answer.status] += 1
+            if answer.status < 500:
+                return answer.status, {each.rel: each.href for each in links}, text
+
+    async def publish(self, first: int) -> None:
+        """Post each message to a link of its own; a repeat is answered 405."""
+        _, links, _ = await self._post("factory", "/queues/orders/once")
+        for number in range(first, MESSAGES, PUBLISHERS):
+            status, links, _ = await self._post(
+                "post", links["create-next"], f"m{number}"
+            )
+            assert status in {200, 405}
+
+    async def consume(self) -> None:
+        """Take and acknowledge, until all is done; 412: it will come again."""
+        while len(self.done) < MESSAGES:
+            status, links, body = await self._post(
+                "take", "/queues/orders/consumer", wait_s=1
+            )
+            if status != 200:
+                continue
+            path = links["acknowledgement"]
+            status, _, _ = await self._post("acknowledge", path, "acknowledge=true")
+            assert status in {204, 405, 412}
+            if status != 412:
+                self.done[body] += 1
+
+
+class AnswersLost:
+    """A network that cuts a connection now and then, in place of an answer."""
+
+    def __init__(self, port: int, rng: random.Random) -> None:
+        self._to = port
+        self._rng = rng
+        self.lost = 0
+
+    async def accept(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Carry one connection."""
+        try:
+            answers, requests = await asyncio.open_connection("127.0.0.1", self._to)
+        except OSError:
+            writer.transport.abort()
+            return
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._carry(reader, requests))
+                both.create_task(self._carry(answers, writer, lose=0.1))
+        except* OSError:
+            pass
+        finally:
+            writer.transport.abort()
+            requests.transport.abort()
+
+    async def _carry(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        lose: float = 0.0,
+    ) -> None:
+        while data := await reader.read(65_536):
+            if self._rng.random() < lose:
+                self.lost += 1
+                break
+            writer.write(data)
+            await writer.drain()
+        raise ConnectionResetError
+
+
+async def start(folder: Path, port: int) -> asyncio.subprocess.Process:
+    program = Path(__file__).with_name("rest_process.py")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, program, str(folder), str(port)),
+        stdout=subprocess.PIPE,
+        env={"PYTHONPATH": ":".join(sys.path)},
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(60):
+        assert await process.stdout.readline() == b"listens\n"
+    return process
+
+
+async def kill(process: asyncio.subprocess.Process) -> None:
+    process.send_signal(signal.SIGKILL)
+    await process.wait()
+
+
+async def test_each_message_is_posted_once_and_acknowledged_once(
+    tmp_path: Path,
+) -> None:
+    """P3, P8, C3 to C5: at any moment between two steps, and in the middle of one."""
+    (port,) = free_ports(1)
+    rng = random.Random(11)
+    process = await start(tmp_path, port)
+    timeout = aiohttp.ClientTimeout(total=20)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        network = AnswersLost(port, rng)
+        server = await asyncio.start_server(network.accept, "127.0.0.1", 0)
+        clients = Clients(server.sockets[0].getsockname()[1], session)
+        works = [clients.publish(first) for first in range(PUBLISHERS)]
+        tasks = [
+            asyncio.create_task(work)
+            for work in (*works, *(clients.consume() for _ in range(3)))
+        ]
+        try:
+            for _ in range(KILLS):
+                await asyncio.sleep(rng.uniform(0.1, 0.5))
+                await kill(process)
+                process = await start(tmp_path, port)
+            async with asyncio.timeout(90):
+                await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            server.close()
+            await kill(process)
+    assert clients.done == {f"m{number}": 1 for number in range(MESSAGES)}
+    # Answers were lost on the way, and repeats were told from first requests.
+    assert network.lost > MESSAGES // 20
+    assert clients.statuses["post", 405] > MESSAGES // 40
+    assert clients.statuses["acknowledge", 405] > MESSAGES // 40
+    async with rest(tmp_path) as bench:
+        assert not await bench.items("orders")
+        shown = (await bench.get("/queues/orders")).text
+    # Each of them once, and nothing else.
+    assert f'"accepted": {MESSAGES},' in shown
