@@ -368,6 +368,16 @@ LIMITS: Final = (
     Limit("qos.users:_CHECKS_MAX", "passwords that are checked at a time"),
     Limit("qos.core.amqp.sasl:FRAME_BYTES_MAX", "bytes of a frame before the login"),
     # -- an HTTP gateway
+    Limit("qos.rest.bounds:CONNECTIONS_MAX", "connections, logged in or not"),
+    Limit("qos.rest.bounds:IDLE_S", "seconds until the next headers are complete"),
+    Limit("qos.rest.bounds:LINE_BYTES_MAX", "bytes of the target or of a header"),
+    Limit("qos.rest.bounds:HEADERS_MAX", "headers of a request"),
+    Limit("qos.rest.bounds:BODY_BYTES_MAX", "bytes of a body"),
+    Limit("qos.rest.bounds:BATCH_BYTES_MAX", "bytes of the body of a batch"),
+    Limit("qos.rest.bounds:BODIES_BYTES_MAX", "bytes of all bodies at a time"),
+    Limit("qos.rest.bounds:BODY_S", "seconds until a body is complete"),
+    Limit("qos.rest.bounds:WRITE_S", "seconds in which an answer is taken"),
+    Limit("qos.rest.bounds:LOGINS_MAX", "passwords that are remembered as right"),
     Limit(
         "qos.core.queue.publishing:ONCE_S_MAX", "seconds in which a link can be used"
     ),

@@ -326,6 +326,14 @@ class QueueEngine:
             return None
         return Rights(subscribe, publish, once_s(queue.options))
 
+    def is_classifying(self, node: str) -> bool:
+        """Whether a new selector is still to be evaluated for some items of a node.
+
+        Until then, a subscriber may not have all that it could have.
+        """
+        queue = None if self._core is None else self._core.nodes.get(node)
+        return queue is not None and queue.classifying
+
     def publishes(self, account: str) -> bool:
         """Whether this bare JID may publish to a node; True while this is unknown."""
         return self._core is None or self._core.publishes(account)

@@ -7,6 +7,7 @@ from xep_0254.request_items import ITEM_BYTES_MAX
 
 __all__ = [
     "BATCH_BYTES_MAX",
+    "BODIES_BYTES_MAX",
     "BODY_BYTES_MAX",
     "BODY_S",
     "CONNECTIONS_MAX",
@@ -33,6 +34,9 @@ BODY_BYTES_MAX = (ITEM_BYTES_MAX - 2048) * 3 // 4
 
 #: Of a batch: it is in memory as a whole, and is published in one commit.
 BATCH_BYTES_MAX = 8 * 1024 * 1024
+
+#: Of all bodies that are in memory at a time; further ones are refused for a moment.
+BODIES_BYTES_MAX = 64 * 1024 * 1024
 
 #: Seconds in which a body has to be complete.
 BODY_S = 30.0

@@ -24,7 +24,6 @@ class Call:
 
     Attributes:
         gateway: that has it.
-        method: in upper case.
         account: the bare JID of the user.
         path: the variables of the path.
         query: of the URL.
@@ -33,7 +32,6 @@ class Call:
     """
 
     gateway: Gateway
-    method: str
     account: str
     path: Mapping[str, str]
     query: Mapping[str, str]

@@ -19,6 +19,7 @@ from qos.core.queue.item import Item, ItemOutcome
 from qos.core.queue.node_options import QUEUE_REQUESTS, SELECTOR
 from qos.core.queue.requests import (
     Extend,
+    GetOptions,
     Items,
     ItemsResult,
     Ok,
@@ -88,6 +89,8 @@ class WaitingConsumer:
         try:
             # When this is answered, an item that is there has been handed over too.
             await ask(engine, Subscribe(self._node, self.jid, options), self.jid)
+            while engine.is_classifying(self._node) and not self._found.done():
+                await ask(engine, GetOptions(self._node, self.jid), self.jid)
             with contextlib.suppress(TimeoutError):
                 if wait.seconds and not self._found.done():
                     async with asyncio.timeout(wait.seconds):

@@ -75,6 +75,8 @@ class HttpServer:
     def __init__(self, gateway: Gateway, login: Login) -> None:
         self._gateway = gateway
         self._login = login
+        # Of all bodies that are being read or handled.
+        self._body_bytes = 0
         self._web = web.Server(
             self._handle,
             handler_cancellation=True,
@@ -139,21 +141,24 @@ class HttpServer:
             return as_text(403, "a page of another site may not post here")
         is_batch = route.name in _BATCHES
         limit = bounds.BATCH_BYTES_MAX if is_batch else bounds.BODY_BYTES_MAX
-        body = await _body(request, limit)
-        call = Call(
-            gateway=self._gateway,
-            method=request.method,
-            account=account,
-            path=variables,
-            query=query,
-            headers=headers,
-            body=body,
-        )
-        handler, act = HANDLERS[route.name]
+        size = _size(request, limit)
+        if self._body_bytes + size > bounds.BODIES_BYTES_MAX:
+            answer = _refused(503, "too much is being posted at this moment")
+            answer.headers["Connection"] = "close"
+            return answer
+        self._body_bytes += size
         try:
-            return await handler(call)
-        except Refusal as refusal:
-            return _refused(status_of(act, refusal), str(refusal))
+            call = Call(
+                gateway=self._gateway,
+                account=account,
+                path=variables,
+                query=query,
+                headers=headers,
+                body=await _body(request, limit),
+            )
+            return await _handled(route.name, call)
+        finally:
+            self._body_bytes -= size
 
     async def _account(
         self, request: web.BaseRequest, headers: Mapping[str, str]
@@ -166,6 +171,14 @@ class HttpServer:
             log.warning("%s: wrong password, token or user", request.remote)
             await asyncio.sleep(_WRONG_S)
         return account
+
+
+async def _handled(name: str, call: Call) -> Answer:
+    handler, act = HANDLERS[name]
+    try:
+        return await handler(call)
+    except Refusal as refusal:
+        return _refused(status_of(act, refusal), str(refusal))
 
 
 def _refused(status: int, why: str) -> Answer:
@@ -218,10 +231,27 @@ def _is_cross_site(headers: Mapping[str, str]) -> bool:
     return headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}
 
 
+def _size(request: web.BaseRequest, limit: int) -> int:
+    """The bytes that a body may have.
+
+    Raises:
+        _BodyError: it says that it is too large.
+    """
+    if not request.body_exists:
+        return 0
+    size = request.content_length
+    if size is None:
+        return limit
+    if size > limit:
+        raise _too_large(limit)
+    return size
+
+
+def _too_large(limit: int) -> _BodyError:
+    return _BodyError(413, f"at most {limit} bytes are taken")
+
+
 async def _body(request: web.BaseRequest, limit: int) -> bytes:
-    too_large = _BodyError(413, f"at most {limit} bytes are taken")
-    if (request.content_length or 0) > limit:
-        raise too_large
     if request.headers.get("Expect", "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         # aiohttp takes it for a part of the answer.
@@ -232,7 +262,7 @@ async def _body(request: web.BaseRequest, limit: int) -> bytes:
             async for chunk in request.content.iter_any():
                 body += chunk
                 if len(body) > limit:
-                    raise too_large
+                    raise _too_large(limit)
     except TimeoutError:
         raise _BodyError(408, "the body is not complete in time") from None
     except web.RequestPayloadError:

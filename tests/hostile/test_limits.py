@@ -17,8 +17,10 @@ import qos.client
 import qos.core
 import qos.core.message
 import qos.core.queue
+import qos.core.rest
 import qos.engine
 import qos.journal
+import qos.rest
 import qos.stream
 import xep_0254
 import xep_0337
@@ -29,7 +31,8 @@ from xep_qos.settings import _LEAST
 
 #: These modules decide what a peer can make us do.
 PACKAGES = (
-    *(qos.core, qos.core.message, qos.core.queue, qos.engine, qos.journal),
+    *(qos.core, qos.core.message, qos.core.queue, qos.core.rest),
+    *(qos.engine, qos.journal, qos.rest),
     *(qos.stream, qos.client, xep_0254, xep_0337, xep_qos),
 )
 
@@ -38,6 +41,7 @@ NOT_OF_OTHERS = {
     "qos.core.backoff:_DOUBLINGS_MAX": "arithmetic",
     "qos.core.queue.node_options:_BACKOFF_S_MAX": "when we try again",
     "qos.core.queue.subscriber_requests:_SEQ_CHARS_MAX": "SQLite's integers",
+    "qos.core.rest.msg_properties:_WHOLE_MAX": "RFC 9651, of a decimal",
     "qos.engine.consuming:_TRANSACTION_S_MAX": "a handler of ours",
     "qos.journal.files:_NODE_CHARS_MAX": "our own name",
     "qos.journal.schema:_INT_MAX": "SQL's integers",
@@ -73,6 +77,8 @@ def constants() -> dict[str, bool]:
             for each in ast.walk(tree):
                 if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load):
                     read.add(each.id)
+                elif isinstance(each, ast.Attribute):
+                    read.add(each.attr)
     return {name: constant in read for name, constant in found.items()}
 
 

@@ -347,6 +347,29 @@ async def test_a_client_that_reads_nothing_is_dropped(
         assert {each.delivery_count for each in found} == {0}
 
 
+async def test_the_bytes_of_all_bodies_are_bounded(
+    bench: RestBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch may have 8 MiB, and there may be 1,000 connections."""
+    monkeypatch.setattr(bounds, "BODIES_BYTES_MAX", 1000)
+    head = "POST /queues/orders/messages HTTP/1.1\r\nContent-Length: 600\r\n"
+    async with Raw(bench) as first, Raw(bench) as second:
+        for raw in (first, second):
+            raw.writer.write(f"{head}{AUTH}Connection: close\r\n\r\n".encode())
+        answers = [asyncio.create_task(each.rest()) for each in (first, second)]
+        done, _ = await asyncio.wait(
+            answers, timeout=10, return_when=asyncio.FIRST_COMPLETED
+        )
+        (refused,) = done
+        assert b"503" in refused.result()[:20]
+        assert b"Retry-After: 2" in refused.result()
+        for raw in (first, second):
+            raw.writer.write(b"x" * 600)
+        assert {(await each)[9:12] for each in answers} == {b"200", b"503"}
+    # What was in memory is not counted any more.
+    assert (await bench.post("/queues/orders/messages", b"x" * 900)).status == 200
+
+
 async def test_the_number_of_connections_is_bounded(
     bench: RestBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

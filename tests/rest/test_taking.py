@@ -10,6 +10,7 @@ import pytest
 
 from amqp_bench import DOMAIN, until
 from qos.core.queue.item import Affiliation, ItemState
+from qos.core.queue.ready_items import SLICE
 from qos.core.queue.requests import (
     Configure,
     Delete,
@@ -308,6 +309,18 @@ async def test_a_selector_chooses_messages(bench: RestBench) -> None:
     await bench.settle(taken, "acknowledge=false")
     kind = "http_content%24type+LIKE+%27text/%25%27"
     assert (await bench.post(f"{TAKE}?selector={kind}", X_RS_Wait="5")).body == b"2"
+
+
+async def test_a_selector_finds_a_message_behind_many_others(bench: RestBench) -> None:
+    """C14: without a wait too, although a step evaluates it for some items only."""
+    count = 5 * SLICE // 2
+    await bench.publish("orders", *["<x/>"] * (count - 1))
+    await publish(bench, b"last", Msg_Properties="n=1")
+    for _ in range(2):
+        taken = await bench.post(f"{TAKE}?selector=n+%3D+1")
+        assert taken.body == b"last"
+        await bench.settle(taken, "acknowledge=false")
+    assert (await bench.post(f"{TAKE}?selector=n+%3D+2")).status == 202
 
 
 async def test_a_selector_that_is_none_is_refused_with_the_position(
