@@ -68,15 +68,20 @@ class Brokered(ABC):
         name: the name of its row.
         caveat: the guarantee that it does not give.
         program: of the sender and the receiver.
+        receives: whether somebody receives; otherwise a message ends when the broker
+            has confirmed it, and stays there.
     """
 
     #: Whether the sender notes as the end of a message when the broker has confirmed it.
     _confirms = False
 
-    def __init__(self, name: str, caveat: str, *, program: Program) -> None:
-        self.name = name
+    def __init__(
+        self, name: str, caveat: str, *, program: Program, receives: bool = True
+    ) -> None:
+        self.name = name if receives else f"{name}, publish only"
         self.caveat = caveat
         self._program = program
+        self._receives = receives
         self._started: list[Process] = []
         self._server: Process
         self._sender: Child
@@ -112,7 +117,8 @@ class Brokered(ABC):
         options = self._options(folder)
         for each in (self._receiver, self._sender):
             await each.do("connect", port=port, **options)
-        await self._receiver.do("receive")
+        if self._receives:
+            await self._receiver.do("receive")
 
     async def measure(self, work: Work) -> Sample:
         """See Contender."""
@@ -126,10 +132,11 @@ class Brokered(ABC):
                 "send", patience_s=work.seconds + PATIENCE_S, **asdict(work)
             )
             given = unpack(sent["given"])
-            # No message may be missing, even if the sender does not ask.
-            got = await self._receiver.do("received", messages=len(given))
-        confirmed = unpack(sent["ended"])
-        ended = self._ended(confirmed, unpack(got["ended"]))
+            confirmed = ended = unpack(sent["ended"])
+            if self._receives:
+                # No message may be missing, even if the sender does not ask.
+                got = await self._receiver.do("received", messages=len(given))
+                ended = self._ended(confirmed, unpack(got["ended"]))
         others = (
             {"confirmed_s": max(confirmed) - min(given)} if self._confirms else None
         )

@@ -20,9 +20,9 @@ _USER = "bench@localhost"
 _NODE = "bench"
 
 
-def gateway_rows() -> list[Gateway]:
-    """Return our rows."""
-    return [Gateway(client) for client in CLIENTS]
+def gateway_rows(*, receives: bool = True) -> list[Gateway]:
+    """Return our rows; see Gateway."""
+    return [Gateway(client, receives=receives) for client in CLIENTS]
 
 
 class Gateway(Brokered):
@@ -35,6 +35,7 @@ class Gateway(Brokered):
 
     Args:
         client: one of CLIENTS.
+        receives: see Brokered.
 
     Attributes:
         client: the same.
@@ -42,8 +43,10 @@ class Gateway(Brokered):
 
     _confirms = True
 
-    def __init__(self, client: str) -> None:
-        super().__init__(f"AMQP gateway, {client}", "", program=CLIENTS[client])
+    def __init__(self, client: str, *, receives: bool = True) -> None:
+        super().__init__(
+            f"AMQP gateway, {client}", "", program=CLIENTS[client], receives=receives
+        )
         self.client = client
         self._password = secrets.token_hex(16)
         self._stack = AsyncExitStack()

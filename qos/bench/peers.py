@@ -8,7 +8,7 @@ from qos.bench.nats_server import JetStream
 from qos.bench.rabbitmq import RabbitMq
 from qos.bench.sample import Contender
 
-__all__ = ["as_used", "queue_peers", "replying"]
+__all__ = ["as_used", "queue_peers", "rabbitmq_rows", "replying"]
 
 
 def replying() -> list[Mqtt]:
@@ -21,11 +21,15 @@ def as_used() -> list[Mqtt]:
     return [Mqtt(library, qos) for qos in (0, 1, 2) for library in LIBRARIES]
 
 
+def rabbitmq_rows(*, receives: bool = True) -> list[RabbitMq]:
+    """Return RabbitMQ with each of its clients; see RabbitMq."""
+    return [RabbitMq(client, receives=receives) for client in (None, *CLIENTS)]
+
+
 def queue_peers() -> list[Contender]:
     """Return the peers that bring an item to one of several workers."""
     return [
-        RabbitMq(),
-        *(RabbitMq(client) for client in CLIENTS),
+        *rabbitmq_rows(),
         JetStream(confirmed=False),
         JetStream(confirmed=True),
         JetStream(confirmed=True, synced=True),

@@ -50,6 +50,7 @@ class RabbitMq(Brokered):
     Args:
         client: one of CLIENTS, which work over its plugin for AMQP 1.0; None: aio-pika,
             by its own protocol AMQP 0-9-1.
+        receives: see Brokered.
 
     Attributes:
         client: the same.
@@ -57,11 +58,12 @@ class RabbitMq(Brokered):
 
     _confirms = True
 
-    def __init__(self, client: str | None = None) -> None:
+    def __init__(self, client: str | None = None, *, receives: bool = True) -> None:
         super().__init__(
             f"RabbitMQ, AMQP 1.0, {client}" if client else "RabbitMQ, aio-pika",
             _CAVEAT,
             program=CLIENTS[client] if client else _AIO_PIKA,
+            receives=receives,
         )
         self.client = client
         self._plugins = (_PLUGIN,) if client else ()

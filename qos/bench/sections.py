@@ -21,6 +21,7 @@ __all__ = [
     "of_fan",
     "of_ours",
     "of_peers",
+    "of_publishing",
     "of_queues",
     "of_the_same_promise",
 ]
@@ -101,27 +102,41 @@ def of_peers(peers: Sequence[Contender]) -> Section:
 def of_queues(
     ours: Sequence[Contender], gateways: Sequence[Gateway], peers: Sequence[Contender]
 ) -> Section:
-    """Queues: ours compared with RabbitMQ.
-
-    All with aio-pika on it, and those of the gateway also with their own client on it.
-    """
-    (first,) = (each.name for each in peers if _is_rabbitmq(each, None))
-    same = {
-        one.name: other.name
-        for one in gateways
-        for other in peers
-        if _is_rabbitmq(other, one.client)
-    }
+    """Queues: ours compared with RabbitMQ."""
     return Section(
         "Queues, with four workers: an item ends when its worker has accepted it",
         [each.name for each in [*ours, *gateways, *peers]],
-        {
-            "aio-pika": {each.name: first for each in [*ours, *gateways]},
-            "AMQP 1.0": same,
-        },
+        _compared(ours, gateways, peers),
         wire=False,
         confirms=True,
     )
+
+
+def of_publishing(gateways: Sequence[Gateway], peers: Sequence[Contender]) -> Section:
+    """Queues to which somebody publishes, and nobody works at them."""
+    return Section(
+        "Queues, publish only: an item ends when the broker has confirmed it",
+        [each.name for each in [*gateways, *peers]],
+        _compared([], gateways, peers),
+        wire=False,
+        confirms=True,
+    )
+
+
+def _compared(
+    ours: Sequence[Contender], gateways: Sequence[Gateway], peers: Sequence[Contender]
+) -> dict[str, dict[str, str]]:
+    """All are compared with aio-pika on RabbitMQ, and gateways with their own client."""
+    (first,) = (each.name for each in peers if _is_rabbitmq(each, None))
+    return {
+        "aio-pika": {each.name: first for each in [*ours, *gateways]},
+        "AMQP 1.0": {
+            one.name: other.name
+            for one in gateways
+            for other in peers
+            if _is_rabbitmq(other, one.client)
+        },
+    }
 
 
 def _is_rabbitmq(contender: Contender, client: str | None) -> bool:

@@ -348,7 +348,8 @@ def _add_rows(parser: Parser) -> None:
         action="store_true",
         help="add queues: ours (XEP-0254 on a Prosody of its own, single items and "
         "batches; and by AMQP 1.0, with rhea and proton), RabbitMQ with aio-pika and by "
-        "AMQP 1.0, and NATS JetStream with nats-py; a missing one is left out; needs the "
+        "AMQP 1.0, and NATS JetStream with nats-py; by AMQP also without workers; a "
+        "missing one is left out; needs the "
         "extras `bench` and `amqp`, and for rhea `npm install rhea`",
     )
 

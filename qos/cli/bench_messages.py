@@ -170,6 +170,10 @@ def _others(
         its_peers = peers.queue_peers()
         others += [*queues, *gateways, *its_peers]
         shown.append(sections.of_queues(queues, gateways, its_peers))
+        gateways = gateway_rows(receives=False)
+        rabbits = peers.rabbitmq_rows(receives=False)
+        others += [*gateways, *rabbits]
+        shown.append(sections.of_publishing(gateways, rabbits))
     return others, shown
 
 

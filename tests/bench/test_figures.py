@@ -6,7 +6,7 @@ import pytest
 
 from qos.bench.figures import Measured, percentile, ratio, spread
 from qos.bench.gateway_rows import gateway_rows
-from qos.bench.peers import as_used, queue_peers, replying
+from qos.bench.peers import as_used, queue_peers, rabbitmq_rows, replying
 from qos.bench.plot import plot
 from qos.bench.queue_rows import queue_rows
 from qos.bench.report import Results, absences, caveats, plain, tables
@@ -15,6 +15,7 @@ from qos.bench.sections import (
     Section,
     of_ours,
     of_peers,
+    of_publishing,
     of_queues,
     of_the_same_promise,
 )
@@ -195,6 +196,7 @@ def test_every_table_fits_into_120_columns() -> None:
         of_the_same_promise(ours, replying()),
         of_peers(as_used()),
         of_queues(queues[3:], gateway_rows(), queues[:3]),
+        of_publishing(gateway_rows(receives=False), rabbitmq_rows(receives=False)),
     ]
     ends = ("sender", "receiver", "server")
     known = {
@@ -216,7 +218,7 @@ def test_every_table_fits_into_120_columns() -> None:
         caveats=dict.fromkeys(rows, "it keeps nothing of what it has"),
     )
     shown = tables(found)
-    assert len(shown) == 4
+    assert len(shown) == 5
     lines = "\n".join([*shown, caveats(found)]).splitlines()
     assert max(map(len, lines)) <= 120
 
@@ -350,6 +352,11 @@ def test_ours_are_compared_with_rabbitmq() -> None:
             "AMQP gateway, rhea": "RabbitMQ, AMQP 1.0, rhea",
             "AMQP gateway, proton": "RabbitMQ, AMQP 1.0, proton",
         },
+    }
+    only = of_publishing(gateway_rows(receives=False), rabbitmq_rows(receives=False))
+    assert only.bases["AMQP 1.0"] == {
+        f"{one}, publish only": f"{other}, publish only"
+        for one, other in section.bases["AMQP 1.0"].items()
     }
 
 

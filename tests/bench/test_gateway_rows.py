@@ -51,6 +51,22 @@ async def test_each_item_of_a_row_is_accepted_once_and_nothing_is_left(
     assert not processes_in(tmp_path)
 
 
+async def test_what_is_only_published_is_on_disk_and_stays(tmp_path: Path) -> None:
+    """Publish to accepted is measured by itself: nobody works beside it."""
+    contender = Gateway("proton", receives=False)
+    try:
+        await contender.start(tmp_path)
+        sample = await contender.measure(WORK)
+        assert sample.messages >= WORK.window
+        assert sample.confirmed_s == sample.seconds >= 0.9 * WORK.seconds
+        with sqlite3.connect(tmp_path / "queue.sqlite") as db:
+            items = db.execute("SELECT COUNT(*) FROM item").fetchone()
+        db.close()
+        assert items == (sample.messages,)
+    finally:
+        await contender.stop()
+
+
 async def test_without_rhea_it_is_said_in_one_line_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
