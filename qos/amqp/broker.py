@@ -1,7 +1,8 @@
 """A link to a node of an AMQP 1.0 broker, where we are the client.
 
 One connection has one session and one link. `BrokerLink` has what both directions have
-in common; `Source` receives, and `Target` sends.
+in common; the links that receive and send are in `qos.amqp.source` and
+`qos.amqp.target`.
 """
 
 from __future__ import annotations
@@ -20,8 +21,6 @@ from proton import (
     Event,
     Link,
     ProtonException,
-    Receiver,
-    Sender,
     Session,
     Terminus,
     Transport,
@@ -31,16 +30,7 @@ from qos.amqp import bounds
 from qos.amqp.pump import Pump
 from qos.ids import new_id
 
-__all__ = [
-    "Broker",
-    "BrokerLink",
-    "BrokerLost",
-    "BrokerRefused",
-    "Incoming",
-    "Outcome",
-    "Source",
-    "Target",
-]
+__all__ = ["CONTAINER", "Broker", "BrokerLink", "BrokerLost", "BrokerRefused"]
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +38,8 @@ log = logging.getLogger(__name__)
 _ATTACH_S = 30.0
 _CLOSE_S = 3.0
 
-#: The name that brokers show.
-_CONTAINER = "xmpp-qos-bridge"
+#: The name that brokers show, and what the names of links begin with.
+CONTAINER = "xmpp-qos-bridge"
 
 #: What another attempt does not change, unless somebody changes the broker.
 _LASTING = frozenset(
@@ -259,7 +249,7 @@ class BrokerLink(asyncio.Protocol):
 
     def _begin(self, pump: Pump, amqp: Transport) -> None:
         broker, connection = self._broker, pump.connection
-        connection.container = f"{_CONTAINER}-{new_id()}"
+        connection.container = f"{CONTAINER}-{new_id()}"
         connection.hostname = broker.host
         sasl = amqp.sasl()
         # TLS is asyncio's, so that proton knows nothing of it; `Broker` without TLS is
@@ -334,186 +324,4 @@ _ENDS = frozenset(
         Event.LINK_REMOTE_CLOSE,
         Event.LINK_REMOTE_DETACH,
     }
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Incoming:
-    """A message that the broker has delivered.
-
-    Attributes:
-        delivery: proton's.
-        content: its bytes; None: there were more than we take.
-    """
-
-    delivery: Delivery
-    content: bytes | None
-
-
-class Source(BrokerLink):
-    """Receives the messages of a node, and settles them.
-
-    Attributes:
-        messages: those that have come, in their order.
-    """
-
-    def __init__(self, broker: Broker, *, credit: int) -> None:
-        """Prepare.
-
-        Args:
-            broker: the node.
-            credit: the most messages that are unsettled.
-        """
-        super().__init__(broker)
-        self.messages: asyncio.Queue[Incoming] = asyncio.Queue()
-        self._credit = credit
-        self._content = bytearray()
-        self._too_large = False
-        self._link: Receiver | None = None
-
-    def settle(self, incoming: Incoming, condition: Condition | None = None) -> None:
-        """Accept a message, or reject it for this reason. Harmless on a lost link."""
-
-        def settle(_pump: Pump) -> None:
-            assert self._link is not None
-            delivery = incoming.delivery
-            if condition is None:
-                delivery.update(Delivery.ACCEPTED)
-            else:
-                delivery.local.condition = condition
-                delivery.update(Delivery.REJECTED)
-            delivery.settle()
-            self._link.flow(1)
-
-        if not self.lost.done():
-            self._guard(settle)
-
-    def _attach(self, session: Session) -> None:
-        # The same name each time would resume a link whose state we do not have.
-        self._link = session.receiver(f"{_CONTAINER}-{new_id()}")
-        self._set_up(self._link, self._link.source)
-        self._link.flow(self._credit)
-
-    def _delivery(self, delivery: Delivery) -> None:
-        assert self._link is not None
-        if delivery.aborted:
-            self._content.clear()
-            self._link.advance()
-            delivery.settle()
-            self._link.flow(1)
-            return
-        if not delivery.readable:
-            return
-        while data := self._link.recv(bounds.FRAME_BYTES_MAX):
-            self._content += data
-            if len(self._content) > bounds.MESSAGE_BYTES_MAX:
-                self._too_large = True
-                self._content.clear()
-        if delivery.partial:
-            return
-        content = None if self._too_large else bytes(self._content)
-        self._content.clear()
-        self._too_large = False
-        self._link.advance()
-        self.messages.put_nowait(Incoming(delivery, content))
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome of a message at the broker.
-
-    Attributes:
-        state: Delivery.ACCEPTED, REJECTED, RELEASED or MODIFIED.
-        reason: of REJECTED, or ''.
-        failed: of MODIFIED: the delivery counts.
-        undeliverable: of MODIFIED: do not send it here again.
-    """
-
-    state: int
-    reason: str = ""
-    failed: bool = False
-    undeliverable: bool = False
-
-
-class Target(BrokerLink):
-    """Sends messages to a node."""
-
-    def __init__(self, broker: Broker) -> None:
-        super().__init__(broker)
-        self._link: Sender | None = None
-        self._waiting: list[tuple[bytes, asyncio.Future[Outcome]]] = []
-        self._sent: dict[str, asyncio.Future[Outcome]] = {}
-        self.lost.add_done_callback(self._fail)
-
-    @property
-    def bytes_max(self) -> int:
-        """The most bytes of a message that the broker takes; 0: it has not said."""
-        return 0 if self._link is None else self._link.remote_max_message_size or 0
-
-    async def send(self, message: bytes) -> Outcome:
-        """Send a message when there is credit; returns when it has an outcome.
-
-        Raises:
-            BrokerLost: the link is lost. The broker may have the message.
-        """
-        if self.lost.done():
-            raise self.lost.result()
-        outcome: asyncio.Future[Outcome] = self._loop.create_future()
-        self._waiting.append((message, outcome))
-        self._flow()
-        self._write_soon()
-        return await outcome
-
-    def _attach(self, session: Session) -> None:
-        self._link = session.sender(f"{_CONTAINER}-{new_id()}")
-        self._set_up(self._link, self._link.target)
-
-    def _flow(self) -> None:
-        link = self._link
-        if link is None or not self._attached.done():
-            return
-        count = 0
-        for message, outcome in self._waiting:
-            if not outcome.cancelled():
-                if link.credit <= 0:
-                    break
-                tag = new_id()
-                link.delivery(tag)
-                link.stream(message)
-                link.advance()
-                self._sent[tag] = outcome
-            count += 1
-        del self._waiting[:count]
-
-    def _delivery(self, delivery: Delivery) -> None:
-        state = delivery.remote_state
-        if state not in _OUTCOMES and not delivery.settled:
-            return
-        outcome = self._sent.pop(delivery.tag, None)
-        remote = delivery.remote
-        if outcome is not None and not outcome.done():
-            condition = remote.condition
-            parts = () if condition is None else (condition.name, condition.description)
-            outcome.set_result(
-                Outcome(
-                    # Settled without an outcome: messaging §3.5.3.
-                    state if state in _OUTCOMES else Delivery.RELEASED,
-                    ": ".join(filter(None, parts)),
-                    failed=bool(remote.failed),
-                    undeliverable=bool(remote.undeliverable),
-                )
-            )
-        delivery.settle()
-
-    def _fail(self, lost: asyncio.Future[BrokerLost]) -> None:
-        waiting = [outcome for _, outcome in self._waiting]
-        for outcome in (*self._sent.values(), *waiting):
-            if not outcome.done():
-                outcome.set_exception(lost.result())
-        self._waiting.clear()
-        self._sent.clear()
-
-
-_OUTCOMES = frozenset(
-    {Delivery.ACCEPTED, Delivery.REJECTED, Delivery.RELEASED, Delivery.MODIFIED}
 )

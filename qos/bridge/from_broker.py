@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from proton import Condition
 
 from qos.amqp import conditions
-from qos.amqp.broker import Incoming, Source
 from qos.amqp.conditions import condition_of
+from qos.amqp.source import Incoming, Source
 from qos.bridge.bridge import Bridge
 from qos.core.amqp.bridging import item_of
 from qos.engine.retry import Retry

@@ -14,7 +14,8 @@ import time
 
 from proton import Delivery
 
-from qos.amqp.broker import BrokerLost, Outcome, Target
+from qos.amqp.broker import BrokerLost
+from qos.amqp.target import Outcome, Target
 from qos.bridge.bridge import Bridge
 from qos.core.amqp.bridging import message_of
 from qos.core.queue.item import Item

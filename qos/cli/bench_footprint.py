@@ -6,8 +6,8 @@ import argparse
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from qos.cli.bench import FOOTPRINT
 from qos.cli.bench_about import about, in_words
+from qos.cli.bench_others import FOOTPRINT
 from qos.cli.bench_run import folders
 from qos.cli.demo_output import ProgressLine, show
 from qos.cli.output import print_json

@@ -6,9 +6,8 @@ import argparse
 import importlib
 from pathlib import Path
 
-from qos.cli.queue_values import node
-from qos.options.login import add_login
-from qos.options.parser import Parser, address, seconds
+from qos.cli.queue_options import add_drain, add_own_login, add_queue
+from qos.options.parser import Parser
 
 __all__ = ["PASSWORD_FILE", "PASSWORD_VARIABLE", "parser", "run"]
 
@@ -63,13 +62,7 @@ def parser(prog: str) -> Parser:
     parser.add_argument(
         "broker", metavar="URL", help="the node of the broker; see below"
     )
-    parser.add_argument(
-        "service",
-        type=address,
-        metavar="SERVICE",
-        help="the JID of the queue service; its full JID if it serves from an account",
-    )
-    parser.add_argument("node", type=node, metavar="NODE", help="the name of the queue")
+    add_queue(parser)
     direction = parser.add_mutually_exclusive_group(required=True)
     direction.add_argument(
         "--from-broker",
@@ -85,12 +78,7 @@ def parser(prog: str) -> Parser:
         const="to",
         help="send the items of the queue to the broker's node",
     )
-    parser.add_argument(
-        "--drain",
-        type=seconds,
-        metavar="S",
-        help="end after this many seconds without a message (default: never)",
-    )
+    add_drain(parser, without="a message")
     group = parser.add_argument_group(
         "broker",
         f"The password comes from the variable {PASSWORD_VARIABLE} or a file.",
@@ -107,11 +95,7 @@ def parser(prog: str) -> Parser:
         metavar="FILE",
         help="trust the certificates in this PEM file (default: those of the system)",
     )
-    add_login(
-        parser,
-        jid_help="your account; with a resource the server is asked for it; without a "
-        "resource each run gets a new one, so that several bridges can run at once",
-    )
+    add_own_login(parser, several="bridges")
     return parser
 
 

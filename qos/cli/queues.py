@@ -12,13 +12,13 @@ import importlib
 from pathlib import Path
 from typing import TypeAlias
 
-from qos.cli import queue_gateways, queue_help, queue_values
+from qos.cli import queue_gateways, queue_help, queue_options, queue_values
 from qos.cli.options import add_journal, add_quotas
 from qos.core.queue.item import PRIORITIES, PRIORITY, Affiliation
 from qos.core.queue.node_options import NODE_FIELDS
 from qos.core.queue.service import MESSAGE_QUOTAS, QueueBounds
 from qos.options.login import add_login
-from qos.options.parser import Parser, address, seconds, whole
+from qos.options.parser import Parser, seconds, whole
 from qos.stream.server import PORT_COMPONENT
 
 __all__ = ["parser", "run"]
@@ -181,16 +181,10 @@ def _add_verb(
     verb = verbs.add_parser(
         name, help=text, description=text.capitalize() + ".", epilog=epilog
     )
-    verb.add_argument(
-        "service",
-        type=address,
-        metavar="SERVICE",
-        help="the JID of the queue service; its full JID if it serves from an account",
-    )
     if name != "list" or dead:
-        verb.add_argument(
-            "node", type=queue_values.node, metavar="NODE", help="the name of the queue"
-        )
+        queue_options.add_queue(verb)
+    else:
+        queue_options.add_service(verb)
     if name in {"create", "configure"}:
         _add_set(verb)
     elif name == "publish":

@@ -7,11 +7,11 @@ import importlib
 import shutil
 
 from qos.cli.options import add_journal
+from qos.cli.queue_options import add_drain, add_own_login, add_queue
 from qos.cli.queue_values import selector
 from qos.core.queue.node_options import QUEUE_REQUESTS_MAX
 from qos.errors import UsageError
-from qos.options.login import add_login
-from qos.options.parser import Parser, address, seconds, whole
+from qos.options.parser import Parser, seconds, whole
 
 __all__ = ["parser", "run"]
 
@@ -58,13 +58,7 @@ def parser(prog: str) -> Parser:
         description="Run a command for each item of a queue (XEP-0254), until Ctrl-C.",
         epilog=_EPILOG,
     )
-    parser.add_argument(
-        "service",
-        type=address,
-        metavar="SERVICE",
-        help="the JID of the queue service; its full JID if it serves from an account",
-    )
-    parser.add_argument("node", metavar="NODE", help="the name of the queue")
+    add_queue(parser)
     parser.add_argument(
         "command", nargs="+", metavar="COMMAND", help="a program and its arguments"
     )
@@ -99,18 +93,9 @@ def parser(prog: str) -> Parser:
         help="the lock_timeout of the queue, in seconds; needed only if it is just a few "
         "seconds (default: not known)",
     )
-    parser.add_argument(
-        "--drain",
-        type=seconds,
-        metavar="S",
-        help="end after this many seconds without work (default: never)",
-    )
+    add_drain(parser, without="work")
     add_journal(parser)
-    add_login(
-        parser,
-        jid_help="your account; with a resource the server is asked for it; without a "
-        "resource each run gets a new one, so that several workers can run at once",
-    )
+    add_own_login(parser, several="workers")
     return parser
 
 

@@ -1,0 +1,96 @@
+"""A link that receives the messages of a node of a broker, and settles them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from proton import Condition, Delivery, Receiver, Session
+
+from qos.amqp import bounds
+from qos.amqp.broker import CONTAINER, Broker, BrokerLink
+from qos.amqp.pump import Pump
+from qos.ids import new_id
+
+__all__ = ["Incoming", "Source"]
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A message that the broker has delivered.
+
+    Attributes:
+        delivery: proton's.
+        content: its bytes; None: there were more than we take.
+    """
+
+    delivery: Delivery
+    content: bytes | None
+
+
+class Source(BrokerLink):
+    """Receives the messages of a node, and settles them.
+
+    Attributes:
+        messages: those that have come, in their order.
+    """
+
+    def __init__(self, broker: Broker, *, credit: int) -> None:
+        """Prepare.
+
+        Args:
+            broker: the node.
+            credit: the most messages that are unsettled.
+        """
+        super().__init__(broker)
+        self.messages: asyncio.Queue[Incoming] = asyncio.Queue()
+        self._credit = credit
+        self._content = bytearray()
+        self._too_large = False
+        self._link: Receiver | None = None
+
+    def settle(self, incoming: Incoming, condition: Condition | None = None) -> None:
+        """Accept a message, or reject it for this reason. Harmless on a lost link."""
+
+        def settle(_pump: Pump) -> None:
+            assert self._link is not None
+            delivery = incoming.delivery
+            if condition is None:
+                delivery.update(Delivery.ACCEPTED)
+            else:
+                delivery.local.condition = condition
+                delivery.update(Delivery.REJECTED)
+            delivery.settle()
+            self._link.flow(1)
+
+        if not self.lost.done():
+            self._guard(settle)
+
+    def _attach(self, session: Session) -> None:
+        # The same name each time would resume a link whose state we do not have.
+        self._link = session.receiver(f"{CONTAINER}-{new_id()}")
+        self._set_up(self._link, self._link.source)
+        self._link.flow(self._credit)
+
+    def _delivery(self, delivery: Delivery) -> None:
+        assert self._link is not None
+        if delivery.aborted:
+            self._content.clear()
+            self._link.advance()
+            delivery.settle()
+            self._link.flow(1)
+            return
+        if not delivery.readable:
+            return
+        if size := delivery.pending:
+            self._content += self._link.recv(size) or b""
+        if len(self._content) > bounds.MESSAGE_BYTES_MAX:
+            self._too_large = True
+            self._content.clear()
+        if delivery.partial:
+            return
+        content = None if self._too_large else bytes(self._content)
+        self._content.clear()
+        self._too_large = False
+        self._link.advance()
+        self.messages.put_nowait(Incoming(delivery, content))
