@@ -348,6 +348,19 @@ LIMITS: Final = (
     Limit("qos.amqp.bounds:LINKS_MAX", "links of a connection"),
     Limit("qos.amqp.bounds:CREDIT", "messages on a link that are not yet accepted"),
     Limit("qos.amqp.bounds:UNSETTLED_MAX", "unsettled items of a link"),
+    Limit(
+        "qos.amqp.unsettled:KEPT_MAX",
+        "suspended links, of each direction, whose unsettled deliveries are kept",
+    ),
+    Limit(
+        "qos.core.amqp.front:HANDLES_MAX",
+        "links of a connection that its peer has not detached, refused ones too",
+    ),
+    Limit(
+        "qos.core.amqp.delivery_states:UNSETTLED_MAX",
+        "unsettled deliveries that a peer tells in one attach",
+    ),
+    Limit("qos.core.amqp.delivery_states:TAG_BYTES_MAX", "bytes of a delivery-tag"),
     Limit("qos.amqp.bounds:MESSAGE_BYTES_MAX", "bytes of a message"),
     Limit(
         "qos.amqp.bounds:PENDING_BYTES_MAX",

@@ -15,6 +15,7 @@ __all__ = [
     "DECODE_ERROR",
     "DELETED",
     "FORCED",
+    "FRAMING_ERROR",
     "INTERNAL_ERROR",
     "NOT_ALLOWED",
     "NOT_FOUND",
@@ -27,6 +28,7 @@ __all__ = [
 
 DECODE_ERROR: Final = "amqp:decode-error"
 DELETED: Final = "amqp:resource-deleted"
+FRAMING_ERROR: Final = "amqp:connection:framing-error"
 FORCED: Final = "amqp:connection:forced"
 INTERNAL_ERROR: Final = "amqp:internal-error"
 INVALID_FIELD: Final = "amqp:invalid-field"

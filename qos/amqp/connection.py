@@ -16,18 +16,21 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from proton import (
     Condition,
+    Endpoint,
     Event,
     SymbolList,
     Transport,
     symbol,
 )
 
-from qos.amqp import bounds
+from qos.amqp import bounds, conditions
 from qos.amqp.incoming import IncomingLink
 from qos.amqp.links import Links
 from qos.amqp.outgoing import OutgoingLink
 from qos.amqp.pump import Pump
 from qos.amqp.termini import KeptTermini
+from qos.amqp.unsettled import Unsettled
+from qos.core.amqp.front import Attach, Front
 from qos.core.amqp.sasl import (
     ANONYMOUS,
     EXTERNAL,
@@ -65,6 +68,7 @@ class AmqpConnection(asyncio.Protocol):
         engine: of the queues.
         jid: the full JID that publishes for this connection, once it is logged in.
         silent: the full JIDs of links that get nothing until the peer is heard of.
+        front: reads and writes what proton hides.
     """
 
     def __init__(self, gateway: Gateway) -> None:
@@ -76,6 +80,7 @@ class AmqpConnection(asyncio.Protocol):
         self._tcp: asyncio.Transport | None = None
         self._sasl: SaslServer | None = None
         self._pump: Pump | None = None
+        self.front = Front(bounds.FRAME_BYTES_MAX)
         self._links = Links(self)
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Handle | None = None
@@ -177,6 +182,11 @@ class AmqpConnection(asyncio.Protocol):
     def termini(self) -> KeptTermini:
         """The suspended termini of the gateway."""
         return self._gateway.termini
+
+    @property
+    def unsettled(self) -> Unsettled:
+        """The unsettled deliveries of the suspended links of the gateway."""
+        return self._gateway.unsettled
 
     def joined(self, jid: str, link: OutgoingLink) -> None:
         """This full JID is a consumer of ours."""
@@ -289,7 +299,7 @@ class AmqpConnection(asyncio.Protocol):
         amqp.max_frame_size = bounds.FRAME_BYTES_MAX
         amqp.channel_max = bounds.CHANNELS_MAX - 1
         amqp.idle_timeout = bounds.IDLE_S / 2
-        pump = self._pump = Pump(self._tcp, amqp, self._handle)
+        pump = self._pump = Pump(self._tcp, amqp, self._handle, self.front.send)
         pump.may_write = self._may_write
         pump.connection.container = self._gateway.name
         pump.bind()
@@ -302,7 +312,15 @@ class AmqpConnection(asyncio.Protocol):
     def _push(self, data: bytes) -> None:
         assert self._pump is not None
         try:
-            self._pump.push(data)
+            for part in self.front.receive(data):
+                if isinstance(part, bytes):
+                    self._pump.push(part)
+                elif isinstance(part, Attach):
+                    self._links.asked = part
+                elif isinstance(part, DecodeError):
+                    self.close(Condition(conditions.FRAMING_ERROR, str(part)))
+                else:
+                    self._links.transferred(part)
         finally:
             # Also if the rest is broken: what was read before has come.
             collecting, self._collecting = self._collecting, []
@@ -390,6 +408,8 @@ class AmqpConnection(asyncio.Protocol):
             self._drop(condition.description or "")
             return
         self._links.end_all(released=True)
+        if self._pump.connection.state & Endpoint.LOCAL_UNINIT:
+            self._pump.connection.open()
         self._pump.connection.condition = condition
         self._pump.connection.close()
         self._write()

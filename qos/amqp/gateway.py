@@ -12,6 +12,7 @@ from qos.amqp import bounds, conditions
 from qos.amqp.connection import AmqpConnection
 from qos.amqp.outgoing import OutgoingLink
 from qos.amqp.termini import KeptTermini
+from qos.amqp.unsettled import Unsettled
 from qos.engine.gateway import ConsumersPort
 from qos.engine.queue_engine import QueueEngine
 from qos.users import Users
@@ -36,6 +37,7 @@ class Gateway(ConsumersPort[OutgoingLink]):
         anonymous: the account of everybody who logs in as ANONYMOUS; None: nobody may.
         name: the container-id.
         termini: those that are suspended.
+        unsettled: the unsettled deliveries of their links.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Gateway(ConsumersPort[OutgoingLink]):
         self._empty = asyncio.Event()
         self._empty.set()
         self.termini = KeptTermini()
+        self.unsettled = Unsettled()
 
     async def listen(
         self, host: str, port: int, *, tls: ssl.SSLContext | None = None
@@ -135,6 +138,7 @@ class Gateway(ConsumersPort[OutgoingLink]):
     def restarted(self) -> None:
         """See QueuePort: all that clients were told may be untrue now."""
         self.termini.clear()
+        self.unsettled.clear()
         for each in list(self._connections):
             condition = Condition(conditions.INTERNAL_ERROR, "the store has failed")
             each.guarded(each.close)(condition)

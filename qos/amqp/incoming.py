@@ -2,6 +2,9 @@
 
 Messages that are read together are published by one request. If that is refused, each is
 published by itself, and gets its own outcome.
+
+With rcv-settle-mode second, a delivery is settled when the publisher has settled it;
+until then, and while its link is suspended, its outcome is kept (§3.4.6).
 """
 
 from __future__ import annotations
@@ -9,13 +12,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from proton import Condition, Delivery, Receiver
+from proton import Condition, Delivery, Link, Receiver
 
 from qos.amqp import bounds, conditions
 from qos.amqp.conditions import condition_of
+from qos.amqp.unsettled import Publication, Publications
+from qos.core.amqp.delivery_states import write_unsettled
+from qos.core.amqp.front import Attach, AttachAnswer, Transfer
 from qos.core.amqp.messages import MustDetach, read_message
+from qos.core.amqp.positions import cut_at
+from qos.core.amqp.resuming import Position
+from qos.core.queue.item import ItemOutcome
 from qos.core.queue.requests import Publish, PublishedItem, Refusal, Result
 from qos.errors import RemoteProtocolError
 from qos.ids import new_key
@@ -26,9 +35,42 @@ if TYPE_CHECKING:
 
 __all__ = ["IncomingLink"]
 
+_STATES = {
+    ItemOutcome.ACCEPTED: Delivery.ACCEPTED,
+    ItemOutcome.REJECTED: Delivery.REJECTED,
+}
 
-#: A delivery, and the bytes of its message.
-_Source: TypeAlias = tuple[Delivery, int]
+
+@dataclass(slots=True)
+class _Coming:
+    """The delivery that is coming on a link, if more is known of it than proton tells.
+
+    Attributes:
+        tag: its delivery-tag.
+        known: resumed: its outcome, as we have it.
+        ignored: resumed, and we know nothing of it.
+    """
+
+    tag: bytes
+    known: Publication | None = None
+    ignored: bool = False
+
+
+@dataclass(slots=True)
+class _Arrived:
+    """A delivery whose message has come.
+
+    Attributes:
+        delivery: proton's.
+        tag: its delivery-tag; b'': not known.
+        publication: what is kept of it.
+        size: the bytes of its message.
+    """
+
+    delivery: Delivery
+    tag: bytes
+    publication: Publication
+    size: int
 
 
 @dataclass(slots=True)
@@ -43,7 +85,7 @@ class _Batch:
 
     node: str
     entries: dict[str, PublishedItem] = field(default_factory=dict)
-    sources: list[_Source] = field(default_factory=list)
+    sources: list[_Arrived] = field(default_factory=list)
 
     def takes(self, node: str, entry: PublishedItem) -> bool:
         """Whether a message may join; the ids of a request are different."""
@@ -51,10 +93,21 @@ class _Batch:
 
 
 class IncomingLink:
-    """Publishes what comes on one link."""
+    """Publishes what comes on one link.
+
+    Attributes:
+        tracked: the delivery-tags of its deliveries are known.
+    """
 
     def __init__(
-        self, connection: AmqpConnection, link: Receiver, node: str | None
+        self,
+        connection: AmqpConnection,
+        link: Receiver,
+        node: str | None,
+        *,
+        published: Publications | None = None,
+        asked: Attach | None = None,
+        keeps: bool = False,
     ) -> None:
         """Begin, and grant credit.
 
@@ -62,25 +115,85 @@ class IncomingLink:
             connection: the connection.
             link: attached by the peer, and not yet by us.
             node: where its messages go; None: each says so itself (`to`).
+            published: the deliveries of an earlier link of this terminus.
+            asked: the attach of the peer.
+            keeps: the terminus may outlive the link.
         """
         self._connection = connection
         self._link = link
         self._node = node
+        self._asked = asked
+        self._second = link.rcv_settle_mode == Link.RCV_SECOND
+        resumes = asked is not None and asked.unsettled is not None
+        self.tracked = keeps or resumes or self._second
+        if asked is not None and self.tracked:
+            connection.front.tracked.add(asked.key)
         self._content = bytearray()
         self._new: _Batch | None = None
         self._settled = 0
         self._ended = False
+        self._published = published or Publications(node)
+        # Deliveries with an outcome that the publisher has not settled yet: their tags.
+        self._told: dict[Delivery, bytes] = {}
+        self._coming: _Coming | None = None
+        # Our map of unsettled deliveries was not complete.
+        self._only_resumed = False
         link.max_message_size = bounds.MESSAGE_BYTES_MAX
-        link.open()
-        link.flow(bounds.CREDIT)
+        self._published.when_known(connection.guarded(self._open))
+
+    def _open(self) -> None:
+        """AttachAnswer the attach: what was being written before has its outcome now."""
+        asked, published = self._asked, self._published
+        if self._ended:
+            return
+        theirs = None if asked is None else asked.unsettled
+        if asked is None or theirs is None:
+            published.forget(lambda _tag: False)
+        else:
+            if not asked.incomplete:
+                # The publisher has settled the others.
+                published.forget(theirs.__contains__)
+            written, incomplete = write_unsettled(published.states(), asked.room)
+            self._connection.front.answer(asked.key, AttachAnswer(written, incomplete))
+            self._only_resumed = incomplete or asked.incomplete
+        self._link.open()
+        self._link.flow(bounds.CREDIT)
+        self._connection.write_soon()
+
+    def transferred(self, transfer: Transfer) -> None:
+        """Learn more of the delivery that comes next."""
+        if self._ended:
+            return
+        published, tag = self._published, transfer.tag
+        self._coming = coming = _Coming(tag)
+        part = published.part if tag == published.part_tag else b""
+        published.part = b""
+        if transfer.message_format:
+            text = f"the message format {transfer.message_format} is not known here"
+            self._detach(Condition(conditions.NOT_IMPLEMENTED, text))
+        elif self._only_resumed and not transfer.resume:
+            text = "a new delivery, while a map of unsettled deliveries is incomplete"
+            self._detach(Condition(conditions.NOT_ALLOWED, text))
+        elif transfer.resume:
+            coming.known = published.deliveries.get(tag)
+            state = transfer.state
+            before = cut_at(part, state if isinstance(state, Position) else None)
+            coming.ignored = coming.known is None and (not part or before is None)
+            self._content[:] = before or b""
 
     def delivery(self, delivery: Delivery) -> None:
         """Take what has come of a message."""
-        if self._ended or (not delivery.readable and not delivery.aborted):
+        if self._ended:
             return
         if delivery.aborted:
             self._content.clear()
+            if self._coming is not None:
+                self._published.deliveries.pop(self._coming.tag, None)
+            self._coming = None
             self._settle(delivery)
+            return
+        if not delivery.readable:
+            self._settled_by_peer(delivery)
             return
         if size := delivery.pending:
             # Not more than there is: proton makes a buffer of the size that is asked for.
@@ -93,8 +206,36 @@ class IncomingLink:
             return
         content = bytes(self._content)
         self._content.clear()
+        coming, self._coming = self._coming, None
         self._link.advance()
-        self._read(delivery, content)
+        if coming is None:
+            self._read(delivery, content, b"")
+        elif coming.known is not None:
+            self._resumed(delivery, coming.tag, coming.known)
+        elif coming.ignored:
+            # Nothing is known of it, so it has to come as a new one.
+            delivery.update(Delivery.RELEASED)
+            self._settle(delivery)
+        else:
+            self._read(delivery, content, coming.tag)
+
+    def _resumed(self, delivery: Delivery, tag: bytes, known: Publication) -> None:
+        """Agree with the publisher about a delivery that has its outcome (§3.4.6)."""
+        if delivery.settled or delivery.remote_state in _STATES.values():
+            # Its state is the definite one: it is echoed.
+            if not delivery.settled:
+                delivery.update(delivery.remote_state)
+            del self._published.deliveries[tag]
+            self._settle(delivery)
+            return
+        self._tell(delivery, tag, known)
+
+    def _settled_by_peer(self, delivery: Delivery) -> None:
+        tag = self._told.get(delivery)
+        if tag is not None and delivery.settled:
+            del self._told[delivery]
+            self._published.deliveries.pop(tag, None)
+            self._settle(delivery)
 
     def flow(self) -> None:
         """The peer tells its state, which does not matter."""
@@ -104,12 +245,24 @@ class IncomingLink:
         self.flush()
         self._ended = True
 
-    def _read(self, delivery: Delivery, content: bytes) -> None:
+    def suspend(self) -> Publications:
+        """The link is gone, and its terminus is not; returns what is unsettled."""
+        self.flush()
+        self._ended = True
+        if self._content and self._coming is not None:
+            self._published.part_tag = self._coming.tag
+            self._published.part = bytes(self._content)
+        return self._published
+
+    def _read(self, delivery: Delivery, content: bytes, tag: bytes) -> None:
         """Read a message; it is published with the others that came with it."""
-        engine = self._connection.engine
+        arrived = _Arrived(delivery, tag, Publication(), len(content))
+        if tag and not delivery.settled:
+            self._published.deliveries[tag] = arrived.publication
+        now = self._connection.engine.now()
         try:
             message = read_message(
-                content, new_id=new_key, now=engine.now(), bytes_max=ITEM_BYTES_MAX
+                content, new_id=new_key, now=now, bytes_max=ITEM_BYTES_MAX
             )
             node = self._node or message.to
             if not node:
@@ -119,7 +272,7 @@ class IncomingLink:
             self._detach(condition_of(error))
             return
         except RemoteProtocolError as error:
-            self._refused(delivery, error)
+            self._known(arrived, error)
             return
         self._connection.pending(len(content))
         if self._new is not None and not self._new.takes(node, message.entry):
@@ -128,7 +281,7 @@ class IncomingLink:
             self._new = _Batch(node)
             self._connection.flush_after_read(self)
         self._new.entries[message.entry.item_id] = message.entry
-        self._new.sources.append((delivery, len(content)))
+        self._new.sources.append(arrived)
 
     def flush(self) -> None:
         """Publish the messages that have come, in their order."""
@@ -154,28 +307,41 @@ class IncomingLink:
 
     def _answer(
         self,
-        sources: Sequence[_Source],
+        sources: Sequence[_Arrived],
         result: Result | Refusal,
         _payloads: Mapping[int, str],
     ) -> None:
-        for delivery, size in sources:
-            self._connection.pending(-size)
-            if self._ended:
-                continue
-            if isinstance(result, Refusal):
-                self._refused(delivery, result)
-            else:
-                delivery.update(Delivery.ACCEPTED)
-                self._settle(delivery)
+        refusal = result if isinstance(result, Refusal) else None
+        for each in sources:
+            self._connection.pending(-each.size)
+            self._known(each, refusal)
 
-    def _refused(self, delivery: Delivery, error: RemoteProtocolError) -> None:
-        condition = condition_of(error)
-        if delivery.settled:
+    def _known(self, arrived: _Arrived, refusal: RemoteProtocolError | None) -> None:
+        """Take the outcome of a message, and tell it as far as the link is there."""
+        publication = arrived.publication
+        publication.outcome = ItemOutcome.ACCEPTED
+        if refusal is not None:
+            publication.outcome = ItemOutcome.REJECTED
+            publication.condition = condition_of(refusal)
+        if self._ended:
+            self._published.known()
+        elif publication.condition is not None and arrived.delivery.settled:
             # The publisher would not learn of it: messaging §3.2.1.
-            self._detach(condition)
+            self._detach(publication.condition)
+        else:
+            self._tell(arrived.delivery, arrived.tag, publication)
+
+    def _tell(self, delivery: Delivery, tag: bytes, publication: Publication) -> None:
+        """Tell the outcome of a delivery; it may have to be settled by its sender."""
+        if publication.condition is not None:
+            delivery.local.condition = publication.condition
+        assert publication.outcome is not None
+        delivery.update(_STATES[publication.outcome])
+        if self._second and tag and not delivery.settled:
+            self._told[delivery] = tag
+            self._connection.write_soon()
             return
-        delivery.local.condition = condition
-        delivery.update(Delivery.REJECTED)
+        self._published.deliveries.pop(tag, None)
         self._settle(delivery)
 
     def _settle(self, delivery: Delivery) -> None:
@@ -190,6 +356,7 @@ class IncomingLink:
     def _detach(self, condition: Condition) -> None:
         self.flush()
         self._ended = True
+        self._published.forget(lambda _tag: False)
         self._link.condition = condition
         self._link.close()
         self._connection.write_soon()

@@ -18,6 +18,8 @@ from qos.amqp.conditions import condition_of
 from qos.amqp.incoming import IncomingLink
 from qos.amqp.outgoing import OutgoingLink
 from qos.amqp.termini import Expiry, KeptTerminus, expiry_of
+from qos.amqp.unsettled import Away
+from qos.core.amqp.front import Attach, Transfer
 from qos.core.queue.requests import (
     CloseLink,
     Create,
@@ -47,7 +49,8 @@ class _Attached:
         node: the node that counts it as a link; '': none.
         ours: its end here; None: its node is being made.
         session: its session.
-        expiry: of a consumer's terminus that may outlive the link.
+        expiry: of a terminus that may outlive the link.
+        asked: the attach of the peer.
     """
 
     jid: str
@@ -55,22 +58,35 @@ class _Attached:
     ours: OurLink | None = None
     session: Session | None = None
     expiry: Expiry | None = None
+    asked: Attach | None = None
 
 
 class Links:
-    """All links of a connection."""
+    """All links of a connection.
+
+    Attributes:
+        asked: the attach that proton is about to tell of.
+    """
 
     def __init__(self, connection: AmqpConnection) -> None:
+        self.asked: Attach | None = None
         self._connection = connection
         # By name and direction: a name is used once for each.
         self._attached: dict[tuple[str, bool], _Attached] = {}
         # Termini whose link is detached, but whose timer does not run yet: by link name.
         self._suspended: dict[str, tuple[_Attached, KeptTerminus]] = {}
+        self._away: list[Away] = []
 
     def of(self, link: Link | None) -> OurLink | None:
         """Our end of this link; None: it is refused, ended, or not attached yet."""
         attached = None if link is None else self._attached.get(_key(link))
         return None if attached is None else attached.ours
+
+    def transferred(self, transfer: Transfer) -> None:
+        """Learn of a transfer, before proton tells of it, what proton hides."""
+        attached = self._attached.get(transfer.key)
+        if attached is not None and isinstance(attached.ours, IncomingLink):
+            attached.ours.transferred(transfer)
 
     # -- attaching ---------------------------------------------------------
 
@@ -88,7 +104,7 @@ class Links:
             terms.refuse(link, refusal)
             return
         account = self._connection.jid.partition("/")[0]
-        attached = _Attached(f"{account}/amqp-{new_id()}")
+        attached = _Attached(f"{account}/amqp-{new_id()}", asked=self.asked)
         self._attached[_key(link)] = attached
         asked = terms.asked_by(link)
         if asked.dynamic:
@@ -147,7 +163,17 @@ class Links:
                 return Condition(conditions.UNAUTHORIZED, text)
             self._count(attached, node)
         terms.offer(link)
-        attached.ours = IncomingLink(connection, link, node)
+        attached.session = link.session
+        attached.expiry = expiry = expiry_of(link.remote_target)
+        name, now = self._terminus(link.name), connection.engine.now()
+        attached.ours = IncomingLink(
+            connection,
+            link,
+            node,
+            published=connection.unsettled.published(name, node, now),
+            asked=attached.asked,
+            keeps=bool(expiry.timeout_s) or expiry.policy == Terminus.EXPIRE_NEVER,
+        )
         return None
 
     def _consumer(
@@ -183,7 +209,8 @@ class Links:
             node,
             attached.jid,
             selector=selector,
-            before=frozenset() if kept is None else kept.tokens,
+            before=None if kept is None else connection.unsettled.sent(kept.jid),
+            asked=attached.asked,
         )
         connection.joined(attached.jid, ours)
         return None
@@ -221,6 +248,10 @@ class Links:
         for name, (each, _) in list(self._suspended.items()):
             if each.session == session:
                 self._start_timer(name, Terminus.EXPIRE_WITH_SESSION)
+        now = self._connection.engine.now()
+        for away in self._away:
+            if away.session == session:
+                away.ended(Terminus.EXPIRE_WITH_SESSION, now)
 
     def end_all(self, *, released: bool) -> None:
         """The connection ends; `released`: in order."""
@@ -229,6 +260,10 @@ class Links:
         for name in list(self._suspended):
             self._start_timer(name, Terminus.EXPIRE_WITH_CONNECTION)
         self._suspended.clear()
+        now = self._connection.engine.now()
+        for away in self._away:
+            away.ended(Terminus.EXPIRE_WITH_CONNECTION, now)
+        self._away.clear()
 
     # -- termini -----------------------------------------------------------
 
@@ -249,15 +284,34 @@ class Links:
             self._end(key, released=released)
             return
         seconds = attached.expiry.after(ended)
+        if seconds != 0 and isinstance(attached.ours, IncomingLink):
+            self._keep_published(key[0], attached.ours, attached, ended)
         if seconds == 0 or not isinstance(attached.ours, OutgoingLink):
             self._end(key, released=released)
             return
         del self._attached[key]
-        tokens = attached.ours.suspend(seconds)
-        kept = KeptTerminus(attached.jid, attached.node, tokens)
+        attached.ours.suspend(seconds)
+        kept = KeptTerminus(attached.jid, attached.node)
         self._connection.termini[self._terminus(key[0])] = kept
         self._suspended[key[0]] = attached, kept
         self._start_timer(key[0], ended)
+
+    def _keep_published(
+        self, name: str, ours: IncomingLink, attached: _Attached, ended: int
+    ) -> None:
+        """Keep what a publisher has not settled."""
+        assert attached.expiry is not None
+        connection = self._connection
+        if not ours.tracked:
+            return
+        away = Away(ours.suspend(), attached.expiry, attached.session)
+        connection.unsettled.keep_published(self._terminus(name), away.published)
+        away.ended(ended, connection.engine.now())
+        if len(self._away) >= bounds.LINKS_MAX:
+            self._away.pop(0).ended(
+                Terminus.EXPIRE_WITH_CONNECTION, connection.engine.now()
+            )
+        self._away.append(away)
 
     def _start_timer(self, name: str, ended: int) -> None:
         """Let a suspended terminus expire, if this starts its timer."""

@@ -7,16 +7,23 @@ delivery is settled when its result is on disk.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, ParamSpec
 
-from proton import Condition, Data, Delivery, Disposition, Link, Sender, symbol, ulong
+from proton import Condition, Delivery, Link, Sender
 
 from qos.amqp import bounds, conditions
 from qos.amqp.conditions import condition_of
-from qos.core.amqp.messages import render_item, with_annotations
+from qos.amqp.outcomes import OUTCOMES, STATES, settle, settlement_of, told_by
+from qos.amqp.resuming import Resuming
+from qos.amqp.unsettled import Sent
+from qos.core.amqp.delivery_states import Told
+from qos.core.amqp.front import ABORTED, RESUMED, Attach, AttachAnswer
+from qos.core.amqp.messages import render_item
+from qos.core.amqp.resuming import Resumption, Step
 from qos.core.queue.effects import (
     Notification,
     NotifyNode,
@@ -38,9 +45,9 @@ from qos.core.queue.requests import (
     Suspend,
     Unlock,
 )
+from qos.core.record import replace
 from qos.engine.queue_engine import Answer
 from qos.engine.queue_outputs import Payloads
-from xep_0254.elements import legal
 
 if TYPE_CHECKING:
     from qos.amqp.connection import AmqpConnection
@@ -48,13 +55,6 @@ if TYPE_CHECKING:
 __all__ = ["OutgoingLink"]
 
 P = ParamSpec("P")
-
-_OUTCOMES: dict[int, ItemOutcome] = {
-    Delivery.ACCEPTED: ItemOutcome.ACCEPTED,
-    Delivery.RELEASED: ItemOutcome.RELEASED,
-    Delivery.MODIFIED: ItemOutcome.MODIFIED,
-    Delivery.REJECTED: ItemOutcome.REJECTED,
-}
 
 
 @dataclass(slots=True)
@@ -72,6 +72,24 @@ class _Held:
     settling: bool = False
 
 
+@dataclass(slots=True)
+class _Ending:
+    """An outcome that is being applied.
+
+    Attributes:
+        held: the delivery.
+        told: the outcome, as its consumer tells it.
+        delivery: its transfer; None: the outcome came with an attach, or with the end
+            of the link.
+        state: as the consumer tells it, by proton.
+    """
+
+    held: _Held
+    told: Told
+    delivery: Delivery | None = None
+    state: int = 0
+
+
 class OutgoingLink:
     """Delivers the items of one node on one link.
 
@@ -87,7 +105,8 @@ class OutgoingLink:
         jid: str,
         *,
         selector: str,
-        before: frozenset[str],
+        before: Sent | None,
+        asked: Attach | None,
     ) -> None:
         """Subscribe; the link is attached when that is on disk.
 
@@ -97,17 +116,24 @@ class OutgoingLink:
             node: the name of the node.
             jid: of 128 random bits, for this link only.
             selector: of the items that it wants; '': of all.
-            before: the tokens of deliveries of an earlier link of this terminus.
+            before: the deliveries that an earlier link of this terminus has not
+                settled, if they are known; None: there was no such link.
+            asked: the attach of the peer.
         """
         self.jid = jid
         self._connection = connection
         self._link = link
         self._node = node
         self._settled = link.snd_settle_mode == Link.SND_SETTLED
-        self._before = before
+        self._resuming = Resuming(asked, before=before or {})
+        # With neither, there is nothing to agree about.
+        self._resuming.ready = before is None and not self._resuming.resumes
+        # Deliveries that have ended here, and that the consumer has not settled; once
+        # the link is suspended, all that are not settled.
+        self._kept: Sent = {}
         self._held: dict[str, _Held] = {}
         # Those that were accepted in what is being read.
-        self._accepted: list[tuple[Delivery, Settlement]] = []
+        self._accepted: list[_Ending] = []
         # Deliveries of the core that have become transfers, or will not.
         self._sent = 0
         self._dropped = 0
@@ -146,6 +172,19 @@ class OutgoingLink:
         if isinstance(result, Refusal):
             self._detach(condition_of(result), opened=False)
             return
+        if self._resuming.ready:
+            self._answer(AttachAnswer())
+            return
+        # What it holds comes in this turn of the loop.
+        loop = asyncio.get_running_loop()
+        loop.call_soon(self._connection.guarded(self._resume))
+
+    def _answer(self, answer: AttachAnswer) -> None:
+        """Answer the attach."""
+        asked = self._resuming.asked
+        if asked is not None:
+            answer = replace(answer, default_outcome=asked.default_bytes)
+            self._connection.front.answer(asked.key, answer)
         self._link.open()
         self._connection.write_soon()
 
@@ -166,7 +205,12 @@ class OutgoingLink:
 
     def flow(self) -> None:
         """The consumer grants credit, or drains the link."""
-        if self._ended:
+        resuming = self._resuming
+        if self._ended or not resuming.ready:
+            return
+        if resuming.only:
+            if self._link.drain_mode:
+                self._link.drained()
             return
         limit = self._sent + self._dropped + self._link.credit
         self._drain_at = None
@@ -197,43 +241,60 @@ class OutgoingLink:
 
     def items(self, items: Payloads) -> None:
         """Transfer items that were locked for this link."""
-        now = self._connection.engine.now()
         for item, payload in items:
             if self._ended or item.token in self._held:
                 continue  # sent again for one who was heard of: it has that
-            message = render_item(item, payload, now)
-            if self._settled:
-                self._held[item.token] = _Held(item, None, settling=True)
-                answer = partial(self._accepted_before, item, message)
-                self._request(_retract(self._node, item), answer)
-            else:
-                self._held[item.token] = _Held(item, self._transfer(item, message))
+            if not self._resuming.ready:
+                self._resuming.again[item.token] = item, payload
+                continue
+            self._give(item, payload, new=True)
         self._end_drain()
         self._connection.write_soon()
 
-    def _transfer(self, item: Item, message: bytes) -> Delivery:
-        delivery = self._link.delivery(item.token)
+    def _give(self, item: Item, payload: str, mark: str = "", *, new: bool) -> None:
+        """Transfer an item.
+
+        Args:
+            item: as it was locked.
+            payload: of the item.
+            mark: of its delivery-tag; see `qos.core.amqp.front`.
+            new: it has taken credit of the core; a delivery of an earlier link is not
+                counted again.
+        """
+        message = render_item(item, payload, self._connection.engine.now())
+        if self._settled:
+            self._held[item.token] = _Held(item, None, settling=True)
+            answer = partial(self._accepted_before, item, message, new)
+            self._request(_retract(self._node, item), answer)
+        else:
+            delivery = self._transfer(item.token + mark, message)
+            self._held[item.token] = _Held(item, delivery)
+            self._sent += new
+
+    def _transfer(self, tag: str, message: bytes) -> Delivery:
+        delivery = self._link.delivery(tag)
         self._link.stream(message)
         self._link.advance()
-        # A delivery of an earlier link is not counted again.
-        self._sent += item.token not in self._before
         return delivery
 
     def _accepted_before(
         self,
         item: Item,
         message: bytes,
+        new: bool,
         result: Result | Refusal,
         _payloads: Mapping[int, str],
     ) -> None:
         """Send what is settled already: at most once, as the consumer wants it."""
         self._held.pop(item.token, None)
         if self._ended:
+            self._kept.pop(item.token, None)
             return
         if isinstance(result, Refusal):
-            self._dropped += 1
+            self._dropped += new
         else:
-            self._transfer(item, message).settle()
+            self._transfer(item.token, message).settle()
+            self._sent += new
         self._end_drain()
         self._connection.write_soon()
 
@@ -244,28 +305,88 @@ class OutgoingLink:
             self._end_drain()
             self.flow()
 
+    # -- resumed deliveries ------------------------------------------------
+
+    def _resume(self) -> None:
+        """Answer the attach, and do what both maps of unsettled deliveries ask for."""
+        resuming = self._resuming
+        if self._ended:
+            return
+        states = resuming.states()
+        self._answer(resuming.answer(states))
+        resuming.ready = True
+        for token, state in states.items():
+            step = resuming.step(token, state)
+            if token in resuming.again:
+                self._resume_held(token, step)
+            elif step is None:
+                self._kept[token] = resuming.before[token]
+            elif step.step is Step.ABORT:
+                self._end_delivery(token + ABORTED).settle()
+            elif step.step is Step.RESTATE:
+                assert step.outcome is not None
+                self._restate(token, step.settled, step.outcome)
+        resuming.again.clear()
+        resuming.before.clear()
+        self.flush()
+        self.flow()
+
+    def _resume_held(self, token: str, step: Resumption | None) -> None:
+        item, payload = self._resuming.again[token]
+        told = self._resuming.told(token)
+        if step is None:
+            self._held[token] = _Held(item, None)
+        elif isinstance(told, Told):
+            held = self._held[token] = _Held(item, None)
+            self._apply(_Ending(held, told))
+        else:
+            mark = RESUMED if step.step is Step.RESUME else ""
+            self._give(item, payload, mark, new=False)
+
+    def _restate(self, token: str, settled: bool, outcome: ItemOutcome) -> None:
+        """Tell the outcome that counts, with a transfer that has no data."""
+        delivery = self._link.delivery(token + RESUMED)
+        delivery.local.failed = outcome is ItemOutcome.MODIFIED
+        delivery.update(STATES[outcome])
+        self._link.advance()
+        if settled:
+            delivery.settle()
+        else:
+            self._kept[token] = outcome
+        self._connection.write_soon()
+
+    def _end_delivery(self, tag: str) -> Delivery:
+        delivery = self._link.delivery(tag)
+        self._link.advance()
+        return delivery
+
     # -- outcomes ----------------------------------------------------------
 
     def delivery(self, delivery: Delivery) -> None:
         """The consumer tells the state of a delivery."""
-        held = self._held.get(delivery.tag)
+        token = _token(delivery)
+        held = self._held.get(token)
         if held is None:
             # Settled by us before: an outcome is final (messaging §3.4).
+            self._kept.pop(token, None)
             delivery.settle()
             return
         state = delivery.remote_state
-        if held.settling or (state not in _OUTCOMES and not delivery.settled):
+        if held.settling or (state not in OUTCOMES and not delivery.settled):
             return
-        held.settling = True
-        outcome = _OUTCOMES.get(state)
-        settlement = _settlement(held.item, delivery, outcome)
-        if outcome is ItemOutcome.ACCEPTED:
+        told = told_by(delivery) or self._resuming.default
+        self._apply(_Ending(held, told, delivery, state))
+
+    def _apply(self, ending: _Ending) -> None:
+        ending.held.settling = True
+        if ending.told.outcome is ItemOutcome.ACCEPTED:
             if not self._accepted:
                 self._connection.flush_after_read(self)
-            self._accepted.append((delivery, settlement))
+            self._accepted.append(ending)
         else:
-            answer = partial(self._done, (delivery,), state)
-            self._request(Unlock(self._node, (settlement,)), answer)
+            settlement = settlement_of(ending.held.item, ending.told)
+            applied = partial(self._applied, (ending,))
+            self._request(Unlock(self._node, (settlement,)), applied)
 
     def flush(self) -> None:
         """End the items that were accepted together by one request.
@@ -275,39 +396,44 @@ class OutgoingLink:
         accepted, self._accepted = self._accepted, []
         if not accepted:
             return
-        done = partial(self._done, [each for each, _ in accepted], Delivery.ACCEPTED)
+        settlements = [settlement_of(each.held.item, each.told) for each in accepted]
         parts = [
-            (
-                Retract(self._node, (settlement,)),
-                partial(self._done, (delivery,), Delivery.ACCEPTED),
-            )
-            for delivery, settlement in accepted
+            (Retract(self._node, (settlement,)), partial(self._applied, (ending,)))
+            for ending, settlement in zip(accepted, settlements, strict=True)
             if len(accepted) > 1
         ]
-        settlements = tuple(settlement for _, settlement in accepted)
-        self._request(Retract(self._node, settlements), done, parts)
+        applied = partial(self._applied, accepted)
+        self._request(Retract(self._node, tuple(settlements)), applied, parts)
 
-    def _done(
+    def _applied(
         self,
-        deliveries: Sequence[Delivery],
-        state: int,
+        endings: Sequence[_Ending],
         result: Result | Refusal,
         _payloads: Mapping[int, str],
     ) -> None:
-        if self._ended:
-            return
-        for delivery in deliveries:
-            self._held.pop(delivery.tag, None)
-            if isinstance(result, Refusal):
-                self._lost(delivery)
+        refused = isinstance(result, Refusal)
+        for each in endings:
+            token = each.held.item.token
+            self._held.pop(token, None)
+            # A lock that has ended before has failed.
+            outcome = ItemOutcome.MODIFIED if refused else each.told.outcome
+            if self._ended:
+                if token in self._kept:
+                    self._kept[token] = outcome
+            elif each.delivery is None:
+                settled = not refused
+                self._restate(token, settled, outcome)
+            elif refused:
+                self._lost(each.delivery)
             else:
-                _settle(delivery, state)
-        self._connection.write_soon()
+                settle(each.delivery, each.state)
+        if not self._ended:
+            self._connection.write_soon()
 
     def _lost(self, delivery: Delivery) -> None:
         """Tell the truth about a delivery whose lock has ended: it has failed."""
         delivery.local.failed = True
-        _settle(delivery, Delivery.MODIFIED)
+        settle(delivery, Delivery.MODIFIED)
 
     # -- other news --------------------------------------------------------
 
@@ -330,10 +456,12 @@ class OutgoingLink:
     def _end_locks(self, item_ids: Sequence[str] | None) -> None:
         """Settle deliveries that have ended without their consumer; None: all."""
         for token, held in list(self._held.items()):
-            if held.settling or held.delivery is None:
+            if held.settling or not (item_ids is None or held.item.item_id in item_ids):
                 continue
-            if item_ids is None or held.item.item_id in item_ids:
-                del self._held[token]
+            del self._held[token]
+            if held.delivery is None:
+                self._kept[token] = ItemOutcome.MODIFIED
+            else:
                 self._lost(held.delivery)
         self._connection.silent.add(self.jid)
         self._connection.write_soon()
@@ -349,28 +477,33 @@ class OutgoingLink:
             return
         self.flush()
         self._ended = True
-        if released:
-            for held in self._held.values():
-                if not held.settling:
-                    settlement = Settlement(
-                        item_id=held.item.item_id,
-                        token=held.item.token,
-                        outcome=ItemOutcome.RELEASED,
-                    )
-                    self._request(Unlock(self._node, (settlement,)), _ignore)
+        for held in self._held.values():
+            told = self._at_end(held, released=released)
+            if told is not None:
+                self._apply(_Ending(held, told))
+        self.flush()
         self._connection.engine.departed(self.jid)
         self._connection.left(self.jid)
 
-    def suspend(self, seconds: float | None) -> frozenset[str]:
-        """The link is gone, and its terminus is kept for so long; returns its tokens."""
+    def _at_end(self, held: _Held, *, released: bool) -> Told | None:
+        """The outcome of a delivery whose link is gone; None: it fails."""
+        if held.settling:
+            return None
+        sent = held.delivery is not None and not held.delivery.pending
+        if sent and self._resuming.asked_default is not None:
+            return self._resuming.asked_default
+        return Told(ItemOutcome.RELEASED) if released else None
+
+    def suspend(self, seconds: float | None) -> None:
+        """The link is gone, and its terminus is kept for so long."""
         self.flush()
         self._ended = True
         self._request(Credit(self._node, 0), _ignore)
         self._request(Suspend(self._node, seconds), _ignore)
         self._connection.left(self.jid)
-        return frozenset(
-            token for token, each in self._held.items() if not each.settling
-        )
+        self._kept.update(self._resuming.unsettled())
+        self._kept.update(dict.fromkeys(self._held))
+        self._connection.unsettled.keep_sent(self.jid, self._kept)
 
     def _detach(self, condition: Condition, *, opened: bool = True) -> None:
         link = self._link
@@ -384,61 +517,12 @@ class OutgoingLink:
         self._connection.write_soon()
 
 
-def _settlement(
-    item: Item, delivery: Delivery, outcome: ItemOutcome | None
-) -> Settlement:
-    remote: Disposition = delivery.remote
-    modified = outcome is ItemOutcome.MODIFIED
-    return Settlement(
-        item_id=item.item_id,
-        token=item.token,
-        # Settled without an outcome: the default one (messaging §3.5.3).
-        outcome=outcome or ItemOutcome.MODIFIED,
-        delivery_failed=outcome is None or (modified and remote.failed),
-        undeliverable_here=modified and remote.undeliverable,
-        reason=_reason(remote) if outcome is ItemOutcome.REJECTED else "",
-        annotations=_annotations(item, remote) if modified else "",
-    )
-
-
-def _annotations(item: Item, remote: Disposition) -> str:
-    """The annotations of the item with those of a modified outcome."""
-    changes: dict[Any, Any] | None = remote.annotations
-    if not changes:
-        return ""
-    data = Data()
-    data.put_object(
-        {
-            name if isinstance(name, ulong) else symbol(str(name)): value
-            for name, value in changes.items()
-        }
-    )
-    return with_annotations(item, data.encode())
-
-
-def _reason(remote: Disposition) -> str:
-    condition = remote.condition
-    if condition is None:
-        return ""
-    text = ": ".join(filter(None, (condition.name, condition.description)))
-    return legal(text)[: bounds.REASON_CHARS_MAX]
+def _token(delivery: Delivery) -> str:
+    return str(delivery.tag).partition("~")[0]
 
 
 def _retract(node: str, item: Item) -> Retract:
     return Retract(node, (Settlement(item_id=item.item_id, token=item.token),))
-
-
-def _settle(delivery: Delivery, state: int) -> None:
-    """Settle as ours; the consumer is told the state unless it has settled."""
-    if not delivery.settled and state in _OUTCOMES:
-        if state == Delivery.MODIFIED and delivery.remote_state == Delivery.MODIFIED:
-            delivery.local.failed = delivery.remote.failed
-            delivery.local.undeliverable = delivery.remote.undeliverable
-        condition = delivery.remote.condition
-        if state == Delivery.REJECTED and condition is not None:
-            delivery.local.condition = condition
-        delivery.update(state)
-    delivery.settle()
 
 
 def _ignore(_result: Result | Refusal, _payloads: Mapping[int, str]) -> None:

@@ -25,6 +25,7 @@ class Pump:
         tcp: asyncio.Transport,
         amqp: Transport,
         handle: Callable[[Event], None],
+        rewrite: Callable[[bytes], bytes] | None = None,
     ) -> None:
         """Begin; nothing is written yet.
 
@@ -32,12 +33,14 @@ class Pump:
             tcp: the TCP transport.
             amqp: proton's.
             handle: is called for each event.
+            rewrite: what proton sends, in order, into what is written; None: as it is.
         """
         self.connection = Connection()
         self.may_write = True
         self._tcp = tcp
         self._amqp = amqp
         self._handle = handle
+        self._rewrite = rewrite
         self._collector = Collector()
         self._handling = False
         self.connection.collect(self._collector)
@@ -63,8 +66,9 @@ class Pump:
             return
         self._events()
         while self.may_write and (size := self._amqp.pending()) > 0:
-            self._tcp.write(self._amqp.peek(size) or b"")
+            data = bytes(self._amqp.peek(size) or b"")
             self._amqp.pop(size)
+            self._tcp.write(data if self._rewrite is None else self._rewrite(data))
         self._events()
         if self._amqp.pending() < 0:
             self._tcp.close()

@@ -61,13 +61,11 @@ class KeptTerminus:
     Attributes:
         jid: the full JID of its links.
         node: the node of its source.
-        tokens: of the deliveries that it holds.
         until: when it ends; inf: its timer does not run.
     """
 
     jid: str
     node: str
-    tokens: frozenset[str]
     until: float = math.inf
 
 

@@ -25,6 +25,8 @@ from proton import (
 from proton.utils import BlockingConnection, SendException
 
 from amqp_bench import gateway, until
+from frame_peer import ACCEPTED, DISPOSITION, FLOW, NULL, TRANSFER, FramePeer
+from qos.core.amqp import values
 from qos.testing.ports import free_ports
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(180)]
@@ -158,6 +160,64 @@ async def test_nothing_is_lost_or_comes_twice_without_saying_so(tmp_path: Path) 
     assert again, "no delivery was interrupted: the kills came too late"
     for name, seen in again.items():
         assert sorted(set(seen)) == sorted(seen), (name, seen)
+
+
+async def test_a_resumed_link_loses_nothing_when_the_gateway_is_killed(
+    tmp_path: Path,
+) -> None:
+    """Killed between transfer and disposition, at either end of the queue.
+
+    The maps of the new process are empty. So what the publisher has not settled comes
+    again and is known by its message-id, and what the consumer has not settled comes
+    again with a higher delivery-count.
+    """
+    (port,) = free_ports(1)
+    properties = b"\x00\x53\x73" + values.pack_list([values.string("order-1")])
+    message = properties + b"\x00\x53\x77\xa1\x03one"
+    process = await start(tmp_path, port)
+    try:
+        async with FramePeer(port, container="p") as peer, FramePeer(port) as taker:
+            await peer.attach("pub", target="orders", second=True)
+            await taker.attach("mine", source="orders")
+            taker.flow(5)
+            await peer.frame(FLOW)
+            peer.transfer(0, b"t1", message)
+            # It is in the store, and the publisher does not get to know that.
+            tag = (await taker.frame(TRANSFER)).value(2)
+            process.send_signal(signal.SIGKILL)
+            await process.wait()
+        assert isinstance(tag, bytes)
+        process = await start(tmp_path, port)
+        async with FramePeer(port, container="p") as peer, FramePeer(port) as taker:
+            answer = await peer.attach(
+                "pub", target="orders", second=True, unsettled={b"t1": NULL}
+            )
+            assert answer.unsettled == {}
+            peer.transfer(0, b"t1", message)
+            assert (await peer.frame(DISPOSITION)).state(4) == 0x24
+            # Its outcome came too late.
+            answer = await taker.attach(
+                "mine", source="orders", unsettled={tag: ACCEPTED}
+            )
+            assert answer.unsettled == {}
+            taker.flow(5)
+            again = await taker.frame(TRANSFER)
+            assert again.value(2) != tag
+            assert not again.flag(8)
+            # The header: durable, priority, ttl, first-acquirer, delivery-count.
+            _, at = values.descriptor(again.payload, 0)
+            end = values.end_of(again.payload, at)
+            header = values.elements(again.payload[at:end])
+            assert values.decode(header[4]) == ("unsigned", 1)
+            taker.dispose(0, ACCEPTED, settled=True, receiver=True)
+            # The answer to this comes after the commit of that.
+            peer.transfer(1, b"t2", message.replace(b"order-1", b"order-2"))
+            assert (await peer.frame(DISPOSITION)).state(4) == 0x24
+    finally:
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+    async with gateway(tmp_path) as bench:
+        assert [*await bench.items("orders")] == ["string:order-2"]
 
 
 async def start(folder: Path, port: int) -> asyncio.subprocess.Process:

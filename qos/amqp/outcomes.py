@@ -1,0 +1,84 @@
+"""The outcomes of deliveries to consumers, between proton and the core."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proton import Data, Delivery, Disposition, symbol, ulong
+
+from qos.amqp import bounds
+from qos.core.amqp.delivery_states import Told
+from qos.core.amqp.messages import with_annotations
+from qos.core.queue.item import Item, ItemOutcome
+from qos.core.queue.requests import Settlement
+from xep_0254.elements import legal
+
+__all__ = ["OUTCOMES", "STATES", "settle", "settlement_of", "told_by"]
+
+#: The outcomes by the states of proton, and the other way round.
+OUTCOMES: dict[int, ItemOutcome] = {
+    Delivery.ACCEPTED: ItemOutcome.ACCEPTED,
+    Delivery.RELEASED: ItemOutcome.RELEASED,
+    Delivery.MODIFIED: ItemOutcome.MODIFIED,
+    Delivery.REJECTED: ItemOutcome.REJECTED,
+}
+STATES = {outcome: state for state, outcome in OUTCOMES.items()}
+
+
+def told_by(delivery: Delivery) -> Told | None:
+    """The outcome that a consumer tells; None: it has settled without one."""
+    outcome = OUTCOMES.get(delivery.remote_state)
+    remote: Disposition = delivery.remote
+    if outcome is ItemOutcome.MODIFIED:
+        failed, undeliverable = bool(remote.failed), bool(remote.undeliverable)
+        return Told(outcome, failed, undeliverable, _annotations(remote))
+    condition = remote.condition
+    if outcome is ItemOutcome.REJECTED and condition is not None:
+        return Told(
+            outcome,
+            condition=condition.name or "",
+            description=condition.description or "",
+        )
+    return None if outcome is None else Told(outcome)
+
+
+def _annotations(remote: Disposition) -> bytes:
+    changes: dict[Any, Any] | None = remote.annotations
+    if not changes:
+        return b""
+    data = Data()
+    data.put_object(
+        {
+            name if isinstance(name, ulong) else symbol(str(name)): value
+            for name, value in changes.items()
+        }
+    )
+    return bytes(data.encode())
+
+
+def settlement_of(item: Item, told: Told) -> Settlement:
+    """What the core is asked for."""
+    reason = ": ".join(filter(None, (told.condition, told.description)))
+    annotations = with_annotations(item, told.annotations) if told.annotations else ""
+    return Settlement(
+        item_id=item.item_id,
+        token=item.token,
+        outcome=told.outcome,
+        delivery_failed=told.failed,
+        undeliverable_here=told.undeliverable,
+        reason=legal(reason)[: bounds.REASON_CHARS_MAX],
+        annotations=annotations,
+    )
+
+
+def settle(delivery: Delivery, state: int) -> None:
+    """Settle as ours; the consumer is told the state unless it has settled."""
+    if not delivery.settled and state in OUTCOMES:
+        if state == Delivery.MODIFIED and delivery.remote_state == Delivery.MODIFIED:
+            delivery.local.failed = delivery.remote.failed
+            delivery.local.undeliverable = delivery.remote.undeliverable
+        condition = delivery.remote.condition
+        if state == Delivery.REJECTED and condition is not None:
+            delivery.local.condition = condition
+        delivery.update(state)
+    delivery.settle()

@@ -1,0 +1,154 @@
+"""What suspended links have not settled, kept in memory for their next links (§3.4.6).
+
+At a link to a consumer we are the sender: a delivery is held, or has an outcome. At a
+link from a publisher we are the receiver: a delivery has an outcome, or is being
+written, and of one delivery there may be a part of its message.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from proton import Condition, Session
+
+from qos.amqp.termini import Expiry
+from qos.core.amqp.positions import position_of
+from qos.core.amqp.resuming import State
+from qos.core.queue.item import ItemOutcome
+
+__all__ = ["KEPT_MAX", "Publication", "Publications", "Sent", "Unsettled"]
+
+#: The most suspended links of each direction whose deliveries are kept. The oldest are
+#: forgotten first, and a delivery that is forgotten is sent again as a new one.
+KEPT_MAX = 250
+
+#: By token, the outcome of a delivery to a consumer; None: it has none that we know.
+Sent: TypeAlias = dict[str, ItemOutcome | None]
+
+#: The account, the container-id and the link name.
+LinkName: TypeAlias = tuple[str, str, str]
+
+
+@dataclass(slots=True)
+class Publication:
+    """A message from a publisher, which has not settled it.
+
+    Attributes:
+        outcome: of the delivery; None: it is being written.
+        condition: with rejected.
+    """
+
+    outcome: ItemOutcome | None = None
+    condition: Condition | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Publications:
+    """The unsettled deliveries of one link from a publisher.
+
+    Attributes:
+        deliveries: by delivery-tag.
+        part_tag: the tag of the delivery of which only a part has come.
+        part: that part.
+        node: of the link; None: each message names its own.
+        until: when they are forgotten.
+    """
+
+    node: str | None
+    deliveries: dict[bytes, Publication] = field(default_factory=dict)
+    part_tag: bytes = b""
+    part: bytes = b""
+    until: float = math.inf
+    _waiting: list[Callable[[], None]] = field(default_factory=list)
+
+    def states(self) -> dict[bytes, State]:
+        """What our map of unsettled deliveries has."""
+        found: dict[bytes, State] = {
+            tag: each.outcome for tag, each in self.deliveries.items()
+        }
+        if self.part:
+            found[self.part_tag] = position_of(self.part)
+        return found
+
+    def forget(self, keep: Callable[[bytes], bool]) -> None:
+        """Forget all deliveries whose tags are not to be kept."""
+        self.deliveries = {
+            tag: each for tag, each in self.deliveries.items() if keep(tag)
+        }
+        if not keep(self.part_tag):
+            self.part = b""
+
+    def when_known(self, call: Callable[[], None]) -> None:
+        """Call when every delivery has its outcome."""
+        self._waiting.append(call)
+        self.known()
+
+    def known(self) -> None:
+        """Note that a delivery has its outcome."""
+        if all(each.outcome is not None for each in self.deliveries.values()):
+            waiting, self._waiting = self._waiting, []
+            for call in waiting:
+                call()
+
+
+class Unsettled:
+    """The unsettled deliveries of all suspended links."""
+
+    def __init__(self) -> None:
+        # To consumers, by the full JID of their terminus.
+        self._sent: dict[str, Sent] = {}
+        self._published: dict[LinkName, Publications] = {}
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._sent.clear()
+        self._published.clear()
+
+    def keep_sent(self, jid: str, sent: Sent) -> None:
+        """Keep those of a link to a consumer."""
+        self._sent[jid] = sent
+        while len(self._sent) > KEPT_MAX:
+            del self._sent[next(iter(self._sent))]
+
+    def sent(self, jid: str) -> Sent:
+        """Take out those of this full JID."""
+        return self._sent.pop(jid, {})
+
+    def keep_published(self, name: LinkName, published: Publications) -> None:
+        """Keep those of a link from a publisher."""
+        self._published[name] = published
+        while len(self._published) > KEPT_MAX:
+            del self._published[next(iter(self._published))]
+
+    def published(
+        self, name: LinkName, node: str | None, now: float
+    ) -> Publications | None:
+        """Take out those of a publisher's link of this name; None: there are none."""
+        for old in [key for key, each in self._published.items() if each.until <= now]:
+            del self._published[old]
+        found = self._published.pop(name, None)
+        return None if found is None or found.node != node else found
+
+
+@dataclass(slots=True)
+class Away:
+    """A link from a publisher that is suspended, on a connection that is there.
+
+    Attributes:
+        published: its deliveries.
+        expiry: of its terminus.
+        session: its session.
+    """
+
+    published: Publications
+    expiry: Expiry
+    session: Session | None
+
+    def ended(self, what: int, now: float) -> None:
+        """Let the time run, if this starts it."""
+        seconds = self.expiry.after(what)
+        if seconds is not None:
+            self.published.until = min(self.published.until, now + seconds)

@@ -1,0 +1,341 @@
+"""What an AMQP engine hides of the frames of one connection, read and written.
+
+Proton knows neither the map of unsettled deliveries nor the default outcome of an
+`attach`, and neither `resume` nor the message format of a `transfer`. So `Front` stands
+between it and the socket:
+
+    socket ──▶ receive ──▶ bytes for the engine, with an Attach or a Transfer before
+                           the frame that has what the engine does not show
+    engine ──▶ send ─────▶ bytes for the socket: attaches with what `answer` was given,
+                           transfers whose delivery-tag ends in a mark as resumed
+
+Frames that need none of this pass as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from qos.core.amqp import values
+from qos.core.amqp.delivery_states import (
+    Told,
+    ToldState,
+    read_state,
+    read_unsettled,
+)
+from qos.core.amqp.frames import (
+    FrameCutter,
+    Performative,
+    field_bytes,
+    fields_of,
+    flag,
+    is_usual_transfer,
+    list_at,
+    number,
+    rewritten,
+)
+from qos.core.amqp.values import DecodeError, decode, descriptor, elements
+from qos.core.record import record
+
+__all__ = [
+    "ABORTED",
+    "HANDLES_MAX",
+    "RESUMED",
+    "Attach",
+    "AttachAnswer",
+    "Front",
+    "LinkKey",
+    "Part",
+    "Transfer",
+]
+
+#: A link by its name, and whether our end is the sender.
+LinkKey: TypeAlias = tuple[str, bool]
+
+#: The most links of a connection, refused ones too, that a peer has not detached.
+HANDLES_MAX = 2000
+
+#: What the delivery-tag of a transfer ends in that is to leave as resumed, and as
+#: resumed and aborted. Without it, its frame has room for these flags.
+RESUMED = "~-resumed-~"
+ABORTED = "~-aborted-~"
+_MARK = b"ed-~"
+
+#: The fields of an attach, and of the source in it.
+_NAME, _HANDLE, _ROLE, _SOURCE, _UNSETTLED, _INCOMPLETE = 0, 1, 2, 5, 7, 8
+_DEFAULT_OUTCOME = 8
+_SOURCE_CODE = 0x28
+
+#: Those of a transfer. It has the handle where an attach has its name.
+_TAG, _FORMAT, _SETTLED, _MORE, _STATE, _RESUME, _ABORTED = 2, 3, 4, 5, 7, 8, 9
+
+#: The bytes that our attach may have more than that of the peer, without its map.
+_ATTACH_BYTES = 250
+
+_FRAME_BYTES_MIN = 512
+_FRAME_BYTES_MAX = 0xFFFF_FFFF
+
+
+@record(frozen=True, slots=True)
+class Attach:
+    """An attach of the peer.
+
+    Attributes:
+        key: of the link.
+        unsettled: what the peer has not settled, by delivery-tag; None: no map, so the
+            link is not resumed.
+        incomplete: there is more than in the map.
+        default_outcome: of its source; None: none.
+        default_bytes: likewise, encoded.
+        room: the bytes that our map may have in the answer.
+    """
+
+    key: LinkKey
+    unsettled: Mapping[bytes, ToldState] | None
+    incomplete: bool
+    default_outcome: Told | None
+    default_bytes: bytes
+    room: int
+
+
+@record(frozen=True, slots=True)
+class Transfer:
+    """The first transfer of a delivery of the peer.
+
+    Attributes:
+        key: of the link.
+        tag: the delivery-tag.
+        message_format: 0 is the usual one.
+        settled: by the peer.
+        more: there is more to come.
+        state: at the peer.
+        resume: the delivery is resumed.
+        aborted: the delivery is aborted.
+    """
+
+    key: LinkKey
+    tag: bytes
+    message_format: int
+    settled: bool
+    more: bool
+    state: ToldState
+    resume: bool
+    aborted: bool
+
+
+@record(frozen=True, slots=True)
+class AttachAnswer:
+    """What our attach has in addition.
+
+    Attributes:
+        unsettled: an encoded map, or null.
+        incomplete: it is not complete.
+        default_outcome: of the source, encoded; b'': as the engine has it.
+    """
+
+    unsettled: bytes = values.NULL
+    incomplete: bool = False
+    default_outcome: bytes = b""
+
+
+#: What the engine is to get, what is told before, and why there is no more.
+Part: TypeAlias = bytes | Attach | Transfer | DecodeError
+
+
+class Front:
+    """See the module.
+
+    Attributes:
+        tracked: the links of which every delivery is told by a Transfer.
+    """
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        """Begin.
+
+        Args:
+            frame_bytes_max: the most bytes of a frame that the peer may send.
+        """
+        self.tracked: set[LinkKey] = set()
+        self._peer = FrameCutter(frame_bytes_max)
+        self._engine = FrameCutter(_FRAME_BYTES_MAX)
+        # The links of the peer by channel and handle.
+        self._links: dict[tuple[int, int], LinkKey] = {}
+        self._answers: dict[LinkKey, AttachAnswer] = {}
+        self._peer_frame_bytes = _FRAME_BYTES_MAX
+        self._damaged = False
+
+    # -- from the peer -----------------------------------------------------
+
+    def receive(self, data: bytes) -> list[Part]:
+        """Take bytes of the peer; returns what the engine is to get, in order.
+
+        A DecodeError is the last part: what is behind it is no AMQP, and is dropped.
+        """
+        found: list[Part] = []
+        run: list[bytes] = []
+        if self._damaged:
+            return found
+        error: DecodeError | None = None
+        for frame in self._peer.cut(data):
+            try:
+                told = self._read(frame)
+            except DecodeError as decode_error:
+                error = decode_error
+                break
+            if told is None:
+                run.append(frame)
+                continue
+            # The frame itself is alone behind it.
+            found += [b"".join(run), told, frame] if run else [told, frame]
+            run = []
+        if run:
+            found.append(b"".join(run))
+        error = error or self._peer.error
+        if error is not None:
+            self._damaged = True
+            found.append(error)
+        return found
+
+    def _read(self, frame: bytes) -> Attach | Transfer | None:
+        if frame.startswith(b"AMQP"):
+            return None
+        code, at = list_at(frame)
+        if code == Performative.TRANSFER:
+            if not self.tracked and is_usual_transfer(frame, at):
+                return None
+            return self._transfer(frame, at)
+        if code == Performative.ATTACH:
+            return self._attach(frame, at)
+        channel = _channel(frame)
+        if code == Performative.DETACH:
+            fields, _ = fields_of(frame, at)
+            self._forget((channel, number(fields, 0)))
+        elif code == Performative.END:
+            for each in [each for each in self._links if each[0] == channel]:
+                self._forget(each)
+        elif code == Performative.OPEN:
+            fields, _ = fields_of(frame, at)
+            size = number(fields, 2, _FRAME_BYTES_MAX)
+            self._peer_frame_bytes = max(size, _FRAME_BYTES_MIN)
+        return None
+
+    def _forget(self, at: tuple[int, int]) -> None:
+        key = self._links.pop(at, None)
+        if key is not None:
+            self.tracked.discard(key)
+            self._answers.pop(key, None)
+
+    def _attach(self, frame: bytes, at: int) -> Attach:
+        fields, _ = fields_of(frame, at)
+        if len(self._links) >= HANDLES_MAX:
+            raise DecodeError(f"more than {HANDLES_MAX} links", at)
+        kind, name = decode(field_bytes(fields, _NAME))
+        if kind != "string":
+            raise DecodeError("the name of a link is no string", at)
+        # The role is true for a receiver, and then we send.
+        key = str(name), flag(fields, _ROLE)
+        self._links[_channel(frame), number(fields, _HANDLE)] = key
+        unsettled = field_bytes(fields, _UNSETTLED)
+        rest = len(frame) - len(unsettled)
+        return Attach(
+            key,
+            read_unsettled(unsettled),
+            flag(fields, _INCOMPLETE),
+            *_default_outcome(field_bytes(fields, _SOURCE)),
+            max(0, self._peer_frame_bytes - rest - _ATTACH_BYTES),
+        )
+
+    def _transfer(self, frame: bytes, at: int) -> Transfer | None:
+        fields, _ = fields_of(frame, at)
+        key = self._links.get((_channel(frame), number(fields, 0)))
+        kind, tag = decode(field_bytes(fields, _TAG))
+        # A later transfer of a delivery may leave out its tag.
+        if key is None or not isinstance(tag, bytes) or kind != "binary":
+            return None
+        found = Transfer(
+            key,
+            tag,
+            number(fields, _FORMAT),
+            flag(fields, _SETTLED),
+            flag(fields, _MORE),
+            read_state(field_bytes(fields, _STATE)),
+            flag(fields, _RESUME),
+            flag(fields, _ABORTED),
+        )
+        told = key in self.tracked or found.resume or found.message_format
+        return found if told else None
+
+    # -- to the peer -------------------------------------------------------
+
+    def answer(self, key: LinkKey, answer: AttachAnswer) -> None:
+        """Add this to our next attach of a link."""
+        self._answers[key] = answer
+
+    def send(self, data: bytes) -> bytes:
+        """Take bytes of the engine; returns what the peer is to get."""
+        frames = self._engine.cut(data)
+        whole = b"".join(frames)
+        if not self._answers and _MARK not in whole:
+            return whole
+        return b"".join([self._written(each) for each in frames])
+
+    def _written(self, frame: bytes) -> bytes:
+        if frame.startswith(b"AMQP"):
+            return frame
+        code, at = list_at(frame)
+        if code == Performative.ATTACH and self._answers:
+            return self._answered(frame, at)
+        if code == Performative.TRANSFER and _MARK in frame:
+            return _resumed(frame, at)
+        return frame
+
+    def _answered(self, frame: bytes, at: int) -> bytes:
+        fields, _ = fields_of(frame, at)
+        # Our role is true if we receive.
+        key = str(decode(fields[_NAME])[1]), not flag(fields, _ROLE)
+        answer = self._answers.pop(key, None)
+        if answer is None:
+            return frame
+        changes = {_UNSETTLED: answer.unsettled}
+        changes[_INCOMPLETE] = values.boolean(answer.incomplete)
+        source = field_bytes(fields, _SOURCE)
+        if answer.default_outcome and source != values.NULL:
+            changes[_SOURCE] = _with_default(source, answer.default_outcome)
+        return rewritten(frame, at, changes)
+
+
+def _channel(frame: bytes) -> int:
+    return int.from_bytes(frame[6:8], "big")
+
+
+def _default_outcome(source: bytes) -> tuple[Told | None, bytes]:
+    if source == values.NULL:
+        return None, b""
+    _, at = descriptor(source, 0)
+    written = field_bytes(elements(source[at:]), _DEFAULT_OUTCOME)
+    state = read_state(written)
+    return (state, written) if isinstance(state, Told) else (None, b"")
+
+
+def _with_default(source: bytes, outcome: bytes) -> bytes:
+    _, at = descriptor(source, 0)
+    fields = elements(source[at:])
+    fields += [values.NULL] * (_DEFAULT_OUTCOME + 1 - len(fields))
+    fields[_DEFAULT_OUTCOME] = outcome
+    return source[:at] + values.pack_list(fields)
+
+
+def _resumed(frame: bytes, at: int) -> bytes:
+    fields, _ = fields_of(frame, at)
+    tag = decode(fields[_TAG])[1]
+    assert isinstance(tag, bytes)
+    for mark in (RESUMED, ABORTED):
+        ending = mark.encode()
+        if tag.endswith(ending):
+            changes = {_TAG: values.binary(tag.removesuffix(ending))}
+            changes[_RESUME] = values.boolean(True)
+            if mark is ABORTED:
+                changes[_ABORTED] = values.boolean(True)
+            return rewritten(frame, at, changes)
+    return frame

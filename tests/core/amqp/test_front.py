@@ -1,0 +1,421 @@
+"""The front between socket and engine: what the engine hides is read and written."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qos.core.amqp import front, values
+from qos.core.amqp.delivery_states import Told, write_unsettled
+from qos.core.amqp.frames import (
+    FrameCutter,
+    fields_of,
+    is_usual_transfer,
+    list_at,
+    rewritten,
+)
+from qos.core.amqp.front import (
+    ABORTED,
+    RESUMED,
+    Attach,
+    AttachAnswer,
+    Front,
+    Part,
+    Transfer,
+)
+from qos.core.amqp.resuming import Position
+from qos.core.amqp.values import NULL, DecodeError
+from qos.core.queue.item import ItemOutcome
+
+OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
+HEADER = b"AMQP\x00\x01\x00\x00"
+TRUE, FALSE = values.boolean(True), values.boolean(False)
+ACCEPTED = b"\x00\x53\x24\x45"
+FRAME_BYTES_MAX = 4096
+
+
+def frame(
+    code: int, *fields: bytes, payload: bytes = b"", channel: int = 0, head: bytes = b""
+) -> bytes:
+    body = b"\x00" + values.ulong(code) + values.pack_list(fields) + payload
+    words = 2 + len(head) // 4
+    size = (8 + len(head) + len(body)).to_bytes(4, "big")
+    return size + bytes((words, 0)) + channel.to_bytes(2, "big") + head + body
+
+
+def attach(
+    name: str = "mine",
+    *,
+    receiver: bool = True,
+    handle: int = 0,
+    unsettled: bytes = NULL,
+    incomplete: bytes = NULL,
+    source: bytes = NULL,
+    channel: int = 0,
+) -> bytes:
+    return frame(
+        ATTACH,
+        values.string(name),
+        values.uint(handle),
+        values.boolean(receiver),
+        NULL,
+        NULL,
+        source,
+        NULL,
+        unsettled,
+        incomplete,
+        channel=channel,
+    )
+
+
+def transfer(
+    *more: bytes, tag: bytes = b"t", handle: int = 0, channel: int = 0
+) -> bytes:
+    fields = values.uint(handle), values.uint(7), values.binary(tag)
+    return frame(TRANSFER, *fields, *more, payload=b"payload", channel=channel)
+
+
+def source(default: bytes) -> bytes:
+    fields = [values.string("orders")] + [NULL] * 7 + [default]
+    return b"\x00\x53\x28" + values.pack_list(fields)
+
+
+def begun(*frames: bytes) -> Front:
+    new = Front(FRAME_BYTES_MAX)
+    new.receive(HEADER + b"".join(frames))
+    return new
+
+
+def given_to_engine(parts: list[Part]) -> bytes:
+    return b"".join(each for each in parts if isinstance(each, bytes))
+
+
+# -- cutting ---------------------------------------------------------------
+
+frames_strategy = st.lists(
+    st.one_of(
+        st.just(b"\x00\x00\x00\x08\x02\x00\x00\x00"),
+        st.just(frame(BEGIN, NULL, values.uint(0))),
+        st.just(attach(unsettled=values.pack_map([values.binary(b"t"), ACCEPTED]))),
+        st.just(transfer(values.uint(0), FALSE)),
+        st.just(transfer(values.uint(5), FALSE)),
+        st.just(frame(DETACH, values.uint(0))),
+        st.just(frame(END)),
+    ),
+    max_size=12,
+)
+
+
+@given(frames_strategy, st.data())
+def test_any_cuts_of_a_stream_give_the_same(
+    frames: list[bytes], data: st.DataObject
+) -> None:
+    """And the engine gets every byte that came, in order."""
+    stream = HEADER + b"".join(frames)
+    whole = Front(FRAME_BYTES_MAX).receive(stream)
+    cut, found, at = Front(FRAME_BYTES_MAX), [], 0
+    while at < len(stream):
+        size = data.draw(st.integers(1, len(stream)))
+        found += cut.receive(stream[at : at + size])
+        at += size
+    assert given_to_engine(found) == stream == given_to_engine(whole)
+    told = [each for each in whole if not isinstance(each, bytes)]
+    assert [each for each in found if not isinstance(each, bytes)] == told
+    assert Front(FRAME_BYTES_MAX).send(stream) == stream
+
+
+@given(st.lists(st.binary(max_size=40), max_size=8), st.booleans())
+def test_any_bytes_are_passed_or_refused(chunks: list[bytes], log_in: bool) -> None:
+    """Nothing else is raised, and what is passed is what came."""
+    new = Front(FRAME_BYTES_MAX)
+    chunks = [HEADER, *chunks] if log_in else chunks
+    found = [part for each in chunks for part in new.receive(each)]
+    passed = given_to_engine(found)
+    assert b"".join(chunks).startswith(passed)
+    errors = [each for each in found if isinstance(each, DecodeError)]
+    assert errors in ([], [found[-1]] if found else [])
+
+
+performatives = st.builds(
+    lambda code, fields, payload, channel: frame(
+        code, *fields, payload=payload, channel=channel
+    ),
+    st.sampled_from((OPEN, ATTACH, TRANSFER, DETACH, END, CLOSE)),
+    st.lists(
+        st.one_of(
+            st.sampled_from((NULL, TRUE, FALSE, b"\x43", ACCEPTED, source(ACCEPTED))),
+            st.binary(max_size=10).map(values.binary),
+            st.integers(0, 2**32 - 1).map(values.uint),
+            st.text(max_size=5).map(values.string),
+            st.binary(max_size=6),
+        ),
+        max_size=11,
+    ),
+    st.binary(max_size=10),
+    st.integers(0, 3),
+)
+
+
+@given(st.lists(performatives, max_size=6))
+def test_any_fields_are_read_or_refused(frames: list[bytes]) -> None:
+    new = Front(FRAME_BYTES_MAX)
+    found = new.receive(HEADER + b"".join(frames))
+    # One that is refused is not given to the engine.
+    passed = given_to_engine(found)
+    assert (HEADER + b"".join(frames)).startswith(passed)
+    assert (passed == HEADER + b"".join(frames)) == (
+        not any(isinstance(each, DecodeError) for each in found)
+    )
+
+
+@pytest.mark.parametrize("size", [0, 7, FRAME_BYTES_MAX + 1, 2**32 - 1])
+def test_a_frame_of_an_impossible_size_is_the_end(size: int) -> None:
+    new = begun(frame(BEGIN))
+    first = frame(END)
+    found = new.receive(first + size.to_bytes(4, "big") + b"\x02\x00\x00\x00" + first)
+    position = len(HEADER + frame(BEGIN) + first)
+    assert found[0] == first
+    assert str(found[1]) == f"a frame of {size} bytes at byte {position}"
+    assert new.receive(first) == []
+
+
+def test_what_is_kept_of_a_frame_is_not_more_than_a_frame() -> None:
+    cutter = FrameCutter(FRAME_BYTES_MAX)
+    cutter.cut(HEADER)
+    for _ in range(3):
+        assert cutter.cut(FRAME_BYTES_MAX.to_bytes(4, "big") + bytes(1000)) == []
+        assert len(cutter.cut(bytes(FRAME_BYTES_MAX - 1004))) == 1
+    cutter.cut(b"\xff" * 8)
+    assert cutter.error is not None
+    assert cutter.cut(bytes(100)) == []
+
+
+@pytest.mark.parametrize("offset", [0, 1, 255])
+def test_a_data_offset_that_is_none_is_refused(offset: int) -> None:
+    damaged = bytearray(frame(END))
+    damaged[4] = offset
+    (error,) = begun().receive(bytes(damaged))
+    assert str(error) == f"a data offset of {offset} words at byte 4"
+
+
+def test_other_performatives_pass_unread() -> None:
+    for code, at in (
+        list_at(b"\x00\x00\x00\x08\x02\x00\x00\x00"),
+        list_at(b"\x00\x00\x00\x0b\x02\x01\x00\x00\x00\x53\x14"),
+        list_at(frame(ATTACH)[:8] + b"\x00\xa3\x01x\x45"),
+    ):
+        assert code == -1
+        assert at >= 8
+    assert list_at(frame(ATTACH, head=bytes(8)))[0] == ATTACH
+    long_code = frame(ATTACH)[:8] + b"\x00\x80" + bytes(7) + b"\x12\x45"
+    assert list_at(long_code) == (ATTACH, 18)
+    with pytest.raises(DecodeError):
+        list_at(frame(ATTACH)[:8] + b"\x00\x53")
+
+
+# -- what the peer sends ---------------------------------------------------
+
+
+def test_an_attach_tells_what_the_peer_has_not_settled() -> None:
+    entries = values.pack_map(
+        [values.binary(b"t1"), NULL, values.binary(b"t2"), ACCEPTED]
+    )
+    whole = attach(unsettled=entries, incomplete=TRUE, source=source(ACCEPTED))
+    told, passed = begun().receive(whole)
+    assert passed == whole
+    assert isinstance(told, Attach)
+    assert told.key == ("mine", True)
+    assert told.unsettled == {b"t1": None, b"t2": Told(ItemOutcome.ACCEPTED)}
+    assert told.incomplete
+    assert (told.default_outcome, told.default_bytes) == (
+        Told(ItemOutcome.ACCEPTED),
+        ACCEPTED,
+    )
+
+
+@pytest.mark.parametrize("given", [NULL, source(NULL), source(b"\x00\x53\x23\x45")])
+def test_an_attach_without_a_default_outcome_has_none(given: bytes) -> None:
+    """A position is none either."""
+    told, _ = begun().receive(attach(source=given))
+    assert isinstance(told, Attach)
+    assert (told.default_outcome, told.unsettled, told.incomplete) == (
+        None,
+        None,
+        False,
+    )
+    assert told.default_bytes == b""
+
+
+@pytest.mark.parametrize(("size", "least"), [(NULL, 2**31), (values.uint(512), 0)])
+def test_the_room_for_our_map_is_what_a_frame_of_the_peer_has(
+    size: bytes, least: int
+) -> None:
+    opened = frame(OPEN, values.string("peer"), NULL, size)
+    told, _ = begun(opened).receive(attach())
+    assert isinstance(told, Attach)
+    assert told.room >= least
+    if size != NULL:
+        assert told.room < 512 - len(attach())
+    # A peer cannot have less than 512 bytes.
+    small = frame(OPEN, NULL, NULL, values.uint(1))
+    told, _ = begun(small).receive(attach("x" * 300))
+    assert isinstance(told, Attach)
+    assert told.room == 0
+
+
+def test_a_transfer_is_told_if_it_is_resumed_or_of_another_format() -> None:
+    new = begun(attach(receiver=False))
+    usual = transfer(values.uint(0), FALSE, FALSE)
+    assert new.receive(usual) == [usual]
+    other = transfer(values.uint(5))
+    assert new.receive(usual + other) == [
+        usual,
+        Transfer(("mine", False), b"t", 5, False, False, None, False, False),
+        other,
+    ]
+    state = b"\x00\x53\x23" + values.pack_list([values.uint(1), values.ulong(2)])
+    resumed = transfer(NULL, TRUE, TRUE, NULL, state, TRUE, TRUE)
+    told = Transfer(("mine", False), b"t", 0, True, True, Position(1, 2), True, True)
+    assert new.receive(resumed) == [told, resumed]
+
+
+def test_a_transfer_of_a_tracked_link_is_always_told() -> None:
+    new = begun(attach(receiver=False), attach("other", receiver=False, handle=1))
+    new.tracked.add(("mine", False))
+    told = Transfer(("mine", False), b"t", 0, False, False, None, False, False)
+    assert new.receive(transfer()) == [told, transfer()]
+    other = transfer(handle=1)
+    assert new.receive(other) == [other]
+    # Without a tag, it goes on; and a link that is not there is for the engine.
+    rest = frame(TRANSFER, values.uint(0))
+    assert new.receive(rest) == [rest]
+    stray = transfer(handle=9)
+    assert new.receive(stray) == [stray]
+    text = frame(TRANSFER, values.uint(0), NULL, values.string("t"))
+    assert new.receive(text) == [text]
+
+
+@pytest.mark.parametrize("ending", [frame(DETACH, values.uint(0)), frame(END)])
+def test_a_link_that_has_ended_is_forgotten(ending: bytes) -> None:
+    key = ("mine", True)
+    new = begun(attach(), attach("other", channel=1))
+    new.tracked.add(key)
+    new.answer(key, AttachAnswer(TRUE))
+    new.receive(ending + frame(DETACH, values.uint(5)))
+    assert not new.tracked
+    ours = attach(receiver=False)
+    assert new.send(HEADER + ours) == HEADER + ours
+    resumed = transfer(NULL, TRUE, TRUE, NULL, NULL, TRUE)
+    assert new.receive(resumed) == [resumed]
+    other = transfer(NULL, TRUE, TRUE, NULL, NULL, TRUE, channel=1)
+    assert len(new.receive(other)) == 2
+
+
+def test_a_peer_has_a_limit_of_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front, "HANDLES_MAX", 2)
+    new = begun(attach("1"), attach("2", handle=1))
+    (error,) = new.receive(attach("3", handle=2))
+    assert str(error).startswith("more than 2 links")
+
+
+def test_a_name_is_a_string() -> None:
+    (error,) = begun().receive(frame(ATTACH, values.binary(b"mine")))
+    assert str(error).startswith("the name of a link is no string")
+
+
+USUAL = values.uint(0), values.uint(300), values.binary(b"t")
+
+
+@pytest.mark.parametrize(
+    ("fields", "usual"),
+    [
+        ((), True),
+        (USUAL[:1], True),
+        (USUAL, True),
+        ((*USUAL, NULL), True),
+        ((*USUAL, b"\x43"), True),
+        ((*USUAL, b"\x52\x00"), True),
+        ((*USUAL, b"\x70\x00\x00\x00\x00", FALSE), True),
+        ((*USUAL, b"\x52\x01"), False),
+        ((*USUAL, b"\x70\x01\x00\x00\x00"), False),
+        ((*USUAL, b"\xa1\x00"), False),
+        ((*USUAL, *[NULL] * 5), True),
+        ((*USUAL, *[NULL] * 6), False),
+        ((values.string("x"),), False),
+        ((*USUAL[:2], values.binary(bytes(300))), False),
+    ],
+)
+def test_a_usual_transfer_is_known_at_first_sight(
+    fields: tuple[bytes, ...], usual: bool
+) -> None:
+    whole = frame(TRANSFER, *fields)
+    code, at = list_at(whole)
+    assert code == TRANSFER
+    assert is_usual_transfer(whole, at) == usual
+    assert not is_usual_transfer(whole[: at + 1], at)
+    assert not is_usual_transfer(whole[:at] + b"\x45", at)
+
+
+# -- what we send ----------------------------------------------------------
+
+
+def test_our_attach_has_the_answer() -> None:
+    """Once, and that of its own direction."""
+    new = begun(attach())
+    written, incomplete = write_unsettled({b"t": None}, 100)
+    new.answer(("mine", True), AttachAnswer(written, incomplete, ACCEPTED))
+    new.answer(("other", True), AttachAnswer(written, incomplete))
+    begin = frame(BEGIN)
+    ours = attach(receiver=False, source=source(NULL))
+    backwards = attach(receiver=True)
+    sent = new.send(HEADER + begin + backwards + ours + ours)
+    expected = attach(
+        receiver=False, source=source(ACCEPTED), unsettled=written, incomplete=FALSE
+    )
+    assert sent == HEADER + begin + backwards + expected + ours
+
+
+def test_our_attach_without_a_source_has_no_default_outcome() -> None:
+    """It refuses the link."""
+    new = begun(attach())
+    new.answer(("mine", True), AttachAnswer(NULL, False, ACCEPTED))
+    sent = new.send(HEADER + attach(receiver=False))
+    fields, _ = fields_of(*_list(sent[8:]))
+    assert fields[5] == NULL
+    short = b"\x00\x53\x28" + values.pack_list([values.string("orders")])
+    new.answer(("mine", True), AttachAnswer(NULL, False, ACCEPTED))
+    sent = new.send(attach(receiver=False, source=short))
+    fields, _ = fields_of(*_list(sent))
+    assert fields[5] == source(ACCEPTED)
+
+
+def _list(whole: bytes) -> tuple[bytes, int]:
+    return whole, list_at(whole)[1]
+
+
+@pytest.mark.parametrize(("mark", "aborted"), [(RESUMED, False), (ABORTED, True)])
+def test_a_mark_of_the_tag_becomes_flags(mark: str, aborted: bool) -> None:
+    """The frame gets no longer by that: it may have been as long as is possible."""
+    tag = bytes(range(16)).hex().encode()
+    marked = transfer(values.uint(0), FALSE, tag=tag + mark.encode())
+    new = begun()
+    new.send(HEADER)
+    sent = new.send(marked)
+    assert len(sent) <= len(marked)
+    fields, end = fields_of(*_list(sent))
+    assert fields[2] == values.binary(tag)
+    assert fields[8:] == [TRUE, TRUE] if aborted else [TRUE]
+    assert sent[end:] == b"payload"
+
+
+def test_a_mark_elsewhere_is_none() -> None:
+    new = begun()
+    payload = RESUMED.encode()
+    fields = values.uint(0), values.uint(7), values.binary(b"t")
+    whole = frame(TRANSFER, *fields, payload=payload)
+    note = frame(DISPOSITION, values.string(RESUMED))
+    assert new.send(HEADER + whole + note) == HEADER + whole + note
+
+
+def test_a_frame_can_be_rewritten_without_changes() -> None:
+    whole = transfer()
+    assert rewritten(whole, list_at(whole)[1], {}) == whole
