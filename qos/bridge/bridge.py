@@ -13,6 +13,7 @@ from qos.amqp.broker import Broker, BrokerLink, BrokerLost, BrokerRefused
 from qos.core.backoff import Backoff
 from qos.engine.retry import Retry
 from qos.errors import CannotConnect, RequestFailed
+from qos.journal.writer import JournalWriter
 from qos.stream.login import AccountSession
 from xep_0254.queueing import XEP_0254
 
@@ -41,6 +42,7 @@ class Bridge(ABC, Generic[L]):
         backoff: Backoff | None = None,
         connect_timeout_s: float = 30.0,
         drain_s: float | None = None,
+        journal: JournalWriter | None = None,
         ready: Callable[[], None] = lambda: None,
     ) -> None:
         """Prepare.
@@ -53,6 +55,8 @@ class Bridge(ABC, Generic[L]):
             backoff: the delays before another attempt.
             connect_timeout_s: the time for the first link to the broker.
             drain_s: stop after this many seconds without a message; None: never.
+            journal: of the account, for a bridge to a broker: records what becomes of
+                each item, as for a worker; the caller closes it.
             ready: is called when both sides are there for the first time.
         """
         self.done = 0
@@ -64,6 +68,7 @@ class Bridge(ABC, Generic[L]):
         self._backoff = backoff or Backoff()
         self._connect_timeout_s = connect_timeout_s
         self._drain_s = drain_s
+        self._journal = journal
         self._tell_ready: Callable[[], None] | None = ready
         self._stopping = asyncio.Event()
         self._loop = asyncio.get_running_loop()

@@ -51,6 +51,7 @@ class ToBroker(Bridge[Target]):
             parallel=_PARALLEL,
             batch=_BATCH,
             grace_s=_GRACE_S,
+            journal=self._journal,
         )
 
         async def handle(job: Job) -> None:

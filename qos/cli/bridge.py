@@ -6,6 +6,7 @@ import argparse
 import importlib
 from pathlib import Path
 
+from qos.cli.options import add_journal
 from qos.cli.queue_options import add_drain, add_own_login, add_queue
 from qos.options.parser import Parser
 
@@ -45,6 +46,8 @@ released and modified are passed on.
 The body, properties and application-properties stay as they are, and so do the priority
 and the time to live. Annotations are not carried.
 
+With --journal, a bridge to a broker records what becomes of each item, as a worker does.
+
 The bridge connects again to either side for as long as it runs. On Ctrl-C or SIGTERM it
 finishes what it has begun.
 """
@@ -79,6 +82,7 @@ def parser(prog: str) -> Parser:
         help="send the items of the queue to the broker's node",
     )
     add_drain(parser, without="a message")
+    add_journal(parser)
     group = parser.add_argument_group(
         "broker",
         f"The password comes from the variable {PASSWORD_VARIABLE} or a file.",

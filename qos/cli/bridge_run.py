@@ -13,6 +13,7 @@ from qos.cli.output import note
 from qos.cli.ready import report_ready
 from qos.cli.status import Status
 from qos.errors import UsageError
+from qos.journal.writer import JournalWriter
 from qos.options.login import login_from, password_from
 from qos.stream.login import AccountSession
 from qos.stream.server import is_loopback
@@ -31,13 +32,21 @@ _STOP_S = 15.0
 async def run(arguments: argparse.Namespace) -> int:
     """See qos.cli.entry.Command."""
     broker = _broker(arguments)
+    if arguments.journal is not None and arguments.direction == "from":
+        raise UsageError(
+            "--journal is for --to-broker: what a bridge publishes is in the journal of "
+            "the queue service"
+        )
     login = login_from(arguments)
     # They need the extra.
     from qos.bridge.from_broker import FromBroker
     from qos.bridge.to_broker import ToBroker
 
     kind = FromBroker if arguments.direction == "from" else ToBroker
-    async with AccountSession(login) as session:
+    async with (
+        JournalWriter.opened(arguments.journal, login.jid) as journal,
+        AccountSession(login) as session,
+    ):
         bridge: FromBroker | ToBroker = kind(
             session,
             broker,
@@ -46,6 +55,7 @@ async def run(arguments: argparse.Namespace) -> int:
             backoff=login.backoff,
             connect_timeout_s=arguments.connect_timeout,
             drain_s=arguments.drain,
+            journal=journal,
             ready=lambda: report_ready(session.client.boundjid.full),
         )
         session.start()

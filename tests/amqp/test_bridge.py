@@ -19,6 +19,7 @@ from proton.reactor import Container
 
 from amqp_bench import gateway
 from bridge_bench import Bridges, Rabbit, bridges
+from journals import read_journal
 from qos.core.queue.requests import Publish, PublishedItem
 from qos.ids import new_id
 from qos.testing.ports import free_ports
@@ -114,6 +115,29 @@ async def test_a_message_is_as_large_as_an_item_can_be(
     await bench.run(TO, rabbit.url(f"{address}-back"), "--drain", "1")
     found = {each.id: each.body for each in await rabbit.take(f"{address}-back")}
     assert found == {"large": "x" * 140_000, "small": "x" * 10}
+
+
+async def test_a_bridge_to_a_broker_keeps_the_journal_of_a_worker(
+    rabbit: Rabbit, bench: Bridges, address: str, tmp_path: Path
+) -> None:
+    """So an audit joins it with that of the queue service, item by item."""
+    await bench.queue.publish("a", "b")
+    folder = tmp_path / "journal"
+    url = rabbit.url(address)
+    await bench.run(TO, url, "--drain", "0.5", "--journal", folder)
+    once = Counter({"a": 1, "b": 1})
+    assert jobs(folder) == {"started": once, "accepted": once}
+    other = await bench.run(FROM, url, "--journal", folder, status=2)
+    assert "--journal is for --to-broker" in other.said
+
+
+def jobs(folder: Path) -> dict[str, Counter[str]]:
+    """How often each event of a worker is in a journal, by item."""
+    found: dict[str, Counter[str]] = {}
+    for line in read_journal(folder, hidden=True):
+        assert line["role"] == "worker"
+        found.setdefault(line["event"], Counter())[line["item"]] += 1
+    return found
 
 
 async def test_items_become_durable_messages(
