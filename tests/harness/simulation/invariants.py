@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 from qos.core.message.model import Level, OutgoingState
 from qos.core.queue.access import is_owner, may_publish
 from qos.core.queue.node_options import node_options
+from qos.core.queue.publishing import ONCE_S_MAX
 from simulation.plan import FAILS_MAX, HANDOVERS_MAX, SELECTORS, SENDERS
 
 if TYPE_CHECKING:
@@ -273,6 +274,25 @@ def quotas_hold(name: str, used: int, room: int) -> str | None:
 def stored_once(facts: ItemFacts) -> str | None:
     """An item that is published again is the same item."""
     return f"{facts} is there a second time" if facts.stored > 1 else None
+
+
+def one_post_is_the_first(facts: ItemFacts) -> str | None:
+    """Of all posts of an item, one is told to be the first."""
+    return f"{facts} was posted first twice" if facts.first_posts > 1 else None
+
+
+def one_end_is_the_first(facts: ItemFacts, count: int) -> str | None:
+    """Of all settlements with a token, one is told to be the first."""
+    return f"{facts} was settled first twice" if count > 1 else None
+
+
+def an_old_link_makes_nothing(
+    facts: ItemFacts, issued_at: float | None, asked_at: float
+) -> str | None:
+    """A one-off link makes no item when a use of it may have been forgotten."""
+    if issued_at is None or asked_at - issued_at < ONCE_S_MAX:
+        return None
+    return f"{facts} came by a link of {asked_at - issued_at:.0f} s ago"
 
 
 def published_is_stored(facts: ItemFacts) -> str | None:

@@ -14,6 +14,9 @@ from qos.core.queue.requests import (
     Create,
     Extend,
     ExtendResult,
+    Ok,
+    Publish,
+    PublishResult,
     Refusal,
     Request,
     Result,
@@ -74,6 +77,8 @@ class ItemFacts:
         count: the failed deliveries, as on disk.
         locked: the item as on disk, if it is locked there.
         done: its effects that happened.
+        first_posts: how many posts were told to be the first one.
+        first_ends: by token, how many settlements were told to be the first one.
     """
 
     planned: PlannedItem
@@ -89,6 +94,8 @@ class ItemFacts:
     count: int = 0
     locked: Item | None = None
     done: int = 0
+    first_posts: int = 0
+    first_ends: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
         return self.planned.item_id
@@ -231,7 +238,10 @@ class ItemLedger:
                 check = self._ledger.check
                 check(invariants.nobody_takes_the_room_of_others, account, condition)
             return
-        if isinstance(request, Retract):
+        if isinstance(request, Publish) and isinstance(result, PublishResult):
+            self._posted(request, result, asked_at)
+        elif isinstance(request, Retract):
+            self._ended_first(request, result)
             for each in request.settlements:
                 settled = disk.settled(request.node, [(each.item_id, each.token)])
                 ended = settled.get(each.item_id)
@@ -246,6 +256,25 @@ class ItemLedger:
             for item_id, token in request.tokens:
                 deadlines = self.items[item_id].deadlines
                 deadlines[token] = max(deadlines[token], asked_at + result.seconds)
+
+    def _posted(self, request: Publish, result: PublishResult, asked_at: float) -> None:
+        for item_id in set(result.item_ids).difference(result.repeated):
+            if item_id in self.items:
+                facts = self.items[item_id]
+                facts.first_posts += 1
+                check, issued_at = self._ledger.check, request.issued_at
+                check(invariants.one_post_is_the_first, facts)
+                check(invariants.an_old_link_makes_nothing, facts, issued_at, asked_at)
+
+    def _ended_first(self, request: Retract, result: Result) -> None:
+        """Somebody is told that it has ended an item; of several, it is not told which."""
+        if len(request.settlements) > 1 or result != Ok():
+            return
+        (each,) = request.settlements
+        facts = self.items[each.item_id]
+        facts.first_ends[each.token] += 1
+        count = facts.first_ends[each.token]
+        self._ledger.check(invariants.one_end_is_the_first, facts, count)
 
     # -- publisher and workers ---------------------------------------------
 

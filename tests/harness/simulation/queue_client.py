@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+from collections.abc import Callable
 
 from qos.core.queue.properties import Properties, content_digest
+from qos.core.queue.publishing import ONCE_S_MAX
 from qos.core.queue.requests import Publish, PublishedItem, Refusal, Request, Result
 from qos.errors import NoAnswer, RequestFailed, RequestRefused
 from simulation.items import ItemFacts, ItemLedger
@@ -150,7 +152,11 @@ class QueueUser(Machine):
 
 
 class Shop(QueueUser):
-    """Publishes, and repeats unanswered requests, even after a restart."""
+    """Publishes, and repeats unanswered requests, even after a restart.
+
+    Half of the items go to one-off links, as by HTTP: then each attempt has another
+    content, and some links are too old when they are used first.
+    """
 
     def __init__(
         self,
@@ -161,10 +167,16 @@ class Shop(QueueUser):
         seed: int,
         *,
         ledger: ItemLedger,
+        issue: Callable[[], float],
     ) -> None:
         super().__init__(loop, network, name, jid, seed)
         self._ledger = ledger
         self._due: list[ItemFacts] = []
+        # By item, the time of issue of its link. Nothing is stored for a link, so the
+        # service's clock is all that it takes to get one.
+        self._issue = issue
+        self._links: dict[str, float] = {}
+        self._attempts = itertools.count(1)
 
     def boot(self) -> None:
         """See Machine."""
@@ -176,14 +188,34 @@ class Shop(QueueUser):
 
     def publish(self, facts: ItemFacts) -> None:
         """Publish this item, now or when the machine is up again."""
+        place = len(self._due)
         self._due.append(facts)
+        if place % 2:
+            age_s = 2 * ONCE_S_MAX if place % 4 == 3 else 0.0
+            self._links[facts.planned.item_id] = self._issue() - age_s
         if self.process is not None and self._queue_client is not None:
             self.process.task(self._publish(facts))
 
     async def _publish(self, facts: ItemFacts) -> None:
-        item_id = facts.planned.item_id
+        item_id, queue_client = facts.planned.item_id, self.queue_client
+        while True:
+            try:
+                request = self._request(facts, self._links.get(item_id))
+                await queue_client.ask(request, "publish", _ANSWER_S)
+            except RequestFailed as error:
+                if isinstance(error, RequestRefused) and error.condition == "gone":
+                    self._links[item_id] = self._issue()
+                await queue_client.pause(_AGAIN_S)
+            else:
+                break
+        self.network.note(self.name, f"{facts} is published")
+        self._ledger.published(facts)
+
+    def _request(self, facts: ItemFacts, issued_at: float | None) -> Publish:
+        item_id, color = facts.planned.item_id, facts.planned.color
         payload = f"<work>{item_id}</work>"
-        color = facts.planned.color
+        if issued_at is not None:
+            payload = f"<work attempt='{next(self._attempts)}'>{item_id}</work>"
         properties: Properties = {"color": color} if color else {}
         entry = PublishedItem(
             item_id=item_id,
@@ -192,13 +224,4 @@ class Shop(QueueUser):
             size=len(payload),
             properties=properties,
         )
-        queue_client = self.queue_client
-        while True:
-            try:
-                await queue_client.ask(Publish(NODE, (entry,)), "publish", _ANSWER_S)
-            except RequestFailed:
-                await queue_client.pause(_AGAIN_S)
-            else:
-                break
-        self.network.note(self.name, f"{facts} is published")
-        self._ledger.published(facts)
+        return Publish(NODE, (entry,), issued_at)

@@ -174,6 +174,10 @@ class QueueMachine(Machine, QueuePort):
         assert self._engine is not None
         return self._engine
 
+    def issue(self) -> float:
+        """The time of issue of a one-off link."""
+        return self._clock.now()
+
     def connected(self) -> None:
         """See Machine."""
         self.engine.online()

@@ -141,7 +141,13 @@ class World:
             else Gate(jid_of("wasp", plan.settings), NODE, self.ledger),
         )
         self.shop = Shop(
-            self.loop, self.network, "shop", "shop@x/1", plan.seed, ledger=self.items
+            self.loop,
+            self.network,
+            "shop",
+            "shop@x/1",
+            plan.seed,
+            ledger=self.items,
+            issue=self.queue.issue,
         )
         self.workers = {
             name: WorkerMachine(
