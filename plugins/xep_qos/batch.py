@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from dataclasses import field
 from functools import partial
+from typing import Protocol
 from xml.etree import ElementTree as ET
 
 from qos.core.message.batch import (
@@ -46,6 +47,13 @@ def features(batch_max: object) -> tuple[str, ...]:
     return () if batch_max == 1 else (BATCH_NAMESPACE,)
 
 
+class Sends(Protocol):
+    """Writes a stanza; see qos.stream.wire.Wire.send."""
+
+    def __call__(self, text: str, *, at_once: bool = False) -> object:
+        """Write it, if there is a session."""
+
+
 class BatchSender:
     """Gathers the requests to each peer that accepts batches, and sends them."""
 
@@ -57,7 +65,7 @@ class BatchSender:
         supports: Callable[[str, Set[str]], bool],
         render: Callable[[Transmit, str], str],
         store_id: str,
-        send: Callable[[str], object],
+        send: Sends,
         soon: Callable[[Callable[[], None]], object],
         new_id: Callable[[], str],
     ) -> None:
@@ -212,7 +220,7 @@ class BatchSender:
         if forgotten is not None:
             self._peers.pop(forgotten, None)
         self._peers[iq_id] = peer
-        self._send(text)
+        self._send(text, at_once=len(load) > 1)
 
 
 class _ReceivedBatch:
@@ -244,7 +252,7 @@ class BatchReceiver:
         *,
         consider: Callable[[Request], None],
         malformed: Callable[[ET.Element, RemoteProtocolError], str],
-        send: Callable[[str], None],
+        send: Sends,
         sender: Callable[[str], str],
         keep: stanza.Keep | None,
     ) -> None:
@@ -323,4 +331,5 @@ class BatchReceiver:
             asked.timer.cancel()
         sender = self._sender(asked.own)
         iq_id, source = asked.iq_id, asked.source
-        self._send(batch_stanza.render_answers(iq_id, source, sender, answers))
+        text = batch_stanza.render_answers(iq_id, source, sender, answers)
+        self._send(text, at_once=len(answers) > 1)

@@ -471,9 +471,9 @@ class Endpoint:
         """
         return to if self.xmpp.is_component else ""
 
-    def _send_answer(self, text: str) -> None:
+    def _send_answer(self, text: str, *, at_once: bool = False) -> None:
         if self.own is not None:
-            self._wire.send(text)
+            self._wire.send(text, at_once=at_once)
 
     # -- the ports of the engine: also `route`, `hand_over` and `consumption` ----
 

@@ -45,9 +45,11 @@ class Wire:
         # which this module replaces.
         self._foreign = ForeignFilters(xmpp, "out", "out_sync", "out_sce")
         self._socket: socket.socket | None = None
-        # State of this turn of the loop.
-        self._in_turn = self._quickened = False
+        # Whether a stanza of ours has come in this turn of the loop.
+        self._quickened = False
+        # The texts of this turn and the next, and whether their write is due.
         self._gathered: list[str] = []
+        self._is_due = False
         #: Runs until everything that slixmpp sends again has been written.
         self._behind: asyncio.Task[None] | None = None
         self._writes = self._closed = False
@@ -108,19 +110,26 @@ class Wire:
             return
         if self._socket is not None and _QUICKACK is not None:
             self._quickened = True
-            if not self._in_turn:
-                self._begin_turn()
+            self._xmpp.loop.call_soon(self._read_handled)
             try:
                 self._socket.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
             except OSError:  # not TCP, or just closed
                 self._socket = None
 
-    def send(self, text: str) -> bool:
+    def _read_handled(self) -> None:
+        self._quickened = False
+
+    def send(self, text: str, *, at_once: bool = False) -> bool:
         """Send an iq or a message, given as text in the stream's own namespace.
 
-        It is written at the end of this turn of the loop at the latest, together with
-        others of the same turn: many requests are due when many answers have come in
-        one read.
+        It is written after the next turn of the loop at the latest, together with what
+        is sent until then. When many answers have come in one read, their tasks wake in
+        the next turn, and give the next requests.
+
+        Args:
+            text: the stanza.
+            at_once: write it now, after all that was sent before it. For a batch: the
+                peer is to work on it while the next one is read here.
 
         Returns:
             False: there is no connection any more, and nothing of it was or will be
@@ -129,22 +138,20 @@ class Wire:
         if not self._connected():
             return False  # not sent, and not answered: it will be repeated
         self._gathered.append(text)
-        if len(self._gathered) >= _BURST:
+        if at_once or len(self._gathered) >= _BURST:
             self._send_gathered()
-        elif not self._in_turn:
-            self._begin_turn()
+        elif not self._is_due:
+            self._is_due = True
+            soon = self._xmpp.loop.call_soon
+            soon(soon, self._write_due)
         return True
 
     def _connected(self) -> bool:
         transport = self._xmpp.transport
         return transport is not None and not transport.is_closing()
 
-    def _begin_turn(self) -> None:
-        self._in_turn = True
-        self._xmpp.loop.call_soon(self._end_turn)
-
-    def _end_turn(self) -> None:
-        self._in_turn = self._quickened = False
+    def _write_due(self) -> None:
+        self._is_due = False
         self._send_gathered()
 
     def _send_gathered(self) -> None:
