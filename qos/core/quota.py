@@ -75,30 +75,37 @@ class Tally:
 
     def __init__(self, share: Share, own_domains: Collection[str] = ()) -> None:
         self._share = share
+        self._domain_max = max(share.domain, share.account)
         self._own_domains = own_domains
         self._accounts: dict[str, int] = {}
         self._domains: dict[str, int] = {}
         self._total = 0
 
-    def rooms(self, account: str) -> dict[str, int]:
-        """How much more each limit allows: `account`, `domain` (if foreign), `total`.
+    def room(self, account: str) -> int:
+        """How much more all limits together allow.
 
         Negative where the amounts loaded from a store were too large.
         """
         share, domain = self._share, account.rpartition("@")[2]
-        rooms = {"account": share.account - self._accounts.get(account, 0)}
+        room = share.account - self._accounts.get(account, 0)
         if domain not in self._own_domains:
-            of_domain = max(share.domain, share.account)
-            rooms["domain"] = of_domain - self._domains.get(domain, 0)
-        rooms["total"] = share.total - self._total
-        return rooms
+            room = min(room, self._domain_max - self._domains.get(domain, 0))
+        return min(room, share.total - self._total)
 
     def refusal(self, account: str, more: int = 1) -> str | None:
-        """The first limit that more would exceed, by its name in `rooms`, or None."""
-        for limit, room in self.rooms(account).items():
-            if more > room:
-                return limit
-        return None
+        """The first limit that more would exceed, or None.
+
+        One of `account`, `domain` (if foreign) and `total`.
+        """
+        if more <= self.room(account):
+            return None
+        if more > self._share.account - self._accounts.get(account, 0):
+            return "account"
+        domain = account.rpartition("@")[2]
+        foreign = domain not in self._own_domains
+        if foreign and more > self._domain_max - self._domains.get(domain, 0):
+            return "domain"
+        return "total"
 
     def add(self, account: str, more: int = 1) -> None:
         """Count this many more (or fewer, if negative).
@@ -171,23 +178,21 @@ class Ledger:
 
     def refusal(self, account: str, size: int) -> str | None:
         """The quota that one more message of this size would exceed, or None."""
-        for name, tally, more in (
-            ("messages", self._messages, 1),
-            ("bytes", self._bytes, size),
-        ):
-            bound = tally.refusal(account, more)
-            if bound is not None:
-                return name if bound == "account" else f"{bound}_{name}"
-        return None
+        name, bound = "messages", self._messages.refusal(account)
+        if bound is None:
+            name, bound = "bytes", self._bytes.refusal(account, size)
+        if bound is None:
+            return None
+        return name if bound == "account" else f"{bound}_{name}"
 
     def credit(self, account: str, size: int) -> int:
         """Return how many more messages of this size the account may send now.
 
         At most CREDIT_MAX.
         """
-        most = min(CREDIT_MAX, *self._messages.rooms(account).values())
+        most = min(CREDIT_MAX, self._messages.room(account))
         if size:
-            most = min(most, min(self._bytes.rooms(account).values()) // size)
+            most = min(most, self._bytes.room(account) // size)
         return max(0, most)
 
     def reserve(self, account: str, size: int) -> None:

@@ -319,8 +319,8 @@ QUEUE = (
     Mutant(
         "one-bound-for-all",
         "qos.core.quota",
-        'rooms = {"account": share.account - self._accounts.get(account, 0)}',
-        'rooms = {"account": share.account - self._total}',
+        "room = share.account - self._accounts.get(account, 0)",
+        "room = share.account - self._total",
         "One account takes no room of another.",
         by=("nobody_takes_the_room_of_others",),
         seed=2,
