@@ -40,6 +40,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextvars import Context, copy_context
 from pathlib import Path
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
@@ -210,8 +211,46 @@ class GroupCommit(Generic[_Change]):
         loop.call_soon(loop.call_soon, self._next)
 
 
+#: Called with the future of a commit when it is done.
+_Callback: TypeAlias = "Callable[[_Shared], object]"
+
+
 class _Shared(asyncio.Future[None]):
-    """The future of a commit: one of its writers cannot cancel it for the others."""
+    """The future of a commit: one of its writers cannot cancel it for the others.
+
+    The loop wakes once for all its callbacks: a commit may have hundreds.
+    """
+
+    def __init__(self, *, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self._together: list[tuple[_Callback, Context]] = []
+
+    def add_done_callback(
+        self, fn: _Callback, /, *, context: Context | None = None
+    ) -> None:
+        """See asyncio.Future."""
+        if self.done():
+            super().add_done_callback(fn, context=context)
+            return
+        if not self._together:
+            super().add_done_callback(_Shared._call)
+        self._together.append((fn, context or copy_context()))
+
+    def remove_done_callback(self, fn: _Callback, /) -> int:
+        """See asyncio.Future."""
+        kept = [each for each in self._together if each[0] != fn]
+        removed, self._together = len(self._together) - len(kept), kept
+        return removed + super().remove_done_callback(fn)
+
+    def _call(self) -> None:
+        together, self._together = self._together, []
+        for callback, context in together:
+            try:
+                context.run(callback, self)
+            except Exception as error:  # noqa: BLE001 - or the others would not be called
+                message = f"an error in {callback!r}"
+                told = {"message": message, "exception": error, "future": self}
+                self.get_loop().call_exception_handler(told)
 
     def cancel(self, msg: object = None) -> bool:
         """Refuse. A waiting task is cancelled when the commit is done."""

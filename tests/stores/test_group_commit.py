@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -79,6 +80,49 @@ async def test_what_is_written_during_a_commit_waits_for_the_next() -> None:
     assert disk.batches == [named("a"), named("b", "c", "d")]
     await disk.done()
     assert waiting[0].done()
+
+
+async def test_all_that_wait_for_a_commit_are_called_in_one_turn_of_the_loop() -> None:
+    """Each in the context in which it began to wait, and whatever becomes of others."""
+    disk, failed = Disk(), []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, told: failed.append(told["exception"]))
+    written = GroupCommit(disk.start).write(named("a"))
+    variable = contextvars.ContextVar("variable", default="")
+    called: list[tuple[str, str, asyncio.Future[None]]] = []
+
+    def waits(name: str, *, fails: bool = False) -> Callable[..., None]:
+        def call(done: asyncio.Future[None]) -> None:
+            called.append((name, variable.get(), done))
+            if fails:
+                raise ValueError(name)
+
+        context = contextvars.copy_context()
+        context.run(variable.set, name)
+        context.run(written.add_done_callback, call)
+        return call
+
+    waits("first", fails=True)
+    gone = waits("gone")
+    waits("last")
+    given = contextvars.copy_context()
+    given.run(variable.set, "given")
+    written.add_done_callback(
+        lambda done: called.append(("other", variable.get(), done)), context=given
+    )
+    assert written.remove_done_callback(gone) == 1
+    assert written.remove_done_callback(gone) == 0
+    await turns()
+    await disk.done()
+    assert called == [
+        ("first", "first", written),
+        ("last", "last", written),
+        ("other", "given", written),
+    ]
+    assert list(map(str, failed)) == ["first"]
+    waits("late")
+    await turns()
+    assert called[-1] == ("late", "late", written)
 
 
 async def test_those_that_a_commit_wakes_join_those_that_wait() -> None:
