@@ -13,19 +13,19 @@ __all__ = ["markdown"]
 def markdown(results: Results) -> str:
     """The rows that are compared with others: their rates, and the ratios.
 
-    At the largest window and size of payload that were measured. A row that is compared
-    with nothing, such as the floor itself, is left out, but for queues of others. Queues
-    have two columns more: the rate of the broker's confirms, and the processor time of
-    the broker.
+    At the largest size of payload that was measured. A row that is compared with nothing,
+    such as the floor itself, is left out, but for queues of others. If there are several
+    windows, a column says which one a row is of. Queues have two columns more: the rate
+    of the broker's confirms, and the processor time of the broker.
     """
-    works = [(each.payload_bytes, each.window) for each in results.measured]
-    last = max(works, default=None)
+    largest = max((each.payload_bytes for each in results.measured), default=0)
     rows = [
         each
         for each in results.measured
-        if (each.payload_bytes, each.window) == last
+        if each.payload_bytes == largest
         and (results.ratios(each, ratio, results.compared) or _confirms(each))
     ]
+    rows.sort(key=lambda each: each.window)
     headings = [label for section in results.sections for label in section.bases]
     labels = [
         label
@@ -34,6 +34,10 @@ def markdown(results: Results) -> str:
     ]
     head = ["", "msg/s", *(f"÷ {label}" for label in labels), "CPU µs", "CPU ÷ floor"]
     cells = [_cells(results, labels, row) for row in rows]
+    if len({row.window for row in rows}) > 1:
+        head.insert(1, "window")
+        for line, row in zip(cells, rows, strict=True):
+            line.insert(1, str(row.window))
     if any(map(_confirms, rows)):
         head += ["confirmed/s", "CPU µs, server"]
         figures = ("confirmed_rate", "cpu_us_servers")

@@ -184,7 +184,7 @@ def _add_work(parser: Parser) -> None:
     group.add_argument(
         "--markdown",
         action="store_true",
-        help="print one short table in Markdown, of the largest window and size",
+        help="print one short table in Markdown, of the largest size",
     )
     add_plot(group)
 
