@@ -50,8 +50,8 @@ def _illegal() -> re.Pattern[str]:
     return re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-#: Names of elements are few and come again and again, so they are remembered, up to
-#: this length.
+#: Names of elements, namespaces and JIDs are few and come again and again, so they are
+#: remembered, up to this length.
 _NAMES_MAX = 4096
 _NAME_CHARS_MAX = 256
 
@@ -87,6 +87,11 @@ def attribute(value: str) -> str:
     if value.isalnum() or (value.isascii() and not _SPECIAL.search(value)):
         return f"'{value}'"
     return f"'{_escaped(value, _IN_ATTRIBUTE)}'"
+
+
+def _attribute_of_name(name: str) -> str:
+    """As `attribute`, for a name that comes again and again: a namespace, or a JID."""
+    return _quoted(name) if len(name) <= _NAME_CHARS_MAX else attribute(name)
 
 
 def same_message(one: str, other: str) -> bool:
@@ -150,7 +155,7 @@ def render_iq(
     """
     head = f"<iq type='{kind}' id={attribute(iq_id)}"
     if to:
-        head += f" to={attribute(to)}"
+        head += f" to={_attribute_of_name(to)}"
     if sender:
         head += f" from={attribute(sender)}"
     return f"{head}>{content}</iq>" if content else f"{head}/>"
@@ -225,7 +230,7 @@ def _start(
 ) -> str:
     start = f"<{name}"
     if namespace != around and (namespace or around):
-        start += f" xmlns={attribute(namespace)}"
+        start += f" xmlns={_attribute_of_name(namespace)}"
     if not node.attrib:
         return start
     parts = [start]
@@ -264,3 +269,4 @@ def _parts(tag: str) -> tuple[str, str]:
 
 
 _known = lru_cache(_NAMES_MAX)(_parts)
+_quoted = lru_cache(_NAMES_MAX)(attribute)

@@ -141,8 +141,8 @@ class XEP_QOS(BasePlugin):
         arguments.instance(Message, "message", message, "a slixmpp Message")
         sender = str(message["from"]) if self.xmpp.is_component else ""
         text = stanza.embedded(message.xml)
-        to = message["to"]
-        if not to.bare:
+        to = message.xml.get("to")
+        if not to:
             raise InvalidArgument("message", Message, "a Message that has a `to`")
         return await self._endpoint.submit(
             to, text, level, deadline_s, ordered, sender, msg_id

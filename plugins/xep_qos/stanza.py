@@ -140,9 +140,10 @@ def request_of(
             raise bad_request("msgId is missing or empty")
     if kind != "deliver":
         hold = ""
-    for name, value in (("msgId", msg_id), ("sender", mark), ("hold", hold)):
-        if len(value) > ID_CHARS_MAX:
-            raise bad_request(f"{name} is longer than {ID_CHARS_MAX} characters")
+    if max(len(msg_id), len(mark), len(hold)) > ID_CHARS_MAX:
+        ids = {"msgId": msg_id, "sender": mark, "hold": hold}
+        name = max(ids, key=lambda each: len(ids[each]))
+        raise bad_request(f"{name} is longer than {ID_CHARS_MAX} characters")
     if kind != "deliver":
         message = _message_in(element)
         payload = embedded(message)

@@ -65,10 +65,10 @@ class Takers:
         self._tap = tap
         self._message = f"{{{xmpp.default_ns}}}message"
         # The handlers of the stream when they were looked at last; those among them
-        # that can match a message, each with the part that the message then has; and
-        # those that are the application's.
+        # that can match a message, each with the part that the message then has, and
+        # whether that is all that it asks for; and those that are the application's.
         self._all: list[BaseHandler] = []
-        self._able: list[tuple[BaseHandler, str]] = []
+        self._able: list[tuple[BaseHandler, str, bool]] = []
         self._applications: set[BaseHandler] = set()
 
     def hand_over(self, message: Message, msg_id: str) -> bool:
@@ -94,7 +94,7 @@ class Takers:
             if stanza is None:
                 return True
             # All of them are asked first: if one match raises, no handler runs.
-            matching = [each for each in self._asked(stanza) if each.match(stanza)]
+            matching = self._matching(stanza)
             taken = taken or not self._applications.isdisjoint(matching)
             self._run(matching, stanza)
         except Exception:
@@ -106,21 +106,25 @@ class Takers:
                 xmpp.event = before
         return taken
 
-    def _asked(self, stanza: StanzaBase) -> list[BaseHandler]:
-        """The handlers that may match a stanza, in their order."""
+    def _matching(self, stanza: StanzaBase) -> list[BaseHandler]:
+        """The handlers that match a stanza, in their order."""
         handlers: list[BaseHandler] = vars(self._xmpp)["_XMLStream__handlers"]
         if handlers != self._all:
             self._all = list(handlers)
             able = [each for each in handlers if _can_match(each, self._message)]
-            self._able = [(each, _part(each)) for each in able]
+            self._able = [(e, _part(e), _asks_no_more(e)) for e in able]
             self._applications = {each for each in handlers if _takes(each)}
         plugins = stanza.loaded_plugins
         if stanza.xml.tag != self._message or not _OTHER_STANZAS.isdisjoint(plugins):
-            return self._all
+            return [each for each in self._all if each.match(stanza)]
         if stanza.iterables:
-            return [each for each, _ in self._able]
+            return [each for each, _, _ in self._able if each.match(stanza)]
         parts = {"", *plugins, *stanza.sub_interfaces, *map(_tag, stanza.xml)}
-        return [each for each, part in self._able if part in parts]
+        return [
+            each
+            for each, part, no_more in self._able
+            if part in parts and (no_more or each.match(stanza))
+        ]
 
     def _run(self, matching: list[BaseHandler], stanza: StanzaBase) -> None:
         """Do what slixmpp does with a stanza and the handlers that match it."""
@@ -176,6 +180,15 @@ def _part(handler: BaseHandler) -> str:
         path = _XPATH.match(matcher._criteria)
         return (path and path[2]) or ""
     return ""
+
+
+def _asks_no_more(handler: BaseHandler) -> bool:
+    """Whether each message that has this handler's part matches it."""
+    matcher = handler._matcher
+    if type(handler).match is not BaseHandler.match or type(matcher) is not MatchXPath:
+        return False
+    path = _XPATH.fullmatch(matcher._criteria)
+    return path is not None and path[2] is not None
 
 
 def _takes(handler: BaseHandler) -> bool:

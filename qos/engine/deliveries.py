@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from typing import NamedTuple
 
 from qos.core.message.model import Outgoing
 from qos.engine.delivery import Delivery, Keeper, Outcome
 from qos.errors import StillOutstanding
 
 __all__ = ["Deliveries"]
-
-
-class _Acceptance(NamedTuple):
-    """A message that is being written for the first time, and those who wait for it."""
-
-    record: Outgoing
-    waiting: list[asyncio.Future[None]]
 
 
 class Deliveries:
@@ -33,16 +25,22 @@ class Deliveries:
         self._keeper = keeper
         self._durable = durable
         self._stopped = False
-        self._by_id: weakref.WeakValueDictionary[str, Delivery] = (
+        # Of the messages that were accepted here, until they end or are queued: they
+        # are few, and weak references take as long as all else that is done here.
+        self._kept: dict[str, Delivery] = {}
+        # Of the others, as long as the application has them: there may be very many.
+        self._weak: weakref.WeakValueDictionary[str, Delivery] = (
             weakref.WeakValueDictionary()
         )
         self._awaited: set[Delivery] = set()
         # Before a message is written, only this module knows that it is queued.
-        self._accepting: dict[str, _Acceptance] = {}
+        self._accepting: dict[str, Outgoing] = {}
+        # By their ids: the callers that wait for this.
+        self._waiting: dict[str, list[asyncio.Future[None]]] = {}
 
     def find(self, msg_id: str) -> Delivery | None:
         """The delivery that the application holds of a message that has not ended."""
-        delivery = self._by_id.get(msg_id)
+        delivery = self._kept.get(msg_id) or self._weak.get(msg_id)
         return None if delivery is None or delivery.ended else delivery
 
     def of(self, record: Outgoing) -> Delivery:
@@ -50,12 +48,20 @@ class Deliveries:
         return self.find(record.msg_id) or self.new(record)
 
     def new(self, record: Outgoing) -> Delivery:
-        """The delivery of a new message, which may have the id of an ended one."""
-        delivery = Delivery(
+        """The delivery of a message of earlier, which may have the id of an ended one."""
+        delivery = self._weak[record.msg_id] = self._made(record)
+        return delivery
+
+    def _made(self, record: Outgoing) -> Delivery:
+        return Delivery(
             self._keeper, msg_id=record.msg_id, to=record.to, level=record.level
         )
-        self._by_id[record.msg_id] = delivery
-        return delivery
+
+    def queued(self, record: Outgoing) -> None:
+        """Note that a message waits in the queue, perhaps for long, with many others."""
+        delivery = self._kept.pop(record.msg_id, None)
+        if delivery is not None:
+            self._weak[record.msg_id] = delivery
 
     def keep(self, delivery: Delivery) -> None:
         """Keep the delivery alive while somebody waits for its end."""
@@ -66,7 +72,7 @@ class Deliveries:
 
     def settle(self, record: Outgoing, seconds: float) -> None:
         """Settle the delivery of an ended message, so long after its acceptance."""
-        delivery = self._by_id.get(record.msg_id)
+        delivery = self._kept.pop(record.msg_id, None) or self._weak.get(record.msg_id)
         if delivery is not None:
             delivery._settle(Outcome.of(record, seconds))
             self._awaited.discard(delivery)
@@ -74,7 +80,7 @@ class Deliveries:
     def stop(self) -> None:
         """Tell everyone who waits that no end will be known here any more."""
         self._stopped = True
-        for delivery in list(self._by_id.values()):
+        for delivery in [*self._kept.values(), *self._weak.values()]:
             self._give_up(delivery)
         self._awaited.clear()
 
@@ -84,30 +90,34 @@ class Deliveries:
 
     # -- whether it is accepted --------------------------------------------
 
-    def begin(self, record: Outgoing) -> None:
-        """Note that a message is being accepted, until this is decided."""
-        self._accepting[record.msg_id] = _Acceptance(record, [])
+    def begin(self, record: Outgoing) -> Delivery:
+        """Note that a new message is being accepted, until this is decided.
+
+        Returns its delivery. The message may have the id of an ended one.
+        """
+        self._accepting[record.msg_id] = record
+        delivery = self._kept[record.msg_id] = self._made(record)
+        return delivery
 
     def accepting(self, msg_id: str) -> Outgoing | None:
         """The message with this id, while it is being accepted."""
-        acceptance = self._accepting.get(msg_id)
-        return None if acceptance is None else acceptance.record
+        return self._accepting.get(msg_id)
 
     async def until_accepted(self, msg_id: str) -> None:
         """If the message is being accepted, wait for the end of this.
 
         Raises if it fails.
         """
-        acceptance = self._accepting.get(msg_id)
-        if acceptance is not None:
+        if msg_id in self._accepting:
             # One future for each caller: cancelling one must not affect the others.
             waiting = asyncio.get_running_loop().create_future()
-            acceptance.waiting.append(waiting)
+            self._waiting.setdefault(msg_id, []).append(waiting)
             await waiting
 
     def decided(self, record: Outgoing, error: BaseException | None) -> None:
         """Tell those who wait whether the message was written or the write failed."""
-        for waiting in self._accepting.pop(record.msg_id).waiting:
+        del self._accepting[record.msg_id]
+        for waiting in self._waiting.pop(record.msg_id, ()):
             if waiting.done():
                 continue  # its caller was cancelled
             if error is None:
@@ -116,7 +126,6 @@ class Deliveries:
                 waiting.set_exception(error)
         if error is None:
             return
-        delivery = self._by_id.pop(record.msg_id, None)
-        if delivery is not None:
-            delivery._fail(error)
-            self._awaited.discard(delivery)
+        delivery = self._kept.pop(record.msg_id)
+        delivery._fail(error)
+        self._awaited.discard(delivery)

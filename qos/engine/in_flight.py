@@ -150,7 +150,8 @@ class InFlight:
         else:
             message.no_route = True
             self._perform(message, message.record, (Save(message.record),))
-        self._drain(message)
+        if message.inputs:
+            self._drain(message)
 
     def stop(self) -> None:
         """Do nothing more, for good."""
@@ -228,8 +229,12 @@ class InFlight:
 
     def feed(self, message: Message, input_: SenderInput | Reply | News) -> None:
         """Take the input now, or when the present step is done."""
-        message.inputs.append(input_)
-        self._drain(message)
+        if message.busy or message.inputs:
+            message.inputs.append(input_)
+        else:
+            self._take(message, input_)
+        if message.inputs:
+            self._drain(message)
 
     def _drain(self, message: Message) -> None:
         while message.inputs and not message.busy:
@@ -265,14 +270,14 @@ class InFlight:
         before = message.record
         port = self._port
         at = At(
-            now=self._clock.now(),
-            jitter=port.jitter(),
-            backoff=self._backoff,
-            new_id=port.new_id,
-            route=route,
-            reply=reply,
-            own=self.own or "",
-            remember=self._remember,
+            self._clock.now(),
+            port.jitter(),
+            self._backoff,
+            port.new_id,
+            route,
+            reply,
+            self.own or "",
+            self._remember,
         )
         try:
             message.record, effects = sender.step(before, input_, at)

@@ -287,12 +287,12 @@ class Inbox:
         ):
             exceeded = self._ledger.refusal(message.account, request.size)
         at = At(
-            now=self._clock.now(),
-            token=token,
-            trusted=input_.trusted,
-            why=input_.why,
-            exceeded=exceeded,
-            written=written,
+            self._clock.now(),
+            token,
+            input_.trusted,
+            input_.why,
+            exceeded,
+            written,
         )
         self._step(message, kind, at, input_)
 

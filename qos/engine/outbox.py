@@ -194,7 +194,7 @@ class Outbox:
             due_at=now,
         )
         self._next_seq += 1
-        delivery = self._deliveries.new(record)
+        delivery = self._deliveries.begin(record)
         self._accept(record)
         await self._deliveries.until_accepted(msg_id)
         return delivery
@@ -351,7 +351,6 @@ class Outbox:
         """Put a new message in flight, or into the queue if it has to wait."""
         self._count += 1
         self._bytes += record.size
-        self._deliveries.begin(record)
         flow = self.in_flight.flow(record.flow)
         if self._backlog.waiting(flow.name) or not flow.admits(record):
             self._backlog.add(flow.name)
@@ -376,6 +375,7 @@ class Outbox:
             self._deliveries.decided(record, error)
             return
         self._deliveries.decided(record, None)
+        self._deliveries.queued(record)
         if self._stopped:
             return
         if record.expires_at is not None:

@@ -103,7 +103,8 @@ class MemoryStore:
 
     def write(self, changes: Sequence[Change]) -> None:
         """See Store."""
-        self._need_open()
+        if not self._is_open:
+            self._need_open()
         for change in changes:
             if isinstance(change, Save):
                 record = change.record
