@@ -8,8 +8,9 @@ The text is the bare message with its footer, byte for byte, and to AMQP the sam
 leave. The attribute has the message annotations. The child is there to be read, if the
 body is a string (`<body/>`) or one data section with XML (that element itself).
 
-Any other item was published by XMPP. It leaves as properties and one data section with
-its payload, and its bytes are the same at each delivery.
+Any other item leaves as properties and one data section, and its bytes are the same at each
+delivery. The section has the body that was published by HTTP (`qos.core.opaque_body`), or
+the payload.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from qos.core.amqp.sections import (
     split,
 )
 from qos.core.amqp.values import DecodeError, Value, decode, elements
+from qos.core.opaque_body import unwrap
 from qos.core.queue.item import PRIORITIES, Item
 from qos.core.queue.properties import (
     XML_PREFIX,
@@ -52,6 +54,7 @@ __all__ = [
     "NAMESPACE",
     "MustDetach",
     "ReceivedMessage",
+    "as_published",
     "read_message",
     "render_item",
     "with_annotations",
@@ -340,12 +343,12 @@ def render_item(item: Item, payload: str, now: float) -> bytes:
         payload: of the item.
         now: the remaining time to live is counted from here.
     """
-    annotations, bare = _as_published(payload)
+    annotations, bare = as_published(payload)
     if item.annotations:
         annotations = merged(annotations, b64decode(item.annotations))
     if annotations:
         annotations = section(Section.MESSAGE_ANNOTATIONS, annotations)
-    return _header(item, now) + annotations + (bare or _as_xml(item, payload))
+    return _header(item, now) + annotations + (bare or _of_another(item, payload))
 
 
 def with_annotations(item: Item, changes: bytes) -> str:
@@ -388,7 +391,7 @@ def _packed_header(
     return section(Section.HEADER, values.pack_list(fields))
 
 
-def _as_published(payload: str) -> tuple[bytes, bytes]:
+def as_published(payload: str) -> tuple[bytes, bytes]:
     """The annotations and the bare message of one published by AMQP; b'': it was not."""
     match = _PAYLOAD.match(payload)
     if match is None:
@@ -427,13 +430,15 @@ def _packed(value: PropertyValue) -> bytes:
     return values.long(value) if isinstance(value, int) else values.double(value)
 
 
-def _as_xml(item: Item, payload: str) -> bytes:
+def _of_another(item: Item, payload: str) -> bytes:
+    """A message of properties and one data section: its body by HTTP, or XML."""
+    body, media_type = unwrap(payload) or (payload.encode(), _XML_TYPE)
     fields = [values.NULL] * 10
     fields[_MESSAGE_ID] = values.string(item.item_id)
-    fields[6] = values.symbol(_XML_TYPE)
+    fields[6] = values.symbol(media_type)
     fields[9] = values.timestamp(int(1000 * item.published_at))
     return (
         section(Section.PROPERTIES, values.pack_list(fields))
         + _application_properties(item)
-        + section(Section.DATA, values.binary(payload.encode()))
+        + section(Section.DATA, values.binary(body))
     )

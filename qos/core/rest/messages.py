@@ -1,25 +1,22 @@
 """An HTTP message as a queue item, and a queue item as an HTTP message.
 
 A body is kept byte for byte. If it is an XML element that may stand in a stanza as it is,
-it is the payload itself. Any other body is stored as this payload:
-
-    <body xmlns='xmpp-qos:http:0' content-type='text/plain'>BASE64</body>
-
-If it is XML all the same (with a declaration, or without a namespace), the element is
-beside the text as a child, to be read by XMPP workers. The headers that are kept are
+it is the payload itself. Any other body is stored as `qos.core.opaque_body` says; if it is
+XML all the same (with a declaration, or without a namespace), XMPP workers can read that. The headers that are kept are
 properties of the item, so that selectors can read them: `Content-Type` is
 `http_content$type`, as in HornetQ.
 """
 
 from __future__ import annotations
 
-import binascii
 import re
-from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from email.utils import formatdate
 from xml.etree import ElementTree as ET
 
+from qos.core.amqp.bodies import body_of
+from qos.core.amqp.messages import NAMESPACE as AMQP_NAMESPACE
+from qos.core.opaque_body import BODY, NAMESPACE, is_header_value, unwrap, wrap
 from qos.core.queue.item import PRIORITIES, Item
 from qos.core.queue.properties import (
     XML_PREFIX,
@@ -30,19 +27,15 @@ from qos.core.queue.properties import (
 )
 from qos.core.queue.requests import PublishedItem, Refusal
 from qos.core.rest.msg_properties import read_properties, render_properties
-from qos.xml_text import XML_NAMESPACE, attribute, render
+from qos.xml_text import XML_NAMESPACE, render
 
 __all__ = [
     "CONTENT_TYPE_MAX",
-    "NAMESPACE",
     "TIME_MS_MAX",
     "read_message",
     "render_headers",
     "render_message",
 ]
-
-#: The namespace of the payload of an item whose body is not its payload.
-NAMESPACE = "xmpp-qos:http:0"
 
 #: The characters of a header that is kept: it stays in memory with the item.
 CONTENT_TYPE_MAX = 1024
@@ -59,11 +52,10 @@ _KEPT = {
 }
 
 _TYPE = _KEPT["content-type"]
-_BODY = f"{{{NAMESPACE}}}body"
 _XML_TYPE = "application/xml"
 
-#: What a header may consist of (RFC 9110 §5.5, in ASCII).
-_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?")
+#: What the element of a payload cannot begin with.
+_RESERVED = tuple(f"{{{each}}}" for each in (NAMESPACE, AMQP_NAMESPACE, XML_NAMESPACE))
 
 _UTF8 = re.compile(r"charset\s*=\s*\"?(?!utf-?8\b|us-ascii\b)", re.IGNORECASE)
 _DECLARATION = re.compile(rb"<\?xml [^<>]*\?>\s*")
@@ -97,7 +89,7 @@ def read_message(
     """
     kept = {name: headers[name].strip() for name in _KEPT if headers.get(name)}
     for name, value in kept.items():
-        if len(value) > CONTENT_TYPE_MAX or not _VALUE.fullmatch(value):
+        if len(value) > CONTENT_TYPE_MAX or not is_header_value(value):
             raise _bad(f"{name}: at most {CONTENT_TYPE_MAX} characters of ASCII")
     properties = {
         **read_properties(headers.get("msg-properties", "")),
@@ -163,9 +155,7 @@ def _payload(body: bytes, content_type: str, *, plain: bool) -> str:
         element, readable = _element(body)
         if element is not None and _may_be_payload(body, element):
             return body.decode()
-    shown = f" content-type={attribute(content_type)}" if content_type else ""
-    coded = b64encode(body).decode()
-    return f"<body xmlns='{NAMESPACE}'{shown}>{coded}{readable}</body>"
+    return wrap(body, content_type, readable)
 
 
 def _is_xml(content_type: str) -> bool:
@@ -185,7 +175,7 @@ def _element(body: bytes) -> tuple[ET.Element | None, str]:
     # No DTD is ever parsed: its entities could be of any size.
     if not content.startswith(b"<") or b"<!" in content or b"<?" in content:
         return None, ""
-    outer = ET.Element(_BODY)
+    outer = ET.Element(BODY)
     try:
         outer.append(ET.fromstring(content.decode()))  # noqa: S314 - no DTD
         rendered = render(outer)
@@ -203,8 +193,8 @@ def _may_be_payload(body: bytes, element: ET.Element) -> bool:
         and b"\r" not in body
         # Inside, an element without a namespace would get that of the outer one.
         and all(each.tag.startswith("{") for each in element.iter())
-        # One of ours would be taken for what is written here.
-        and not element.tag.startswith((f"{{{NAMESPACE}}}", f"{{{XML_NAMESPACE}}}"))
+        # One of ours would be taken for what is written here, or by AMQP.
+        and not element.tag.startswith(_RESERVED)
     )
 
 
@@ -221,36 +211,18 @@ def render_message(item: Item, payload: str) -> tuple[bytes, dict[str, str]]:
     kept = {
         name: value
         for name, key in _KEPT.items()
-        if isinstance(value := item.properties.get(key), str)
-        and _VALUE.fullmatch(value)
+        if isinstance(value := item.properties.get(key), str) and is_header_value(value)
     }
     if not payload:
         return b"", kept
-    found = _wrapped(payload)
+    found = unwrap(payload) or body_of(payload)
     if found is not None:
-        body, content_type = found
-        if content_type and _VALUE.fullmatch(content_type):
-            kept.setdefault("content-type", content_type)
-        kept.setdefault("content-type", "application/octet-stream")
+        body, media_type = found
+        kept.setdefault("content-type", media_type)
         return body, kept
     if not _is_xml(kept.get("content-type", "")):
         kept["content-type"] = _XML_TYPE
     return payload.encode(), kept
-
-
-def _wrapped(payload: str) -> tuple[bytes, str] | None:
-    """The body in an element of ours, and its type; None: it is no such element."""
-    if NAMESPACE not in payload[: len(NAMESPACE) + 2 * CONTENT_TYPE_MAX]:
-        return None
-    element = ET.fromstring(payload)  # noqa: S314 - it came by our own parsers
-    if element.tag != _BODY:
-        return None
-    try:
-        content = b64decode(element.text or "", validate=True)
-    except (binascii.Error, ValueError):
-        # An XMPP client has made up such an element: it is XML like any other.
-        return None
-    return content, element.get("content-type", "")
 
 
 def render_headers(item: Item) -> dict[str, str]:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 from amqp_messages import message_ids, sections
 from qos.core.amqp import values
+from qos.core.amqp.bodies import body_of
 from qos.core.amqp.messages import (
     NAMESPACE,
     MustDetach,
@@ -20,6 +21,7 @@ from qos.core.amqp.messages import (
 )
 from qos.core.amqp.sections import Section, section, split
 from qos.core.amqp.values import DecodeError, decode, elements
+from qos.core.opaque_body import OCTETS, wrap
 from qos.core.queue.item import Item
 from qos.core.queue.properties import properties_size
 from qos.core.queue.requests import PublishedItem, Refusal
@@ -361,6 +363,59 @@ def test_an_item_of_xmpp_leaves_as_properties_and_one_data_section(
     assert found.parts == 1
     assert decode(found.values[Section.DATA]) == ("binary", payload.encode())
     assert split(sent(entry, delivery_count=3, published_at=12.5)).bare == found.bare
+
+
+@pytest.mark.parametrize("media_type", ["", "text/plain; charset=utf-8"])
+def test_an_item_of_http_leaves_as_one_data_section_with_its_type(
+    media_type: str,
+) -> None:
+    payload = wrap(b"a\0b", media_type)
+    entry = PublishedItem(item_id="one", payload=payload, digest="d", size=1)
+    found = split(sent(entry))
+    properties = list(map(decode, elements(found.values[Section.PROPERTIES])))
+    assert properties[6] == ("symbol", media_type or "application/octet-stream")
+    assert decode(found.values[Section.DATA]) == ("binary", b"a\0b")
+
+
+@pytest.mark.parametrize(
+    ("message", "body"),
+    [
+        (text("ü"), ("ü".encode(), "text/plain; charset=utf-8")),
+        (section(Section.VALUE, values.binary(b"\0")), (b"\0", OCTETS)),
+        (section(Section.DATA, values.binary(b"<x/>")), (b"<x/>", OCTETS)),
+        (
+            fields(Section.PROPERTIES, {6: values.symbol("a/b")})
+            + section(Section.DATA, values.binary(b"1")),
+            (b"1", "a/b"),
+        ),
+        (fields(Section.PROPERTIES, {0: values.string("i")}) + text("1"), (b"1", "text/plain; charset=utf-8")),
+        (fields(Section.PROPERTIES, {6: values.symbol("a\nb")}) + text("1"), (b"1", "text/plain; charset=utf-8")),
+        (fields(Section.PROPERTIES, {6: values.NULL}) + text("1"), (b"1", "text/plain; charset=utf-8")),
+        (2 * section(Section.DATA, values.binary(b"1")), None),
+        (section(Section.VALUE, values.pack_list([])), None),
+        (section(Section.VALUE, values.uint(1)), None),
+        (section(Section.SEQUENCE, values.pack_list([])), None),
+    ],
+)  # fmt: skip
+def test_a_body_of_one_part_can_be_read_by_others(
+    message: bytes, body: tuple[bytes, str] | None
+) -> None:
+    """By HTTP clients; anything else they get as the element that XMPP workers get."""
+    assert body_of(read(message).entry.payload) == body
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        "<x/>",
+        f"<message xmlns='{NAMESPACE}'>eA==</message>",
+        f"<message xmlns='{NAMESPACE}'>"
+        f"{b64encode(section(Section.PROPERTIES, values.uint(1)) + text('x')).decode()}"
+        "</message>",
+    ],
+)
+def test_what_an_xmpp_client_has_made_up_has_no_body(payload: str) -> None:
+    assert body_of(payload) is None
 
 
 def annotated(**pairs: int) -> bytes:

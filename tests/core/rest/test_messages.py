@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qos.core.opaque_body import NAMESPACE
 from qos.core.queue.item import Item
 from qos.core.queue.properties import Properties
 from qos.core.queue.requests import PublishedItem, Refusal
 from qos.core.rest.messages import (
-    NAMESPACE,
     TIME_MS_MAX,
     read_message,
     render_headers,
@@ -101,6 +101,7 @@ def test_an_element_with_a_namespace_is_the_payload_itself(
         ("<s:o xmlns:s='shop'><n/></s:o>", "<o xmlns='shop'><n xmlns=''/></o>"),
         ("<o xmlns='shop'>\r\n</o>", "<o xmlns='shop'>\n</o>"),
         (f"<body xmlns='{NAMESPACE}'/>", "<body/>"),
+        ("<message xmlns='xmpp-qos:amqp:0'/>", "<message xmlns='xmpp-qos:amqp:0'/>"),
     ],
 )
 def test_another_element_can_be_read_beside_its_bytes(body: str, readable: str) -> None:
