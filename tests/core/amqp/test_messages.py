@@ -30,6 +30,8 @@ from qos.xml_text import attribute
 NOW = 1_000.0
 MIB = 1024 * 1024
 
+CUT_OFF = bytes.fromhex("c003077b0e")
+
 
 def read(message: bytes, *, bytes_max: int = MIB) -> ReceivedMessage:
     ids = (f"made-{number}" for number in itertools.count(1))
@@ -411,6 +413,10 @@ def test_a_body_of_one_part_can_be_read_by_others(
         f"<message xmlns='{NAMESPACE}'>eA==</message>",
         f"<message xmlns='{NAMESPACE}'>"
         f"{b64encode(section(Section.PROPERTIES, values.uint(1)) + text('x')).decode()}"
+        "</message>",
+        # A list of seven values, of which the first one is cut off.
+        f"<message xmlns='{NAMESPACE}'>"
+        f"{b64encode(section(Section.PROPERTIES, CUT_OFF) + text('x')).decode()}"
         "</message>",
     ],
 )
