@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from qos.core.queue.item import Item
-from qos.core.queue.requests import Credit, Refusal, Result
+from qos.core.queue.requests import Credit, CreditResult, Refusal, Result
 from qos.engine.queue_engine import QueueEngine
 from simulation import invariants
 from simulation.ledger import Ledger
@@ -36,11 +36,21 @@ class Gate:
         self._sent: set[str] = set()
         self._dropped: set[str] = set()
         self._limit = 0
+        self._unsure = True
 
     def grant(self, engine: QueueEngine) -> None:
         """One more credit, if the worker has none left; refused if it is no subscriber."""
         self._limit = max(self._limit, len(self._sent) + len(self._dropped) + 1)
-        engine.request(Credit(self._node, self._limit), self.jid, _ignore)
+
+        def answer(result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
+            # A terminus was told to be over, and came back just before its end.
+            if self._unsure and isinstance(result, CreditResult):
+                self._unsure = False
+                if result.served >= self._limit:
+                    self._limit = result.served + 1
+                    engine.request(Credit(self._node, self._limit), self.jid, _ignore)
+
+        engine.request(Credit(self._node, self._limit), self.jid, answer)
 
     def sent(self, items: Sequence[Item]) -> None:
         """The service sends it these items, some perhaps again."""

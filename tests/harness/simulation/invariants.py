@@ -343,6 +343,11 @@ def lives_as_long_as_its_link(link: bool) -> str | None:
     return "a node is deleted, and the link that has made it is there" if link else None
 
 
+def ends_in_time(jid: str, here: bool) -> str | None:
+    """A terminus whose time is over is gone, with its subscription."""
+    return f"the terminus of {jid} outlives its time" if here else None
+
+
 def within_credit(to: str, sent: int, limit: int) -> str | None:
     """A worker behind a gateway gets no more items than it has credit for."""
     return f"{to} got {sent} items, with a credit of {limit}" if sent > limit else None

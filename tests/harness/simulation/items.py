@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from qos.core.queue.effects import Change, SaveEnded, SaveItem
@@ -165,6 +165,10 @@ class ItemLedger:
             # These times are by the service's clock, and say nothing if it was set.
             or "queue" in self._ledger.jumped
         )
+
+    def check(self, invariant: Callable[..., str | None], *args: object) -> None:
+        """Check another invariant."""
+        self._ledger.check(invariant, *args)
 
     def lived(self, link: bool) -> None:
         """A node that a link has made is gone; `link`: that is still there."""

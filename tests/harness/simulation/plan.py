@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from qos.core.message.model import Level
+from qos.core.queue.terminus import ExpiryPolicy
 
 __all__ = [
     "ALWAYS",
@@ -229,6 +230,10 @@ class Settings:
             accepts no messages.
         strangers: there are an owner of private queues, and a stranger.
         selectors: of the workers, in their order; see SELECTORS.
+        expiry: the expiry policy of the terminus of a worker behind a gateway; None: it
+            is a client of XMPP.
+        terminus_s: the timeout of that terminus.
+        durable_terminus: it outlives the process of the service.
     """
 
     quota: int = 20
@@ -242,6 +247,9 @@ class Settings:
     sends_only: bool = False
     strangers: bool = False
     selectors: tuple[str, str] = ("", "")
+    expiry: ExpiryPolicy | None = None
+    terminus_s: int = 0
+    durable_terminus: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import random
 from dataclasses import replace
 
 from qos.core.message.model import Level
+from qos.core.queue.terminus import ExpiryPolicy
 from qos.core.strings import bare
 from simulation.plan import (
     ALWAYS,
@@ -60,6 +61,8 @@ def plan_of(seed: int) -> Plan:
     strangers = random.Random(f"strangers {seed}").random() < 0.3
     settings = replace(settings, strangers=bool(items) and strangers)
     settings, items = _selected(seed, settings, items)
+    settings, more = _kept(seed, settings) if items else (settings, [])
+    faults += more
     return Plan(
         seed=seed,
         settings=settings,
@@ -119,6 +122,38 @@ def _selected(
     colors = ("red", "red", "blue", "")
     items = tuple(replace(each, color=chance.choice(colors)) for each in items)
     return replace(settings, selectors=chance.choice(BOTH_SELECTORS)), items
+
+
+def _kept(seed: int, settings: Settings) -> tuple[Settings, list[Fault]]:
+    """Perhaps let a gateway keep the terminus of a worker, which is often away then.
+
+    Once it may go for good: it comes back as another one. By a draw of its own, as in
+    `_consumed`.
+    """
+    chance = random.Random(f"termini {seed}")
+    if settings.durable_locks or chance.random() < 0.5:
+        return settings, []
+    faults = []
+    for _ in range(chance.choice((0, 2, 5))):
+        at = chance.uniform(0.2, TROUBLE_S)
+        faults.append(Fault("cut", "wasp", at, chance.uniform(0.1, 5.0)))
+        if chance.random() < 0.4:
+            kill = at + chance.uniform(-1.0, 3.0)
+            faults.append(
+                Fault("kill", "queue", max(0.1, kill), chance.uniform(0.1, 2))
+            )
+    if chance.random() < 0.2:
+        at = chance.uniform(1.0, TROUBLE_S)
+        faults.append(Fault("kill", "wasp", at, 0.5, how="resource"))
+        if chance.random() < 0.5:
+            faults.append(Fault("kill", "queue", at + chance.uniform(0, 2.0), 0.5))
+    settings = replace(
+        settings,
+        expiry=chance.choice(list(ExpiryPolicy)),
+        terminus_s=chance.choice((0, 2, 8, 30)),
+        durable_terminus=chance.random() < 0.6,
+    )
+    return settings, faults
 
 
 def _regretted(

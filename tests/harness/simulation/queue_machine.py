@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
@@ -38,6 +38,7 @@ from qos.stores.queue_store import QueueStore
 from simulation.disks import QueueServiceDisk, SimulatedQueueStore
 from simulation.gate import Gate
 from simulation.items import ItemLedger
+from simulation.kept_link import KeptLink
 from simulation.loop import SimulatedLoop
 from simulation.machines import Machine
 from simulation.network import Network
@@ -130,6 +131,16 @@ class QueueMachine(Machine, QueuePort):
         self._ids = itertools.count(1)
         self._ledger = ledger
         self._gate = gate
+        self._kept: KeptLink | None = None
+        if gate is not None and settings.expiry is not None:
+            self._kept = KeptLink(
+                self,
+                gate,
+                NODE,
+                settings.expiry,
+                timeout_s=settings.terminus_s,
+                durable=settings.durable_terminus,
+            )
         self._links: set[str] = set()
         # Whether the link that makes a node is there, as this process knows it.
         self._made = False
@@ -163,10 +174,10 @@ class QueueMachine(Machine, QueuePort):
         clock = self._clock = self.clock()
         store = SimulatedQueueStore(self.disk, clock, self.effect)
         self._probes.clear()
-        self.restarted()
         self._engine = QueueEngine(
             cast(QueueStore, store), self, clock=clock, bounds=_BOUNDS
         )
+        self.restarted()
 
     @property
     def engine(self) -> QueueEngine:
@@ -192,6 +203,9 @@ class QueueMachine(Machine, QueuePort):
         if self._gate is None or source != self._gate.jid:
             self._receive(source, body)
             return
+        if self._kept is not None:
+            self._receive_of_link(source, body, self._gate, self._kept)
+            return
         if body != Presence(False):
             # It may be heard of for the first time now: credit comes before items.
             self._gate.grant(self.engine)
@@ -202,10 +216,40 @@ class QueueMachine(Machine, QueuePort):
             case Asked(_, Unsubscribe()) | Presence(False):
                 self._gate.forget(self._tokens())
 
+    def _receive_of_link(
+        self, source: str, body: object, gate: Gate, kept: KeptLink
+    ) -> None:
+        if body == Presence(False):
+            if not kept.away():
+                self._receive(source, body)
+                gate.forget(self._tokens())
+            return
+        if isinstance(body, Asked):
+            body = Asked(body.iq_id, kept.link(body.request))
+        else:
+            kept.heard()
+        gate.grant(self.engine)
+        self._receive(source, body)
+        if isinstance(body, Asked) and isinstance(body.request, Subscribe):
+            kept.keep()
+            gate.grant(self.engine)
+
+    def departed(self, jid: str) -> None:
+        """The link of this full JID, or its terminus, has ended."""
+        self._ledger.departed(jid, self._now())
+        assert self._gate is not None
+        self._gate.forget(self._tokens())
+
+    def check(self, invariant: Callable[..., str | None], *args: object) -> None:
+        """Check an invariant."""
+        self._ledger.check(invariant, *args)
+
     def _opened(self, result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
         self._made &= not isinstance(result, Refusal)
 
     def _wrote(self, change: QueueChange) -> None:
+        if self._kept is not None:
+            self._kept.look()
         self._ledger.written(change, self._clock.now(), self.disk.kept.nodes)
         if isinstance(change, RemoveNode) and change.name == MADE:
             self._ledger.lived(self._made)
@@ -261,6 +305,8 @@ class QueueMachine(Machine, QueuePort):
         self._made = False
         if self._gate is not None:
             self._gate.forget(self._tokens())
+        if self._kept is not None:
+            self._kept.started()
 
     def _tokens(self) -> set[str]:
         items = self.disk.kept.items.values()
@@ -275,9 +321,11 @@ class QueueMachine(Machine, QueuePort):
         self, to: str, items: Payloads, *, acknowledged: bool
     ) -> Sequence[tuple[str, Payloads]]:
         """See QueuePort."""
-        self._ledger.gave(to, [item for item, _ in items], self.disk.kept, self._now())
         if self._gate is not None and to == self._gate.jid:
             self._gate.sent([item for item, _ in items])
+            if self._kept is not None and not self._kept.attached:
+                return []  # a gateway has nobody to send it to
+        self._ledger.gave(to, [item for item, _ in items], self.disk.kept, self._now())
         event_id = self.new_id()
         delivered = tuple(
             DeliveredItem(
