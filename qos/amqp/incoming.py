@@ -162,12 +162,13 @@ class IncomingLink:
 
     def transferred(self, transfer: Transfer) -> None:
         """Learn more of the delivery that comes next."""
-        if self._ended:
-            return
+        if self._ended or self._coming is not None:
+            return  # a later transfer of a delivery may repeat its tag and flags
         published, tag = self._published, transfer.tag
         self._coming = coming = _Coming(tag)
-        part = published.part if tag == published.part_tag else b""
-        published.part = b""
+        part = b""
+        if tag == published.part_tag:
+            part, published.part = published.part, b""
         if transfer.message_format:
             text = f"the message format {transfer.message_format} is not known here"
             self._detach(Condition(conditions.NOT_IMPLEMENTED, text))

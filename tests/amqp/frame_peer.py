@@ -6,6 +6,7 @@ async with FramePeer(port) as peer:
 """
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
@@ -109,6 +110,14 @@ class FramePeer:
         self._reader, self._writer = await asyncio.open_connection(
             "127.0.0.1", self._port
         )
+        try:
+            await self._log_in()
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def _log_in(self) -> None:
         self._writer.write(b"AMQP\x03\x01\x00\x00")
         plain = values.binary(b"\0alice\0secret")
         init = described(0x41, values.symbol("PLAIN"), plain)
@@ -124,11 +133,12 @@ class FramePeer:
         size = values.uint(self._frame_bytes_max)
         self.send(OPEN, name, NULL, size)
         self.send(BEGIN, NULL, values.uint(0), values.uint(5000), values.uint(5000))
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         """Go without a word."""
         self._writer.transport.abort()
+        with contextlib.suppress(ConnectionError):
+            await self._writer.wait_closed()
 
     def write(self, data: bytes) -> None:
         """Send these bytes."""

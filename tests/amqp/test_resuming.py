@@ -350,6 +350,24 @@ async def test_row_6_a_message_goes_on_where_it_was_cut(
     assert len(came) == 2
 
 
+async def test_a_message_goes_on_after_others_and_in_several_frames(
+    bench: Bench,
+) -> None:
+    """Each transfer may repeat the tag and the flags; the part waits for its own."""
+    async for peer, _ in published(
+        bench, {b"t1": NULL, b"t2": NULL}, begun=MESSAGE[:5]
+    ):
+        peer.transfer(0, b"t1", settled=True, state=ACCEPTED, resume=True)
+        state = received(0, 5)
+        for at in range(5, len(MESSAGE)):
+            more = at + 1 < len(MESSAGE)
+            data = MESSAGE[at : at + 1]
+            peer.transfer(1, b"t2", data, state=state, resume=True, more=more)
+        told = await peer.frame(DISPOSITION)
+        assert (told.value(1), told.state(4)) == (1, IS_ACCEPTED)
+    assert len(await bench.items("orders")) == 2
+
+
 @pytest.mark.parametrize("ours", [received(0, 5), b""])
 async def test_rows_7_and_9_what_cannot_go_on_is_aborted_and_sent_again(
     bench: Bench, ours: bytes
