@@ -76,7 +76,7 @@ demo: .venv/runtime.stamp
 # The core is proved by its own tests, every branch of it; to trace all else as well
 # would take three times as long.
 test: system
-	@$(MAKE) --no-print-directory -j2 check docs .venv/spark.jsa .venv/rhea.stamp
+	@$(MAKE) --no-print-directory -j2 check docs .venv/spark.jsa .venv/rhea.stamp .venv/schemathesis.stamp
 	@rm -f .coverage .coverage.*
 	$(BIN)/coverage run -m pytest -n $(JOBS) $(PYTEST_ARGS) tests/core
 	@$(BIN)/coverage combine --quiet
@@ -211,6 +211,13 @@ java:
 # rhea: AMQP 1.0 for JavaScript, a client that the gateway is tested with.
 .venv/rhea.stamp: | .venv/bin/pip
 	@npm install --silent --no-audit --no-fund --prefix .venv/rhea rhea@3.0.5
+	@touch $@
+
+# schemathesis: makes requests out of openapi.json. Some of what it needs is in our own
+# environment in other versions.
+.venv/schemathesis.stamp: | .venv/bin/pip
+	@$(PYTHON) -m venv .venv/schemathesis
+	@.venv/schemathesis/bin/pip install --quiet 'schemathesis>=4.32,<5'
 	@touch $@
 
 # `--group` needs pip 25.1, and Python 3.11 to 3.13 come with an older one.

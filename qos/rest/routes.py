@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
-__all__ = ["ROUTES", "Route", "find", "url"]
+__all__ = ["ROUTES", "VARIABLE", "Route", "find", "url"]
 
-_VARIABLE = re.compile(r"{([a-z]+)}")
+#: A variable of a template.
+VARIABLE = re.compile(r"{([a-z]+)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Route:
     pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        parts = _VARIABLE.split(self.template)
+        parts = VARIABLE.split(self.template)
         pattern = "".join(
             f"(?P<{part}>[^/;]+)" if place % 2 else re.escape(part)
             for place, part in enumerate(parts)
@@ -45,6 +46,7 @@ _QUEUE = "/queues/{node}"
 
 ROUTES: Final = (
     Route("service", "/", _READ, "the queues that the user may use"),
+    Route("openapi", "/openapi.json", _READ, "this description"),
     Route("queue", _QUEUE, _READ, "a queue, with its links"),
     Route("messages", f"{_QUEUE}/messages", _POST, "post a message"),
     Route("batches", f"{_QUEUE}/batches", _POST, "post several messages, all or none"),
@@ -67,7 +69,7 @@ _BY_NAME: Mapping[str, Route] = {each.name: each for each in ROUTES}
 
 def url(name: str, **variables: str) -> str:
     """The URL of a route, as a path."""
-    return _VARIABLE.sub(
+    return VARIABLE.sub(
         lambda found: quote(variables[found[1]], safe=""), _BY_NAME[name].template
     )
 

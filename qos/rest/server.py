@@ -17,7 +17,7 @@ from aiohttp import web
 
 from qos.core.queue.requests import Refusal
 from qos.core.rest.statuses import RETRY_AFTER_S, Act, status_of
-from qos.rest import bounds, consuming, discovery, posting
+from qos.rest import bounds, consuming, discovery, openapi, posting
 from qos.rest.calls import Answer, Call, as_text
 from qos.rest.login import CHALLENGES, Login
 from qos.rest.routes import find
@@ -44,6 +44,7 @@ _Handler = Callable[[Call], Awaitable[Answer]]
 #: What is done at each route, and what its refusals mean.
 HANDLERS: Mapping[str, tuple[_Handler, Act]] = {
     "service": (discovery.service, Act.READ),
+    "openapi": (openapi.openapi, Act.READ),
     "queue": (discovery.queue, Act.READ),
     "messages": (posting.message, Act.POST),
     "batches": (posting.batch, Act.POST),

@@ -1,0 +1,168 @@
+"""The description of the URLs as OpenAPI 3.1, made from the table of routes.
+
+What a route takes and answers is written here by hand; its path, methods and summary are
+those of `qos.rest.routes`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from qos.core.queue.item import PRIORITIES
+from qos.core.rest.messages import TIME_MS_MAX
+from qos.core.rest.waits import WAIT_S_MAX
+from qos.rest.calls import Answer, Call
+from qos.rest.routes import ROUTES, VARIABLE, Route
+
+__all__ = ["STATUSES", "document", "openapi"]
+
+_FORM = "application/x-www-form-urlencoded"
+_ANY = "application/octet-stream"
+_MULTIPART, _ATOM = "multipart/mixed", "application/atom+xml"
+
+#: What any request may be answered with.
+_ALWAYS = (401, 503)
+
+_POSTED = (400, 403, 404, 408, 413, 507)
+
+#: The statuses of each route, beside those.
+STATUSES: Mapping[str, tuple[int, ...]] = {
+    "service": (200,),
+    "openapi": (200,),
+    "queue": (200, 404),
+    "messages": (200, *_POSTED, 422),
+    "batches": (200, *_POSTED, 415, 422),
+    "once": (200, 400, 403, 404, 408, 409, 413),
+    "post": (200, *_POSTED, 405, 410),
+    "batchonce": (200, 400, 403, 404, 408, 409, 413),
+    "postbatch": (200, *_POSTED, 405, 410, 415),
+    "consumer": (200, 202, 400, 403, 404, 408, 413, 429),
+    "message": (200, 403, 404),
+    "acknowledgement": (204, 400, 405, 408, 412, 413, 415),
+}
+
+_MEANINGS: Mapping[int, str] = {
+    200: "Done.",
+    202: "There is no message yet; ask again at Location.",
+    204: "Done.",
+    400: "A header, a parameter or the body is wrong; the answer says where.",
+    401: "No user, or a wrong password or token.",
+    403: "No right to do this, or a request of another site.",
+    404: "No such queue, message or link, or it is hidden from the user.",
+    405: "It was done before; of a post, `create-next` is in Link.",
+    408: "The body did not come in time.",
+    409: "The queue gives no one-off links.",
+    410: "The link is too old and was not used; `create-next` is in Link.",
+    412: "The delivery has ended otherwise.",
+    413: "Too large.",
+    415: "A body of another media type is expected.",
+    422: "Another message has this Idempotency-Key.",
+    429: "Too many consumers; see Retry-After.",
+    503: "Not at this moment; see Retry-After.",
+    507: "The queue is full; see Retry-After.",
+}
+
+
+def _integer(least: int, most: int) -> dict[str, Any]:
+    return {"type": "integer", "minimum": least, "maximum": most}
+
+
+def _query(name: str, schema: dict[str, Any], text: str) -> dict[str, Any]:
+    return {"name": name, "in": "query", "schema": schema, "description": text}
+
+
+def _header(name: str, schema: dict[str, Any], text: str) -> dict[str, Any]:
+    return {"name": name, "in": "header", "schema": schema, "description": text}
+
+
+_POST_PARAMETERS = [
+    _query("priority", _integer(PRIORITIES[0], PRIORITIES[-1]), "larger is earlier"),
+    _query("ttl", _integer(1, TIME_MS_MAX), "milliseconds until it expires"),
+    _query("expiration", {"type": "integer"}, "when it expires, in ms since 1970"),
+    _query("delay", _integer(0, TIME_MS_MAX), "milliseconds before it is delivered"),
+    _header("Msg-Properties", {"type": "string"}, "a dictionary of RFC 9651"),
+]
+
+_KEY = _header("Idempotency-Key", {"type": "string"}, "the id of the message")
+
+_PARAMETERS: Mapping[str, list[dict[str, Any]]] = {
+    "messages": [*_POST_PARAMETERS, _KEY],
+    "batches": _POST_PARAMETERS,
+    "post": _POST_PARAMETERS,
+    "postbatch": _POST_PARAMETERS,
+    "consumer": [
+        _query("selector", {"type": "string"}, "a condition as of JMS"),
+        _header("Prefer", {"type": "string"}, f"wait=SECONDS, at most {WAIT_S_MAX}"),
+        _header("X-RS-Wait", _integer(0, 10**9 - 1), "seconds"),
+    ],
+}
+
+_FORM_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "acknowledge": {"enum": ["true", "false"]},
+        "delivery-failed": {"enum": ["true", "false"]},
+        "reject": {"type": "string"},
+        "extend": {"type": "string", "pattern": "^[0-9]+$"},
+    },
+    "additionalProperties": False,
+}
+
+_BODIES: Mapping[str, dict[str, Any]] = {
+    "messages": {_ANY: {}},
+    "post": {_ANY: {}},
+    "batches": {_MULTIPART: {}, _ATOM: {}},
+    "postbatch": {_MULTIPART: {}, _ATOM: {}},
+    "acknowledgement": {_FORM: {"schema": _FORM_SCHEMA}},
+}
+
+
+@cache
+def document() -> bytes:
+    """The document, as JSON."""
+    paths: dict[str, Any] = {}
+    for route in ROUTES:
+        operations = paths.setdefault(route.template, {})
+        operations["parameters"] = [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+            for name in VARIABLE.findall(route.template)
+        ]
+        for method in route.methods:
+            operations[method.lower()] = _operation(route, method)
+    shown = {
+        "openapi": "3.1.0",
+        "info": {"title": "Queues by REST-*", "version": "1"},
+        "security": [{"password": []}, {"token": []}],
+        "components": {
+            "securitySchemes": {
+                "password": {"type": "http", "scheme": "basic"},
+                "token": {"type": "http", "scheme": "bearer"},
+            }
+        },
+        "paths": paths,
+    }
+    return json.dumps(shown).encode()
+
+
+def _operation(route: Route, method: str) -> dict[str, Any]:
+    statuses = sorted({*STATUSES[route.name], *_ALWAYS})
+    operation: dict[str, Any] = {
+        "operationId": f"{method.lower()}-{route.name}",
+        "summary": route.summary,
+        "responses": {str(each): {"description": _MEANINGS[each]} for each in statuses},
+    }
+    parameters = _PARAMETERS.get(route.name)
+    if parameters:
+        operation["parameters"] = parameters
+    body = _BODIES.get(route.name)
+    if body:
+        operation["requestBody"] = {"content": body}
+    return operation
+
+
+async def openapi(_call: Call) -> Answer:
+    """Show the document."""
+    return Answer(200, {"Content-Type": "application/json"}, body=document())

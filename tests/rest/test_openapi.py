@@ -1,0 +1,76 @@
+"""The description of the URLs: as the routes are, and as a stranger's tests find it."""
+
+import asyncio
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from qos.rest.openapi import STATUSES, document
+from qos.rest.routes import ROUTES, VARIABLE
+from qos.rest.server import HANDLERS
+from rest_bench import basic, rest
+
+SCHEMATHESIS = (
+    Path(__file__).parents[2] / ".venv" / "schemathesis" / "bin" / "schemathesis"
+)
+
+#: A queue that is there, and no waits: each request has ten seconds.
+CONFIG = """
+[parameters]
+"path.node" = "orders"
+"header.X-RS-Wait" = "0"
+"header.Prefer" = "wait=1"
+"""
+
+
+def test_each_route_is_described_and_nothing_else() -> None:
+    """R7."""
+    paths = json.loads(document())["paths"]
+    assert paths.keys() == {each.template for each in ROUTES}
+    names = {each.name for each in ROUTES}
+    assert len(names) == len(ROUTES)
+    assert HANDLERS.keys() == STATUSES.keys() == names
+    for route in ROUTES:
+        described = dict(paths[route.template])
+        parameters = described.pop("parameters")
+        assert [each["name"] for each in parameters] == VARIABLE.findall(route.template)
+        assert described.keys() == {each.lower() for each in route.methods}
+        for operation in described.values():
+            assert operation["summary"] == route.summary
+
+
+@pytest.mark.timeout(150)
+async def test_no_request_of_schemathesis_is_answered_by_an_undocumented_status(
+    tmp_path: Path,
+) -> None:
+    """Nor by an error of ours; it makes some hundred requests out of the description."""
+    assert SCHEMATHESIS.exists(), "make .venv/schemathesis.stamp"
+    config = tmp_path / "schemathesis.toml"
+    config.write_text(CONFIG)
+    async with rest(tmp_path) as bench:
+        await bench.create("orders")
+        process = await asyncio.create_subprocess_exec(
+            *(SCHEMATHESIS, "--config-file", config, "run"),
+            f"http://127.0.0.1:{bench.web}/openapi.json",
+            *("--header", f"Authorization: {basic('alice')}", "--seed", "1"),
+            *("--phases", "coverage,fuzzing", "--max-examples", "5"),
+            *(
+                "--checks",
+                "not_a_server_error,status_code_conformance,unsupported_method",
+            ),
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            out, _ = await asyncio.wait_for(process.communicate(), 120)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        found = await bench.items("orders")
+    assert process.returncode == 0, out.decode()
+    # It has come to the core: it has posted, and it has taken what it has posted.
+    assert any(each.token for each in found.values())
