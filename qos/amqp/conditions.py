@@ -21,6 +21,7 @@ __all__ = [
     "NOT_FOUND",
     "NOT_IMPLEMENTED",
     "RESOURCE_LIMIT",
+    "STOLEN",
     "TOO_LARGE",
     "UNAUTHORIZED",
     "condition_of",
@@ -37,6 +38,7 @@ NOT_FOUND: Final = "amqp:not-found"
 NOT_IMPLEMENTED: Final = "amqp:not-implemented"
 PRECONDITION: Final = "amqp:precondition-failed"
 RESOURCE_LIMIT: Final = "amqp:resource-limit-exceeded"
+STOLEN: Final = "amqp:link:stolen"
 TOO_LARGE: Final = "amqp:link:message-size-exceeded"
 UNAUTHORIZED: Final = "amqp:unauthorized-access"
 

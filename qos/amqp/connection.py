@@ -184,6 +184,11 @@ class AmqpConnection(asyncio.Protocol):
         return self._gateway.termini
 
     @property
+    def links(self) -> dict[tuple[str, str, str, bool], Links]:
+        """The links of the gateway that are attached; see `Gateway.links`."""
+        return self._gateway.links
+
+    @property
     def unsettled(self) -> Unsettled:
         """The unsettled deliveries of the suspended links of the gateway."""
         return self._gateway.unsettled

@@ -10,6 +10,7 @@ from proton import Condition
 
 from qos.amqp import bounds, conditions
 from qos.amqp.connection import AmqpConnection
+from qos.amqp.links import Links
 from qos.amqp.outgoing import OutgoingLink
 from qos.amqp.termini import KeptTermini
 from qos.amqp.unsettled import Unsettled
@@ -38,6 +39,8 @@ class Gateway(ConsumersPort[OutgoingLink]):
         name: the container-id.
         termini: those that are suspended.
         unsettled: the unsettled deliveries of their links.
+        links: of all connections, by account, container-id, link name and whether we are
+            the sender.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class Gateway(ConsumersPort[OutgoingLink]):
         self._empty.set()
         self.termini = KeptTermini()
         self.unsettled = Unsettled()
+        self.links: dict[tuple[str, str, str, bool], Links] = {}
 
     async def listen(
         self, host: str, port: int, *, tls: ssl.SSLContext | None = None

@@ -104,6 +104,7 @@ class Links:
             terms.refuse(link, refusal)
             return
         account = self._connection.jid.partition("/")[0]
+        self._steal(link)
         attached = _Attached(f"{account}/amqp-{new_id()}", asked=self.asked)
         self._attached[_key(link)] = attached
         asked = terms.asked_by(link)
@@ -111,6 +112,33 @@ class Links:
             self._make(link, attached)
         else:
             self._attach(link, attached, asked.address)
+
+    def _steal(self, link: Link) -> None:
+        """Take a terminus from a connection that may be dead without our knowledge.
+
+        Transport §2.6.1: a link of the same name is attached once.
+        """
+        links = self._connection.links
+        name = (*self._terminus(link.name), bool(link.is_sender))
+        other = links.get(name)
+        if other is not None and other is not self:
+            other._stolen(_key(link))
+        links[name] = self
+
+    def _stolen(self, key: tuple[str, bool]) -> None:
+        attached = self._attached.get(key)
+        ours = None if attached is None else attached.ours
+        if attached is None or attached.expiry is None or not attached.expiry.keeps:
+            return  # its terminus is its own: nothing can go on with it
+        assert isinstance(ours, IncomingLink | OutgoingLink)
+        self._leave(key, Terminus.EXPIRE_WITH_LINK, released=False)
+        text = "another connection has attached a link of this name"
+        ours.take_away(Condition(conditions.STOLEN, text))
+
+    def _forget(self, key: tuple[str, bool]) -> None:
+        name = (*self._terminus(key[0]), key[1])
+        if self._connection.links.get(name) is self:
+            del self._connection.links[name]
 
     def _make(self, link: Link, attached: _Attached) -> None:
         """Make a node for the link; it may be refused like any other."""
@@ -172,7 +200,7 @@ class Links:
             node,
             published=connection.unsettled.published(name, node, now),
             asked=attached.asked,
-            keeps=bool(expiry.timeout_s) or expiry.policy == Terminus.EXPIRE_NEVER,
+            keeps=expiry.keeps,
         )
         return None
 
@@ -290,6 +318,7 @@ class Links:
             self._end(key, released=released)
             return
         del self._attached[key]
+        self._forget(key)
         attached.ours.suspend(seconds)
         kept = KeptTerminus(attached.jid, attached.node)
         self._connection.termini[self._terminus(key[0])] = kept
@@ -332,6 +361,7 @@ class Links:
         attached = self._attached.pop(key, None)
         if attached is None:
             return
+        self._forget(key)
         if attached.ours is not None:
             attached.ours.end(released=released)
         if attached.node:

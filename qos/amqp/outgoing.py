@@ -505,6 +505,12 @@ class OutgoingLink:
         self._kept.update(dict.fromkeys(self._held))
         self._connection.unsettled.keep_sent(self.jid, self._kept)
 
+    def take_away(self, condition: Condition) -> None:
+        """Detach a suspended link, which is attached elsewhere."""
+        self._link.condition = condition
+        self._link.close()
+        self._connection.write_soon()
+
     def _detach(self, condition: Condition, *, opened: bool = True) -> None:
         link = self._link
         if not opened:

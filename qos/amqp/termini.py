@@ -38,6 +38,11 @@ class Expiry:
     policy: int
     timeout_s: int
 
+    @property
+    def keeps(self) -> bool:
+        """Whether the terminus may outlive its link, session and connection."""
+        return self.timeout_s > 0 or self.policy == Terminus.EXPIRE_NEVER
+
     def after(self, ended: int) -> float | None:
         """Seconds for which the terminus is kept after this; None: without a timer.
 

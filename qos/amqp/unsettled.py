@@ -119,6 +119,7 @@ class Unsettled:
 
     def keep_published(self, name: LinkName, published: Publications) -> None:
         """Keep those of a link from a publisher."""
+        published.until = math.inf
         self._published[name] = published
         while len(self._published) > KEPT_MAX:
             del self._published[next(iter(self._published))]

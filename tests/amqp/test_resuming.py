@@ -459,6 +459,40 @@ async def test_what_is_being_written_when_a_publisher_is_lost_is_not_stored_twic
     assert len(await bench.items("orders")) == 1
 
 
+async def test_a_link_is_taken_from_a_connection_that_is_only_seemingly_there(
+    bench: Bench,
+) -> None:
+    """Its peer has lost it, and attaches again before the gateway can notice that."""
+    await bench.create("letters")
+    await bench.publish("orders", "<x/>")
+    async with FramePeer(bench.port) as dead, FramePeer(bench.port) as peer:
+        await dead.attach("mine", source="orders")
+        dead.flow(5)
+        tag = tag_of(await dead.frame(TRANSFER))
+        await dead.attach("pub", target="letters", second=True, handle=1)
+        dead.transfer(0, b"t1", MESSAGE, handle=1)
+        await dead.frame(DISPOSITION)
+        answer = await peer.attach("mine", source="orders", unsettled={tag: ACCEPTED})
+        assert answer.unsettled is not None
+        assert tag in answer.unsettled
+        answer = await peer.attach(
+            "pub", target="letters", second=True, unsettled={b"t1": NULL}, handle=1
+        )
+        assert answer.unsettled == {b"t1": ACCEPTED}
+        for _ in range(2):
+            assert b"amqp:link:stolen" in (await dead.frame(DETACH))[2]
+        peer.flow(1)
+        found = await peer.frame(TRANSFER)
+        assert (tag_of(found), found.flag(SETTLED)) == (tag, True)
+    # The end of the first connection does not end what the second one has.
+    await away(bench)
+    async with FramePeer(bench.port) as peer:
+        answer = await peer.attach("pub", target="letters", unsettled={b"t1": NULL})
+        assert answer.unsettled == {b"t1": ACCEPTED}
+    assert not await bench.items("orders")
+    assert len(await bench.items("letters")) == 1
+
+
 # -- incomplete maps -------------------------------------------------------
 
 
