@@ -1,4 +1,4 @@
-"""Discovery: what a queue is linked with, as headers, JSON or XML."""
+"""Discovery: what a queue is linked with, as headers, JSON, XML or a page."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from qos.core.queue.requests import Refusal
 from qos.core.rest.link_header import Link
 from qos.engine.queue_engine import Rights, Stats
 from qos.rest.calls import Answer, Call
+from qos.rest.page import HTML, queue_page, service_page
 from qos.rest.routes import url
 from qos.xml_text import attribute, text
 
@@ -31,7 +32,10 @@ async def service(call: Call) -> Answer:
     if isinstance(names, Refusal):
         raise names
     links = [(Link(url("queue", node=name), "queue"), name) for name in names]
-    if _prefers_xml(call):
+    kind = _preferred(call)
+    if kind == HTML:
+        return service_page(names)
+    if kind == _XML:
         inner = "".join(_as_xml(link, title=name) for link, name in links)
         return _xml("service", inner)
     queues = [{"name": name, "href": link.href} for link, name in links]
@@ -52,7 +56,10 @@ async def queue(call: Call) -> Answer:
     if isinstance(counts, Refusal):
         raise counts
     links = _links(node, rights)
-    if _prefers_xml(call):
+    kind = _preferred(call)
+    if kind == HTML:
+        answer = queue_page(node, links, counts)
+    elif kind == _XML:
         inner = f"<name>{text(node)}</name>{''.join(map(_as_xml, links))}"
         answer = _xml("queue", inner)
     else:
@@ -82,10 +89,11 @@ def _tell(told: asyncio.Future[T], seen: T) -> None:
         told.set_result(seen)
 
 
-def _prefers_xml(call: Call) -> bool:
-    """Whether XML is preferred to JSON (RFC 9110 §12.5.1); JSON is the default."""
+def _preferred(call: Call) -> str:
+    """The media type that is preferred (RFC 9110 §12.5.1); JSON is the default."""
     accept = call.headers.get("accept", "")
-    return _quality(accept, _XML) > _quality(accept, _JSON)
+    # Of equals, the first one.
+    return max((_JSON, _XML, HTML), key=lambda kind: _quality(accept, kind))
 
 
 def _quality(accept: str, kind: str) -> float:

@@ -7,6 +7,7 @@ import shutil
 import ssl
 import subprocess
 from collections.abc import AsyncIterator
+from html import escape
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -14,9 +15,11 @@ import aiohttp
 import pytest
 
 from amqp_bench import DOMAIN, until
+from browser import COMMAND
 from qos.core.queue.item import Affiliation
 from qos.core.queue.requests import SetAffiliations
 from qos.rest import bounds
+from qos.rest.routes import url
 from qos.users import hashed, hashed_token
 from rest_bench import RestBench, basic, client, rest
 
@@ -84,7 +87,7 @@ async def test_a_user_is_shown_what_it_may_do(
         ("application/json;q=0.5, application/*", "application/xml"),
         ("application/xml;q=0.5, */*;q=0.8", "application/json"),
         ("application/xml;q=junk", "application/json"),
-        ("text/html", "application/json"),
+        ("image/png", "application/json"),
     ],
 )
 async def test_a_queue_is_shown_as_json_or_xml(
@@ -103,6 +106,48 @@ async def test_a_queue_is_shown_as_json_or_xml(
         assert (root.tag, root.findtext("name")) == ("queue", "orders")
         links = {each.attrib["rel"]: each.attrib["href"] for each in root.iter(ATOM)}
     assert links == answer.links
+
+
+#: Of Chromium; Firefox sends much the same.
+ACCEPT = (
+    "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,"
+    "image/apng,*/*;q=0.8"
+)
+
+
+async def test_a_person_is_shown_a_page(bench: RestBench) -> None:
+    """R3: with the links, and nothing that runs or is loaded."""
+    name = "<script>alert(1)</script>&'\""
+    await bench.create(name)
+    listed = await bench.get("/", Accept=ACCEPT)
+    shown = await bench.get(url("queue", node=name), Accept=ACCEPT)
+    for answer in (listed, shown):
+        assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+        assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+        assert escape(name) in answer.text
+        assert "<script" not in answer.text
+    assert "post-message-once" in shown.text
+    assert shown.links.keys() >= {"post-message", "consumer"}
+    nobody = await bench.get("/", user="bob", Accept=ACCEPT)
+    assert "There is none" in nobody.text
+
+
+async def test_the_page_of_a_queue_as_a_browser_shows_it(bench: RestBench) -> None:
+    """Looked at in Chromium: the counts and the links are there, and no error is."""
+    await bench.publish("orders", "<x/>", "<x/>")
+    words = [each for each in COMMAND if "host-resolver" not in each]
+    process = await asyncio.create_subprocess_exec(
+        *(*words, "--enable-logging=stderr", "--dump-dom"),
+        f"http://alice:secret@127.0.0.1:{bench.web}/queues/orders",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    out, err = await asyncio.wait_for(process.communicate(), 60)
+    shown = out.decode()
+    assert "<h1>orders</h1>" in shown, (shown, err)
+    assert "<td>available</td><td>2</td>" in shown
+    assert "/queues/orders/once" in shown
+    assert b":CONSOLE" not in err
 
 
 async def test_the_service_lists_the_queues_of_a_user(bench: RestBench) -> None:
@@ -435,9 +480,9 @@ async def test_tls_is_spoken(tmp_path: Path, certificate: tuple[Path, Path]) -> 
     server.load_cert_chain(*certificate)
     trusting = ssl.create_default_context(cafile=certificate[0])
     async with rest(tmp_path, tls=server) as bench, client() as session:
-        url = f"https://localhost:{bench.web}/"
+        address = f"https://localhost:{bench.web}/"
         headers = {"Authorization": basic("alice")}
-        async with session.get(url, headers=headers, ssl=trusting) as answer:
+        async with session.get(address, headers=headers, ssl=trusting) as answer:
             assert answer.status == 200
         with pytest.raises(aiohttp.ClientError):
             await bench.get("/")

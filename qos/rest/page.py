@@ -1,0 +1,96 @@
+"""The pages for people: the queues, and one queue, without any script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+from qos.core.rest.link_header import Link
+from qos.rest.calls import Answer
+from qos.rest.routes import url
+
+__all__ = ["HTML", "queue_page", "service_page"]
+
+HTML = "text/html"
+
+_STYLE = """
+body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;
+color:#1a1a1a;background:#fff}
+h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}
+table{border-collapse:collapse;width:100%}
+th,td{text-align:left;padding:.3rem .8rem .3rem 0;border-bottom:1px solid #ddd;
+vertical-align:top;overflow-wrap:anywhere}
+th{font-weight:600}td.number{font-variant-numeric:tabular-nums}
+@media(prefers-color-scheme:dark){body{color:#eee;background:#161616}a{color:#8cf}
+th,td{border-color:#444}}
+"""
+
+#: What to do with a link, by its relation.
+_MEANINGS = {
+    "post-message": "POST a message; with Idempotency-Key it is made once",
+    "post-message-once": "POST nothing, and get a link for one message (create-next)",
+    "post-batch": "POST several messages, all or none",
+    "post-batch-once": "POST nothing, and get a link for one batch (create-next)",
+    "consumer": "POST to take a message; Prefer: wait=SECONDS waits for one",
+}
+
+
+def service_page(names: Sequence[str]) -> Answer:
+    """The queues that the user may use."""
+    rows = [
+        (f"<a href='{escape(url('queue', node=each))}'>{escape(each)}</a>",)
+        for each in names
+    ]
+    body = (
+        _table(("Queue",), rows) if names else "<p>There is none that you may use.</p>"
+    )
+    return _page("Queues", f"<h1>Queues</h1>{body}")
+
+
+def queue_page(
+    name: str, links: Sequence[Link], counts: Mapping[str, int | float | None]
+) -> Answer:
+    """A queue, with its counts and its links."""
+    counted = [
+        (escape(key.replace("_", " ")), "none" if value is None else f"{value:,}")
+        for key, value in counts.items()
+    ]
+    linked = [
+        (
+            escape(each.rel),
+            f"<code>{escape(each.href)}</code>",
+            escape(_MEANINGS[each.rel]),
+        )
+        for each in links
+        if each.rel in _MEANINGS
+    ]
+    return _page(
+        name,
+        f"<p><a href='{url('service')}'>All queues</a></p><h1>{escape(name)}</h1>"
+        f"<h2>Messages</h2>{_table(('Count', ''), counted)}"
+        f"<h2>Links</h2>{_table(('Relation', 'URL', 'Use'), linked)}",
+    )
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    titles = "".join(f"<th scope='col'>{escape(each)}</th>" for each in head)
+    lines = "".join(
+        f"<tr>{''.join(f'<td>{each}</td>' for each in row)}</tr>" for row in rows
+    )
+    return f"<table><thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table>"
+
+
+def _page(title: str, body: str) -> Answer:
+    content = (
+        "<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'>"
+        "<meta name='viewport' content='width=device-width'>"
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>"
+        f"<body>{body}</body></html>"
+    )
+    headers = {
+        "Content-Type": f"{HTML}; charset=utf-8",
+        "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
+        "frame-ancestors 'none'",
+        "Vary": "Accept",
+    }
+    return Answer(200, headers, body=content.encode(errors="replace"))
