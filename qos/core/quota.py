@@ -113,14 +113,10 @@ class Tally:
         No limit is checked: amounts loaded from a store count even if they are too
         large.
         """
+        _count(self._accounts, account, more)
         domain = account.rpartition("@")[2]
-        for counts, name in ((self._accounts, account), (self._domains, domain)):
-            count = counts.get(name, 0) + more
-            assert count >= 0
-            if count:
-                counts[name] = count
-            else:
-                counts.pop(name, None)
+        if domain not in self._own_domains:
+            _count(self._domains, domain, more)
         self._total += more
         assert self._total >= 0
 
@@ -132,6 +128,16 @@ class Tally:
     def accounts(self) -> int:
         """The number of accounts that use something."""
         return len(self._accounts)
+
+
+def _count(counts: dict[str, int], name: str, more: int) -> None:
+    """Add to a count; at 0 it has no entry."""
+    count = counts.get(name, 0) + more
+    assert count >= 0
+    if count:
+        counts[name] = count
+    else:
+        counts.pop(name, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,12 +23,16 @@ _COUNT_MAX = 2**32
 
 
 class StreamManagement:
-    """The counts of one stream; without XEP-0198 nothing is counted."""
+    """The counts of one stream; without XEP-0198 nothing is counted.
+
+    Attributes:
+        plugin: slixmpp's plugin; None: there is none, and nothing needs to be counted.
+    """
 
     def __init__(self, xmpp: BaseXMPP) -> None:
         """Count on this stream."""
         self._xmpp = xmpp
-        self._plugin: Any = None
+        self.plugin: Any = None
         self.connected()
 
     def connected(self) -> None:
@@ -37,31 +41,17 @@ class StreamManagement:
         It counts on a connection if it was loaded at its start.
         """
         there = not self._xmpp.is_component and "xep_0198" in self._xmpp.plugin
-        self._plugin = self._xmpp.plugin["xep_0198"] if there else None
+        self.plugin = self._xmpp.plugin["xep_0198"] if there else None
 
     def received(self) -> None:
         """Count a stanza that was taken out before the plugin could see it."""
-        plugin = self._plugin
+        plugin = self.plugin
         if plugin is not None and plugin.enabled_in:
             plugin.handled = (plugin.handled + 1) % _COUNT_MAX
 
-    @property
-    def handled(self) -> int:
-        """How many received stanzas have been counted.
-
-        To be put back after a stanza of our own has passed the filters of received
-        stanzas: the plugin counts it.
-        """
-        return 0 if self._plugin is None else int(self._plugin.handled)
-
-    @handled.setter
-    def handled(self, count: int) -> None:
-        if self._plugin is not None:
-            self._plugin.handled = count
-
     def sent(self, texts: Iterable[str]) -> None:
         """Count sent texts, as slixmpp's filter does for objects."""
-        plugin = self._plugin
+        plugin = self.plugin
         if plugin is None or not plugin.enabled_out:
             return
         for text in texts:
@@ -74,7 +64,7 @@ class StreamManagement:
 
     def keep_as_text(self, stanza: object, text: str) -> None:
         """Make slixmpp use this text if it has to send a just counted stanza again."""
-        plugin = self._plugin
+        plugin = self.plugin
         if plugin is not None and plugin.unacked_queue:
             seq, sent = plugin.unacked_queue[-1]
             if sent is stanza:

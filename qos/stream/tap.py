@@ -170,14 +170,17 @@ class Tap:
             What the filters have made of it; None: one of them has taken it out.
         """
         stanza: StanzaBase | None = message
-        handled = self._management.handled
+        # The plugin counts it, too, though it was not received now.
+        plugin = self._management.plugin
+        handled = None if plugin is None else plugin.handled
         try:
             for each in self._filters:
                 stanza = each(stanza)
                 if stanza is None:
                     break
         finally:
-            self._management.handled = handled
+            if plugin is not None:
+                plugin.handled = handled
         return stanza
 
     def _take_first(self, xml: ET.Element) -> bool:
@@ -187,7 +190,8 @@ class Tap:
         self._looked_at = xml
         if not self._is_taken(xml, self._take_iq):
             return False
-        self._management.received()
+        if self._management.plugin is not None:
+            self._management.received()
         return True
 
     def _filter(self, stanza: StanzaBase) -> StanzaBase | None:

@@ -135,7 +135,8 @@ class Wire:
             False: there is no connection any more, and nothing of it was or will be
                 sent.
         """
-        if not self._connected():
+        transport = self._xmpp.transport
+        if transport is None or transport.is_closing():
             return False  # not sent, and not answered: it will be repeated
         self._gathered.append(text)
         if at_once or len(self._gathered) >= _BURST:
@@ -145,10 +146,6 @@ class Wire:
             soon = self._xmpp.loop.call_soon
             soon(soon, self._write_due)
         return True
-
-    def _connected(self) -> bool:
-        transport = self._xmpp.transport
-        return transport is not None and not transport.is_closing()
 
     def _write_due(self) -> None:
         self._is_due = False
@@ -164,10 +161,13 @@ class Wire:
                 xml = parsed(text, self._xmpp.default_ns)
                 own = _OwnMessage if text.startswith("<message") else _OwnIq
                 self._send_object(own(self._xmpp, xml=xml))
-        elif self._connected():
+            return
+        transport = self._xmpp.transport
+        if transport is not None and not transport.is_closing():
             self._xmpp.send_raw("".join(texts))
-            # In the order of writing, without anything in between.
-            self._management.sent(texts)
+            if self._management.plugin is not None:
+                # In the order of writing, without anything in between.
+                self._management.sent(texts)
 
     def message(self, record: Incoming) -> Message:
         """The message as a stanza of this stream, with the iq's to and from."""

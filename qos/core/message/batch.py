@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
+from operator import attrgetter
 
 from qos.core.message.effects import Transmit
 from qos.core.message.sender_table import Reply
@@ -94,6 +95,9 @@ class Element:
             text = self.text
             self._size = len(text) if text.isascii() else len(text.encode())
         return self._size
+
+
+_iq_id = attrgetter("iq_id")
 
 
 @record(frozen=True, slots=True)
@@ -180,7 +184,7 @@ class BatchQueue:
             The id of an older iq whose answer is not recognised any more, if there is
             one.
         """
-        ids = tuple(element.iq_id for element in load)
+        ids = tuple(map(_iq_id, load))
         self._sent[iq_id] = _Sent(ids, now)
         if len(self._sent) <= _UNANSWERED_MAX:
             return None
