@@ -7,7 +7,17 @@ from collections.abc import Iterable
 
 from qos.core.record import record
 
-__all__ = ["LINKS_MAX", "Link", "read_links", "render_links"]
+__all__ = ["LINKS_MAX", "OWN_RELS", "Link", "read_links", "render_links"]
+
+#: The relations that a service gives: where clients go on with their passwords.
+OWN_RELS = frozenset(
+    {
+        *("post-message", "post-batch", "post-message-once", "post-batch-once"),
+        *("message-factory", "create-next", "consumer", "poller", "subscribers"),
+        *("acknowledgement", "self", "generator", "queue"),
+        *("first", "last", "next"),
+    }
+)
 
 #: The links that are read from the headers of one response.
 LINKS_MAX = 64
@@ -41,8 +51,13 @@ def render_links(links: Iterable[Link]) -> str:
 
 
 def _rendered(link: Link) -> str:
-    shown = f'<{link.href}>; rel="{link.rel}"'
-    return f'{shown}; type="{link.type}"' if link.type else shown
+    shown = f"<{link.href}>; rel={_quoted(link.rel)}"
+    return f"{shown}; type={_quoted(link.type)}" if link.type else shown
+
+
+def _quoted(value: str) -> str:
+    escaped = re.sub(r'(["\\])', r"\\\1", value)
+    return f'"{escaped}"'
 
 
 def read_links(value: str) -> list[Link]:

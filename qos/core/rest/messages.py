@@ -26,6 +26,7 @@ from qos.core.queue.properties import (
     why_not,
 )
 from qos.core.queue.requests import PublishedItem, Refusal
+from qos.core.rest.link_header import OWN_RELS, read_links, render_links
 from qos.core.rest.msg_properties import read_properties, render_properties
 from qos.xml_text import XML_NAMESPACE, render
 
@@ -213,6 +214,9 @@ def render_message(item: Item, payload: str) -> tuple[bytes, dict[str, str]]:
         for name, key in _KEPT.items()
         if isinstance(value := item.properties.get(key), str) and is_header_value(value)
     }
+    links = _of_publisher(kept.pop("link", ""))
+    if links:
+        kept["link"] = links
     if not payload:
         return b"", kept
     found = unwrap(payload) or body_of(payload)
@@ -223,6 +227,18 @@ def render_message(item: Item, payload: str) -> tuple[bytes, dict[str, str]]:
     if not _is_xml(kept.get("content-type", "")):
         kept["content-type"] = _XML_TYPE
     return payload.encode(), kept
+
+
+def _of_publisher(links: str) -> str:
+    """The links of a publisher, without those that are only the service's to give.
+
+    A consumer would follow them with its password.
+    """
+    return render_links(
+        each
+        for each in read_links(links)
+        if each.rel and OWN_RELS.isdisjoint(each.rel.split())
+    )
 
 
 def render_headers(item: Item) -> dict[str, str]:

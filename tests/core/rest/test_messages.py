@@ -145,7 +145,7 @@ def test_headers_that_say_how_to_read_a_body_are_kept() -> None:
         "content-type": "application/xml",
         "content-encoding": "gzip",
         "content-language": "de",
-        "link": "</a>; rel=b",
+        "link": '</a>; rel="b"',
         "msg-properties": "colour=red, n=5",
         "x-other": "no",
     }
@@ -156,7 +156,7 @@ def test_headers_that_say_how_to_read_a_body_are_kept() -> None:
         "http_content$type": "application/xml",
         "http_content$encoding": "gzip",
         "http_content$language": "de",
-        "http_link": "</a>; rel=b",
+        "http_link": '</a>; rel="b"',
         "colour": "red",
         "n": 5,
     }
@@ -254,6 +254,30 @@ def test_what_an_xmpp_client_has_put_into_a_header_cannot_do_harm() -> None:
     it = replace(item(read(b"")), properties=properties)
     kind = "application/octet-stream"
     assert render_message(it, payload) == (b"x", {"content-type": kind})
+
+
+@pytest.mark.parametrize(
+    ("link", "shown"),
+    [
+        ('</a>; rel="b"; type="c/d"', '</a>; rel="b"; type="c/d"'),
+        ("</a>; rel=reply-to, <x>; rel=acknowledgement", '</a>; rel="reply-to"'),
+        ('<x>; rel="b SELF", </a>; rel=b', '</a>; rel="b"'),
+        ("<x>; rel=create-next", None),
+        ("<x>; rel=consumer, <x>; REL=Poller, <x>; rel=generator", None),
+        ('<x>; rel="b', None),
+        (
+            r'</a>; rel=b; type="c\", <x>; rel=\"self"',
+            r'</a>; rel="b"; type="c\", <x>; rel=\"self"',
+        ),
+        ("x", None),
+    ],
+)
+def test_a_publisher_gives_no_links_that_are_the_service_s_to_give(
+    link: str, shown: str | None
+) -> None:
+    """A consumer would post its acknowledgement, and its password, to a stranger."""
+    it = replace(item(read(b"")), properties={"http_link": link})
+    assert render_message(it, "")[1].get("link") == shown
 
 
 def test_an_empty_body_made_by_an_xmpp_client_is_empty() -> None:
