@@ -1,13 +1,15 @@
 """A link that copies: its consumer sees the items of a node, and takes none away.
 
 Messaging §3.5.2: what was sent is never sent again on this link. The items have an
-order, so a cursor is enough.
+order, so a cursor is enough. That of a durable terminus is on disk: up to it, its
+consumer has settled all that was sent.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from proton import Condition, Delivery, Link, Sender
@@ -16,9 +18,18 @@ from qos.amqp import bounds
 from qos.amqp.conditions import condition_of
 from qos.core.amqp.messages import render_item
 from qos.core.queue.item_names import ItemNames
-from qos.core.queue.requests import Items, ItemsResult, Refusal, Result
+from qos.core.queue.requests import (
+    Items,
+    ItemsResult,
+    KeepTerminus,
+    Refusal,
+    Result,
+    Suspend,
+)
 from qos.core.queue.selector import Selector, SelectorError, parse
-from qos.engine.queue_engine import QueueEngine
+from qos.core.queue.terminus import Terminus
+from qos.core.record import replace
+from qos.engine.queue_engine import Answer, QueueEngine
 
 if TYPE_CHECKING:
     from qos.amqp.connection import AmqpConnection
@@ -54,8 +65,9 @@ class BrowsingLink:
         *,
         state: str,
         selector: str,
+        kept: Terminus | None = None,
     ) -> None:
-        """Begin at the first item.
+        """Begin at the first item, or where the terminus was.
 
         Args:
             connection: the connection.
@@ -63,13 +75,20 @@ class BrowsingLink:
             node: the name of the node.
             state: of the items, as in `Items`.
             selector: of the items that it wants; '': of all.
+            kept: its terminus, if that is durable.
         """
         self._connection = connection
         self._link = link
         self._node = node
         self._state = state
         self._selector: Selector | None = None
-        self._cursor = 0
+        self._kept = kept
+        self._cursor = 0 if kept is None else kept.cursor
+        # Of a durable terminus: the seqs of copies that are not settled, in order; and
+        # copies whose settlement waits for the cursor.
+        self._unsettled: dict[int, None] = {}
+        self._waiting: list[Delivery] = []
+        self._saving = False
         self._asking = False
         self._ended = False
         self._timer: asyncio.TimerHandle | None = None
@@ -81,8 +100,29 @@ class BrowsingLink:
             refusal = Refusal(text, condition="bad-request", type="modify")
             self._detach(condition_of(refusal))
             return
-        link.open()
+        if kept is None:
+            link.open()
+            self.flow()
+        else:
+            # With the answer it is on disk; until then nothing is asked for.
+            self._asking = True
+            self._keep(kept, self._is_kept)
+
+    def _keep(self, kept: Terminus, answer: Answer) -> None:
+        connection = self._connection
+        answer = connection.guarded(answer)
+        connection.engine.request(KeepTerminus(kept), kept.jid, answer)
+
+    def _is_kept(self, result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
+        self._asking = False
+        if self._ended:
+            return
+        if isinstance(result, Refusal):
+            self._detach(condition_of(result))
+            return
+        self._link.open()
         self.flow()
+        self._connection.write_soon()
 
     def flow(self) -> None:
         """The consumer grants credit, or drains the link."""
@@ -119,6 +159,9 @@ class BrowsingLink:
                 self._link.advance()
                 if self._link.snd_settle_mode == Link.SND_SETTLED:
                     delivery.settle()
+                elif self._kept is not None:
+                    self._unsettled[item.seq] = None
+        self._save()
         if result.items and self._link.credit > 0:
             self.flow()
         elif self._link.credit > 0:
@@ -133,13 +176,75 @@ class BrowsingLink:
     def delivery(self, delivery: Delivery) -> None:
         """The consumer tells the state of a copy: whatever it is, nothing changes."""
         if delivery.settled or delivery.remote_state:
-            if not delivery.settled:
-                delivery.update(delivery.remote_state)
-            delivery.settle()
+            if self._kept is None:
+                _settle(delivery)
+            else:
+                self._unsettled.pop(int(delivery.tag), None)
+                self._waiting.append(delivery)
+                self._save()
             self._connection.write_soon()
 
+    def _save(self) -> None:
+        """Write the cursor of a durable terminus, and then settle."""
+        if self._kept is None or self._saving or self._ended:
+            return
+        # All before the first copy that is not settled.
+        first = next(iter(self._unsettled), self._cursor + 1)
+        if first - 1 > self._kept.cursor:
+            self._kept = replace(self._kept, cursor=first - 1)
+            self._saving = True
+            waiting, self._waiting = self._waiting, []
+            self._keep(self._kept, partial(self._saved, waiting))
+        else:
+            self._settle(self._waiting)
+            self._waiting = []
+
+    def _saved(
+        self,
+        waiting: list[Delivery],
+        result: Result | Refusal,
+        _payloads: Mapping[int, str],
+    ) -> None:
+        self._saving = False
+        if self._ended:
+            return
+        if isinstance(result, Refusal):
+            self._detach(condition_of(result))
+            return
+        self._settle(waiting)
+        self._save()
+        self._connection.write_soon()
+
+    def _settle(self, deliveries: list[Delivery]) -> None:
+        for delivery in deliveries:
+            _settle(delivery)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has come to its end, with its terminus."""
+        return self._ended
+
+    def take_away(self, condition: Condition) -> None:
+        """Detach a suspended link, which is attached elsewhere."""
+        self._link.condition = condition
+        self._link.close()
+        self._connection.write_soon()
+
+    def suspend(self, seconds: float | None) -> None:
+        """The link is gone, and its durable terminus is kept for so long."""
+        assert self._kept is not None
+        self._stop()
+        self._connection.engine.request(
+            Suspend(self._node, seconds), self._kept.jid, _ignore
+        )
+
     def end(self, *, released: bool) -> None:
-        """The link is gone."""
+        """The link is gone, and its terminus with it."""
+        if self._kept is not None and not self._ended:
+            self._connection.engine.departed(self._kept.jid)
+        self._stop()
+
+    def _stop(self) -> None:
         self._ended = True
         if self._timer is not None:
             self._timer.cancel()
@@ -152,3 +257,14 @@ class BrowsingLink:
         self._link.condition = condition
         self._link.close()
         self._connection.write_soon()
+
+
+def _settle(delivery: Delivery) -> None:
+    """Settle a copy as its consumer has it."""
+    if not delivery.settled:
+        delivery.update(delivery.remote_state)
+    delivery.settle()
+
+
+def _ignore(_result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
+    """The node may be gone by now."""

@@ -135,8 +135,9 @@ class Gateway(ConsumersPort[OutgoingLink]):
         return super().claims(jid) or self._is_kept(jid)
 
     def _is_kept(self, jid: str) -> bool:
-        return _RESOURCE in jid and any(
-            each.jid == jid for each in self.termini.values()
+        return _RESOURCE in jid and (
+            self.engine.keeps(jid)
+            or any(each.jid == jid for each in self.termini.values())
         )
 
     def restarted(self) -> None:

@@ -18,7 +18,7 @@ from qos.amqp.conditions import condition_of
 from qos.amqp.incoming import IncomingLink
 from qos.amqp.outgoing import OutgoingLink
 from qos.amqp.termini import Expiry, KeptTerminus, expiry_of
-from qos.amqp.unsettled import Away
+from qos.amqp.unsettled import Away, Sent
 from qos.core.amqp.front import Attach, Transfer
 from qos.core.queue.requests import (
     CloseLink,
@@ -29,6 +29,8 @@ from qos.core.queue.requests import (
     Result,
     Suspend,
 )
+from qos.core.queue.terminus import Terminus as Kept
+from qos.core.record import replace
 from qos.engine.queue_engine import Answer
 from qos.ids import new_id
 
@@ -130,7 +132,7 @@ class Links:
         ours = None if attached is None else attached.ours
         if attached is None or attached.expiry is None or not attached.expiry.keeps:
             return  # its terminus is its own: nothing can go on with it
-        assert isinstance(ours, IncomingLink | OutgoingLink)
+        assert ours is not None
         self._leave(key, Terminus.EXPIRE_WITH_LINK, released=False)
         text = "another connection has attached a link of this name"
         ours.take_away(Condition(conditions.STOLEN, text))
@@ -208,40 +210,91 @@ class Links:
         self, link: Sender, attached: _Attached, node: str | None
     ) -> Condition | None:
         connection, engine = self._connection, self._connection.engine
-        if node is None:
+        durable = engine.terminus(self._terminus(link.name))
+        if node is None and durable is None:
             return Condition(conditions.INVALID_FIELD, "the source names no node")
-        selector = terms.selector_of(link)
-        copies, state = terms.copies(link), "live"
+        if node is None:
+            # The peer asks for its terminus as it was.
+            assert durable is not None
+            node, selector, copies = _again(link, durable[0])
+            expiry = Expiry.of(durable[0])
+        else:
+            expiry = expiry_of(link.remote_source)
+            link.source.durability = terms.durability_of(link, expiry)
+            selector, copies = terms.selector_of(link), terms.copies(link)
+        address, state = node, "live"
         if copies:
             node, state = split_address(node, engine, connection.jid)
         if engine.rights(node, connection.jid) is None:
             return terms.no_node(node)
+        kept = connection.termini.taken(self._terminus(link.name), node, engine.now())
+        self._suspended.pop(link.name, None)
+        terminus = Kept(
+            jid=attached.jid,
+            container=connection.container,
+            link=link.name,
+            node=node,
+            address=address,
+            selector=selector,
+            copies=copies,
+            durability=int(link.source.durability),
+            policy=expiry.kept(),
+            timeout_s=expiry.timeout_s,
+        )
+        before = None
+        if durable is not None:
+            before, terminus = self._durable(durable, terminus)
+            attached.jid = terminus.jid
+        elif kept is not None and not copies:
+            attached.jid = kept.jid
+            terminus = replace(terminus, jid=kept.jid)
+        if kept is not None and kept.jid == attached.jid:
+            before = connection.unsettled.sent(kept.jid) or before or {}
+        # A terminus that is durable no more is kept, too, so that the core forgets it.
+        wanted = terminus if terminus.durability or durable else None
         self._count(attached, node)
         terms.offer(link)
+        attached.session = link.session
         if copies:
             link.source.distribution_mode = Terminus.DIST_MODE_COPY
             attached.ours = BrowsingLink(
-                connection, link, node, state=state, selector=selector
+                connection, link, node, state=state, selector=selector, kept=wanted
             )
+            attached.expiry = None if wanted is None else expiry
             return None
         link.source.distribution_mode = Terminus.DIST_MODE_MOVE
-        kept = connection.termini.taken(self._terminus(link.name), node, engine.now())
-        self._suspended.pop(link.name, None)
-        if kept is not None:
-            attached.jid = kept.jid
-        attached.session = link.session
-        attached.expiry = expiry_of(link.remote_source)
+        attached.expiry = expiry
         attached.ours = ours = OutgoingLink(
             connection,
             link,
             node,
             attached.jid,
             selector=selector,
-            before=None if kept is None else connection.unsettled.sent(kept.jid),
+            before=before,
             asked=attached.asked,
+            kept=wanted,
         )
         connection.joined(attached.jid, ours)
         return None
+
+    def _durable(
+        self, durable: tuple[Kept, list[str]], asked: Kept
+    ) -> tuple[Sent | None, Kept]:
+        """What a link has of the durable terminus of its name.
+
+        Returns:
+            The deliveries that it holds (None: it is another terminus), and the terminus
+            as it is from now on.
+        """
+        terminus, tokens = durable
+        same = (terminus.node, terminus.copies, terminus.address) == (
+            *(asked.node, asked.copies, asked.address),
+        )
+        if same:
+            kept = replace(asked, jid=terminus.jid, cursor=terminus.cursor)
+            return dict.fromkeys(tokens), kept
+        self._connection.engine.departed(terminus.jid)
+        return None, asked
 
     def _count(self, attached: _Attached, node: str) -> None:
         """Let the node count this link; that matters if it has a lifetime."""
@@ -314,12 +367,17 @@ class Links:
         seconds = attached.expiry.after(ended)
         if seconds != 0 and isinstance(attached.ours, IncomingLink):
             self._keep_published(key[0], attached.ours, attached, ended)
-        if seconds == 0 or not isinstance(attached.ours, OutgoingLink):
+        ours = attached.ours
+        if (
+            seconds == 0
+            or not isinstance(ours, OutgoingLink | BrowsingLink)
+            or ours.ended
+        ):
             self._end(key, released=released)
             return
         del self._attached[key]
         self._forget(key)
-        attached.ours.suspend(seconds)
+        ours.suspend(seconds)
         kept = KeptTerminus(attached.jid, attached.node)
         self._connection.termini[self._terminus(key[0])] = kept
         self._suspended[key[0]] = attached, kept
@@ -372,6 +430,12 @@ class Links:
     ) -> None:
         engine = self._connection.engine
         engine.request(request, attached.jid, answer or _ignore)
+
+
+def _again(link: Sender, kept: Kept) -> tuple[str, str, bool]:
+    """The node, the selector and the mode of a terminus as it was; they are shown."""
+    terms.show_kept(link, kept)
+    return kept.address, kept.selector, kept.copies
 
 
 def _key(link: Link) -> tuple[str, bool]:

@@ -36,6 +36,7 @@ from qos.core.queue.node_options import BATCH_MAX, QUEUE_REQUESTS, SELECTOR
 from qos.core.queue.requests import (
     Credit,
     CreditResult,
+    KeepTerminus,
     Refusal,
     Request,
     Result,
@@ -45,6 +46,7 @@ from qos.core.queue.requests import (
     Suspend,
     Unlock,
 )
+from qos.core.queue.terminus import Terminus
 from qos.core.record import replace
 from qos.engine.queue_engine import Answer
 from qos.engine.queue_outputs import Payloads
@@ -107,6 +109,7 @@ class OutgoingLink:
         selector: str,
         before: Sent | None,
         asked: Attach | None,
+        kept: Terminus | None = None,
     ) -> None:
         """Subscribe; the link is attached when that is on disk.
 
@@ -119,6 +122,7 @@ class OutgoingLink:
             before: the deliveries that an earlier link of this terminus has not
                 settled, if they are known; None: there was no such link.
             asked: the attach of the peer.
+            kept: its terminus, if that is durable.
         """
         self.jid = jid
         self._connection = connection
@@ -146,7 +150,10 @@ class OutgoingLink:
         }
         if selector:
             options[SELECTOR] = selector
-        self._request(Subscribe(node, jid, options), self._subscribed)
+        if kept is not None:
+            # Before the subscription, with whose answer the link is attached.
+            self._request(KeepTerminus(kept), self._is_kept)
+        self._request(Subscribe(node, jid, options, link=True), self._subscribed)
         # In the same turn: nothing is given out without credit.
         self._request(Credit(node, 0), self._begun)
 
@@ -163,6 +170,10 @@ class OutgoingLink:
             connection.guarded(answer),
             parts=[(part, connection.guarded(its_own)) for part, its_own in parts],
         )
+
+    def _is_kept(self, result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
+        if isinstance(result, Refusal) and not self._ended:
+            self._detach(condition_of(result), opened=False)
 
     def _subscribed(
         self, result: Result | Refusal, _payloads: Mapping[int, str]
@@ -510,6 +521,11 @@ class OutgoingLink:
         self._link.condition = condition
         self._link.close()
         self._connection.write_soon()
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has come to its end, with its terminus."""
+        return self._ended
 
     def _detach(self, condition: Condition, *, opened: bool = True) -> None:
         link = self._link

@@ -2,7 +2,8 @@
 
 A terminus is known by account, container-id and link name. While it is suspended, its
 full JID keeps its subscription and its locks, and the next link of this name goes on
-with both. It is held in memory: no terminus outlives the process (durability none).
+with both. It is held in memory, unless it is durable: then the core keeps it too, and
+finds it after a restart of the process (`qos.core.queue.terminus`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import math
 from dataclasses import dataclass
 
 from proton import Terminus
+
+from qos.core.queue import terminus
 
 __all__ = ["EXPIRIES", "Expiry", "KeptTermini", "KeptTerminus", "expiry_of"]
 
@@ -52,6 +55,18 @@ class Expiry:
         if EXPIRIES.index(self.policy) <= EXPIRIES.index(ended):
             return self.timeout_s
         return None
+
+    def kept(self) -> terminus.ExpiryPolicy:
+        """The policy as the core names it."""
+        return _POLICIES[EXPIRIES.index(self.policy)]
+
+    @classmethod
+    def of(cls, kept: terminus.Terminus) -> Expiry:
+        """That of a terminus of the core."""
+        return cls(EXPIRIES[_POLICIES.index(kept.policy)], kept.timeout_s)
+
+
+_POLICIES = tuple(terminus.ExpiryPolicy)
 
 
 def expiry_of(asked: Terminus) -> Expiry:

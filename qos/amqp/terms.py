@@ -19,19 +19,23 @@ from proton import (
 )
 
 from qos.amqp import conditions
-from qos.amqp.termini import expiry_of
+from qos.amqp.termini import Expiry, expiry_of
 from qos.core.queue.lifetime import Lifetime
+from qos.core.queue.terminus import DURABILITIES
+from qos.core.queue.terminus import Terminus as Kept
 
 __all__ = [
     "asked_by",
     "copies",
     "copy_terms",
+    "durability_of",
     "lifetime_of",
     "no_node",
     "offer",
     "refuse",
     "selector_of",
     "show_dynamic",
+    "show_kept",
     "why_not",
 ]
 
@@ -82,7 +86,7 @@ def no_node(node: str) -> Condition:
 def copy_terms(link: Link) -> None:
     """Show what is in force (messaging §3.5.3, §3.5.4): addresses and settle modes.
 
-    No terminus outlives the process: its durability is none.
+    No target outlives the process: its durability is none.
     """
     for ours, its in (
         (link.source, link.remote_source),
@@ -172,6 +176,29 @@ def selector_of(link: Link) -> str:
         return selectors[0]
     # All filters of a set have to hold.
     return " AND ".join(f"({each})" for each in selectors)
+
+
+def durability_of(link: Link, expiry: Expiry) -> int:
+    """The durability of a source that is in force.
+
+    It is lowered to none if nothing of the terminus outlives its connection.
+    """
+    asked = int(link.remote_source.durability)
+    return min(asked, len(DURABILITIES) - 1) if expiry.keeps else 0
+
+
+def show_kept(link: Link, kept: Kept) -> None:
+    """Show what is in force of a terminus that the core keeps (§3.5.3)."""
+    shown, expiry = link.source, Expiry.of(kept)
+    shown.type = Terminus.SOURCE
+    shown.address = kept.address
+    shown.durability = kept.durability
+    shown.expiry_policy, shown.timeout = expiry.policy, expiry.timeout_s
+    mode = Terminus.DIST_MODE_COPY if kept.copies else Terminus.DIST_MODE_MOVE
+    shown.distribution_mode = mode
+    if kept.selector:
+        selector = Described(_SELECTOR_CODE, kept.selector)
+        shown.filter.put_object({symbol("selector"): selector})
 
 
 def copies(link: Link) -> bool:

@@ -28,6 +28,7 @@ from qos.core.queue.node import QueueNode
 from qos.core.queue.publishing import ONCE_S_MAX, once_s
 from qos.core.queue.requests import Purge, Refusal, Request, Result
 from qos.core.queue.service import QueueBounds, QueueContents, Queues
+from qos.core.queue.terminus import Terminus, TerminusName
 from qos.core.strings import bare
 from qos.engine.clock import Clock, Timers
 from qos.engine.pending_ended import PendingEndedItems
@@ -333,6 +334,20 @@ class QueueEngine:
         """
         queue = None if self._core is None else self._core.nodes.get(node)
         return queue is not None and queue.classifying
+
+    def terminus(self, name: TerminusName) -> tuple[Terminus, list[str]] | None:
+        """The terminus of this name, and the tokens of the deliveries that it holds.
+
+        As of this moment; None: there is none, or that is unknown.
+        """
+        found = None if self._core is None else self._core.termini.named(name)
+        if self._core is None or found is None:
+            return None
+        return found, self._core.tokens(found.node, found.jid)
+
+    def keeps(self, jid: str) -> bool:
+        """Whether this full JID is that of a terminus."""
+        return self._core is not None and jid in self._core.termini
 
     def publishes(self, account: str) -> bool:
         """Whether this bare JID may publish to a node; True while this is unknown."""

@@ -35,6 +35,7 @@ from qos.core.queue.requests import (
     Request,
     Result,
 )
+from qos.core.queue.service import QueueBounds
 from qos.engine.clock import LoopClock
 from qos.engine.queue_engine import QueueEngine
 from qos.engine.queue_outputs import Payloads, QueuePort
@@ -99,7 +100,9 @@ class Xmpp(QueuePort):
 class Bench:
     """An engine, a gateway and its port; users alice and bob, each with "secret"."""
 
-    def __init__(self, folder: Path, **options: Any) -> None:
+    def __init__(
+        self, folder: Path, *, bounds: QueueBounds | None = None, **options: Any
+    ) -> None:
         self.folder = folder
         self.users_file = folder / "users"
         if not self.users_file.exists():
@@ -110,7 +113,7 @@ class Bench:
         self.ports = QueuePorts(self.xmpp)
         self.store = QueueStore(folder / "queues.sqlite")
         clock = LoopClock(asyncio.get_running_loop())
-        self.engine = QueueEngine(self.store, self.ports, clock=clock)
+        self.engine = QueueEngine(self.store, self.ports, clock=clock, bounds=bounds)
         users = Users(self.users_file, DOMAIN)
         self.gateway = Gateway(
             self.engine, **{"users": users, "own_domain": DOMAIN, **options}

@@ -17,7 +17,8 @@ for (const event of ['connection_error', 'session_error', 'sender_error', 'recei
   });
 }
 container.on('disconnected', (context) => {
-  if (context.error) say({ event: 'disconnected', error: String(context.error) });
+  if (context.error && !given.killed) say({ event: 'disconnected', error: String(context.error) });
+  if (given.killed) process.reallyExit(0);
 });
 container.on('sender_close', (context) => given.dynamic || context.connection.close());
 container.on('receiver_close', (context) => given.detach || context.connection.close());
@@ -91,6 +92,8 @@ const works = {
         if (given.session_ends) setTimeout(() => receiver.session.close(), 400);
       }
       if (received === count && given.die) process.reallyExit(0);
+      if (received === count && given.die_late) setTimeout(() => process.reallyExit(0), given.linger - 200);
+      if (received === count && given.close) setTimeout(() => receiver.close(), 300);
       if (received === count) setTimeout(() => connection.close(), given.linger || 100);
     });
     container.on('settled', (context) => {

@@ -337,6 +337,13 @@ class Queues:
 
     # -- who is there ------------------------------------------------------
 
+    def tokens(self, name: str, jid: str) -> list[str]:
+        """The tokens of the deliveries that this full JID holds at a node."""
+        queue = self.nodes.get(name)
+        if queue is None:
+            return []
+        return [queue.items[each].token for each in queue.live.holders.held(jid)]
+
     def start(self, now: float) -> list[QueueEffect]:
         """Note that no link of a gateway has outlived the start; call it once.
 

@@ -1,0 +1,187 @@
+"""Durable termini: a link goes on where it was after a restart of the service (§3.5.5)."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amqp_bench import BOSS, Bench, gateway, rhea, until
+from qos.core.queue.item import ItemState
+from qos.core.queue.requests import Publish, PublishedItem
+from qos.core.queue.service import QueueBounds
+from qos.core.queue.terminus import ExpiryPolicy
+from qos.testing.ports import free_ports
+
+NAME = (BOSS.partition("/")[0], "desk", "mine")
+
+
+def durable(
+    durability: int = 1,
+    policy: str = "connection-close",
+    timeout: int = 60,
+    **source: object,
+) -> dict[str, Any]:
+    """A receiver with a durable source; always of the same name."""
+    source = {
+        "address": "orders",
+        "durable": durability,
+        "expiry_policy": policy,
+        "timeout": timeout,
+        **source,
+    }
+    return {"receiver": {"source": source, "name": "mine"}, "container": "desk"}
+
+
+#: Like a subscription of JMS that is to be looked at, or ended.
+AGAIN = {"receiver": {"name": "mine", "source": {}}, "container": "desk"}
+
+
+async def publish(bench: Bench, *names: str) -> None:
+    entries = tuple(
+        PublishedItem(item_id=each, payload="<x/>", digest=each, size=4)
+        for each in names
+    )
+    await bench.ask(Publish("orders", entries))
+
+
+def ids(found: list[dict[str, Any]]) -> list[tuple[str, int]]:
+    return [(each["id"], each["count"]) for each in found if "id" in each]
+
+
+@pytest.mark.crash
+@pytest.mark.timeout(60)
+async def test_a_durable_source_outlives_a_killed_gateway_with_its_deliveries(
+    tmp_path: Path,
+) -> None:
+    """And nothing has failed; what a link that is not durable had has, at once."""
+    (port,) = free_ports(1)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, Path(__file__).with_name("gateway_process.py")),
+        *(tmp_path, str(port), "orders", "others"),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"listens\n"
+        for node in ("orders", "others"):
+            await rhea(port, "send", node=node, count=2, prefix=node, quiet=True)
+        options = {"outcome": "nothing", "count": 9, "killed": True}
+        holding = [
+            asyncio.create_task(rhea(port, "receive", **each, **options))
+            for each in (durable(2), {"node": "others"})
+        ]
+        await asyncio.sleep(2.5)
+    finally:
+        process.kill()
+        await process.wait()
+    first, second = [ids(await each) for each in holding]
+    assert len(first) == len(second) == 2
+    async with gateway(tmp_path) as bench:
+        others = (await bench.items("others")).values()
+        assert all(each.delivery_count == 1 and not each.token for each in others)
+        held = (await bench.items("orders")).values()
+        assert all(each.token and not each.delivery_count for each in held)
+        assert ids(await bench.rhea("receive", **durable(2), count=2)) == first
+        await bench.until_items("orders", 0)
+        # And its credit is counted on.
+        await publish(bench, "a", "b", "c")
+        more = await bench.rhea("receive", **durable(2), count=3, credit=0, once=3)
+        assert len(ids(more)) == 3
+        assert not bench.xmpp.probed
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        (durable(1), 1),
+        (durable(2), 2),
+        (durable(2, "never", 0), 2),
+        # Nothing of it outlives its connection.
+        (durable(2, "session-end", 0), None),
+    ],
+)
+async def test_the_answer_tells_the_durability_in_force(
+    tmp_path: Path, options: dict[str, Any], shown: int | None
+) -> None:
+    async with gateway(tmp_path) as bench:
+        await bench.create("orders")
+        await bench.publish("orders", "<x/>")
+        (told, _) = await bench.rhea("receive", **options, tell_open=True)
+        assert (told.get("durable") or None) == shown
+
+
+async def test_a_durable_copy_goes_on_after_what_was_settled(tmp_path: Path) -> None:
+    """§3.5.2: what was accepted is never sent again, over a restart either."""
+    source = durable(2, "never", 0, distribution_mode="copy")
+    async with gateway(tmp_path) as bench:
+        await bench.create("orders")
+        await publish(bench, "a", "b", "c")
+        outcomes = {"1": "nothing"}
+        await bench.rhea(
+            "receive", **source, count=3, outcomes=outcomes, linger=800, die_late=True
+        )
+        await until(lambda: bench.engine.terminus(NAME))
+    async with gateway(tmp_path) as bench:
+        await publish(bench, "d")
+        found = await bench.rhea("receive", **source, count=3)
+        # All after the first one that was not settled.
+        assert [each for each, _ in ids(found)] == ["b", "c", "d"]
+        await asyncio.sleep(0.3)
+        await publish(bench, "e")
+        found = await bench.rhea("receive", **source, count=1)
+        assert [each for each, _ in ids(found)] == ["e"]
+        assert len(await bench.items("orders")) == 5
+
+
+async def test_a_link_without_an_address_finds_its_terminus(tmp_path: Path) -> None:
+    """And ends it, as JMS ends a durable subscription."""
+    async with gateway(tmp_path) as bench:
+        await bench.create("orders")
+        await bench.publish("orders", "<x/>")
+        asked = durable(1, "never", 0)
+        await bench.rhea("receive", **asked, detach=True, linger=600)
+        found = bench.engine.terminus(NAME)
+        assert found is not None
+        assert found[0].policy is ExpiryPolicy.NEVER
+    async with gateway(tmp_path) as bench:
+        await publish(bench, "later")
+        told, item = await bench.rhea(
+            "receive", **AGAIN, tell_open=True, close=True, linger=800
+        )
+        assert (told["durable"], told["expiry"], item["count"]) == (1, "never", 0)
+        await until(lambda: bench.engine.terminus(NAME) is None)
+        assert not bench.engine.keeps(NAME[0])
+        (refused, *_) = await bench.rhea("receive", **AGAIN)
+        assert refused["error"]["condition"] == "amqp:invalid-field"
+
+
+async def test_another_source_or_none_durable_ends_the_durable_one(
+    tmp_path: Path,
+) -> None:
+    async with gateway(tmp_path) as bench:
+        await bench.create("orders")
+        await bench.create("others")
+        await bench.publish("orders", "<x/>")
+        await bench.rhea("receive", **durable(), outcome="nothing", die=True)
+        await until(lambda: not bench.gateway.attached())
+        await bench.rhea("send", node="others", quiet=True)
+        await bench.rhea("receive", **durable(address="others"))
+        item = (await bench.items("orders"))["xmpp-0"]
+        assert (item.state, item.delivery_count) == (ItemState.AVAILABLE, 1)
+        assert [each.node for each in bench.store.contents().termini] == ["others"]
+        await bench.rhea("send", node="others", quiet=True)
+        await bench.rhea("receive", **durable(0, address="others"))
+        assert not bench.store.contents().termini
+
+
+async def test_an_account_has_only_so_many_durable_termini(tmp_path: Path) -> None:
+    bounds = QueueBounds(termini_per_account=0, termini_per_domain=0)
+    async with gateway(tmp_path, bounds=bounds) as bench:
+        await bench.create("orders")
+        await bench.publish("orders", "<x/>")
+        (refused, *_) = await bench.rhea("receive", **durable())
+        assert refused["error"]["condition"] == "amqp:resource-limit-exceeded"
+        item = (await bench.items("orders"))["xmpp-0"]
+        assert (item.state, item.delivery_count) == (ItemState.AVAILABLE, 0)
