@@ -176,7 +176,9 @@ class IncomingLink:
             text = "a new delivery, while a map of unsettled deliveries is incomplete"
             self._detach(Condition(conditions.NOT_ALLOWED, text))
         elif transfer.resume:
-            coming.known = published.deliveries.get(tag)
+            known = published.deliveries.get(tag)
+            # One that is being written now is of this link, and cannot be resumed.
+            coming.known = known if known is not None and known.outcome else None
             state = transfer.state
             before = cut_at(part, state if isinstance(state, Position) else None)
             coming.ignored = coming.known is None and (not part or before is None)

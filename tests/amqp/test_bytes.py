@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import select
 import signal
 import socket
 from collections.abc import AsyncIterator
@@ -16,6 +17,7 @@ from amqp_messages import sections
 from qos.core.amqp.messages import read_message
 from qos.core.amqp.sections import Section, split
 from qos.testing.ports import free_ports
+from random_frames import random_stream
 from raw_amqp import RawAmqp
 from test_kills import start
 
@@ -125,6 +127,26 @@ async def test_damaged_frames_end_their_connection_and_no_other(tmp_path: Path) 
         await process.wait()
 
 
+@pytest.mark.timeout(180)
+async def test_frames_with_any_fields_end_their_connection_and_no_other(
+    tmp_path: Path,
+) -> None:
+    """Among them maps of unsettled deliveries, resumed transfers and huge ranges."""
+    (port,) = free_ports(1)
+    process = await start(tmp_path, port)
+    try:
+        whole = await asyncio.to_thread(a_session, port)
+        login = whole[: whole.index(b"AMQP\x00")]
+        for number in range(STREAMS):
+            parts = [login, *random_stream(number)]
+            await asyncio.to_thread(send_parts, port, parts, f"stream {number}")
+        assert process.returncode is None
+        await asyncio.to_thread(a_session, port)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+
+
 def damage(port: int, whole: bytes, login: int, rng: random.Random) -> None:
     """Send damaged streams; most of them log in first."""
     for number in range(STREAMS):
@@ -139,14 +161,29 @@ def damage(port: int, whole: bytes, login: int, rng: random.Random) -> None:
                 del stream[at : at + rng.randrange(1, 20)]
             else:
                 stream[at:at] = rng.randbytes(rng.randrange(1, 20))
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as peer:
-            try:
-                # Its login is checked first; what comes behind it waits.
-                peer.sendall(stream)
-                peer.shutdown(socket.SHUT_WR)
-                while peer.recv(65536):
-                    pass
-            except ConnectionError:
+        send(port, bytes(stream), f"stream {number}")
+
+
+def send(port: int, stream: bytes, name: str) -> None:
+    """Send a stream, and wait for the end of its connection."""
+    # Its login is checked first; what comes behind it waits.
+    send_parts(port, [stream], name)
+
+
+def send_parts(port: int, parts: list[bytes], name: str) -> None:
+    """Send a stream, and read what has come after each of its parts."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as peer:
+        try:
+            for number, part in enumerate(parts):
+                peer.sendall(part)
+                # The answer to a login takes time.
+                ready = select.select([peer], [], [], 0.02 if number > 1 else 0.5)[0]
+                if ready and number + 1 < len(parts) and not peer.recv(65536):
+                    return
+            peer.shutdown(socket.SHUT_WR)
+            while peer.recv(65536):
                 pass
-            except TimeoutError as error:
-                raise AssertionError(f"stream {number} hangs") from error
+        except TimeoutError as error:
+            raise AssertionError(f"{name} hangs") from error
+        except OSError:
+            pass  # the gateway has ended the connection

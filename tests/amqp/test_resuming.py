@@ -432,6 +432,23 @@ async def test_a_resumed_delivery_that_we_do_not_know_is_released(bench: Bench) 
     assert len(await bench.items("orders")) == 1
 
 
+async def test_a_delivery_of_this_very_link_cannot_be_resumed(bench: Bench) -> None:
+    """Not even before its outcome is known; the link goes on."""
+    async with FramePeer(bench.port) as peer:
+        await peer.attach("pub", target="orders", second=True)
+        await peer.frame(FLOW)
+        peer.transfer(0, b"t1", MESSAGE)
+        peer.transfer(1, b"t1", MESSAGE, resume=True)
+        peer.transfer(2, b"t2", OTHER)
+        states: dict[object, int] = {}
+        while 2 not in states:
+            told = await peer.frame(DISPOSITION)
+            last = told.value(1) if told[2] == NULL else told.value(2)
+            assert isinstance(last, int)
+            states.update({each: told.state(4) for each in range(last + 1)})
+    assert len(await bench.items("orders")) == 2
+
+
 async def test_a_delivery_begins_behind_what_we_have(bench: Bench) -> None:
     """A gap cannot be filled: the publisher has to send it as a new one."""
     async for peer, _ in published(bench, {b"t2": NULL}, begun=MESSAGE[:5]):
