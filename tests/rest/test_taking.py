@@ -1,6 +1,8 @@
 """Taking messages by a real client: waits, acknowledgements, and clients that go; rows C."""
 
 import asyncio
+import errno
+import os
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -371,6 +373,35 @@ async def test_requests_that_wait_are_answered_at_the_end(tmp_path: Path) -> Non
         await bench.rest.aclose()
         answer = await waiting
     assert (answer.status, answer.headers["Retry-After"]) == (503, "2")
+
+
+async def test_a_store_that_fails_loses_and_doubles_nothing(bench: RestBench) -> None:
+    """Who waits and who posts is asked to come again, and it goes on from the disk."""
+    link = (await bench.post("/queues/orders/once")).link("create-next")
+    waiting = asyncio.create_task(bench.post(TAKE, Prefer="wait=30"))
+    await until(lambda: bench.rest.consumers)
+    await bench.items("orders")
+
+    def full(_step: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    bench.store.probe = full
+    refused = await bench.post(link, b"1")
+    bench.store.probe = lambda _step: None
+    assert (refused.status, refused.headers["Retry-After"]) == (507, "5")
+    ended = await waiting
+    assert (ended.status, ended.headers["Retry-After"]) == (503, "2")
+
+    async def posted() -> bool:
+        answer = await bench.post(link, b"1")
+        assert answer.status in {200, 503}, answer
+        return answer.status == 200
+
+    await until(posted)
+    assert (await bench.post(link, b"1")).status == 405
+    taken = await bench.take(Prefer="wait=10")
+    assert (await bench.settle(taken, "acknowledge=true")).status == 204
+    await until(lambda: not bench.rest.consumers)
 
 
 async def test_one_queue_has_workers_of_three_protocols(bench: RestBench) -> None:
