@@ -388,6 +388,7 @@ LIMITS: Final = (
     Limit("qos.rest.bounds:BODY_BYTES_MAX", "bytes of a body"),
     Limit("qos.rest.bounds:BATCH_BYTES_MAX", "bytes of the body of a batch"),
     Limit("qos.rest.bounds:BODIES_BYTES_MAX", "bytes of all bodies at a time"),
+    Limit("qos.rest.bounds:REQUESTS_PER_ACCOUNT_MAX", "requests of one user at a time"),
     Limit("qos.rest.bounds:BODY_S", "seconds until a body is complete"),
     Limit("qos.rest.bounds:WRITE_S", "seconds in which an answer is taken"),
     Limit("qos.rest.bounds:LOGINS_MAX", "passwords that are remembered as right"),

@@ -15,6 +15,7 @@ __all__ = [
     "IDLE_S",
     "LINE_BYTES_MAX",
     "LOGINS_MAX",
+    "REQUESTS_PER_ACCOUNT_MAX",
     "WRITE_S",
 ]
 
@@ -35,7 +36,10 @@ BODY_BYTES_MAX = (ITEM_BYTES_MAX - 2048) * 3 // 4
 #: Of a batch: it is in memory as a whole, and is published in one commit.
 BATCH_BYTES_MAX = 8 * 1024 * 1024
 
-#: Of all bodies that are in memory at a time; further ones are refused for a moment.
+#: Requests of one account at a time: others need connections too.
+REQUESTS_PER_ACCOUNT_MAX = 200
+
+#: Of all bodies that are in memory at a time; of one account, half of it.
 BODIES_BYTES_MAX = 64 * 1024 * 1024
 
 #: Seconds in which a body has to be complete.

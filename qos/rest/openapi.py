@@ -24,7 +24,7 @@ _ANY = "application/octet-stream"
 _MULTIPART, _ATOM = "multipart/mixed", "application/atom+xml"
 
 #: What any request may be answered with.
-_ALWAYS = (401, 503)
+_ALWAYS = (401, 429, 503)
 
 _POSTED = (400, 403, 404, 408, 413, 507)
 
@@ -39,7 +39,7 @@ STATUSES: Mapping[str, tuple[int, ...]] = {
     "post": (200, *_POSTED, 405, 410),
     "batchonce": (200, 400, 403, 404, 408, 409, 413),
     "postbatch": (200, *_POSTED, 405, 410, 415),
-    "consumer": (200, 202, 400, 403, 404, 408, 413, 429),
+    "consumer": (200, 202, 400, 403, 404, 408, 413),
     "message": (200, 403, 404),
     "acknowledgement": (204, 400, 405, 408, 412, 413, 415),
 }
@@ -60,7 +60,7 @@ _MEANINGS: Mapping[int, str] = {
     413: "Too large.",
     415: "A body of another media type is expected.",
     422: "Another message has this Idempotency-Key.",
-    429: "Too many consumers; see Retry-After.",
+    429: "Too much of this user at a time; see Retry-After.",
     503: "Not at this moment; see Retry-After.",
     507: "The queue is full; see Retry-After.",
 }

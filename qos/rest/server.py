@@ -21,6 +21,7 @@ from qos.rest import bounds, consuming, discovery, openapi, posting
 from qos.rest.calls import Answer, Call, as_text
 from qos.rest.login import CHALLENGES, Login
 from qos.rest.routes import find
+from qos.rest.shares import NoRoom, Shares
 
 if TYPE_CHECKING:
     from qos.rest.gateway import Gateway
@@ -76,8 +77,7 @@ class HttpServer:
     def __init__(self, gateway: Gateway, login: Login) -> None:
         self._gateway = gateway
         self._login = login
-        # Of all bodies that are being read or handled.
-        self._body_bytes = 0
+        self._shares = Shares()
         self._web = web.Server(
             self._handle,
             handler_cancellation=True,
@@ -121,15 +121,14 @@ class HttpServer:
         return await _send(request, answer)
 
     async def _answer(self, request: web.BaseRequest) -> Answer:
-        path, query = _parts(request)
-        # It is held until it is answered, so that nothing else is read meanwhile.
         if self._gateway.closing:
             return _refused(503, "the service stops")
         headers = _headers(request)
-        found = find(path)
         account = await self._account(request, headers)
         if account is None:
             return as_text(401, "log in", WWW_Authenticate=", ".join(CHALLENGES))
+        path, query = _parts(request)
+        found = find(path)
         if found is None:
             return as_text(404, "there is nothing here")
         route, variables = found
@@ -142,24 +141,21 @@ class HttpServer:
             return as_text(403, "a page of another site may not post here")
         is_batch = route.name in _BATCHES
         limit = bounds.BATCH_BYTES_MAX if is_batch else bounds.BODY_BYTES_MAX
-        size = _size(request, limit)
-        if self._body_bytes + size > bounds.BODIES_BYTES_MAX:
-            answer = _refused(503, "too much is being posted at this moment")
+        try:
+            with self._shares.taken(account, _size(request, limit)):
+                call = Call(
+                    gateway=self._gateway,
+                    account=account,
+                    path=variables,
+                    query=query,
+                    headers=headers,
+                    body=await _body(request, limit),
+                )
+                return await _handled(route.name, call)
+        except NoRoom as error:
+            answer = _refused(error.status, str(error))
             answer.headers["Connection"] = "close"
             return answer
-        self._body_bytes += size
-        try:
-            call = Call(
-                gateway=self._gateway,
-                account=account,
-                path=variables,
-                query=query,
-                headers=headers,
-                body=await _body(request, limit),
-            )
-            return await _handled(route.name, call)
-        finally:
-            self._body_bytes -= size
 
     async def _account(
         self, request: web.BaseRequest, headers: Mapping[str, str]

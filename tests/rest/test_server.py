@@ -273,6 +273,7 @@ class Raw:
 
     def __init__(self, bench: RestBench) -> None:
         self._port = bench.web
+        self.refused = b""
 
     async def __aenter__(self) -> "Raw":
         self.reader, self.writer = await asyncio.open_connection(
@@ -392,27 +393,75 @@ async def test_a_client_that_reads_nothing_is_dropped(
         assert {each.delivery_count for each in found} == {0}
 
 
+async def posting(raw: "Raw", user: str) -> asyncio.Task[bytes]:
+    """Begin to post 600 bytes, and send none of them yet; returns the answer to come."""
+    raw.writer.write(
+        f"POST /queues/orders/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 600\r\n"
+        f"Authorization: {basic(user)}\r\nExpect: 100-continue\r\n"
+        "Connection: close\r\n\r\n".encode()
+    )
+    async with asyncio.timeout(15):
+        first = await raw.reader.readuntil(b"\r\n\r\n")
+    if b"100 Continue" not in first:
+        raw.refused = first
+    return asyncio.create_task(raw.rest())
+
+
 async def test_the_bytes_of_all_bodies_are_bounded(
     bench: RestBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch may have 8 MiB, and there may be 1,000 connections."""
-    monkeypatch.setattr(bounds, "BODIES_BYTES_MAX", 1000)
-    head = "POST /queues/orders/messages HTTP/1.1\r\nContent-Length: 600\r\n"
-    async with Raw(bench) as first, Raw(bench) as second:
-        for raw in (first, second):
-            raw.writer.write(f"{head}{AUTH}Connection: close\r\n\r\n".encode())
-        answers = [asyncio.create_task(each.rest()) for each in (first, second)]
-        done, _ = await asyncio.wait(
-            answers, timeout=10, return_when=asyncio.FIRST_COMPLETED
-        )
-        (refused,) = done
-        assert b"503" in refused.result()[:20]
-        assert b"Retry-After: 2" in refused.result()
-        for raw in (first, second):
+    """A batch may have 8 MiB, and there may be 1,000 connections; half is for one user."""
+    monkeypatch.setattr(bounds, "BODIES_BYTES_MAX", 1200 + 599)
+    rights = {f"bob@{DOMAIN}": Affiliation.PUBLISHER}
+    await bench.ask(SetAffiliations("orders", rights))
+    raws = [Raw(bench) for _ in range(4)]
+    async with raws[0], raws[1], raws[2], raws[3]:
+        answers = [
+            await posting(raw, user)
+            for raw, user in zip(raws, ("alice", "alice", "bob", "cert"), strict=True)
+        ]
+        assert [each.refused[9:12] for each in raws] == [b"", b"429", b"", b"401"]
+        assert b"Retry-After: 5" in raws[1].refused
+        for raw in raws:
             raw.writer.write(b"x" * 600)
-        assert {(await each)[9:12] for each in answers} == {b"200", b"503"}
+        assert [(await each)[9:12] for each in answers][::2] == [b"200", b"200"]
     # What was in memory is not counted any more.
+    monkeypatch.setattr(bounds, "BODIES_BYTES_MAX", 1800)
     assert (await bench.post("/queues/orders/messages", b"x" * 900)).status == 200
+
+
+async def test_a_service_that_holds_too_much_asks_to_come_again(
+    bench: RestBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many users there are."""
+    monkeypatch.setattr(bounds, "BODIES_BYTES_MAX", 1200)
+    lines = bench.users_file.read_text()
+    bench.users_file.write_text(f"{lines}carol:{hashed('secret')}\n")
+    async with Raw(bench) as first, Raw(bench) as second, Raw(bench) as third:
+        for raw, user in ((first, "alice"), (second, "bob"), (third, "carol")):
+            await posting(raw, user)
+        assert (first.refused, second.refused) == (b"", b"")
+        assert third.refused[9:12] == b"503"
+        assert b"Retry-After: 2" in third.refused
+
+
+async def test_the_requests_of_one_user_are_bounded(
+    bench: RestBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that its waiting consumers leave connections to others."""
+    monkeypatch.setattr(bounds, "REQUESTS_PER_ACCOUNT_MAX", 2)
+    take = "/queues/orders/consumer"
+    waiting = [
+        asyncio.create_task(bench.post(take, b"", Prefer="wait=30")) for _ in range(2)
+    ]
+    await until(lambda: len(bench.rest.consumers) == 2)
+    refused = await bench.post(take)
+    assert (refused.status, refused.headers["Retry-After"]) == (429, "5")
+    assert (await bench.get("/", user="bob")).status == 200
+    for each in waiting:
+        each.cancel()
+    await until(lambda: not bench.rest.consumers)
+    assert (await bench.post(take)).status == 202
 
 
 async def test_the_number_of_connections_is_bounded(
