@@ -177,12 +177,14 @@ class FramePeer:
         default: bytes = NULL,
         timeout_s: int = 60,
         handle: int = 0,
+        durable: bool = False,
     ) -> Frame:
         """Attach as a receiver (source) or sender (target); the answer."""
         expiry = values.symbol("connection-close"), values.uint(timeout_s)
         receives = source is not None
         address = values.string(source if source is not None else target or "")
-        terminus = (address, NULL, *expiry)
+        durability = values.uint(2) if durable else NULL
+        terminus = (address, durability, *expiry)
         entries = NULL
         if unsettled is not None:
             pairs = [

@@ -121,6 +121,12 @@ const works = {
           timeout: source.timeout });
       });
     }
+    if (given.tell_unsettled) {
+      container.on('receiver_open', () => {
+        const { unsettled } = receiver.remote.attach;
+        say({ map: Boolean(unsettled), unsettled: Object.keys(unsettled || {}).length });
+      });
+    }
     if (given.once) {
       // Credit that is not renewed as messages come.
       container.on('receiver_open', () => receiver.add_credit(given.once));

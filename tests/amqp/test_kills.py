@@ -220,6 +220,59 @@ async def test_a_resumed_link_loses_nothing_when_the_gateway_is_killed(
         assert [*await bench.items("orders")] == ["string:order-2"]
 
 
+async def test_a_durable_link_is_resumed_after_a_kill(tmp_path: Path) -> None:
+    """Killed between transfer and disposition: what was worked through does not come again.
+
+    The consumer has done one of two items, and could not tell. The durable terminus of
+    the new process still holds both, and applies the outcome that the attach tells.
+    """
+    (port,) = free_ports(1)
+    process = await start(tmp_path, port)
+    try:
+        async with FramePeer(port, container="p") as peer, FramePeer(port) as taker:
+            await peer.attach("pub", target="orders")
+            await taker.attach("mine", source="orders", durable=True, second=True)
+            taker.flow(5)
+            await peer.frame(FLOW)
+            tags = []
+            for number in range(2):
+                peer.transfer(number, b"t%d" % number, b"\x00\x53\x77\xa1\x01x")
+                tags.append((await taker.frame(TRANSFER)).value(2))
+            process.send_signal(signal.SIGKILL)
+            await process.wait()
+        done, waits = tags
+        assert isinstance(done, bytes)
+        process = await start(tmp_path, port)
+        async with FramePeer(port) as taker:
+            answer = await taker.attach(
+                "mine",
+                source="orders",
+                durable=True,
+                second=True,
+                unsettled={done: ACCEPTED},
+            )
+            assert answer.unsettled == {done: NULL, waits: NULL}
+            taker.flow(5)
+            found = {}
+            for _ in range(2):
+                each = await taker.frame(TRANSFER)
+                found[each.value(2)] = each
+            restated = found[done]
+            assert (restated.flag(8), restated.flag(4)) == (True, True)
+            assert (restated.state(7), restated.payload) == (0x24, b"")
+            assert not found[waits].flag(8)
+            delivery = found[waits].value(1)
+            assert isinstance(delivery, int)
+            taker.dispose(delivery, ACCEPTED, settled=False, receiver=True)
+            assert (await taker.frame(DISPOSITION)).flag(3)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+    async with gateway(tmp_path) as bench:
+        assert not await bench.items("orders")
+        assert not await bench.items("letters")
+
+
 async def start(folder: Path, port: int) -> asyncio.subprocess.Process:
     """A gateway that listens."""
     process = await asyncio.create_subprocess_exec(

@@ -553,6 +553,20 @@ async def test_a_publisher_with_an_incomplete_map_may_only_resume(
     assert not await bench.items("orders")
 
 
+async def test_rhea_reads_our_map_and_resumed_transfers(bench: Bench) -> None:
+    """A client of another maker understands the frames that the front writes."""
+    source = {"address": "orders", "expiry_policy": "connection-close", "timeout": 30}
+    mine = {"receiver": {"source": source, "name": "mine"}, "container": "desk"}
+    await bench.publish("orders", "<x/>", "<y/>")
+    await bench.rhea("receive", **mine, outcome="nothing", die=True, count=2)
+    await away(bench)
+    mine["receiver"] = {"source": source, "name": "mine", "unsettled": {}}
+    told, *found = await bench.rhea("receive", **mine, count=2, tell_unsettled=True)
+    assert (told["map"], told["unsettled"]) == (True, 2)
+    assert [each["id"] for each in found] == ["xmpp-0", "xmpp-1"]
+    await bench.until_items("orders", 0)
+
+
 # -- other fields that proton hides ----------------------------------------
 
 
