@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from simulation.message_mutants import CONSUMER, RECEIVER, SENDER
 from simulation.mutant import Mutant
-from simulation.queue_mutants import QUEUE, WORKER
+from simulation.queue_mutants import BRIDGE, QUEUE, WORKER
 
 __all__ = ["MUTANTS", "Mutant"]
 
-MUTANTS = (*SENDER, *RECEIVER, *CONSUMER, *QUEUE, *WORKER)
+MUTANTS = (*SENDER, *RECEIVER, *CONSUMER, *QUEUE, *WORKER, *BRIDGE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simulation.mutant import Mutant
 
-__all__ = ["QUEUE", "WORKER"]
+__all__ = ["BRIDGE", "QUEUE", "WORKER"]
 
 QUEUE = (
     Mutant(
@@ -427,5 +427,17 @@ WORKER = (
         "The effects of an item that was refused for good are dropped.",
         by=("effect_once",),
         seed=35,
+    ),
+)
+
+BRIDGE = (
+    Mutant(
+        "accepted-at-the-broker-before-it-is-stored",
+        "qos.bridge.from_broker",
+        "        try:\n            await Retry(self._backoff).repeat(",
+        "        for each in batch:\n            link.settle(each.incoming)\n"
+        "        try:\n            await Retry(self._backoff).repeat(",
+        "A message is accepted at the broker after its item is on disk.",
+        by=("published_is_stored",),
     ),
 )

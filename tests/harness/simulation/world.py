@@ -39,8 +39,8 @@ from simulation.plan import (
     Plan,
     jid_of,
 )
-from simulation.queue_client import Shop
 from simulation.queue_machine import BOSS, MADE, NODE, SERVICE, Presence, QueueMachine
+from simulation.shop import Shop
 from simulation.strangers import Owner, Stranger
 from simulation.workers import WorkerMachine
 
