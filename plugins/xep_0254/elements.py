@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from xml.etree import ElementTree as ET
 
 from qos.core.queue.requests import Refusal
@@ -108,6 +108,7 @@ def seconds(value: float) -> str:
     return f"{value:.6f}".rstrip("0").rstrip(".")
 
 
+@lru_cache(maxsize=64)  # the items of a batch have one
 def timestamp(at: float) -> str:
     """A time as XEP-0082 writes it, to the microsecond."""
     text = datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds")

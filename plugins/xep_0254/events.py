@@ -191,13 +191,18 @@ def _item(item: Item, payload: str, now: float) -> str:
         rest += f" q:ttl='{seconds(max(0.0, item.expires_at - now))}'"
     if item.origin:
         rest += attributes(q_origin=item.origin, q_origin_id=item.origin_id or None)
+    # As in AMQP (messaging §3.2.1), the usual values are left out: a server takes long
+    # for an attribute in a namespace.
+    if item.delivery_count:
+        rest += f" q:delivery-count='{item.delivery_count}'"
+    if item.priority != PRIORITY:
+        rest += f" q:priority='{item.priority}'"
     # Not by attributes(): a service writes nothing more often than this.
     head = (
         f" id={attribute(item.item_id)} publisher={attribute(item.publisher)}"
-        f" q:token={attribute(item.token)} q:delivery-count='{item.delivery_count}'"
+        f" q:token={attribute(item.token)}"
         # When it was locked, it got a holder: the receiver of this event.
         f" q:first-acquirer='{'false' if item.order else 'true'}'"
-        f" q:priority='{item.priority}'"
         f" q:published='{timestamp(item.published_at)}'{rest}"
     )
     return f"<item{head}>{payload}</item>" if payload else f"<item{head}/>"

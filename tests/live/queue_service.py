@@ -324,7 +324,7 @@ class Delivered:
 
     @property
     def count(self) -> int:
-        return int(self.q["delivery-count"])
+        return int(self.q.get("delivery-count", "0"))
 
 
 def extensions(element: ET.Element) -> dict[str, str]:

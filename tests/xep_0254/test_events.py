@@ -100,11 +100,23 @@ def test_an_item_is_notified_as_in_the_text(stream: str) -> None:
         "id": ID,
         "publisher": "engine.shakespeare.lit",
         "{xmpp-qos:queue:0}token": "t1",
-        "{xmpp-qos:queue:0}delivery-count": "0",
+        # A delivery count of 0 and a priority of 4 are left out.
         "{xmpp-qos:queue:0}first-acquirer": "true",
-        "{xmpp-qos:queue:0}priority": "4",
         "{xmpp-qos:queue:0}published": "2023-11-14T22:13:10.000000Z",
     }
+
+
+def test_an_item_has_what_differs_from_the_usual() -> None:
+    """As in the header of AMQP (messaging §3.2.1)."""
+    item = replace(ITEM, delivery_count=2, priority=7, order=3)
+    text = events.render_items(BEE, [(item, "")], event_id="foo", now=NOW)
+    (delivered,) = read(text).items
+    assert (delivered.delivery_count, delivered.priority) == (2, 7)
+    assert not delivered.first_acquirer
+    text = events.render_items(BEE, [(ITEM, "")], event_id="foo", now=NOW)
+    (delivered,) = read(text).items
+    assert (delivered.delivery_count, delivered.priority) == (0, 4)
+    assert delivered.first_acquirer
 
 
 def test_an_event_is_bounced_and_not_stored_when_its_worker_is_gone() -> None:
