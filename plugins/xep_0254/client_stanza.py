@@ -246,13 +246,16 @@ def unsubscribe(node: str, jid: str, subid: str) -> str:
 def retract(node: str, items: Iterable[tuple[str, str]]) -> str:
     """Delete items; if they are locked, they count as accepted (XEP-0254 §2.3).
 
+    The answer is enough for us: no event is wanted beside it (XEP-0060 §7.2).
+
     Args:
         node: the name of the queue.
         items: each with the token of its delivery, or ''.
     """
     _check_node(node)
     content = _items(map(_pair, items))
-    return _pubsub(f"<retract{attributes(node=node)}>{content}</retract>")
+    who = attributes(node=node)
+    return _pubsub(f"<retract{who} notify='false'>{content}</retract>")
 
 
 def unlock(

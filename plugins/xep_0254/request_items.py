@@ -37,6 +37,7 @@ __all__ = [
     "REASON_CHARS_MAX",
     "TIME_S_MAX",
     "TOKEN_CHARS_MAX",
+    "flag",
     "read_entries",
     "read_ids",
     "read_settlements",
@@ -214,8 +215,8 @@ def _unlocked(item: ET.Element, item_id: str) -> Settlement:
             item_id=item_id,
             token=token,
             outcome=ItemOutcome.MODIFIED,
-            delivery_failed=_flag(outcome, "delivery-failed"),
-            undeliverable_here=_flag(outcome, "undeliverable-here"),
+            delivery_failed=flag(outcome, "delivery-failed"),
+            undeliverable_here=flag(outcome, "undeliverable-here"),
         )
     if outcome.tag == _REJECTED:
         reason = "".join(outcome.itertext()).strip()
@@ -228,8 +229,13 @@ def _unlocked(item: ET.Element, item_id: str) -> Settlement:
     raise bad_request(f"{local(outcome)[:40]} is not an outcome")
 
 
-def _flag(outcome: ET.Element, name: str) -> bool:
-    value = outcome.get(name, "false").strip()
+def flag(element: ET.Element, name: str, *, default: str = "false") -> bool:
+    """The boolean attribute of this name.
+
+    Raises:
+        Refusal: it is not a boolean.
+    """
+    value = element.get(name, default).strip()
     if value not in BOOLEANS:
         raise bad_request(f"{name} must be true or false, not {value[:20]!r}")
     return BOOLEANS[value]

@@ -53,6 +53,7 @@ from xep_0254.namespaces import (
 from xep_0254.request_items import (
     ITEM_BYTES_MAX,
     ITEM_ID_CHARS_MAX,
+    flag,
     read_entries,
     read_ids,
     read_settlements,
@@ -296,6 +297,12 @@ def _manage_subscriptions(_asked: _Asked) -> Request:
     raise unsupported("manage-subscriptions")
 
 
+def _retract(asked: _Asked) -> Retract:
+    # XEP-0060 §7.2.2.1 has events only if they are asked for; XEP-0254 has one always.
+    notify = flag(asked.element, "notify", default="true")
+    return Retract(asked.node, read_settlements(asked.element), notify)
+
+
 def _extend(asked: _Asked) -> Extend:
     element = asked.element
     value = element.get("seconds", "")
@@ -423,9 +430,7 @@ _READERS: dict[tuple[str, str], _Reader] = {
     (_owner("affiliations"), "set"): _set_affiliations,
 }
 for _type in _TYPES:
-    _READERS[_pubsub("retract"), _type] = lambda asked: Retract(
-        asked.node, read_settlements(asked.element)
-    )
+    _READERS[_pubsub("retract"), _type] = _retract
     for _tag in UNLOCKS:
         _READERS[_tag, _type] = lambda asked: Unlock(
             asked.node, read_settlements(asked.element)

@@ -156,6 +156,19 @@ def test_retract_is_read(kind: str) -> None:
     assert request == Retract(NODE, (Settlement(item_id=ID),))
 
 
+@pytest.mark.parametrize(
+    ("value", "wanted"), [("true", True), (" 1 ", True), ("false", False), ("0", False)]
+)
+def test_a_retract_says_whether_an_event_is_wanted(value: str, wanted: bool) -> None:
+    """XEP-0060 §7.2; without a word there is one, as XEP-0254 §2.3 has it."""
+    request = parse(
+        f"<retract node='{NODE}' notify='{value}'><item id='{ID}'/></retract>"
+    )
+    assert request == Retract(NODE, (Settlement(item_id=ID),), wanted)
+    wrong = f"<retract node='{NODE}' notify='no'><item id='{ID}'/></retract>"
+    assert refused(wrong) == malformed()
+
+
 @pytest.mark.parametrize("kind", ["get", "set"])
 @pytest.mark.parametrize("namespace", [QUEUEING, QUEUEING_OLD])
 @pytest.mark.parametrize("item_namespace", ["", f" xmlns='{PUBSUB}'"])

@@ -225,9 +225,17 @@ class QueueNode:
         requester: str,
         *,
         ended: Mapping[str, EndedItem],
+        notify: bool = True,
         now: float,
     ) -> list[QueueEffect]:
         """Retract or unlock items, all or none; see `item_lifecycle.check_settlement`.
+
+        Args:
+            settlements: of different items.
+            requester: the full JID that asks.
+            ended: the remembered ends with these tokens, by id.
+            notify: send the requester an event for what it held; see `Retract`.
+            now: the time.
 
         Raises:
             Refusal: of the first item that is refused.
@@ -259,13 +267,14 @@ class QueueNode:
             effects += self._settled(item, settlement, requester, now)
             retracts = settlement.outcome is ItemOutcome.ACCEPTED
             accepted += retracts
-            told.setdefault((item.holder, retracts), []).append(item.item_id)
+            if notify or item.holder != requester:
+                told.setdefault((item.holder, retracts), []).append(item.item_id)
         if accepted:
             self.node = replace(self.node, accepted=self.node.accepted + accepted)
             effects.append(SaveNode(self.node))
         for (to, retracts), item_ids in told.items():
-            notify = NotifyRetract if retracts else NotifyUnlock
-            effects.append(notify(to, self.node.name, tuple(item_ids)))
+            event = NotifyRetract if retracts else NotifyUnlock
+            effects.append(event(to, self.node.name, tuple(item_ids)))
         return effects
 
     def _settled(

@@ -212,10 +212,18 @@ class Settlement:
 
 @record(frozen=True, slots=True)
 class Retract:
-    """Delete items, all or none (XEP-0254 §2.3); the outcome of each is accepted."""
+    """Delete items, all or none (XEP-0254 §2.3); the outcome of each is accepted.
+
+    Attributes:
+        node: the name of the node.
+        settlements: the items.
+        notify: the requester wants an event beside the answer (XEP-0060 §7.2). Another
+            holder always gets one.
+    """
 
     node: str
     settlements: tuple[Settlement, ...]
+    notify: bool = True
 
 
 @record(frozen=True, slots=True)

@@ -122,6 +122,7 @@ def settle(
             request.settlements,
             requester,
             ended=service.ended_items.settled(request.node, late) if late else {},
+            notify=not isinstance(request, Retract) or request.notify,
             now=now,
         )
     repeated = not effects

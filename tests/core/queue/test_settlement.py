@@ -415,6 +415,28 @@ def test_only_the_subscriber_that_had_it_is_told(outcome: ItemOutcome) -> None:
     assert told == kind(BEE, NODE, ("a",))
 
 
+def test_who_wants_no_event_gets_none() -> None:
+    """XEP-0060 §7.2: the requester says whether there are events."""
+    it = World(PLAIN)
+    it.subscribe(BEE)
+    it.publish("a")
+    it.sent.clear()
+    it.ask(Retract(NODE, (Settlement(item_id="a"),), notify=False), BEE)
+    assert it.live() == {}
+    assert it.sent == []
+
+
+def test_another_holder_is_told_whatever_the_requester_wants() -> None:
+    """It would go on working on an item that has ended."""
+    it = World(PLAIN)
+    it.subscribe(BEE, durable_locks="1")
+    it.publish("a")
+    token = it.item("a").token
+    it.sent.clear()
+    it.ask(Retract(NODE, (Settlement(item_id="a", token=token),), notify=False), BEE_2)
+    assert it.sent == [NotifyRetract(BEE, NODE, ("a",))]
+
+
 def test_a_withdrawal_tells_nobody() -> None:
     """No worker had it."""
     it = World(PLAIN)

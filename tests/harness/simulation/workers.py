@@ -145,8 +145,10 @@ class SimulatedQueueing(XEP_0254):
         timeout_s: float | None = None,
     ) -> None:
         """See XEP_0254."""
-        wanted = (Settlement(item_id=each, token=token) for each, token in items)
-        await self._ask(Retract(node, tuple(wanted)), "retract", timeout_s)
+        wanted = [Settlement(item_id=each, token=token) for each, token in items]
+        # Ours says no; here a single item tries the event of XEP-0254 §2.3 as well.
+        request = Retract(node, tuple(wanted), notify=len(wanted) == 1)
+        await self._ask(request, "retract", timeout_s)
 
     async def unlock(
         self,
