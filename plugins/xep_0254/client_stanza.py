@@ -204,8 +204,10 @@ def _new_item(item: NewItem) -> str:
     try:
         if isinstance(payload, str) and payload.strip():
             payload = ET.fromstring(payload)  # noqa: S314 - expat loads nothing
-        # payload_text sorts attributes, and the application's element must not change.
-        content = "" if isinstance(payload, str) else payload_text(deepcopy(payload))
+        elif not isinstance(payload, str):
+            # payload_text sorts attributes; the application's element must not change.
+            payload = deepcopy(payload)
+        content = "" if isinstance(payload, str) else payload_text(payload)
     except (ET.ParseError, ValueError) as error:
         expected = f"one XML element, in the item {item.item_id!r}"
         raise InvalidArgument("payload", str, expected, why=str(error)) from error
