@@ -68,6 +68,7 @@ CHECKED = pa.schema(
             for field in _FIELDS
         ),
         *((name, pa.string()) for name in ("file", "problem", "example")),
+        ("journal", pa.int64()),
     ]
 )
 
@@ -131,9 +132,9 @@ def in_bulk(content: bytes, lengths: Array) -> tuple[Array, list[pa.Table]]:
         table, times = found
         good = _as_written(table, times, lengths)
         columns = [times.get(f.name, table[f.name]) for f in _FIELDS]
-        nothing = pa.nulls(len(table), pa.string())
-        names = CHECKED.names
-        events = pa.table([*columns, nothing, nothing, nothing], names)
+        more = CHECKED.names[len(columns) :]
+        columns += [pa.nulls(len(table), CHECKED.field(name).type) for name in more]
+        events = pa.table(columns, CHECKED.names)
         if not good.all():
             events = events.filter(pa.array(good))
         return good, [events.cast(CHECKED)]

@@ -8,17 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from qos.audit import store, tables
 from qos.audit.at_once import at_once
+from qos.audit.boot_runs import RUN
+from qos.audit.judging import Judge
 from qos.audit.results import Days
+from qos.audit.schema import EVENT
 from qos.audit.small import without_compiling
 from qos.audit.tables import Limits
 from qos.journal.schema import Role
 
-__all__ = ["TABLES", "write_tables"]
+__all__ = ["TABLES", "without_rows", "write_tables"]
 
 #: The folders that an audit makes, besides `problems`.
 TABLES = (
@@ -39,10 +42,9 @@ _SUSPECTS_FEW = 10_000
 
 def write_tables(
     events: DataFrame,
-    runs: DataFrame,
+    judge: Judge,
     out: str,
     days: Days,
-    limits: Limits,
     *,
     messages: DataFrame,
     counts: DataFrame,
@@ -54,10 +56,9 @@ def write_tables(
 
     Args:
         events: all lines of the messages and items with a row in these days.
-        runs: the runs of all lines, merged; see qos.audit.boot_runs.
+        judge: gives messages their verdicts.
         out: see audit.
         days: the days of the tables.
-        limits: the limits for anomalies.
         messages: see qos.audit.tables.deliveries.
         counts: see qos.audit.tables.counted.
         roles: the roles that `events` may have.
@@ -86,7 +87,7 @@ def write_tables(
     if from_margin:
         # It began before these lines: its row is in the table of that day.
         messages = messages.where(F.col("bytes").isNotNull())
-    messages, has_suspects = _judged(messages, runs, limits)
+    messages, has_suspects = _judged(messages, judge)
     # The rows before this audit: data that is read stays so, whatever is written.
     messages_before = store.read_table(messages, f"{out}/deliveries", *days)
     has_former = any(
@@ -99,7 +100,9 @@ def write_tables(
         found = tables.anomalies(messages)
         if has_former:
             before = store.read_table(found, f"{out}/anomalies", *days)
-            found = tables.revised(found, before, messages, messages_before, limits)
+            found = tables.revised(
+                found, before, messages, messages_before, judge.limits
+            )
         write("anomalies", found, has_rows=has_suspects or has_former)
 
     def write_unproven() -> None:
@@ -122,16 +125,33 @@ def write_tables(
     return written
 
 
-def _judged(
-    messages: DataFrame, runs: DataFrame, limits: Limits
-) -> tuple[DataFrame, bool]:
+def without_rows(spark: SparkSession, limits: Limits) -> dict[str, DataFrame]:
+    """The tables without a row, for the names and types of their columns."""
+    events = spark.createDataFrame([], EVENT)
+    runs = spark.createDataFrame([], RUN)
+    messages = tables.judged(tables.deliveries(events), runs, limits)
+    items = tables.queue_items(events)
+    return {
+        "deliveries": messages,
+        "anomalies": tables.anomalies(messages),
+        "routes_hourly": tables.routes_hourly(messages),
+        "unproven_hourly": tables.unproven_hourly(messages),
+        "windows_hourly": tables.windows_hourly(events),
+        "refusals": tables.refusals(events),
+        "queue_items": items,
+        "queues_hourly": tables.queues_hourly(items),
+        "workers_hourly": tables.workers_hourly(events),
+    }
+
+
+def _judged(messages: DataFrame, judge: Judge) -> tuple[DataFrame, bool]:
     """The messages with their verdicts, and whether any looks wrong.
 
     Only the few that look wrong are judged. All others are ok.
     """
-    rows = tables.with_suspicion(messages, limits)
+    rows = tables.with_suspicion(messages, judge.limits)
     rows = rows.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
-    found = tables.judged_ok(rows.where(~F.col("is_suspect")), limits)
+    found = tables.judged_ok(rows.where(~F.col("is_suspect")), judge.limits)
     # All tasks look for them; a single one then has only these.
     suspects = rows.where("is_suspect").localCheckpoint()
     count = suspects.count()
@@ -139,6 +159,5 @@ def _judged(
         return found, False
     few = count <= _SUSPECTS_FEW
     with without_compiling(rows.sparkSession, wanted=few):
-        judged = tables.judged(suspects.coalesce(1) if few else suspects, runs, limits)
-        judged = judged.localCheckpoint()
+        judged = judge(suspects.coalesce(1) if few else suspects).localCheckpoint()
     return found.unionByName(judged), True

@@ -23,9 +23,11 @@ from qos.audit.lines import LineProblem
 __all__ = [
     "CLOCK_BACK_S",
     "LATE",
+    "NAMED",
     "NEWER",
     "RUN",
     "TOLD",
+    "all_of",
     "clocks_back",
     "kind_of",
     "merged",
@@ -39,7 +41,8 @@ __all__ = [
 #: The kinds of lines; all lines of a run have one kind. TOLD: they are in the tables.
 #: LATE: their day was closed already (see qos.audit.follow), so they are in no table.
 #: NEWER: written by a newer version, so that they cannot be read here.
-TOLD, LATE, NEWER = "told", "late", "newer"
+#: NAMED: no line at all, but the name of a file; see qos.audit.named_journals.
+TOLD, LATE, NEWER, NAMED = "told", "late", "newer", "named"
 
 #: A clock that goes back by less is only being corrected.
 CLOCK_BACK_S: Final = 60
@@ -47,16 +50,17 @@ CLOCK_BACK_S: Final = 60
 _JUMP: Final = "struct<seq:bigint,before:timestamp,at:timestamp>"
 
 #: The columns of a run: its first and last line; the least and the greatest time of its
-#: lines; how often the clock went back within it, and the first place of this.
+#: lines; how often the clock went back within it, and the first place of this; and the
+#: journals that have lines of it (see qos.audit.speakers.journal_of; empty: not known).
 RUN: Final = (
     "node string, boot string, kind string, first_seq bigint, first_at timestamp, "
     "last_seq bigint, last_at timestamp, low_at timestamp, high_at timestamp, "
-    f"jumps bigint, jump {_JUMP}"
+    f"jumps bigint, jump {_JUMP}, journals array<bigint>"
 )
 
 _COLUMNS = (
     *("node", "boot", "kind", "first_seq", "first_at", "last_seq", "last_at"),
-    *("low_at", "high_at", "jumps", "jump"),
+    *("low_at", "high_at", "jumps", "jump", "journals"),
 )
 
 _BOOT = ("node", "boot")
@@ -65,13 +69,16 @@ _TIME = pa.timestamp("us", tz="UTC")
 _NO_JUMP = pa.struct([("seq", pa.int64()), ("before", _TIME), ("at", _TIME)])
 
 
-def runs(lines: DataFrame, kind: Column) -> DataFrame:
+def runs(lines: DataFrame, kind: Column, journal: Column | None = None) -> DataFrame:
     """Each line as a run.
 
     Args:
         lines: lines with a `seq`.
         kind: the kind of each line.
+        journal: the journal of each line; None: not known.
     """
+    nowhere = F.lit(None).cast("long")
+    journals = F.array(nowhere if journal is None else journal)
     return lines.select(
         *_BOOT,
         kind.alias("kind"),
@@ -83,6 +90,7 @@ def runs(lines: DataFrame, kind: Column) -> DataFrame:
         F.col("at").alias("high_at"),
         F.lit(0).cast("long").alias("jumps"),
         F.lit(None).cast(_JUMP).alias("jump"),
+        F.array_compact(journals).alias("journals"),
     )
 
 
@@ -104,16 +112,22 @@ def stretches(lines: pa.Table) -> pa.Table:
     events = lines.filter(pc.is_valid(lines["seq"]))
     newer = pc.equal(events["problem"], LineProblem.NEWER_SCHEMA.value)
     kind = pc.if_else(pc.fill_null(newer, False), NEWER, TOLD)
-    events = events.select([*_BOOT, "seq", "at"]).append_column("kind", kind)
+    names = [*_BOOT, "seq", "at", "journal"]
+    events = events.select(names).append_column("kind", kind)
     events = events.combine_chunks()
     seq, at = (events[name].cast(pa.int64()).to_numpy() for name in ("seq", "at"))
     follows = (np.diff(seq) == 1) & (np.diff(at) >= 0)
     for name in (*_BOOT, "kind"):
         follows &= pc.equal(events[name][1:], events[name][:-1]).to_numpy()
+    journal = pc.fill_null(events["journal"], 0).to_numpy()
+    follows &= np.diff(journal) == 0
     # No edges at all if there is no line.
     edges = np.flatnonzero(np.concatenate(([True], ~follows, [True]))[: len(seq) + 1])
     begin, end = edges[:-1], edges[1:]
     first, last = events.take(begin), events.take(end - 1)
+    journals = first["journal"].combine_chunks()
+    ends = np.cumsum(journals.is_valid().to_numpy(zero_copy_only=False))
+    offsets = pa.array(np.concatenate(([0], ends)), pa.int32())
     return pa.table(
         {
             "node": first["node"],
@@ -127,6 +141,7 @@ def stretches(lines: pa.Table) -> pa.Table:
             "high_at": last["at"],
             "jumps": pa.repeat(0, len(first)),
             "jump": pa.nulls(len(first), _NO_JUMP),
+            "journals": pa.ListArray.from_arrays(offsets, journals.drop_null()),
         }
     )
 
@@ -166,10 +181,16 @@ def merged(pieces: DataFrame, *, tolerance_s: int) -> DataFrame:
         F.max("high_at").alias("high_at"),
         F.sum("jumps").alias("jumps"),
         F.min("jump").alias("jump"),
+        all_of("journals").alias("journals"),
     )
     # All columns by name: with "all but one", a declarative pipeline would look for the
     # table too early.
     return found.select(*_COLUMNS)
+
+
+def all_of(arrays: Column | str) -> Column:
+    """An aggregate: all elements of some arrays, each once, in order."""
+    return F.array_sort(F.array_distinct(F.flatten(F.collect_set(arrays))))
 
 
 def together(boots: DataFrame, *, tolerance_s: int) -> DataFrame:
@@ -188,7 +209,7 @@ def missing_lines(boots: DataFrame) -> DataFrame:
         See qos.audit.read.file_problems; `place` is the node and its boot.
     """
     there = F.sum(F.col("last_seq") - F.col("first_seq") + 1)
-    rows = boots.where(F.col("kind") != NEWER)
+    rows = boots.where(~F.col("kind").isin(NEWER, NAMED))
     rows = rows.groupBy(*_BOOT).agg(
         (F.max("last_seq") - F.min("first_seq") + 1 - there).alias("count"),
         F.min("first_seq").alias("first"),
@@ -213,7 +234,7 @@ def clocks_back(boots: DataFrame, *, tolerance_s: int) -> DataFrame:
         See missing_lines.
     """
     order = Window.partitionBy(*_BOOT).orderBy("first_seq")
-    rows = boots.where(F.col("kind") != NEWER)
+    rows = boots.where(~F.col("kind").isin(NEWER, NAMED))
     rows = rows.withColumn("before", F.lag("last_at").over(order))
     over_hole = F.coalesce(went_back(F.col("before"), tolerance_s), F.lit(False))
     here = F.when(over_hole, _jump(F.col("before")))

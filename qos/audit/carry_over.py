@@ -16,12 +16,12 @@ from pyspark.sql import functions as F
 
 from qos.audit import read, tables
 from qos.audit.audits import HIDDEN
+from qos.audit.judging import Judge
 from qos.audit.stage import Staged
 from qos.audit.staging import Marks, Staging
 from qos.audit.state import Known, State, few
 from qos.audit.step import Step, pending
 from qos.audit.subjects import message_subject, subject
-from qos.audit.tables import Limits
 from qos.journal.schema import Role
 
 __all__ = ["CarryOver", "known_of"]
@@ -90,7 +90,7 @@ class CarryOver:
         return pieces
 
     def write(
-        self, known: Known, runs: DataFrame, messages: DataFrame, limits: Limits
+        self, known: Known, runs: DataFrame, messages: DataFrame, judge: Judge
     ) -> None:
         """Replace the rows of earlier days, and keep what is carried out of the audit.
 
@@ -98,7 +98,7 @@ class CarryOver:
             known: see there.
             runs: merged runs.
             messages: those of the audit's days, with their verdicts.
-            limits: the limits for judging messages.
+            judge: gives messages their verdicts.
         """
         items = tables.queue_items(known.lines).where(self._is_within())
         if Role.QUEUE not in known.roles:
@@ -108,7 +108,7 @@ class CarryOver:
             begun = _begun(self._former).localCheckpoint()
             early = few(begun.where(F.col("begun") < F.lit(self._first)))
             now, before = _only(known, early), _only(self._former, early)
-            step = self._step(before, now, runs, limits)
+            step = self._step(before, now, judge)
             judged, _ = step.write_messages()
             step.write_items()
             messages = messages.unionByName(judged.select(*messages.columns))
@@ -124,17 +124,17 @@ class CarryOver:
         left = few(left.distinct().localCheckpoint())
         self._save(_only(known, left) + later, runs)
 
-    def _step(self, before: Known, now: Known, runs: DataFrame, limits: Limits) -> Step:
+    def _step(self, before: Known, now: Known, judge: Judge) -> Step:
         like = tables.deliveries_of(now.told)
-        nothing = tables.judged(like.limit(0), runs, limits)
+        nothing = tables.judged(like.limit(0), judge.runs, judge.limits)
         return Step(
             self._spark,
             self._out,
             before=before,
             now=now,
             others=nothing,
-            limits=limits,
-            judged=lambda messages: tables.judged(messages, runs, limits),
+            limits=judge.limits,
+            judged=judge,
             lines_between=now.lines.where,
             lines_of=lambda subjects: now.lines,
         )

@@ -23,7 +23,9 @@ from qos.audit.boot_runs import CLOCK_BACK_S
 from qos.audit.carry_over import CarryOver, known_of
 from qos.audit.follow_lock import alone
 from qos.audit.journals import tied_folders
+from qos.audit.judging import Judge
 from qos.audit.lines import LineProblem
+from qos.audit.named_journals import named_runs
 from qos.audit.new_files import NewFile, file_problems, files_since
 from qos.audit.results import NEVER, Summary, draw
 from qos.audit.small import are_small, without_compiling
@@ -73,13 +75,16 @@ def audit(
         until = None if last is None else last + MARGIN
         files = files_since(spark, folders, since, last=until)
         with without_compiling(spark, wanted=are_small(file.size for file in files)):
-            audited = _audit(spark, files, tied, out, limits, first, last, progress)
+            audited = _audit(
+                spark, folders, files, tied, out, limits, first, last, progress
+            )
     untied = len(folders) - len(tied.folders)
     return replace(audited, untied=untied, seconds=time.monotonic() - began)
 
 
 def _audit(
     spark: SparkSession,
+    folders: Sequence[str],
     files: Sequence[NewFile],
     tied: Tied,
     out: str,
@@ -106,6 +111,7 @@ def _audit(
         if first is not None:
             all_runs = boot_runs.merged(carried.runs(pieces), tolerance_s=CLOCK_BACK_S)
             all_runs = all_runs.localCheckpoint()
+        judge = _judge(spark, folders, files, tied, all_runs, limits, first or last)
         days = first or first_day, last or last_day
         messages_of = pairing.messages_of if found.has_pairs else tables.deliveries_of
 
@@ -123,11 +129,10 @@ def _audit(
         def make_tables() -> dict[str, DataFrame]:
             written = write_tables(
                 events,
-                all_runs,
+                judge,
                 out,
                 # Without a line there is no day, and nothing to replace.
                 (days[0] or NEVER[0], days[1] or NEVER[1]),
-                limits,
                 messages=messages_of(known.told),
                 counts=counts,
                 roles=known.roles,
@@ -135,7 +140,7 @@ def _audit(
                 progress=progress,
             )
             progress("keeping what has not ended")
-            carried.write(known, all_runs, written["deliveries"], limits)
+            carried.write(known, all_runs, written["deliveries"], judge)
             return written
 
         problems, written = at_once(find_problems, make_tables)
@@ -150,6 +155,27 @@ def _audit(
     )
     progress("drawing the report")
     return draw(written, problems, out, summary, limits)
+
+
+def _judge(
+    spark: SparkSession,
+    folders: Sequence[str],
+    files: Sequence[NewFile],
+    tied: Tied,
+    runs: DataFrame,
+    limits: Limits,
+    limited_by: date | None,
+) -> Judge:
+    """A judge who knows the journals of all files.
+
+    Args: see _audit; limited_by: a day that limits the given files; None: no day does.
+    """
+
+    def of_all_days() -> DataFrame:
+        return named_runs(spark, files_since(spark, folders, None), tied)
+
+    runs = runs.unionByName(named_runs(spark, files, tied))
+    return Judge(runs, limits, of_all_days if limited_by else None)
 
 
 def _counts(events: DataFrame, roles: Collection[Role]) -> DataFrame:

@@ -26,15 +26,16 @@ from pyspark.sql import functions as F
 from qos.audit import boot_runs, read, store, tables
 from qos.audit.at_once import at_once
 from qos.audit.audits import STAGED, Audits
+from qos.audit.batch_tables import without_rows
 from qos.audit.boot_runs import CLOCK_BACK_S
 from qos.audit.carry_over import known_of
 from qos.audit.follow_lock import FOLDER, CannotFollow, alone, check_options
 from qos.audit.follow_marks import marks_after, shown
 from qos.audit.follow_problems import late_lines, with_contradictions
 from qos.audit.journals import tied_folders
+from qos.audit.named_journals import named_runs
 from qos.audit.new_files import NewFile, file_problems, files_since
 from qos.audit.results import Summary, draw
-from qos.audit.schema import EVENT
 from qos.audit.small import are_small, without_compiling
 from qos.audit.stage import Staged, stage
 from qos.audit.staging import Incomplete, Marks, Staging
@@ -42,7 +43,7 @@ from qos.audit.state import Known, Part, State, gathered
 from qos.audit.step import MESSAGE, Step, pending
 from qos.audit.swap import join_files
 from qos.audit.tables import Limits
-from qos.audit.tables.once import bare
+from qos.audit.tables.cover import names_of
 from qos.journal.schema import Role
 
 __all__ = ["FOLDER", "CannotFollow", "Follower", "Look", "follow"]
@@ -181,9 +182,10 @@ class Follower:
                 del self._seen[path]
         if not planned:
             self._staging.clean(marks, list(self._seen.values()))
-            listed = files_since(self._spark, self._folders, first, self._seen)
+        listed = files_since(self._spark, self._folders, first, self._seen)
+        self._open = [file for file in listed if _is_open(file)]
+        if not planned:
             planned = [file for file in listed if not _is_open(file)]
-            self._open = [file for file in listed if _is_open(file)]
             if planned:
                 self._staging.save_plan(planned, step)
         self._seen |= {file.path: file for file in planned}
@@ -212,7 +214,7 @@ class Follower:
             part = self._state.write(both, step)
             marks, boots, problems = at_once(
                 lambda: marks_after(staged, before, now=limits.now, late=self._late),
-                lambda: self._boots(staged, before).localCheckpoint(),
+                lambda: self._boots(staged, files, before).localCheckpoint(),
                 lambda: self._problems(staged, files, before).localCheckpoint(),
             )
             parts = (*before.parts, part._replace(latest=marks.latest))
@@ -256,14 +258,18 @@ class Follower:
             progress=self._progress,
         )
 
-    def _boots(self, staged: Staged, before: Marks) -> DataFrame:
-        """The runs of all lines up to this step."""
+    def _boots(self, staged: Staged, files: list[NewFile], before: Marks) -> DataFrame:
+        """The runs of all lines up to this step, and of the names of all files."""
         return boot_runs.merged(
             self._staging.boots(before.batch)
             .unionByName(staged.runs)
-            .unionByName(staged.late),
+            .unionByName(staged.late)
+            .unionByName(self._named([*files, *self._open])),
             tolerance_s=CLOCK_BACK_S,
         )
+
+    def _named(self, files: list[NewFile]) -> DataFrame:
+        return named_runs(self._spark, files, self._tied)
 
     def _problems(
         self, staged: Staged, files: list[NewFile], before: Marks
@@ -281,13 +287,13 @@ class Follower:
             return None
         like = self._like["deliveries"]
         others = self._staging.pending(before.batch, like.schema)
-        known = _names(self._staging.boots(before.batch))
-        new = _names(boots).join(known, ["name", "jumped"], "left_anti")
+        known = names_of(self._staging.boots(before.batch))
+        new = names_of(boots).join(known, known.columns, "left_anti")
         new = new.select("name").distinct().localCheckpoint()
         if new.isEmpty():
             return others
         # A device has begun a journal, or its first files have come, or its clock went
-        # back: then there may be another reason.
+        # back, or another journal has its name: then there may be another reason.
         folder = f"{self._out}/deliveries"
         there = store.read_table(like, folder, *shown(before))
         there = there.where(F.col("verdict") == "unproven")
@@ -331,6 +337,8 @@ class Follower:
         limits = self._limits()
         before = self._look
         boots = self._staging.boots(marks.batch)
+        if self._open:
+            boots = boots.unionByName(self._named(self._open))
         others = self._staging.pending(marks.batch, self._like["deliveries"].schema)
         nothing = self._state.nothing()
         step = self._step(nothing, nothing, (), others, boots, limits)
@@ -383,35 +391,9 @@ class Follower:
 
     @cached_property
     def _like(self) -> dict[str, DataFrame]:
-        """Tables that only give the names and types of their columns.
-
-        None is computed.
-        """
-        events = self._spark.createDataFrame([], EVENT)
-        messages = tables.judged(
-            tables.deliveries(events),
-            self._spark.createDataFrame([], boot_runs.RUN),
-            self._limits(),
-        )
-        return {
-            "deliveries": messages,
-            "anomalies": tables.anomalies(messages),
-            "routes_hourly": tables.routes_hourly(messages),
-            "unproven_hourly": tables.unproven_hourly(messages),
-            "windows_hourly": tables.windows_hourly(events),
-            "refusals": tables.refusals(events),
-            "queue_items": tables.queue_items(events),
-            "queues_hourly": tables.queues_hourly(tables.queue_items(events)),
-            "workers_hourly": tables.workers_hourly(events),
-        }
+        """Tables that only give the names and types of their columns."""
+        return without_rows(self._spark, self._limits())
 
 
 def _is_open(file: NewFile) -> bool:
     return file.problem == read.Problem.OPEN_FILE.value
-
-
-def _names(boots: DataFrame) -> DataFrame:
-    """The devices and accounts that have journals, and whether their clocks jumped."""
-    names = F.explode(F.array(F.col("node"), bare(F.col("node")))).alias("name")
-    rows = boots.select(names, (F.col("jumps") > 0).alias("jumped"))
-    return rows.groupBy("name").agg(F.bool_or("jumped").alias("jumped"))

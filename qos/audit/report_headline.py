@@ -46,6 +46,8 @@ REASONS = {
     "clock": "the clock of the device jumped",
     "newer-version": "lines of the device are of a newer version",
     "which-device": "sent to an account, and which device got it is not known",
+    "which-journal": "several folders have journals of the device's JID, and not all of "
+    "them tell of that time",
 }
 
 #: Traffic to strangers: usual, and no reason to doubt the rest.

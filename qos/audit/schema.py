@@ -45,5 +45,6 @@ CHECKED: Final = StructType(
     [
         *(StructField(each.name, each.dataType) for each in EVENT),
         *(StructField(name, StringType()) for name in ("file", "problem", "example")),
+        StructField("journal", LongType()),
     ]
 )

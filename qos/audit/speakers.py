@@ -8,14 +8,19 @@ In any folder, a line of role sender counts only for messages of the account of 
 node, and one of role receiver only for messages to that account. Any other is a
 `foreign-word`: it counts as a line of its node, but changes no message.
 
+The journal of a line is the folder with the `date=` folder of its file. Two journals may
+be of nodes of the same name.
+
 This module runs in the Python workers of Spark, and knows nothing of Spark.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
@@ -25,7 +30,14 @@ import pyarrow.compute as pc
 
 from qos.journal.schema import Role
 
-__all__ = ["FOREIGN_NODE", "FOREIGN_WORD", "NOBODY", "Tied", "marked"]
+__all__ = [
+    "FOREIGN_NODE",
+    "FOREIGN_WORD",
+    "NOBODY",
+    "Tied",
+    "journal_of",
+    "marked",
+]
 
 FOREIGN_NODE: Final = "foreign-node"
 FOREIGN_WORD: Final = "foreign-word"
@@ -62,16 +74,37 @@ class Tied:
 NOBODY: Final = Tied()
 
 
+def journal_of(path: str) -> int:
+    """A number for the journal that a file belongs to.
+
+    Args:
+        path: of the file, or its URI without percent signs.
+    """
+    found = _IN_JOURNAL.fullmatch(path)
+    folder = found["folder"] if found else path.rpartition("/")[0]
+    return _number(re.sub("^file:(//[^/]*)?", "", folder))
+
+
+_IN_JOURNAL = re.compile(r"(?P<folder>.*)/date=[0-9-]+/.*", re.DOTALL)
+
+
+@lru_cache
+def _number(folder: str) -> int:
+    digest = hashlib.blake2b(folder.encode(errors="replace"), digest_size=8).digest()
+    return int.from_bytes(digest, signed=True)
+
+
 def marked(
     lines: pa.Table, blocks: Sequence[tuple[str, bytes]], tied: Tied
 ) -> pa.Table:
-    """The lines, with foreign nodes and foreign words marked as problems.
+    """The lines with their journals; foreign nodes and words are marked as problems.
 
     Args:
         lines: see qos.audit.lines.CHECKED; in the order of the blocks.
         blocks: a file (a URI) and whole lines of it.
         tied: the folders that are tied to nodes.
     """
+    lines = _with_journal(lines, blocks)
     foreign = _foreign_nodes(lines, blocks, tied)
     if foreign is not None:
         lines = _with_problem(lines, foreign, FOREIGN_NODE, blocks)
@@ -100,13 +133,26 @@ def _foreign_nodes(
     return _some(pc.invert(own))
 
 
+def _with_journal(lines: pa.Table, blocks: Sequence[tuple[str, bytes]]) -> pa.Table:
+    numbers = [journal_of(unquote(file)) for file, _ in blocks]
+    journals = (
+        pa.repeat(pa.scalar(numbers[0], pa.int64()), len(lines))
+        if len({*numbers}) == 1
+        else _of_lines(numbers, blocks, pa.int64())
+    )
+    place = lines.column_names.index("journal")
+    return lines.set_column(place, "journal", journals)
+
+
 def _of_lines(
-    values: Sequence[str | None], blocks: Sequence[tuple[str, bytes]]
+    values: Sequence[str | None] | Sequence[int],
+    blocks: Sequence[tuple[str, bytes]],
+    kind: pa.DataType | None = None,
 ) -> pa.Array:
-    """The value of each line's block."""
+    """The value of each line's block: a text, or of this type."""
     counts = [lines.count(b"\n") for _, lines in blocks]
     numbers = np.repeat(np.arange(len(blocks)), counts)
-    return pa.array(values, pa.string()).take(pa.array(numbers))
+    return pa.array(values, kind or pa.string()).take(pa.array(numbers))
 
 
 def _foreign_words(lines: pa.Table) -> pa.Array | None:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from generator import Fault, Plan, fleet
+from generator import HIDDEN, TWIN, Fault, Plan, fleet
 from layout import Layout, lay_out
 from nodes import SECOND
 from oracle import Key, Verdict, verdicts
 from qos.journal.schema import SCHEMA_VERSION
 from recount import Recount
 
-__all__ = ["NOW", "Fleets", "make_fleets"]
+__all__ = ["NOW", "Fleets", "journals_in", "make_fleets"]
 
 #: The time of the audit: long after.
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
@@ -25,7 +25,7 @@ class Fleets:
     """Two fleets: one without faults, and one with some.
 
     Attributes:
-        journals: of both, in the worst order that is allowed.
+        journals: of both, in the worst order that is allowed; see journals_in.
         layouts: of each.
         recount: of the same files.
         truth: the verdict on each message that their lines prove.
@@ -40,8 +40,15 @@ class Fleets:
 
     def write(self, folder: Path, *, late: bool) -> None:
         """Write the files into another folder: the late files, or the others."""
+        for name in journals_in(folder):
+            Path(name).mkdir(parents=True, exist_ok=True)
         for layout in self.layouts:
             layout.write(folder, late=late)
+
+
+def journals_in(folder: Path) -> list[str]:
+    """The folders of journals in a folder of fleets: some devices have namesakes."""
+    return [str(folder), *(str(folder / name) for name in (TWIN, HIDDEN))]
 
 
 def make_fleets(journals: Path, seed: int) -> Fleets:
@@ -58,7 +65,7 @@ def make_fleets(journals: Path, seed: int) -> Fleets:
         layout.write(journals)
         layouts.append(layout)
         now = round(NOW.timestamp()) * SECOND
-        truth |= verdicts(layout.given, layout.newer, now=now)
+        truth |= verdicts(layout.given, layout.newer, layout.named, now=now)
         faults |= made.faults
     recount = Recount(journals, version=SCHEMA_VERSION)
     return Fleets(journals, layouts, recount, truth, faults)

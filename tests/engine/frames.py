@@ -8,9 +8,13 @@ from typing import Any, Self
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructField, StructType
 
 from qos.audit import boot_runs
 from qos.audit.boot_runs import CLOCK_BACK_S
+from qos.audit.named_journals import named_runs
+from qos.audit.new_files import NewFile
+from qos.audit.read import Problem
 from qos.audit.schema import EVENT
 from qos.journal.schema import render_line, time_text
 
@@ -35,7 +39,11 @@ def write_journal(folder: Path, name: str, lines: Lines) -> None:
         render_line(
             {
                 "v": 1,
-                **{name: value for name, value in row.items() if name != "source"},
+                **{
+                    name: value
+                    for name, value in row.items()
+                    if name not in {"source", "journal"}
+                },
                 "attempt": row["attempt"] or 1,
                 "at": time_text(row["at"].timestamp()),
                 "from": row["source"],
@@ -50,14 +58,20 @@ def write_journal(folder: Path, name: str, lines: Lines) -> None:
 
 def runs_of(lines: Lines, spark: SparkSession) -> DataFrame:
     """The runs of lines; see qos.audit.boot_runs."""
-    pieces = boot_runs.runs(lines.frame(spark), F.lit(boot_runs.TOLD))
+    told, journal = lines.of_journals(spark), F.col("journal")
+    pieces = boot_runs.runs(told, F.lit(boot_runs.TOLD), journal)
     if lines.unreadable:
         others = Lines()
         others.rows = lines.unreadable
         pieces = pieces.unionByName(
-            boot_runs.runs(others.frame(spark), F.lit(boot_runs.NEWER))
+            boot_runs.runs(others.of_journals(spark), F.lit(boot_runs.NEWER), journal)
         )
+    files = [NewFile(path, "", Problem.OPEN_FILE.value, 1) for path in lines.open_files]
+    pieces = pieces.unionByName(named_runs(spark, files))
     return boot_runs.merged(pieces, tolerance_s=CLOCK_BACK_S)
+
+
+_LINE = StructType([*EVENT, StructField("journal", LongType())])
 
 
 class Lines:
@@ -70,6 +84,8 @@ class Lines:
         self.rows: list[dict[str, Any]] = []
         #: Lines written by a newer version.
         self.unreadable: list[dict[str, Any]] = []
+        #: The paths of files that are not closed.
+        self.open_files: list[str] = []
         self._seqs: dict[str, int] = {}
         self.domain = domain
 
@@ -77,7 +93,7 @@ class Lines:
         boot = f"{fields.pop('boot', 'boot')} of {node}"
         rows = self.unreadable if fields.pop("unreadable", False) else self.rows
         self._seqs[boot] = self._seqs.get(boot, 0) + 1
-        row: dict[str, Any] = dict.fromkeys(EVENT.names)
+        row: dict[str, Any] = dict.fromkeys(EVENT.names) | {"journal": 1}
         row |= {
             "at": NOON + timedelta(seconds=at),
             "boot": boot,
@@ -124,8 +140,13 @@ class Lines:
         both = Lines()
         both.rows = [*self.rows, *other.rows]
         both.unreadable = [*self.unreadable, *other.unreadable]
+        both.open_files = [*self.open_files, *other.open_files]
         return both
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        rows = [tuple(row[name] for name in EVENT.names) for row in self.rows]
-        return spark.createDataFrame(rows, EVENT)
+        return self.of_journals(spark).drop("journal")
+
+    def of_journals(self, spark: SparkSession) -> DataFrame:
+        """The same with the `journal` of each line."""
+        rows = [tuple(row[each.name] for each in _LINE) for row in self.rows]
+        return spark.createDataFrame(rows, _LINE)

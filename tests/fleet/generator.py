@@ -1,7 +1,7 @@
 """A small fleet from a seed: its events, and the journals of its nodes.
 
-It has hubs and devices, siblings of one account, a component, strangers without
-journals, a queue service and its workers. Nodes are restarted, killed, or cut off from
+It has hubs and devices, siblings of one account, pairs of devices with the same full
+JID, a component, strangers without journals, a queue service and its workers. Nodes are restarted, killed, or cut off from
 power; journals are off for a while; clocks differ; messages take days. Without planted
 faults, none of this is an anomaly.
 
@@ -19,7 +19,11 @@ from items import ItemTraffic
 from nodes import SECOND, Boot, Line, Node
 from traffic import Message, Traffic
 
-__all__ = ["FAULTS", "Fault", "Fleet", "Plan", "fleet"]
+__all__ = ["FAULTS", "HIDDEN", "TWIN", "Fault", "Fleet", "Plan", "fleet"]
+
+#: The folders of journals, besides the one of all other nodes. In HIDDEN no file is
+#: closed.
+TWIN, HIDDEN = "twin", "hidden"
 
 #: The faults that can be planted, and the verdict that each deserves.
 FAULTS = ("lost", "duplicated", "orphaned", "stuck", "in-doubt")
@@ -133,6 +137,7 @@ def _nodes(plan: Plan, chance: random.Random) -> list[Node]:
     for node in nodes:
         node.offset = chance.randint(-OFFSET_MAX, OFFSET_MAX)
         _life(node, chance, plan)
+    nodes += _namesakes(plan, chance)
     # The sibling has no journal at first, and another device never has one.
     for boot in nodes[2].boots:
         boot.kept = boot.begin > SHIFTS[1][0]
@@ -141,6 +146,31 @@ def _nodes(plan: Plan, chance: random.Random) -> list[Node]:
     # The journal of one node is off for a while: none of its boots of a night are kept.
     for boot in nodes[3].boots:
         boot.kept = not SHIFTS[1][0] <= boot.begin < SHIFTS[1][1]
+    return nodes
+
+
+def _namesakes(plan: Plan, chance: random.Random) -> list[Node]:
+    """Two pairs of devices with the same full JID, each with a folder of its own.
+
+    Of the second pair, one device has a single boot with a journal, in the last night.
+    """
+    nodes = [
+        Node(jid.format(plan.domain), max(plan.versions), folder=folder)
+        for jid, folder in (
+            *(("dev5@{}/a", ""), ("dev5@{}/a", TWIN)),
+            *(("dev6@{}/a", ""), ("dev6@{}/a", HIDDEN)),
+        )
+    ]
+    for node in nodes:
+        node.offset = chance.randint(-OFFSET_MAX, OFFSET_MAX)
+        _life(node, chance, plan)
+    # The journal of a twin is off in the second night.
+    for boot in nodes[1].boots:
+        boot.kept = not SHIFTS[1][0] <= boot.begin < SHIFTS[1][1]
+    *former, last = nodes[3].boots
+    for boot in former:
+        boot.kept = False
+    last.ending, last.lost_tail = "open", 0
     return nodes
 
 

@@ -10,13 +10,14 @@ product.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
-from generator import Fleet
+from generator import HIDDEN, Fleet
 from nodes import SECOND, Line, day_of
 
 __all__ = ["File", "Layout", "lay_out"]
@@ -42,12 +43,14 @@ class Layout:
         given: the lines that an audit can read, once each.
         newer: lines marked as of a newer version, which cannot be read.
         missing: the number of lines that were written, but are not given.
+        named: the nodes in the names of files, also of open ones, and their folders.
     """
 
     files: list[File] = field(default_factory=list)
     given: list[Line] = field(default_factory=list)
     newer: list[Line] = field(default_factory=list)
     missing: int = 0
+    named: set[tuple[str, str]] = field(default_factory=set)
 
     def write(self, folder: Path, *, late: bool | None = None) -> None:
         """Put the files into a folder: all, or only those that (do not) come late."""
@@ -80,9 +83,19 @@ def lay_out(
             open_ = lines[-1] is boot[-1] and lines[0].boot in fleet.running
             kept = lines[-1] is last.get(lines[0].node) or _follows_jump(boot, lines)
             fate = chance if hostile and not kept else None
+            if boot[0].folder == HIDDEN and not open_:
+                made.missing += len(lines)
+                continue
             made.files += _files(made, lines, number, open_, fate)
     if hostile:
-        _shuffle(made, chance, name)
+        for folder in sorted({_folder(file) for file in made.files}):
+            _shuffle(made, chance, folder, name)
+    made.named = {
+        (unquote(match[1]), _folder(file))
+        for file in made.files
+        if (match := re.fullmatch(r"\.?(.*)-[^-]*-[^-]*", file.path.rpartition("/")[2]))
+    }
+    if hostile:
         _add_foreign(made, chance, name)
         for file in made.files:
             file.late = chance.random() < 0.3
@@ -117,7 +130,7 @@ def _files(
 ) -> Iterator[File]:
     """A file of a writer, as the audit gets it, if it does."""
     name = f"{quote(lines[0].node, safe='@')}-{lines[0].boot}-{number}.jsonl"
-    folder = f"date={day_of(lines[0].at)}"
+    folder = f"{lines[0].folder}/date={day_of(lines[0].at)}".removeprefix("/")
     text = "".join(f"{line.text()}\n" for line in lines)
     draw = 1.0 if chance is None else chance.random()
     if open_:
@@ -147,10 +160,18 @@ def _files(
             yield File(f"{folder}/copy-{name}", text)
 
 
-def _shuffle(made: Layout, chance: random.Random, name: str) -> None:
-    """Put the lines of some files together, and distribute them over other files."""
-    days = sorted({file.path.partition("/")[0] for file in made.files})
-    whole = [file for file in made.files if file.text.endswith("\n")]
+def _folder(file: File) -> str:
+    """The folder of the journal that a file belongs to."""
+    return file.path.partition("date=")[0].rstrip("/")
+
+
+def _shuffle(made: Layout, chance: random.Random, folder: str, name: str) -> None:
+    """Put the lines of some files of a folder together, and distribute them over other
+    files there.
+    """
+    files = [file for file in made.files if _folder(file) == folder]
+    days = sorted({file.path.rpartition("/")[0] for file in files})
+    whole = [file for file in files if file.text.endswith("\n")]
     chosen = [f for f in whole if "/." not in f.path and chance.random() < 0.3]
     lines = [line for file in chosen for line in file.text.splitlines()]
     made.files = [file for file in made.files if file not in chosen]
@@ -165,7 +186,7 @@ def _shuffle(made: Layout, chance: random.Random, name: str) -> None:
 
 def _add_foreign(made: Layout, chance: random.Random, name: str) -> None:
     """Add files and lines that do not belong to a journal."""
-    day = made.files[0].path.partition("/")[0]
+    day = next(f.path for f in made.files if not _folder(f)).partition("/")[0]
     made.files += [
         File(f"{day}/{name}.txt", "not a journal"),
         File(f"{day}/{name}-empty-1.jsonl", ""),

@@ -66,6 +66,7 @@ class Line:
     Attributes:
         at: by the clock of the node.
         fields: the fields that only some lines have; `since` is a time like `at`.
+        folder: the folder of its journal.
     """
 
     version: int
@@ -76,6 +77,7 @@ class Line:
     role: str
     event: str
     fields: Fields
+    folder: str = ""
 
     def text(self, version: int | None = None) -> str:
         """The JSON of the line, perhaps as that of another version."""
@@ -122,10 +124,12 @@ class Node:
         offset: the difference of its clock from the true time.
         set_back: the true times between which its clock was ahead, and by how much.
         boots: in order; between them the node is not running.
+        folder: the folder of its journal; another node of the same JID has another one.
     """
 
     jid: str
     version: int
+    folder: str = ""
     offset: int = 0
     set_back: tuple[int, int, int] | None = None
     boots: list[Boot] = field(default_factory=list)
@@ -191,6 +195,7 @@ class Node:
                 role,
                 event,
                 more,
+                self.folder,
             )
             for seq, (at, role, event, more) in enumerate(happened, start=1)
         ]

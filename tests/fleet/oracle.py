@@ -3,7 +3,8 @@
 A *run* is a part of a boot without a missing line. Only a run proves that something did
 not happen: a device has lines before and after, and nothing is missing in between. If a
 clock was set back once in a boot, nothing in the whole boot is a proof. Between runs
-there are *gaps*, and a gap is a reason why nothing is proved.
+there are *gaps*, and a gap is a reason why nothing is proved. If several journals, each
+in a folder of its own, are of the same node, a run of each of them is needed.
 
 Written only from the documented rules: it imports nothing of the product.
 """
@@ -52,6 +53,7 @@ class Run:
     """Lines of a boot without a missing line in between."""
 
     node: str
+    folder: str
     boot: str
     first_seq: int
     last_seq: int
@@ -70,7 +72,19 @@ class Gap(NamedTuple):
 class Witness:
     """The proof by the lines of each node for times without lines."""
 
-    def __init__(self, lines: Iterable[Line], newer: Iterable[Line], skew: int) -> None:
+    def __init__(
+        self,
+        lines: Iterable[Line],
+        newer: Iterable[Line],
+        named: Iterable[tuple[str, str]],
+        skew: int,
+    ) -> None:
+        # The folders of the journals of each node.
+        self._folders: defaultdict[str, set[str]] = defaultdict(set)
+        lines, newer = list(lines), list(newer)
+        of_lines = ((line.node, line.folder) for line in (*lines, *newer))
+        for node, folder in (*named, *of_lines):
+            self._folders[node].add(folder)
         self._runs: defaultdict[str, list[Run]] = defaultdict(list)
         self._wrong_clocks: set[str] = set()
         # All times of a boot with a wrong clock, by node.
@@ -110,8 +124,15 @@ class Witness:
     def in_one_run(self, lines: Sequence[Line]) -> bool:
         """Whether no other line can be between these."""
         times = [line.at for line in lines]
-        wrong = self._is_wrong(lines[0].node, min(times), max(times))
-        return len({self.run_of(line) for line in lines}) == 1 and not wrong
+        node, begin, end = lines[0].node, min(times), max(times)
+        if self._is_wrong(node, begin, end) or not self.is_alone(node, begin, end):
+            return False
+        return len({self.run_of(line) for line in lines}) == 1
+
+    def is_alone(self, node: str, begin: int, end: int) -> bool:
+        """Whether only one run of the node touches this time."""
+        runs = self._runs[node]
+        return sum(run.first_at <= end and run.last_at >= begin for run in runs) == 1
 
     def silence(self, node: str, begin: Line, end: Line) -> frozenset[str]:
         """Why its silence between two lines of another node proves nothing.
@@ -127,10 +148,11 @@ class Witness:
         if wrong or {begin.boot, end.boot} & self._wrong_clocks:
             # The lines between which it was silent.
             return self.gaps(node, since, until) | {"clock"}
-        for run in runs:
-            whole = run.first_at <= since and run.last_at >= until
-            if whole and not self._is_wrong(node, since, until):
-                return frozenset()
+        whole = {
+            run.folder for run in runs if run.first_at <= since and run.last_at >= until
+        }
+        if whole == self._folders[node] and not self._is_wrong(node, since, until):
+            return frozenset()
         return self.gaps(node, since, until)
 
     def gaps(self, node: str, since: float, until: float) -> frozenset[str]:
@@ -142,6 +164,8 @@ class Witness:
         }
         if self._is_wrong(node, since, until):
             found.add("clock")
+        if len(self._folders[node]) > 1:
+            found.add("which-journal")
         return frozenset(found)
 
     def _is_wrong(self, node: str, since: float, until: float) -> bool:
@@ -198,12 +222,15 @@ def _runs(boot: Sequence[Line]) -> list[Run]:
 
 def _run(lines: Sequence[Line]) -> Run:
     first, last = lines[0], lines[-1]
-    return Run(first.node, first.boot, first.seq, last.seq, first.at, last.at)
+    return Run(
+        first.node, first.folder, first.boot, first.seq, last.seq, first.at, last.at
+    )
 
 
 def verdicts(
     lines: Iterable[Line],
     newer: Iterable[Line],
+    named: Iterable[tuple[str, str]],
     *,
     now: int,
     skew: int = 60 * SECOND,
@@ -211,7 +238,7 @@ def verdicts(
 ) -> dict[Key, Verdict]:
     """The verdict on each message with at least one line."""
     given = {(line.boot, line.seq): line for line in lines}.values()
-    witness = Witness(given, newer, skew)
+    witness = Witness(given, newer, named, skew)
     messages: defaultdict[Key, list[Line]] = defaultdict(list)
     for line in given:
         if line.role in {"sender", "receiver"} and line.event != "refused":
@@ -330,8 +357,10 @@ class _Message:
         if now - last.at < stuck_after:
             return None
         run = self._witness.run_of(last)
-        gaps = self._witness.gaps(last.node, last.at, last.at + stuck_after)
-        if run.last_at < last.at + stuck_after or "clock" in gaps:
+        until = last.at + stuck_after
+        gaps = self._witness.gaps(last.node, last.at, until)
+        alone = self._witness.is_alone(last.node, last.at, until)
+        if run.last_at < until or "clock" in gaps or not alone:
             return Verdict("unproven", gaps | {"not-closed"})
         reasons = self._witness.after(last)
         if reasons:

@@ -217,12 +217,12 @@ class Recount:
         """Read the files and make the tables.
 
         Args:
-            folder: of the journals.
+            folder: of the journals; some are in folders in it.
             version: of the schema: lines of a newer one are left out.
         """
         names = [
             str(path)
-            for path in sorted(folder.glob("date=*/*-*-[0-9]*.jsonl"))
+            for path in sorted(folder.glob("**/date=*/*-*-[0-9]*.jsonl"))
             if not path.name.startswith(".")
         ]
         columns = ", ".join(f"'{name}': '{kind}'" for name, kind in _TYPES.items())

@@ -30,7 +30,7 @@ OURS = {
 
 REASONS = {
     *("no-journal", "began-later", "not-closed", "hole", "journal-off", "clock"),
-    *("newer-version", "which-device"),
+    *("newer-version", "which-device", "which-journal"),
 }
 
 
@@ -39,7 +39,7 @@ def seeds() -> range:
 
 
 def judged(made: Fleet, layout: Layout) -> dict[tuple[str, str], Verdict]:
-    found = verdicts(layout.given, layout.newer, now=made.now)
+    found = verdicts(layout.given, layout.newer, layout.named, now=made.now)
     return {(key.sender, key.msg_id): verdict for key, verdict in found.items()}
 
 
@@ -122,7 +122,7 @@ def test_another_reader_finds_exactly_the_lines_that_were_given(
     recount = Recount(tmp_path, version=2)
     assert recount.lines() == {(line.boot, line.seq) for line in layout.given}
     assert all(recount.rows(name) for name in set(TABLES) - {"refusals"})
-    found = verdicts(layout.given, layout.newer, now=made.now)
+    found = verdicts(layout.given, layout.newer, layout.named, now=made.now)
     assert recount.rows("deliveries").total() == len(found)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from fleets import NOW, Fleets, make_fleets
+from fleets import NOW, Fleets, journals_in, make_fleets
 from frames import Lines
 from qos.audit.driver import audit
 from qos.audit.synth import Plan, synthesise
@@ -69,7 +69,7 @@ def audited_fleets(
     way.
     """
     out = tmp_path_factory.mktemp("audited-fleets")
-    audit(spark, [str(fleets.journals)], str(out), limits=Limits(now=NOW))
+    audit(spark, journals_in(fleets.journals), str(out), limits=Limits(now=NOW))
     return out
 
 

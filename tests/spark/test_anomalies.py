@@ -26,6 +26,7 @@ from qos.audit.tables import (
     unproven_hourly,
     with_suspicion,
 )
+from qos.journal.files import quoted
 
 pytestmark = [
     pytest.mark.spark,
@@ -200,6 +201,60 @@ def one_name_two_journals(lines: Lines) -> None:
     kept(kept(lines), "b", boot="another")
     lines.sent(*SENT)
     until(until(lines, 600), 600, "b", boot="another")
+
+
+def namesake(
+    at: float, *, more: bool = False, who: str = "b"
+) -> Callable[[Lines], None]:
+    """Another device has the same full JID, and its last line is of this time.
+
+    Only the one with the first journal may have a line about the message; of `more`, it
+    has one.
+    """
+
+    def build(lines: Lines) -> None:
+        kept(kept(lines), who, boot="another", journal=2)
+        if who == "b":
+            lines.sent(*SENT)
+        if more or who == "a":
+            lines.got(*(GOT if who == "a" else ("held", "released")))
+        until(until(lines, 600), at, who, boot="another", journal=2)
+
+    return build
+
+
+def copied(lines: Lines) -> None:
+    """A copy of the beginning of a journal is in another folder."""
+    kept(lines)
+    lines.rows += [{**row, "journal": 2} for row in lines.rows]
+    until(lines.sent(*SENT), 600)
+
+
+def moved(lines: Lines) -> None:
+    """The device has begun a new journal in another folder."""
+    kept(kept(lines, "a"), "b", boot="before", journal=2)
+    until(lines, -800, "b", boot="before", journal=2)
+    kept(lines, "b")
+    lines.rows[-1]["at"] = NOON - timedelta(seconds=700)
+    until(lines.sent(*SENT), 600)
+
+
+def named(node: str, *, file: str = "") -> Callable[[Lines], None]:
+    """Of another journal there is only a file that is not closed, perhaps of another
+    node.
+    """
+
+    def build(lines: Lines) -> None:
+        jid = node.format(lines.domain)
+        kept(lines, "a").sent(*SENT, to=jid)
+        for at in (-900, 600):
+            lines.line(jid, "worker", "lost", at)
+        of = (file or node).format(lines.domain)
+        name = f".{quoted(of)}-00ff00ff00ff00ff-1.jsonl"
+        lines.open_files.append(f"/other/date=2026-01-05/{name}")
+        until(lines, 600, "a")
+
+    return build
 
 
 def component(lines: Lines) -> None:
@@ -425,6 +480,52 @@ CASES = [
         "two journals of one name prove nothing of each other",
         one_name_two_journals,
         [("lost? which-device", "m1")],
+    ),
+    Case(
+        "a journal that ends earlier does not speak for its namesake",
+        namesake(-500),
+        [("lost? which-journal", "m1")],
+    ),
+    Case(
+        "nor where the other one has lines of the message",
+        namesake(-500, more=True),
+        [("lost? which-journal", "m1")],
+    ),
+    Case(
+        "nor does one sender for its namesake",
+        namesake(-500, who="a"),
+        [("orphaned? which-journal", "m1")],
+    ),
+    Case(
+        "two namesakes that are both silent are a proof",
+        namesake(600),
+        [("lost", "m1")],
+    ),
+    Case(
+        "and so are two senders",
+        namesake(600, who="a"),
+        [("orphaned", "m1")],
+    ),
+    Case("a copy of a journal is of the same device", copied, [("lost", "m1")]),
+    Case(
+        "a journal that was moved may be of two devices",
+        moved,
+        [("lost? which-journal", "m1")],
+    ),
+    Case(
+        "a file that is not closed shows by its name that there is a namesake",
+        named("b@{}/1"),
+        [("lost? which-journal", "m1")],
+    ),
+    Case(
+        "also if the name is so long that it is cut",
+        named("b@{}/" + "\u00e4" * 100),
+        [("lost? which-journal", "m1")],
+    ),
+    Case(
+        "a file of another node does not",
+        named("b@{}/2", file="b@{}/3"),
+        [("lost", "m1")],
     ),
     Case(
         "another device does not hand over for the one that was addressed",

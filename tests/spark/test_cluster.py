@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fleets import Fleets
+from fleets import Fleets, journals_in
 from published import differences, wrong_verdicts
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "spark_cluster.sh"
@@ -47,7 +47,8 @@ def test_a_cluster_of_two_workers_finds_what_one_laptop_finds(
     fleets.write(journal, late=True)
     own.mkdir()
     options = spark_as_it_comes["JAVA_TOOL_OPTIONS"]
-    done = submit(own, journal, "--out", out, "--json", JAVA_TOOL_OPTIONS=options)
+    words = [*journals_in(journal), "--out", str(out), "--json"]
+    done = submit(own, *words, JAVA_TOOL_OPTIONS=options)
     assert done.returncode == 1, done.stderr
     found = json.loads(done.stdout)
     assert differences(out, fleets.recount) == {}

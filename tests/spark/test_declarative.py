@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import qos.audit
-from fleets import NOW, Fleets
+from fleets import NOW, Fleets, journals_in
 from parquet import rows_of
 from published import differences, rows, wrong_verdicts
 from qos.audit.batch_tables import TABLES
@@ -36,7 +36,7 @@ def project(tmp_path: Path) -> Path:
     text = spec.read_text()
     for before, after in (
         ("file:///var/lib/xmpp-qos/pipeline", f"file://{tmp_path}/storage"),
-        ("/var/lib/xmpp-qos/journals", str(tmp_path / "journals")),
+        ("/var/lib/xmpp-qos/journals", ",".join(journals_in(tmp_path / "journals"))),
     ):
         assert before in text
         text = text.replace(before, after)

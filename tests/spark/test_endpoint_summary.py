@@ -43,6 +43,7 @@ def random_lines(chance: random.Random, count: int) -> Lines:
             attempt=chance.choice([None, 1, 2]),
             bytes=chance.choice([None, 10, 20]),
             condition=chance.choice([None, "gone"]),
+            journal=chance.choice([None, 1, 2]),
         )
     return made
 
@@ -182,7 +183,8 @@ def test_stretches_of_lines_tell_what_the_lines_do(
     some.rows += chance.sample(some.rows, len(some.rows) // 9)
     stretches = boot_runs.stretches(in_arrow(some))
     assert len(stretches) <= len(some.rows)
-    each = boot_runs.runs(some.frame(spark), F.lit(boot_runs.TOLD))
+    told = F.lit(boot_runs.TOLD)
+    each = boot_runs.runs(some.of_journals(spark), told, F.col("journal"))
     together = spark.createDataFrame(rows_of(stretches), each.schema)
     found, expected = (
         sorted(boot_runs.merged(pieces, tolerance_s=2).collect(), key=repr)

@@ -8,15 +8,19 @@ these.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from fleets import NOW, Fleets, make_fleets
+from fleets import NOW, Fleets, journals_in, make_fleets
 from published import differences, rows, wrong_verdicts
+from qos.audit import driver
+from qos.audit.boot_runs import RUN
 from qos.audit.driver import audit
 from qos.audit.tables import Limits
+from qos.audit.tables.cover import Runs
 
 pytestmark = [
     pytest.mark.spark,
@@ -32,8 +36,34 @@ def test_an_audit_counts_and_judges_as_others_do(
     check(fleets, audited_fleets)
     for seed in range(1, int(os.environ.get("QOS_SEEDS", "1"))):
         others, out = make_fleets(tmp_path / f"{seed}", seed), tmp_path / f"out-{seed}"
-        audit(spark, [str(others.journals)], str(out), limits=Limits(now=NOW))
+        audit(spark, journals_in(others.journals), str(out), limits=Limits(now=NOW))
         check(others, out)
+
+
+def _any_journal(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Runs, "covers_in_each_journal", Runs.covers)
+
+
+def _only_read_files(patch: pytest.MonkeyPatch) -> None:
+    def named(spark: SparkSession, *_: object) -> DataFrame:
+        return spark.createDataFrame([], RUN)
+
+    patch.setattr(driver, "named_runs", named)
+
+
+@pytest.mark.parametrize("mutant", [_any_journal, _only_read_files])
+def test_an_audit_that_takes_one_journal_for_its_namesake_is_found(
+    mutant: Callable[[pytest.MonkeyPatch], None],
+    fleets: Fleets,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With each of these mistakes an audit accuses where nothing went wrong."""
+    mutant(monkeypatch)
+    audit(spark, journals_in(fleets.journals), str(tmp_path), limits=Limits(now=NOW))
+    accused = rows(tmp_path / "anomalies", ("kind", "sender", "msg_id"))
+    assert not set(accused) <= set(fleets.faults)
 
 
 def check(fleets: Fleets, out: Path) -> None:

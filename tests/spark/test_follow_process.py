@@ -8,12 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from fleets import Fleets
+from fleets import Fleets, journals_in
 from parquet import rows_of
 from published import differences, wrong_verdicts
 from qos.audit.batch_tables import TABLES
@@ -33,10 +33,11 @@ pytestmark = [
 class Process:
     """The command, in a group of processes of its own, as of a shell."""
 
-    def __init__(self, journals: Path, out: Path, *options: str) -> None:
+    def __init__(self, journals: Sequence[str], out: Path, *options: str) -> None:
         self._process = subprocess.Popen(
             (
-                *(sys.executable, "-c", COMMAND, "audit", journals, "--out", out),
+                *(sys.executable, "-c", COMMAND, "audit", *journals),
+                *("--out", str(out)),
                 *("--master", "local[2]", "--json", *options),
             ),
             stdout=subprocess.PIPE,
@@ -98,14 +99,14 @@ def test_a_killed_follower_goes_on_and_a_stopped_one_ends_its_batch(
     journals, out = tmp_path / "journals", tmp_path / "out"
     fleets.write(journals, late=False)
     follow = ("--follow", "--every", "0.2")
-    first = start(journals, out, *follow)
+    first = start(journals_in(journals), out, *follow)
     first.until(lambda: any((out / "deliveries").rglob("*.parquet")))
     first.kill()
     assert not (out / "anomalies").exists()
-    second = start(journals, out, *follow)
+    second = start(journals_in(journals), out, *follow)
     second.until((out / "anomalies").exists)
     fleets.write(journals, late=True)
-    assert main(["audit", str(journals), "--out", str(out), "--follow"]) == 2
+    assert main(["audit", *journals_in(journals), "--out", str(out), "--follow"]) == 2
     _, err = capsys.readouterr()
     assert err.count("\n") == 1
     assert "another audit writes into it" in err
@@ -135,7 +136,7 @@ def test_who_ends_the_whole_group_reads_no_traceback(
     """As `timeout` does, or a supervisor: Java is gone before the command."""
     journals, out = tmp_path / "journals", tmp_path / "out"
     synthesise(Plan(devices=5, messages=20_000), journals, processes=1)
-    process = start(journals, out)
+    process = start([str(journals)], out)
     process.until(lambda: out.exists() and any(out.iterdir()))
     process.stop_all()
     status, lines, err = process.ended()

@@ -16,6 +16,11 @@ from pyspark.sql import functions as F
 from qos.audit import boot_runs, read, tables
 from qos.audit.boot_runs import CLOCK_BACK_S
 from qos.audit.journals import tied_folders
+from qos.audit.locations import local_path
+from qos.audit.named_journals import named_runs
+from qos.audit.new_files import files_since
+from qos.audit.schema import EVENT
+from qos.audit.speakers import Tied
 from qos.audit.tables import Limits
 
 spark = SparkSession.active()
@@ -23,12 +28,16 @@ spark = SparkSession.active()
 _BY_HOUR = ["date", "hour"]
 
 
-def _checked() -> DataFrame:
+def _journals() -> tuple[list[str], Tied]:
     given = spark.conf.get("spark.xmppQos.journals") or ""
     names = [name.strip() for name in given.split(",") if name.strip()]
     if not names:
         raise ValueError("spark.xmppQos.journals names no folder of journals")
-    folders, tied = tied_folders(names)
+    return tied_folders(names)
+
+
+def _checked() -> DataFrame:
+    folders, tied = _journals()
     return read.checked_lines(read.stream_lines(spark, folders), tied)
 
 
@@ -43,6 +52,13 @@ def _limits() -> Limits:
 
 def _seconds(name: str, default: float) -> float:
     return float(spark.conf.get(f"spark.xmppQos.{name}", str(default)) or default)
+
+
+def _named() -> DataFrame:
+    """The journals of the nodes in the names of files; of folders of this machine."""
+    folders, tied = _journals()
+    here = [folder for folder in folders if local_path(folder) is not None]
+    return named_runs(spark, files_since(None, here, None), tied)
 
 
 # PySpark 4.3 resolves an existing table as soon as a plan has withColumn in it, and
@@ -90,22 +106,27 @@ def _partitioned(table: DataFrame) -> DataFrame:
 @dp.table
 def events() -> DataFrame:
     """Lines that are events."""
-    return read.events_of(_checked())
+    events = _checked().where(F.col("problem").isNull())
+    return events.select(*EVENT.names, "journal")
 
 
 @dp.table
 def bad_lines() -> DataFrame:
     """Lines that are no events, with their file and beginning."""
     bad = _checked().where(F.col("problem").isNotNull())
-    return bad.select("problem", "file", "example", "node", "boot", "seq", "at")
+    of_line = ("node", "boot", "seq", "at", "journal")
+    return bad.select("problem", "file", "example", *of_line)
 
 
 @dp.materialized_view
 def runs() -> DataFrame:
     """The runs of all lines: parts of boots without a missing line."""
-    told = boot_runs.runs(_events(), F.lit(boot_runs.TOLD))
+    journal = F.col("journal")
+    told = boot_runs.runs(_events(), F.lit(boot_runs.TOLD), journal)
     bad = spark.read.table("all_bad_lines").where(F.col("seq").isNotNull())
-    pieces = told.unionByName(boot_runs.runs(bad, boot_runs.kind_of(F.lit(False))))
+    kind = boot_runs.kind_of(F.lit(False))
+    pieces = told.unionByName(boot_runs.runs(bad, kind, journal))
+    pieces = pieces.unionByName(_named())
     return boot_runs.merged(pieces, tolerance_s=CLOCK_BACK_S)
 
 

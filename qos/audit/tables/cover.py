@@ -5,6 +5,12 @@ never went back in it; its first line is not after the beginning of the interval
 its last line not before the end; and no other run of the device touches the interval,
 because then two writers have the same name. Nothing else proves that a device wrote no
 line.
+
+Two devices may have the same full JID, on different servers or by mistake. Then each
+has a journal of its own, and none of them speaks for the other: in *each* journal with
+lines of the JID, or with a file of its name, a run must cover the interval. Journals
+that have lines of the same boot are of one device. From two journals without a common
+boot, it is not known whether they are of two devices, or one device has begun a new one.
 """
 
 from __future__ import annotations
@@ -15,10 +21,17 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from qos.audit.boot_runs import CLOCK_BACK_S, NEWER, TOLD, went_back
+from qos.audit.boot_runs import (
+    CLOCK_BACK_S,
+    NAMED,
+    NEWER,
+    TOLD,
+    all_of,
+    went_back,
+)
 from qos.audit.tables.once import bare
 
-__all__ = ["REASONS", "Runs", "by_device"]
+__all__ = ["REASONS", "Runs", "by_device", "names_of"]
 
 #: The reasons why an interval is not covered.
 #: no-journal: the device has no line at all.
@@ -29,10 +42,11 @@ __all__ = ["REASONS", "Runs", "by_device"]
 #: journal-off: the interval touches the time between two boots.
 #: clock: the clock of the device went back in the run.
 #: newer-version: there are lines of a newer version, which cannot be read here.
-#: which-device: the JID names an account, or two journals have its name.
+#: which-device: the JID names an account, or two runs of its name touch the interval.
+#: which-journal: several journals have its name, and not each covers the interval.
 REASONS: Final = (
     *("no-journal", "began-later", "not-closed", "hole", "journal-off", "clock"),
-    *("newer-version", "which-device"),
+    *("newer-version", "which-device", "which-journal"),
 )
 
 
@@ -40,30 +54,61 @@ def by_device(boots: DataFrame) -> DataFrame:
     """The runs of each device, in one row, so that they can be joined by its name.
 
     Args:
-        boots: merged runs; see qos.audit.boot_runs.
+        boots: merged runs, and NAMED ones; see qos.audit.boot_runs.
 
     Returns:
-        Columns `device`, a node, or an account of nodes; `is_node`; `spans` (the runs
-        in the order of time; empty for a mere account) and `newer` (those of lines that
-        cannot be read). Times are in microseconds.
+        Columns `device`, a node, or an account of nodes; `is_node` (null: no line of it
+        is known); `spans` (the runs in the order of time; empty for a mere account),
+        `newer` (those of lines that cannot be read), and `journals`. Times are in
+        microseconds.
     """
     span = F.struct(
         *(F.unix_micros(f"{name}_at").alias(name) for name in _TIMES),
         "boot",
         "first_seq",
         F.col("went_back").alias("jumps"),
+        "journals",
     )
     names = F.array(
         F.struct(F.col("node").alias("device"), F.lit(True).alias("is_node")),
         F.struct(bare(F.col("node")).alias("device"), F.lit(False).alias("is_node")),
     )
-    rows = _went_back(boots).where(F.col("kind").isin(TOLD, NEWER))
+    rows = _of_boots(boots)
     rows = rows.select(F.explode(names).alias("name"), "kind", span.alias("span"))
-    own = F.when(F.col("name.is_node"), F.col("span"))
-    return rows.groupBy(F.col("name.device").alias("device")).agg(
-        F.max("name.is_node").alias("is_node"),
-        F.array_sort(F.collect_list(F.when(F.col("kind") == TOLD, own))).alias("spans"),
-        F.collect_list(F.when(F.col("kind") == NEWER, own)).alias("newer"),
+    device, is_node, kind = F.col("name.device"), F.col("name.is_node"), F.col("kind")
+    own = F.when(is_node, F.col("span"))
+    # The name of a file may have a digest in place of the node.
+    digest = F.when(
+        (kind == NAMED) & device.startswith("~"), F.substr(device, F.lit(2))
+    )
+    key = F.coalesce(digest, F.substring(F.sha2(device, 256), 1, 16))
+    of_device = rows.groupBy(key.alias("key")).agg(
+        F.max(F.when(kind != NAMED, device)).alias("device"),
+        F.max(F.when(kind.isin(TOLD, NEWER), is_node)).alias("is_node"),
+        F.array_sort(F.collect_list(F.when(kind == TOLD, own))).alias("spans"),
+        F.collect_list(F.when(kind == NEWER, own)).alias("newer"),
+        all_of(own["journals"]).alias("journals"),
+    )
+    # By name: with "all but one", a declarative pipeline would look for the table.
+    return of_device.select("device", *_RUNS)
+
+
+def names_of(boots: DataFrame) -> DataFrame:
+    """The devices and accounts with runs, and what their reasons depend on.
+
+    Returns:
+        Columns `name`; `has_lines`; `jumped`: whether a clock went back; `has_several`:
+        whether there are several journals.
+    """
+    names = F.explode(F.array(F.col("node"), bare(F.col("node")))).alias("name")
+    return (
+        boots.select(names, "kind", "jumps", "journals")
+        .groupBy("name")
+        .agg(
+            F.bool_or(F.col("kind") != NAMED).alias("has_lines"),
+            F.bool_or(F.col("jumps") > 0).alias("jumped"),
+            (F.size(all_of("journals")) > 1).alias("has_several"),
+        )
     )
 
 
@@ -88,6 +133,20 @@ class Runs:
     def covers(self, low: Column, high: Column) -> Column:
         """Whether exactly one run covers the interval; microseconds, or null."""
         return self._has(low, high) & (F.size(self._touching(low, high)) == 1)
+
+    def covers_in_each_journal(self, low: Column, high: Column) -> Column:
+        """The same in each journal of the device: then it wrote no line then."""
+
+        def covered(journal: Column) -> Column:
+            touching = F.filter(
+                self._touching(low, high), lambda span: self._is_of(span, journal)
+            )
+            whole = F.exists(touching, lambda span: _is_whole(span, low, high))
+            return whole & (F.size(touching) == 1)
+
+        each = F.forall(self._column("journals"), covered)
+        several = F.coalesce(each, F.lit(False))
+        return F.when(self._has_several(), several).otherwise(self.covers(low, high))
 
     def is_steady(self, low: Column, high: Column) -> Column:
         """Whether the clock never went back in this time.
@@ -120,6 +179,7 @@ class Runs:
             F.when(self._column("is_node").isNull(), "no-journal")
             .when(~self._column("is_node"), "which-device")
             .when(jumped, "clock")
+            .when(self._has_several(), "which-journal")
             .when(self._has(low, high), "which-device")
             .when(newer, "newer-version")
             .when(last.isNull(), "began-later")
@@ -135,7 +195,10 @@ class Runs:
         )
         earlier = F.exists(self._column("spans"), lambda span: span["last"] < moment)
         return (
-            F.when(hole, "hole").when(earlier, "journal-off").otherwise("began-later")
+            F.when(self._has_several(), "which-journal")
+            .when(hole, "hole")
+            .when(earlier, "journal-off")
+            .otherwise("began-later")
         )
 
     def is_last(self, moment: Column) -> Column:
@@ -154,13 +217,30 @@ class Runs:
         return F.transform(spans, lambda span: span["last"])
 
     def _has(self, low: Column, high: Column) -> Column:
-        found = F.exists(
-            self._column("spans"),
-            lambda span: (
-                (span["jumps"] == 0) & (span["first"] <= low) & (span["last"] >= high)
-            ),
-        )
+        found = F.exists(self._column("spans"), lambda span: _is_whole(span, low, high))
         return F.coalesce(found, F.lit(False))
+
+    def _has_several(self) -> Column:
+        """Whether not all journals are known to be of one device."""
+        journals = self._column("journals")
+        first = F.try_element_at(journals, F.lit(1))
+        other = F.exists(journals, lambda journal: ~self._are_one(journal, first))
+        return F.coalesce(other, F.lit(False))
+
+    def _is_of(self, span: Column, journal: Column) -> Column:
+        """Whether a run is of the device of a journal, as far as is known."""
+        own = span["journals"]
+        return (F.size(own) == 0) | F.exists(
+            own, lambda other: self._are_one(journal, other)
+        )
+
+    def _are_one(self, journal: Column, other: Column) -> Column:
+        """Whether two journals have lines of the same boot."""
+        both = F.array(journal, other)
+        return (journal == other) | F.exists(
+            self._column("spans"),
+            lambda span: F.size(F.array_except(both, span["journals"])) == 0,
+        )
 
     def _touching(self, low: Column, high: Column) -> Column:
         return F.filter(
@@ -175,18 +255,25 @@ class Runs:
         return f"{name} of {self.name}"
 
 
-_RUNS = ("is_node", "spans", "newer")
+_RUNS = ("is_node", "spans", "newer", "journals")
 _TIMES = ("first", "last", "low", "high")
 
 
-def _went_back(boots: DataFrame) -> DataFrame:
-    """Runs with the number of times that the clock went back in their whole boot.
+def _is_whole(span: Column, low: Column, high: Column) -> Column:
+    return (span["jumps"] == 0) & (span["first"] <= low) & (span["last"] >= high)
 
-    It is not known for how long the clock was wrong.
+
+def _of_boots(boots: DataFrame) -> DataFrame:
+    """Runs with `went_back` and `journals` of their whole boot.
+
+    `went_back` is how often the clock went back: it is not known for how long it was
+    wrong.
     """
     # Also by the kind: merging brings runs together in the same way.
     boot = Window.partitionBy("node", "boot", "kind")
     before = F.lag("last_at").over(boot.orderBy("first_seq"))
     over_hole = F.coalesce(went_back(before, CLOCK_BACK_S), F.lit(False))
     rows = boots.withColumn("went_back", F.col("jumps") + over_hole.cast("long"))
-    return rows.withColumn("went_back", F.sum("went_back").over(boot))
+    journals = F.array_distinct(F.flatten(F.collect_set("journals").over(boot)))
+    jumps = F.sum("went_back").over(boot)
+    return rows.withColumns({"went_back": jumps, "journals": journals})

@@ -107,7 +107,7 @@ def with_cover(deliveries: DataFrame, boots: DataFrame, limits: Limits) -> DataF
     reason = _OTHER.reason(low, high)
     is_known = ~_is_one_device() & (reason != "no-journal")
     reason = F.when(is_known, "which-device").otherwise(reason)
-    covers = _is_one_device() & _OTHER.covers(low, high)
+    covers = _is_one_device() & _OTHER.covers_in_each_journal(low, high)
     # Without the beginning of the message, there is no interval for the other device.
     is_begun = F.col("own_low").isNotNull()
     return rows.withColumns(

@@ -64,6 +64,10 @@ async def audit(
 ) -> Audited | str:
     """Audit the journals in these folders together.
 
+    All servers have the same domain on purpose. So each node has a namesake with the
+    same full JID on the other server, and an audit that takes the journal of one for
+    that of the other accuses nodes that have lost nothing.
+
     Args:
         journals: each has a folder for each node.
         out: for the tables and the report.
