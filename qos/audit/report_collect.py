@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from functools import partial, reduce
 
 from pyspark.sql import Column, DataFrame, Window
@@ -18,17 +18,25 @@ from qos.audit.read import Problem
 from qos.audit.report_data import (
     OTHERS,
     ROWS_MAX,
-    DayTotals,
     Proof,
     ReportData,
     Rows,
     Windows,
 )
+from qos.audit.report_routes import (
+    by_line,
+    by_outcome,
+    latency,
+    of_days,
+    of_routes,
+    percentiles,
+    standing,
+    trend,
+)
 from qos.audit.tables import Limits, queues_hourly, routes_hourly
 from qos.audit.tables.once import seconds_between
-from qos.audit.tables.routes import merged_percentiles
 
-__all__ = ["bucket_of", "collect", "standing"]
+__all__ = ["bucket_of", "collect"]
 
 #: The most anomalies and problems that are listed, and the most points of a chart: an
 #: image of 340 pixels shows no more.
@@ -49,9 +57,6 @@ _POINTS_LEAST = 24
 
 #: The most routes, or queues, with a chart of their own.
 CHARTS_MAX = 5
-
-#: A route with fewer messages than this is not listed as slow, if there are others.
-_MESSAGES_LEAST = 20
 
 
 def collect(
@@ -80,8 +85,8 @@ def collect(
     anomalies = standing(tables["anomalies"])
     found = _at_once(
         {
-            **_of_routes(routes),
-            **_of_days(tables["routes_hourly"], last, history or {}),
+            **of_routes(routes),
+            **of_days(tables["routes_hourly"], last, history or {}),
             **_of_proof(tables),
             **_of_anomalies(anomalies),
             **_of_problems(problems),
@@ -95,14 +100,14 @@ def collect(
             "workers": _workers(tables["workers_hourly"]),
         }
     )
-    data.outcomes_by_time = _long(found["outcomes"])
+    data.outcomes_by_time = by_outcome(found["outcomes"])
     for row in data.outcomes_by_time:
         before = data.outcomes.get(row["outcome"], 0)
         data.outcomes[row["outcome"]] = before + row["messages"]
     data.slow, data.retried = found["slow"], found["retried"]
     data.refusals, data.workers = found["refusals"], found["workers"]
     data.levels = found["levels"]
-    data.trend = _trend(found)
+    data.trend = trend(found)
     data.proof = _proof(found)
     data.windows = _windows(found["windows"])
     data.anomaly_counts = {row["kind"]: row["count"] for row in found["kinds"]}
@@ -116,7 +121,7 @@ def collect(
     data.problems = found["problems"]
     lines = _at_once(
         {
-            "latency": _latency(routes, data.slow[:CHARTS_MAX]),
+            "latency": latency(routes, data.slow[:CHARTS_MAX]),
             "waits": _waits(queues, data.queues[:CHARTS_MAX]),
         }
     )
@@ -182,106 +187,6 @@ def _hour_s() -> Column:
 def _bucket(seconds: Column, bucket_s: int) -> Column:
     """The beginning of the bucket, in seconds."""
     return F.floor(seconds / bucket_s) * bucket_s
-
-
-# -- messages --------------------------------------------------------------
-
-
-def _of_routes(routes: DataFrame) -> dict[str, DataFrame]:
-    sent = routes.where(F.col("messages") > 0)
-    keys = ("sender", "receiver", "level")
-    whole = sent.groupBy(*keys).agg(
-        F.sum("messages").alias("messages"),
-        F.sum("retried").alias("retried"),
-        *_percentiles("latency_sketch"),
-    )
-    whole = whole.withColumn("rate", F.col("retried") / F.col("messages"))
-    few = F.col("messages") < _MESSAGES_LEAST
-    levels = sent.groupBy("level").agg(
-        F.sum("messages").alias("messages"), *_percentiles("latency_sketch")
-    )
-    return {
-        "outcomes": sent.groupBy("moment")
-        .agg(*map(F.sum, _OUTCOMES))
-        .orderBy("moment"),
-        "slow": whole.where(F.col("p95").isNotNull())
-        .orderBy(few, F.desc("p95"), *keys)
-        .limit(ROWS_MAX),
-        "retried": whole.where(F.col("retried") > 0)
-        .orderBy(few, F.desc("rate"), *keys)
-        .limit(ROWS_MAX),
-        "levels": levels.select("level", "messages", "p95").orderBy("level"),
-    }
-
-
-#: Columns of `routes_hourly`, and the report's words for these outcomes.
-_OUTCOMES = ("delivered", "in_doubt", "not_delivered", "open", "withdrawn")
-
-
-def _long(outcomes: Rows) -> Rows:
-    """A row for each existing moment and outcome."""
-    return [
-        {
-            "moment": row["moment"],
-            "outcome": name.replace("_", "-"),
-            "messages": row[f"sum({name})"],
-        }
-        for row in outcomes
-        for name in _OUTCOMES
-        if row[f"sum({name})"]
-    ]
-
-
-def _latency(routes: DataFrame, slowest: Rows) -> DataFrame:
-    line: Column = F.lit(OTHERS)
-    for row in reversed(slowest):
-        is_it = reduce(
-            Column.__and__,
-            (F.col(name) == row[name] for name in ("sender", "receiver", "level")),
-        )
-        name = f"{row['sender']} to {row['receiver']}, {row['level']}"
-        line = F.when(is_it, name).otherwise(line)
-    return _by_line(routes, line, "latency_sketch", "messages")
-
-
-def _by_line(rows: DataFrame, line: Column, sketch: str, noun: str) -> DataFrame:
-    whole = F.kll_sketch_get_n_double(F.kll_merge_agg_double(sketch))
-    return (
-        rows.groupBy(line.alias("line"), "moment")
-        .agg(whole.alias(noun), *_percentiles(sketch))
-        .where(F.col(noun) > 0)
-        .orderBy("line", "moment")
-    )
-
-
-def _of_days(
-    routes: DataFrame, last: date | None, history: Mapping[str, DataFrame]
-) -> dict[str, DataFrame]:
-    """The last day and the day before."""
-    if last is None or not history:
-        return {}
-    days = F.col("date").isin(last - timedelta(days=1), last)
-    sent = history["routes_hourly"].where(days & (F.col("messages") > 0))
-    found = standing(history["anomalies"]).where(days)
-    return {
-        "days": sent.groupBy("date")
-        .agg(F.sum("messages").alias("messages"), *_percentiles("latency_sketch"))
-        .orderBy("date"),
-        "anomalies of days": found.groupBy("date").agg(F.count("*").alias("anomalies")),
-    }
-
-
-def _trend(found: Mapping[str, Rows]) -> tuple[DayTotals, DayTotals] | None:
-    anomalies = {
-        row["date"]: row["anomalies"] for row in found.get("anomalies of days", ())
-    }
-    totals = [
-        DayTotals(
-            row["date"], row["messages"], row["p95"], anomalies.get(row["date"], 0)
-        )
-        for row in found.get("days", ())
-    ]
-    return (totals[0], totals[1]) if len(totals) == 2 else None
 
 
 # -- verdicts --------------------------------------------------------------
@@ -350,13 +255,6 @@ def _windows(rows: Rows) -> Windows | None:
     return Windows(**{name: whole[name] for name in _WINDOWS}, routes=routes)
 
 
-def standing(anomalies: DataFrame) -> DataFrame:
-    """The rows that no later audit has withdrawn."""
-    if "withdrawn_at" not in anomalies.columns:
-        return anomalies
-    return anomalies.where(F.col("withdrawn_at").isNull())
-
-
 def _of_anomalies(anomalies: DataFrame) -> dict[str, DataFrame]:
     order = Window.partitionBy("kind").orderBy("begun_at", "sender", "msg_id")
     first = anomalies.withColumn("place", F.row_number().over(order))
@@ -408,7 +306,7 @@ def _queues(queues: DataFrame, limits: Limits) -> DataFrame:
         .agg(
             *(F.sum(name).alias(name) for name in sums),
             seconds_between(F.min("oldest_open_at"), now).alias("oldest_s"),
-            *_percentiles("wait_sketch"),
+            *percentiles("wait_sketch"),
             F.grouping("queue").alias("whole"),
         )
         .where(F.col("items").isNotNull())
@@ -423,12 +321,7 @@ def _waits(queues: DataFrame, largest: Rows) -> DataFrame:
         service, queue = row["service"], row["queue"]
         is_it = (F.col("service") == service) & (F.col("queue") == queue)
         line = F.when(is_it, f"{queue} at {service}").otherwise(line)
-    return _by_line(queues, line, "wait_sketch", "items")
-
-
-def _percentiles(sketch: str) -> list[Column]:
-    found = merged_percentiles(sketch)
-    return [found[i].alias(name) for i, name in enumerate(("p50", "p95", "p99"))]
+    return by_line(queues, line, "wait_sketch", "items")
 
 
 def _at_once(frames: Mapping[str, DataFrame]) -> dict[str, Rows]:
