@@ -38,6 +38,10 @@ With --http, clients of HTTP use the same queues, with users in the same way:
   xmpp-qos queue http-user users.txt shop
   xmpp-qos queue serve --component queue.example.org --http 127.0.0.1:8080 \\
     --http-users users.txt
+
+Both are served from the start, with a line amqp://HOST:PORT or http://HOST:PORT on stderr,
+and go on while the XMPP server is away. It is tried again until it is there, whatever
+--connect-timeout says.
   curl -u shop -d 'order 1' http://127.0.0.1:8080/queues/orders/messages
 """
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from qos.cli import queue_amqp, queue_http
 from qos.cli.account import component_from, store_url
 from qos.cli.output import note
-from qos.cli.ready import report_ready
+from qos.cli.ready import report_ready, tell_systemd
 from qos.cli.status import CommandError, Status
 from qos.core.queue.service import QueueBounds
 from qos.core.quota import Quotas
+from qos.engine.queue_engine import QueueEngine
 from qos.errors import LocalProtocolError, StoreInUse, UsageError
 from qos.options.login import login_from
 from qos.stream.login import AccountSession, ComponentSession
@@ -76,8 +77,12 @@ async def run(arguments: argparse.Namespace) -> int:
                     service, http_users, jid=jid, component=component
                 ) as http,
             ):
+                # Without a gateway, nobody could use it until there is a session.
+                session.patient = amqp is not None or http is not None
                 session.start()
-                await session.work(_serve(session, arguments, amqp, http))
+                await session.work(
+                    _serve(session, service.engine, arguments, amqp, http)
+                )
         except asyncio.CancelledError:
             note("stopped; what is in the queues stays in the store")
             raise
@@ -117,13 +122,18 @@ def _some(nodes: Sequence[str]) -> str:
 
 async def _serve(
     session: Session,
+    engine: QueueEngine,
     arguments: argparse.Namespace,
     amqp: amqp_gateway.Gateway | None,
     http: http_gateway.Gateway | None,
 ) -> None:
+    if amqp is not None or http is not None:
+        # They serve without XMPP, too, as long as its server is away.
+        engine.begin()
+        await queue_amqp.listen(arguments, amqp)
+        await queue_http.listen(arguments, http)
+        tell_systemd()
     await session.online.wait()
-    await queue_amqp.listen(arguments, amqp)
-    await queue_http.listen(arguments, http)
     report_ready(session.xmpp.boundjid.full)
     await asyncio.Event().wait()
 

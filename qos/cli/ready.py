@@ -23,6 +23,11 @@ def report_ready(jid: str, *, quiet: bool = False) -> None:
     """
     if not quiet:
         note(f"ready {jid}", name="")
+    tell_systemd()
+
+
+def tell_systemd() -> None:
+    """Say to systemd, if it asks for it, that the program does its work."""
     address = os.environ.get(NOTIFY_VARIABLE, "")
     if not address:
         return

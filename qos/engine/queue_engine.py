@@ -129,7 +129,7 @@ class QueueEngine:
         effects = core.start(clock.now())
         self._commit.add(effects)
         self._ended_items.note(effects)
-        # Before the first session, nothing could be sent to anybody.
+        # Before the first session, nothing could be sent to anybody without a gateway.
         self._began = False
         self._busy = False
         self._flushing: asyncio.Handle | None = None
@@ -151,6 +151,14 @@ class QueueEngine:
         )
 
     # -- inputs ------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Serve without a session: a gateway listens.
+
+        XMPP clients count as absent until a session has begun.
+        """
+        self._began = True
+        self._flush_soon()
 
     def online(self) -> None:
         """Take the start of a session: no peer counts as present until it is heard."""

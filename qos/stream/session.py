@@ -56,6 +56,7 @@ class Session:
     Attributes:
         xmpp: the slixmpp stream.
         online: set while there is a session.
+        patient: go on trying without a limit, even before the first session.
     """
 
     #: Stream errors (RFC 6120 §4.9.3) that would also end another attempt.
@@ -79,6 +80,7 @@ class Session:
         """
         self.xmpp = xmpp
         self.online = asyncio.Event()
+        self.patient = False
         self._server = server
         self._name = name
         self._quiet = quiet
@@ -267,7 +269,7 @@ class Session:
         give_up_at = loop.time() + timeout_s
         retry, noted = Retry(_FIRST_BACKOFF), ""
         while True:
-            left_s = timeout_s if self._met else give_up_at - loop.time()
+            left_s = timeout_s if self._unlimited else give_up_at - loop.time()
             started = await self._one_session(min(left_s, _ATTEMPT_S_MAX))
             problem = self._problem or f"{self._name}: the connection is lost"
             if self._refused_login or (self._lasting and not self._met):
@@ -277,13 +279,17 @@ class Session:
             if self._met:
                 retry.backoff = self._server.backoff
             delay_s = retry.failed()
-            if not self._met and loop.time() + delay_s >= give_up_at:
+            if not self._unlimited and loop.time() + delay_s >= give_up_at:
                 await asyncio.sleep(give_up_at - loop.time())
                 raise CannotConnect(f"{problem}; gave up after {timeout_s:g} s")
             if problem != noted or started:
                 self._say(logging.WARNING, f"{problem}; trying again")
                 noted = problem
             await asyncio.sleep(delay_s)
+
+    @property
+    def _unlimited(self) -> bool:
+        return self._met or self.patient
 
     async def _one_session(self, timeout_s: float) -> bool:
         """Connect, and return when this has failed or the session is over.

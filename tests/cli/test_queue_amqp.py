@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import socket
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from proton import Message, Timeout
 from proton.utils import BlockingConnection
+
+from qos.testing.ports import free_ports
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Commands
@@ -233,16 +236,90 @@ async def test_a_worker_and_a_consumer_share_a_queue(commands: Commands) -> None
     task = loop.run_in_executor(None, consume)
     try:
         async with asyncio.timeout(40):
-            await task
             while len(consumed) + len(worked()) < 60:  # noqa: ASYNC110 - of a process
                 await asyncio.sleep(0.1)
     finally:
         ended.set()
+        await task
         worker.process.terminate()
     found = consumed + worked()
     assert sorted(found) == sorted(f"item {number}" for number in range(60))
-    assert len(consumed) >= 20
+    # Which of them is faster is not said.
+    assert consumed
     assert worked()
     async with asyncio.timeout(10):
         while (await commands.queue("browse")).out:
             pass  # the worker's last retract is on its way
+
+
+def pass_on(port: int, message: str) -> object:
+    """Send a message to the queue by AMQP, and take one from it."""
+    url = f"amqp://shop:secret@127.0.0.1:{port}"
+    client = BlockingConnection(url, allowed_mechs="PLAIN", timeout=10)
+    client.create_sender("orders").send(Message(body=message))
+    receiver = client.create_receiver("orders", credit=1)
+    body = receiver.receive(timeout=10).body
+    receiver.accept()
+    client.close()
+    return body
+
+
+async def carry(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await source.read(65536):
+            target.write(data)
+            await target.drain()
+    target.close()
+
+
+async def test_amqp_is_served_while_the_xmpp_server_is_away(
+    commands: Commands,
+) -> None:
+    """At the start, and after a session was lost; the store is the same all the time."""
+    users = await write_user(commands, "shop")
+    serving = await commands.serve()
+    assert (await commands.queue("create")).status == 0
+    given = await commands.queue("affiliate", "shop@queue.localhost=owner")
+    assert given.status == 0, given.err
+    serving.process.terminate()
+    await serving.end()
+    (component_port,) = free_ports(1)
+    serving = await commands.start(
+        *("queue", "serve", "--component", "queue.localhost"),
+        *("--port", str(component_port), "--connect-timeout", "1"),
+        *("--store", f"sqlite:{commands.folder / 'queues.db'}"),
+        *("--retry-first", "0.1", "--retry-max", "0.3"),
+        *(*LOCAL, "--amqp-users", users),
+        password=SECRET,
+    )
+    port = int((await serving.note("amqp://")).rpartition(":")[2])
+    assert not any("ready" in each for each in serving.err)
+    assert await asyncio.to_thread(pass_on, port, "no session yet") == "no session yet"
+    # Longer than the time in which a session had to be there without a gateway.
+    await asyncio.sleep(1.5)
+    assert await asyncio.to_thread(pass_on, port, "nor now") == "nor now"
+
+    carried: list[asyncio.StreamWriter] = []
+
+    async def accept(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        there = await asyncio.open_connection("127.0.0.1", commands.component_port)
+        carried.extend((writer, there[1]))
+        await asyncio.gather(carry(reader, there[1]), carry(there[0], writer))
+
+    server = await asyncio.start_server(accept, "127.0.0.1", component_port)
+    assert await serving.note("ready") == "ready queue.localhost"
+    item = ("--payload", "<order xmlns='shop'/>", "--id", "i")
+    assert (await commands.queue("publish", *item)).status == 0
+    server.close()
+    for each in carried:
+        each.close()
+    await serving.note("trying again")
+    for _ in range(2):
+        # The first one that it takes is the item of XMPP.
+        await asyncio.to_thread(pass_on, port, "lost")
+    serving.process.terminate()
+    ended = await serving.end()
+    assert "what is in the queues stays in the store" in ended.err
+    assert ended.out == []
