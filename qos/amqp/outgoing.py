@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec
 
@@ -17,7 +16,9 @@ from proton import Condition, Delivery, Link, Sender
 
 from qos.amqp import bounds, conditions
 from qos.amqp.conditions import condition_of
-from qos.amqp.outcomes import OUTCOMES, STATES, settle, settlement_of, told_by
+from qos.amqp.credit import LinkCredit
+from qos.amqp.endings import Ending, Endings, Held
+from qos.amqp.outcomes import OUTCOMES, STATES, settle, told_by
 from qos.amqp.resuming import Resuming
 from qos.amqp.unsettled import Sent
 from qos.core.amqp.delivery_states import Told
@@ -44,7 +45,6 @@ from qos.core.queue.requests import (
     Settlement,
     Subscribe,
     Suspend,
-    Unlock,
 )
 from qos.core.queue.terminus import Terminus
 from qos.core.record import replace
@@ -57,39 +57,6 @@ if TYPE_CHECKING:
 __all__ = ["OutgoingLink"]
 
 P = ParamSpec("P")
-
-
-@dataclass(slots=True)
-class _Held:
-    """A delivery that we have not settled.
-
-    Attributes:
-        item: as it was locked.
-        delivery: its transfer; None: it waits for its commit (pre-settled links).
-        settling: the request with its outcome is under way.
-    """
-
-    item: Item
-    delivery: Delivery | None
-    settling: bool = False
-
-
-@dataclass(slots=True)
-class _Ending:
-    """An outcome that is being applied.
-
-    Attributes:
-        held: the delivery.
-        told: the outcome, as its consumer tells it.
-        delivery: its transfer; None: the outcome came with an attach, or with the end
-            of the link.
-        state: as the consumer tells it, by proton.
-    """
-
-    held: _Held
-    told: Told
-    delivery: Delivery | None = None
-    state: int = 0
 
 
 class OutgoingLink:
@@ -135,14 +102,14 @@ class OutgoingLink:
         # Deliveries that have ended here, and that the consumer has not settled; once
         # the link is suspended, all that are not settled.
         self._kept: Sent = {}
-        self._held: dict[str, _Held] = {}
-        # Those that were accepted in what is being read.
-        self._accepted: list[_Ending] = []
-        # Deliveries of the core that have become transfers, or will not.
-        self._sent = 0
-        self._dropped = 0
-        # While the link is drained: the deliveries of the core until then.
-        self._drain_at: int | None = None
+        self._held: dict[str, Held] = {}
+        self._endings = Endings(
+            node,
+            self._request,
+            lambda: connection.flush_after_read(self),
+            self._applied,
+        )
+        self._credit = LinkCredit(link, node, self._ask_for_credit)
         self._ended = False
         options = {
             QUEUE_REQUESTS: str(bounds.UNSETTLED_MAX),
@@ -204,7 +171,7 @@ class OutgoingLink:
         if self._ended or isinstance(result, Refusal):
             return
         assert isinstance(result, CreditResult)
-        self._sent += result.served
+        self._credit.used += result.served
         if self._link.credit:
             self.flow()
 
@@ -223,30 +190,15 @@ class OutgoingLink:
             if self._link.drain_mode:
                 self._link.drained()
             return
-        limit = self._sent + self._dropped + self._link.credit
-        self._drain_at = None
-        drains = self._link.drain_mode
-        self._request(Credit(self._node, limit), self._drain if drains else _ignore)
+        self._credit.flow()
 
-    def _drain(self, _result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
-        """Everything has been given out that there is: stop, and learn how much."""
-        if self._ended or not self._link.drain_mode:
-            return
-        self._request(Credit(self._node, 0), self._drained)
+    def _ask_for_credit(self, request: Credit, answer: Answer) -> None:
+        def if_there(result: Result | Refusal, payloads: Mapping[int, str]) -> None:
+            if not self._ended:
+                answer(result, payloads)
+                self._connection.write_soon()
 
-    def _drained(self, result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
-        if self._ended or not self._link.drain_mode:
-            return
-        if isinstance(result, CreditResult):
-            self._drain_at = result.served
-            self._end_drain()
-
-    def _end_drain(self) -> None:
-        if self._drain_at is None or self._sent + self._dropped < self._drain_at:
-            return
-        self._drain_at = None
-        self._link.drained()
-        self._connection.write_soon()
+        self._request(request, if_there)
 
     # -- items -------------------------------------------------------------
 
@@ -259,7 +211,7 @@ class OutgoingLink:
                 self._resuming.again[item.token] = item, payload
                 continue
             self._give(item, payload, new=True)
-        self._end_drain()
+        self._credit.drained()
         self._connection.write_soon()
 
     def _give(self, item: Item, payload: str, mark: str = "", *, new: bool) -> None:
@@ -274,13 +226,13 @@ class OutgoingLink:
         """
         message = render_item(item, payload, self._connection.engine.now())
         if self._settled:
-            self._held[item.token] = _Held(item, None, settling=True)
+            self._held[item.token] = Held(item, None, settling=True)
             answer = partial(self._accepted_before, item, message, new)
             self._request(_retract(self._node, item), answer)
         else:
             delivery = self._transfer(item.token + mark, message)
-            self._held[item.token] = _Held(item, delivery)
-            self._sent += new
+            self._held[item.token] = Held(item, delivery)
+            self._credit.used += new
 
     def _transfer(self, tag: str, message: bytes) -> Delivery:
         delivery = self._link.delivery(tag)
@@ -301,19 +253,18 @@ class OutgoingLink:
         if self._ended:
             self._kept.pop(item.token, None)
             return
-        if isinstance(result, Refusal):
-            self._dropped += new
-        else:
+        self._credit.used += new
+        if not isinstance(result, Refusal):
             self._transfer(item.token, message).settle()
-            self._sent += new
-        self._end_drain()
+        self._credit.drained()
         self._connection.write_soon()
 
     def dropped(self, item: Item) -> None:
         """This item, which took credit, is not sent."""
         if item.token not in self._held:
-            self._dropped += 1
-            self._end_drain()
+            self._credit.used += 1
+            if self._credit.drained():
+                self._connection.write_soon()
             self.flow()
 
     # -- resumed deliveries ------------------------------------------------
@@ -346,10 +297,10 @@ class OutgoingLink:
         item, payload = self._resuming.again[token]
         told = self._resuming.told(token)
         if step is None:
-            self._held[token] = _Held(item, None)
+            self._held[token] = Held(item, None)
         elif isinstance(told, Told):
-            held = self._held[token] = _Held(item, None)
-            self._apply(_Ending(held, told))
+            held = self._held[token] = Held(item, None)
+            self._endings.add(Ending(held, told))
         else:
             mark = RESUMED if step.step is Step.RESUME else ""
             self._give(item, payload, mark, new=False)
@@ -386,43 +337,13 @@ class OutgoingLink:
         if held.settling or (state not in OUTCOMES and not delivery.settled):
             return
         told = told_by(delivery) or self._resuming.default
-        self._apply(_Ending(held, told, delivery, state))
-
-    def _apply(self, ending: _Ending) -> None:
-        ending.held.settling = True
-        if ending.told.outcome is ItemOutcome.ACCEPTED:
-            if not self._accepted:
-                self._connection.flush_after_read(self)
-            self._accepted.append(ending)
-        else:
-            settlement = settlement_of(ending.held.item, ending.told)
-            applied = partial(self._applied, (ending,))
-            self._request(Unlock(self._node, (settlement,)), applied)
+        self._endings.add(Ending(held, told, delivery, state))
 
     def flush(self) -> None:
-        """End the items that were accepted together by one request.
+        """End the items that were accepted together."""
+        self._endings.flush()
 
-        If that is refused, each of them by itself: a lock may have timed out.
-        """
-        accepted, self._accepted = self._accepted, []
-        if not accepted:
-            return
-        settlements = [settlement_of(each.held.item, each.told) for each in accepted]
-        parts = [
-            (Retract(self._node, (settlement,)), partial(self._applied, (ending,)))
-            for ending, settlement in zip(accepted, settlements, strict=True)
-            if len(accepted) > 1
-        ]
-        applied = partial(self._applied, accepted)
-        self._request(Retract(self._node, tuple(settlements)), applied, parts)
-
-    def _applied(
-        self,
-        endings: Sequence[_Ending],
-        result: Result | Refusal,
-        _payloads: Mapping[int, str],
-    ) -> None:
-        refused = isinstance(result, Refusal)
+    def _applied(self, endings: Sequence[Ending], refused: bool) -> None:
         for each in endings:
             token = each.held.item.token
             self._held.pop(token, None)
@@ -491,12 +412,12 @@ class OutgoingLink:
         for held in self._held.values():
             told = self._at_end(held, released=released)
             if told is not None:
-                self._apply(_Ending(held, told))
+                self._endings.add(Ending(held, told))
         self.flush()
         self._connection.engine.departed(self.jid)
         self._connection.left(self.jid)
 
-    def _at_end(self, held: _Held, *, released: bool) -> Told | None:
+    def _at_end(self, held: Held, *, released: bool) -> Told | None:
         """The outcome of a delivery whose link is gone; None: it fails."""
         if held.settling:
             return None

@@ -204,7 +204,8 @@ def lost_before(bench: Bench, answer: str) -> asyncio.Event:
     """Lose the connection of the one link just before this answer to a request of its."""
     links = [each._links for each in bench.gateway._connections]
     (ours,) = [each.ours for link in links for each in link._attached.values()]
-    done, answered = getattr(ours, answer), asyncio.Event()
+    where = getattr(ours, "_endings", ours)
+    done, answered = getattr(where, answer), asyncio.Event()
 
     def lost_first(*args: object) -> None:
         for connection in list(bench.gateway._connections):
@@ -213,7 +214,7 @@ def lost_before(bench: Bench, answer: str) -> asyncio.Event:
         done(*args)
         answered.set()
 
-    setattr(ours, answer, lost_first)
+    setattr(where, answer, lost_first)
     return answered
 
 

@@ -1,0 +1,72 @@
+"""The credit of a link to a consumer, told to the core as a total (transport §2.6.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from proton import Sender
+
+from qos.core.queue.requests import Credit, CreditResult, Refusal, Result
+from qos.engine.queue_engine import Answer
+
+__all__ = ["LinkCredit"]
+
+#: Makes a request of the link; its answer comes only while the link is there.
+Ask: TypeAlias = Callable[[Credit, Answer], None]
+
+
+class LinkCredit:
+    """The credit of one link.
+
+    Attributes:
+        used: the deliveries of the core that have become transfers, or will not.
+    """
+
+    def __init__(self, link: Sender, node: str, ask: Ask) -> None:
+        """Begin without credit; nothing is asked for yet.
+
+        Args:
+            link: of proton.
+            node: the name of the node.
+            ask: makes a request, and drops its answer if the link is gone by then.
+        """
+        self.used = 0
+        self._link = link
+        self._node = node
+        self._ask = ask
+        # While the link is drained: the deliveries of the core until then.
+        self._drain_at: int | None = None
+
+    def flow(self) -> None:
+        """The consumer grants credit, or drains the link."""
+        limit = self.used + self._link.credit
+        self._drain_at = None
+        drains = self._link.drain_mode
+        self._ask(Credit(self._node, limit), self._drain if drains else _ignore)
+
+    def drained(self) -> bool:
+        """Use up the credit of a link that is drained, when all that there is was sent.
+
+        Returns:
+            The consumer is to be told.
+        """
+        if self._drain_at is None or self.used < self._drain_at:
+            return False
+        self._drain_at = None
+        self._link.drained()
+        return True
+
+    def _drain(self, _result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
+        """Everything has been given out that there is: stop, and learn how much."""
+        if self._link.drain_mode:
+            self._ask(Credit(self._node, 0), self._stopped)
+
+    def _stopped(self, result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
+        if self._link.drain_mode and isinstance(result, CreditResult):
+            self._drain_at = result.served
+            self.drained()
+
+
+def _ignore(_result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
+    """A refusal of this comes with that of the subscription, or by a notification."""
