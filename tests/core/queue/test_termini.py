@@ -207,3 +207,13 @@ def test_it_ends_with_the_rights_of_its_account(world: World) -> None:
 def test_only_at_a_node_that_is_there(world: World) -> None:
     with pytest.raises(Refusal, match="no node"):
         world.ask(KeepTerminus(replace(LINK, node="other")), BEE)
+
+
+def test_the_tokens_of_what_a_link_holds_are_known(world: World) -> None:
+    """A gateway that takes a terminus over needs them; a node may be gone."""
+    attach(world)
+    world.publish("a", "b", "c")
+    held = [world.item(each).token for each in "ab"]
+    assert world.core.tokens(NODE, BEE) == held
+    assert world.core.tokens(NODE, ANT) == []
+    assert world.core.tokens("gone", BEE) == []
