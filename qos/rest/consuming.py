@@ -88,7 +88,8 @@ class WaitingConsumer:
         self._gateway.consumers[self.jid] = self
         try:
             # When this is answered, an item that is there has been handed over too.
-            await ask(engine, Subscribe(self._node, self.jid, options), self.jid)
+            subscribe = Subscribe(self._node, self.jid, options, link=True)
+            await ask(engine, subscribe, self.jid)
             while engine.is_classifying(self._node) and not self._found.done():
                 await ask(engine, GetOptions(self._node, self.jid), self.jid)
             with contextlib.suppress(TimeoutError):

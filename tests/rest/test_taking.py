@@ -18,8 +18,11 @@ from qos.core.queue.requests import (
     Delete,
     Purge,
     SetAffiliations,
+    Subscriptions,
+    SubscriptionsResult,
 )
 from qos.rest import consuming
+from qos.users import hashed
 from rest_bench import RestBench, basic, rest
 
 TAKE = "/queues/orders/consumer"
@@ -373,6 +376,31 @@ async def test_requests_that_wait_are_answered_at_the_end(tmp_path: Path) -> Non
         await bench.rest.aclose()
         answer = await waiting
     assert (answer.status, answer.headers["Retry-After"]) == (503, "2")
+
+
+async def test_a_request_that_waited_when_the_service_was_killed_has_left(
+    tmp_path: Path,
+) -> None:
+    """Also one of an account of another domain: nobody is asked whether it is there."""
+    boss = "boss@example.org"
+    async with rest(tmp_path) as bench:
+        await bench.create("orders")
+        await bench.ask(SetAffiliations("orders", {boss: Affiliation.MEMBER}))
+        lines = bench.users_file.read_text()
+        bench.users_file.write_text(f"{lines}{boss}:{hashed('secret')}\n")
+        waiting = asyncio.create_task(
+            bench.post(TAKE, b"", user=boss, Prefer="wait=30")
+        )
+        await until(lambda: bench.rest.consumers)
+        await bench.items("orders")
+        # As a kill does: nothing is written any more.
+        await bench.engine.aclose()
+        waiting.cancel()
+    async with rest(tmp_path) as bench:
+        result = await bench.ask(Subscriptions("orders", owner=True))
+        assert isinstance(result, SubscriptionsResult)
+        assert not result.subscriptions
+        assert not bench.xmpp.probed
 
 
 async def test_a_store_that_fails_loses_and_doubles_nothing(bench: RestBench) -> None:
