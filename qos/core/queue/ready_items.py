@@ -287,6 +287,10 @@ class ReadyItems:
         own = self._excluders.get(holder)
         return self._views[selector], "" if own is None else holder if own else None
 
+    def takes_excluding(self, holder: str) -> bool:
+        """Whether this full JID gets items that exclude somebody else; see EXCLUDERS_MAX."""
+        return self._excluders.get(holder, True)
+
     def takes(self, kind: Kind, item: Item) -> bool:
         """Whether workers of this kind can take a ready item."""
         view, holder = kind

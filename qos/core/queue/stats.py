@@ -58,12 +58,16 @@ def _unmatched(queue: QueueNode, waiting: Iterable[Item], now: float) -> int:
 
 
 def _is_stuck(queue: QueueNode, item: Item, present: Present) -> bool:
-    """Whether there are subscribers, but none of them can handle the item."""
+    """Whether there are subscribers, but none of them can handle the item, or gets it."""
     if not item.excluded or not (subscribers := queue.subscriptions.active()):
         return False
-    return all(
-        item.excluded >= {each.jid}
-        if each.jid != bare(each.jid)
-        else item.excluded.issuperset(resources(each, present) or [each.jid])
+    takes = queue.live.ready.takes_excluding
+    return not any(
+        jid not in item.excluded and takes(jid)
         for each in subscribers
+        for jid in (
+            [each.jid]
+            if each.jid != bare(each.jid)
+            else resources(each, present) or [each.jid]
+        )
     )

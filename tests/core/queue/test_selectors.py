@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from qos.core.queue import ready_items
 from qos.core.queue.effects import NotifyItem
 from qos.core.queue.handle import handle
 from qos.core.queue.item import Item, ItemOutcome
@@ -493,6 +494,25 @@ def test_more_excluded_workers_than_are_followed_get_only_what_excludes_nobody()
         add(1000 + number, jids[1], "other@x/1")
     add(2000, "another@x/1")
     assert next_for(late) == "i1"
+
+
+def test_what_nobody_gets_because_too_many_are_excluded_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its worker is not excluded, and is not followed either."""
+    monkeypatch.setattr(ready_items, "EXCLUDERS_MAX", 1)
+    it = World(PLAIN)
+    it.subscribe(ANT)
+    it.publish("not ant")
+    exclude(it, "not ant", ANT)
+    it.unsubscribe(ANT)
+    it.publish(entry("not bee", priority=9))
+    it.subscribe(BEE)
+    exclude(it, "not bee", BEE)
+    assert [it.item(each).holder for each in ("not ant", "not bee")] == ["", ""]
+    assert it.stats()["excluded"] == 2
+    it.subscribe(STRANGER, 9)
+    assert it.stats()["excluded"] == 0
 
 
 def test_excluded_workers_are_forgotten_when_their_items_are_gone() -> None:
