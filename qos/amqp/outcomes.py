@@ -24,22 +24,33 @@ OUTCOMES: dict[int, ItemOutcome] = {
 }
 STATES = {outcome: state for state, outcome in OUTCOMES.items()}
 
+_ACCEPTED = Told(ItemOutcome.ACCEPTED)
+
+#: The outcomes with which nothing else is told.
+_ALONE = {
+    ItemOutcome.ACCEPTED: _ACCEPTED,
+    ItemOutcome.RELEASED: Told(ItemOutcome.RELEASED),
+}
+
 
 def told_by(delivery: Delivery) -> Told | None:
     """The outcome that a consumer tells; None: it has settled without one."""
     outcome = OUTCOMES.get(delivery.remote_state)
+    if outcome is None or outcome in _ALONE:
+        # Nearly all are accepted; more of proton's state costs more.
+        return None if outcome is None else _ALONE[outcome]
     remote: Disposition = delivery.remote
     if outcome is ItemOutcome.MODIFIED:
         failed, undeliverable = bool(remote.failed), bool(remote.undeliverable)
         return Told(outcome, failed, undeliverable, _annotations(remote))
     condition = remote.condition
-    if outcome is ItemOutcome.REJECTED and condition is not None:
-        return Told(
-            outcome,
-            condition=condition.name or "",
-            description=condition.description or "",
-        )
-    return None if outcome is None else Told(outcome)
+    if condition is None:
+        return Told(outcome)
+    return Told(
+        outcome,
+        condition=condition.name or "",
+        description=condition.description or "",
+    )
 
 
 def _annotations(remote: Disposition) -> bytes:
@@ -58,6 +69,8 @@ def _annotations(remote: Disposition) -> bytes:
 
 def settlement_of(item: Item, told: Told) -> Settlement:
     """What the core is asked for."""
+    if told is _ACCEPTED:
+        return Settlement(item_id=item.item_id, token=item.token)
     reason = ": ".join(filter(None, (told.condition, told.description)))
     annotations = with_annotations(item, told.annotations) if told.annotations else ""
     return Settlement(

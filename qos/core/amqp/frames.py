@@ -40,8 +40,9 @@ _AMQP_FRAME = 0
 _ULONG_SHORT, _ULONG_ZERO = 0x53, 0x44
 _LIST_SHORT = 0xC0
 
-#: The fields of a transfer before `resume`.
-_USUAL_FIELDS_MAX = 8
+#: The places of two fields of a transfer, and how the second one may say no.
+_FORMAT, _RESUME = 3, 8
+_NO = (0x40, 0x42)
 
 #: By the upper half of a constructor, the bytes of a value of fixed width.
 _WIDTHS = {0x4: 0, 0x5: 1, 0x7: 4}
@@ -136,7 +137,7 @@ def fields_of(frame: bytes, at: int) -> tuple[list[bytes], int]:
 
 
 def is_usual_transfer(frame: bytes, at: int) -> bool:
-    """Whether a transfer has the message format 0, and no field from `resume` on.
+    """Whether a transfer has the message format 0, and is not resumed.
 
     This is asked for each transfer, so it is quick; False may also mean that the
     transfer is written in an unusual way.
@@ -147,23 +148,20 @@ def is_usual_transfer(frame: bytes, at: int) -> bool:
     """
     try:
         count = frame[at + 2]
-        if frame[at] != _LIST_SHORT or count > _USUAL_FIELDS_MAX:
+        if frame[at] != _LIST_SHORT:
             return False
         at += 3
-        for _ in range(min(3, count)):
+        for place in range(min(count, _RESUME + 1)):
             code = frame[at]
             width = frame[at + 1] + 1 if code == 0xA0 else _WIDTHS[code >> 4]
+            if place == _FORMAT and any(frame[at + 1 : at + 1 + width]):
+                return False
+            if place == _RESUME:
+                return code in _NO
             at += 1 + width
-        return count <= 3 or frame[at] in (0x40, 0x43) or not any(_uint(frame, at))
     except (IndexError, KeyError):
         return False
-
-
-def _uint(frame: bytes, at: int) -> bytes:
-    code = frame[at]
-    if code not in (0x52, 0x70):
-        raise KeyError(code)
-    return frame[at + 1 : at + 1 + _WIDTHS[code >> 4]]
+    return True
 
 
 # -- fields ----------------------------------------------------------------
