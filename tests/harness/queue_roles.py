@@ -91,12 +91,14 @@ class Service(Role):
         qos_journal: the folder for the journal of `qos.journal`, or ''.
         remembers_s: how long the token of an ended item is remembered at least; 0: the
             default, which is too long to see its end in a soak.
+        mutant: the name of a mistake to make; see `campaign.mutants`.
     """
 
     store: str
     journal: bool = False
     qos_journal: str = ""
     remembers_s: float = 0.0
+    mutant: str = ""
 
     @classmethod
     def of(
@@ -112,6 +114,11 @@ class Service(Role):
 
     async def live(self, say: Say) -> None:
         """See Role."""
+        if self.mutant:
+            # They are those of the commands, too, which a service does without.
+            from campaign.mutants import apply_mutant
+
+            apply_mutant(self.mutant)
         if self.journal:
             await self._begin_journal()
         if self.remembers_s:

@@ -83,6 +83,20 @@ async def test_two_minutes_of_faults_on_two_servers_break_nothing_and_nothing_gr
         )
 
 
+@pytest.mark.crash
+@pytest.mark.xmpp
+@pytest.mark.timeout(200)
+async def test_a_service_that_asks_no_selector_is_found_out(tmp_path: Path) -> None:
+    status, out, err = await run(
+        *("--minutes", "0.1", "--server", "prosody", "--store", "sqlite"),
+        *("--programs", "library", "--mutant", "a selector that is not asked"),
+        *("--out", str(tmp_path / "evidence")),
+        limit_s=180.0,
+    )
+    assert status == Status.NOT_DELIVERED, f"{out}\n{err}"
+    assert re.search(r"^prosody, queue items: false: i\d*[02468]$", out, re.MULTILINE)
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [

@@ -115,7 +115,8 @@ def parser(prog: str) -> Parser:
         "--mutant",
         choices=tuple(MUTANTS),
         default="",
-        help="let the shipped commands make a mistake, which must be found",
+        help="let the shipped commands or the queue service make a mistake, which must be "
+        "found",
     )
     parser.add_argument(
         "--seed", type=int, metavar="S", help="repeat the faults of another campaign"

@@ -1,4 +1,4 @@
-"""Mistakes of the command, made on purpose, that a campaign must find.
+"""Mistakes of the command or the queue service, made on purpose; a campaign finds them.
 
 A mutant changes the code of the process that it is applied to, before the command
 begins, and nothing else.
@@ -16,6 +16,7 @@ from slixmpp.stanza import Message
 from qos.cli.account import Account
 from qos.cli.connection import Connection
 from qos.cli.output import _Stdout
+from qos.core.queue.selector import Selector
 from xep_qos.takers import Takers
 
 __all__ = ["MUTANTS", "apply_mutant"]
@@ -54,10 +55,21 @@ def _no_taker() -> None:
     Takers.hand_over = confirming  # type: ignore[method-assign]
 
 
+def _any_item() -> None:
+    """A queue service takes every selector for true."""
+
+    def matches(self: Selector, names: object) -> bool:
+        del self, names
+        return True
+
+    Selector.matches = matches  # type: ignore[method-assign]
+
+
 #: Each mistake, by its name.
 MUTANTS: Mapping[str, Callable[[], None]] = {
     "a short write is taken for success": _one_write,
     "a confirm without a taker": _no_taker,
+    "a selector that is not asked": _any_item,
 }
 
 

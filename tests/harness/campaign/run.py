@@ -137,7 +137,7 @@ class Run:
         folder: an empty one, for all files.
         stores: the kinds of stores, each with a sender and a receiver.
         commands: let the installed commands on one account take part.
-        mutant: a mistake that the commands make; see `mutants`.
+        mutant: a mistake that the commands or the service make; see `mutants`.
         seed: decides the faults.
         seconds: how long there are faults.
         tell: called with the progress.
@@ -226,7 +226,8 @@ class Run:
             home = self._home(server, clients, components)
             members = [] if home is None else home.members
             supervisor = Supervisor(
-                server, clients, components, files, self._traffic, members
+                *(server, clients, components, files, self._traffic, members),
+                mutant=self._mutant,
             )
             stack.push_async_callback(supervisor.drop)
             more: Ways = {}

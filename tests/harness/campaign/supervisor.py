@@ -296,6 +296,7 @@ class Supervisor:
         files: their files.
         traffic: the amount.
         more: further members.
+        mutant: a mistake that the service makes; see `mutants`.
 
     Attributes:
         members: all of them.
@@ -310,12 +311,15 @@ class Supervisor:
         files: Files,
         traffic: Traffic,
         more: Sequence[Member] = (),
+        *,
+        mutant: str = "",
     ) -> None:
         self.traffic = traffic
         self._server = server
         self._clients = clients
         self._components = components
         self._files = files
+        self._mutant = mutant
         self._queue = queue_jid(server.name)
         self._keeping: list[asyncio.Task[None]] = []
         self.members = [self._service(), *map(self._worker, WORKERS), self._publisher()]
@@ -395,6 +399,7 @@ class Supervisor:
             store=str(self._files.queue_store),
             qos_journal=self._journal("service"),
             remembers_s=self.traffic.remembers_s,
+            mutant=self._mutant,
         )
         url = f"sqlite:{role.store}"
         return Member("service", "service", lambda life: role, url)
