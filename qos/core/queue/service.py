@@ -339,10 +339,8 @@ class Queues:
 
     def tokens(self, name: str, jid: str) -> list[str]:
         """The tokens of the deliveries that this full JID holds at a node."""
-        queue = self.nodes.get(name)
-        if queue is None:
-            return []
-        return [queue.items[each].token for each in queue.live.holders.held(jid)]
+        live = self.nodes[name].live
+        return [live.items[each].token for each in live.holders.held(jid)]
 
     def start(self, now: float) -> list[QueueEffect]:
         """Note that no link of a gateway has outlived the start; call it once.

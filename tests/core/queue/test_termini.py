@@ -84,6 +84,7 @@ def test_a_durable_terminus_outlives_the_process_with_its_locks(world: World) ->
     world.publish("a")
     (first,) = world.told(NotifyItem)
     restart(world)
+    assert world.core.tokens(NODE, BEE) == [first.item.token]
     assert world.core.termini.named(("bee@x", "c", "l")) == replace(
         LINK, until=world.now + 30
     )
