@@ -211,10 +211,9 @@ def test_only_at_a_node_that_is_there(world: World) -> None:
 
 
 def test_the_tokens_of_what_a_link_holds_are_known(world: World) -> None:
-    """A gateway that takes a terminus over needs them; a node may be gone."""
+    """A gateway that takes a terminus over needs them."""
     attach(world)
     world.publish("a", "b", "c")
     held = [world.item(each).token for each in "ab"]
     assert world.core.tokens(NODE, BEE) == held
     assert world.core.tokens(NODE, ANT) == []
-    assert world.core.tokens("gone", BEE) == []
