@@ -41,7 +41,9 @@ def test_no_seed_violates_anything(chunk: int) -> None:
     )
 
 
-@pytest.mark.parametrize("seed", [1164, 2239, 4074, 4135, 4353, 8407, 15628])
+@pytest.mark.parametrize(
+    "seed", [1164, 2239, 4074, 4135, 4353, 8407, 10017, 13872, 15628, 16401]
+)
 def test_a_seed_that_once_failed_does_not_any_more(seed: int) -> None:
     """In 8407 an item was done twice; in the others the check was too strict.
 

@@ -66,12 +66,14 @@ class Disk(Generic[_Change]):
         fails: whether this commit (1: the first) fails, and how.
         slow: how many seconds longer this commit (likewise) takes.
         full: all commits fail for lack of space.
+        busy_until: when the last commit ends, or has ended.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.commits = 0
         self.full = False
+        self.busy_until = -math.inf
         self.fails: Callable[[int], StoreError | None] = _never
         self.slow: Callable[[int], float] = _at_once
         #: Changes of a failed commit that may be there all the same after a restart.
@@ -211,6 +213,7 @@ class _Commits(Generic[_Change]):
         self._disk.left(changes, error)
         takes_s = COMMIT_S + self._disk.slow(self._disk.commits)
         now = self._clock.now()
+        self._disk.busy_until = now + takes_s
 
         def synced() -> None:
             if not self.killed:

@@ -24,6 +24,8 @@ class Gate:
         self.jid = jid
         self._node = node
         self._ledger = ledger
+        # How often the worker has gone.
+        self._gone = 0
         self.forget()
 
     def forget(self, held: Collection[str] = ()) -> None:
@@ -38,13 +40,21 @@ class Gate:
         self._limit = 0
         self._unsure = True
 
+    def away(self) -> None:
+        """The worker has gone: what was asked for it is answered to nobody."""
+        self._unsure = True
+        self._gone += 1
+
     def grant(self, engine: QueueEngine) -> None:
         """One more credit, if the worker has none left; refused if it is no subscriber."""
         self._limit = max(self._limit, len(self._sent) + len(self._dropped) + 1)
+        times = self._gone
 
         def answer(result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
             # A terminus was told to be over, and came back just before its end.
-            if self._unsure and isinstance(result, CreditResult):
+            if not self._unsure or times != self._gone:
+                return
+            if isinstance(result, CreditResult):
                 self._unsure = False
                 if result.served >= self._limit:
                     self._limit = result.served + 1

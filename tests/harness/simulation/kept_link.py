@@ -137,8 +137,15 @@ class KeptLink:
         for pause_s in (seconds, *_LATE_S):
             await asyncio.sleep(pause_s)
         machine, jid, node = self._machine, self._gate.jid, self._terminus.node
+        if times != self._times:
+            return
+        busy_s = machine.disk.busy_until - machine.engine.now()
+        if busy_s >= 0:
+            # What has waited for a slow commit is done after it.
+            await self._ends(busy_s)
+            return
         # Without a core everything is allowed, even where there is nothing.
-        if times == self._times and machine.engine.rights("nowhere", jid) is None:
+        if machine.engine.rights("nowhere", jid) is None:
             kept = machine.disk.kept
             here = (node, jid) in kept.subscriptions or jid in kept.termini
             machine.check(invariants.ends_in_time, jid, here)

@@ -220,6 +220,7 @@ class QueueMachine(Machine, QueuePort):
         self, source: str, body: object, gate: Gate, kept: KeptLink
     ) -> None:
         if body == Presence(False):
+            gate.away()
             if not kept.away():
                 self._receive(source, body)
                 gate.forget(self._tokens())
@@ -230,9 +231,12 @@ class QueueMachine(Machine, QueuePort):
             kept.heard()
         gate.grant(self.engine)
         self._receive(source, body)
-        if isinstance(body, Asked) and isinstance(body.request, Subscribe):
-            kept.keep()
-            gate.grant(self.engine)
+        match body:
+            case Asked(_, Subscribe()):
+                kept.keep()
+                gate.grant(self.engine)
+            case Asked(_, Unsubscribe()):
+                gate.forget(self._tokens())
 
     def departed(self, jid: str) -> None:
         """The link of this full JID, or its terminus, has ended."""
