@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 
 from proton import (
     Condition,
-    Delivery,
     Endpoint,
     Event,
     Link,
@@ -27,6 +26,7 @@ from proton import (
 )
 
 from qos.amqp import bounds
+from qos.amqp.deliveries import Delivery
 from qos.amqp.pump import Pump
 from qos.ids import new_id
 
@@ -179,7 +179,7 @@ class BrokerLink(asyncio.Protocol):
         amqp = Transport()
         amqp.max_frame_size = bounds.FRAME_BYTES_MAX
         amqp.idle_timeout = bounds.IDLE_S / 2
-        self._pump = Pump(transport, amqp, self._event)
+        self._pump = Pump(transport, amqp, self._event, self._delivery)
         self._guard(lambda pump: self._begin(pump, amqp))
         self._tick()
 
@@ -286,8 +286,6 @@ class BrokerLink(asyncio.Protocol):
         elif kind == Event.TRANSPORT_ERROR:
             assert event.transport is not None
             self._refused(event.transport.condition)
-        elif kind == Event.DELIVERY and event.delivery is not None:
-            self._delivery(event.delivery)
         elif kind == Event.LINK_FLOW:
             self._flow()
 

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from proton import Condition, Delivery, Link, Sender
+from proton import Condition, Link, Sender
 
 from qos.amqp import bounds
 from qos.amqp.conditions import condition_of
+from qos.amqp.deliveries import Delivery, transfer
 from qos.core.amqp.messages import render_item
 from qos.core.queue.item_names import ItemNames
 from qos.core.queue.requests import (
@@ -153,10 +154,8 @@ class BrowsingLink:
         for item in result.items:
             self._cursor = item.seq
             if self._selector is None or self._selector.matches(ItemNames(item)):
-                delivery = self._link.delivery(f"{item.seq}")
                 message = render_item(item, payloads.get(item.seq, ""), result.now)
-                self._link.stream(message)
-                self._link.advance()
+                delivery = transfer(self._link, f"{item.seq}", message)
                 if self._link.snd_settle_mode == Link.SND_SETTLED:
                     delivery.settle()
                 elif self._kept is not None:
@@ -175,6 +174,8 @@ class BrowsingLink:
 
     def delivery(self, delivery: Delivery) -> None:
         """The consumer tells the state of a copy: whatever it is, nothing changes."""
+        if self._ended:
+            return
         if delivery.settled or delivery.remote_state:
             if self._kept is None:
                 _settle(delivery)

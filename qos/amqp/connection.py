@@ -24,8 +24,9 @@ from proton import (
 )
 
 from qos.amqp import bounds, conditions
+from qos.amqp.deliveries import Delivery
 from qos.amqp.incoming import IncomingLink
-from qos.amqp.links import Links
+from qos.amqp.links import Links, OurLink
 from qos.amqp.outgoing import OutgoingLink
 from qos.amqp.pump import Pump
 from qos.amqp.termini import KeptTermini
@@ -87,6 +88,8 @@ class AmqpConnection(asyncio.Protocol):
         # Links that collect requests while bytes are read.
         self._collecting: list[IncomingLink | OutgoingLink] = []
         self._checking: asyncio.Task[None] | None = None
+        # The link of the last delivery, by its address, until there is another event.
+        self._delivering: tuple[int, OurLink] | None = None
         self._pending_bytes = 0
         self._may_write = True
         self._closing = False
@@ -304,7 +307,9 @@ class AmqpConnection(asyncio.Protocol):
         amqp.max_frame_size = bounds.FRAME_BYTES_MAX
         amqp.channel_max = bounds.CHANNELS_MAX - 1
         amqp.idle_timeout = bounds.IDLE_S / 2
-        pump = self._pump = Pump(self._tcp, amqp, self._handle, self.front.send)
+        pump = self._pump = Pump(
+            self._tcp, amqp, self._handle, self._delivery, self.front.send
+        )
         pump.may_write = self._may_write
         pump.connection.container = self._gateway.name
         pump.bind()
@@ -333,6 +338,7 @@ class AmqpConnection(asyncio.Protocol):
                 each.flush()
 
     def _handle(self, event: Event) -> None:
+        self._delivering = None
         handler = _HANDLERS.get(event.type)
         if handler is not None and not self._closing:
             handler(self, event)
@@ -394,10 +400,16 @@ class AmqpConnection(asyncio.Protocol):
         if ours is not None:
             ours.flow()
 
-    def _delivery(self, event: Event) -> None:
-        ours = self._links.of(event.link)
-        if ours is not None and event.delivery is not None:
-            ours.delivery(event.delivery)
+    def _delivery(self, delivery: Delivery) -> None:
+        if self._closing:
+            return
+        link = delivery.link
+        if self._delivering is None or self._delivering[0] != link:
+            ours = self._links.of(delivery.whole.link)
+            if ours is None:
+                return
+            self._delivering = link, ours
+        self._delivering[1].delivery(delivery)
 
     def _failed(self, event: Event) -> None:
         assert event.transport is not None
@@ -439,6 +451,5 @@ _HANDLERS: dict[object, Callable[[AmqpConnection, Event], None]] = {
     Event.LINK_REMOTE_CLOSE: AmqpConnection._link_closed,
     Event.LINK_REMOTE_DETACH: AmqpConnection._link_closed,
     Event.LINK_FLOW: AmqpConnection._flow,
-    Event.DELIVERY: AmqpConnection._delivery,
     Event.TRANSPORT_ERROR: AmqpConnection._failed,
 }

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from proton import Delivery
-
+from qos.amqp.deliveries import Delivery
 from qos.amqp.outcomes import settlement_of
 from qos.core.amqp.delivery_states import Told
 from qos.core.queue.item import Item, ItemOutcome

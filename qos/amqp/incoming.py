@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from proton import Condition, Delivery, Link, Receiver
+from proton import Condition, Link, Receiver
 
 from qos.amqp import bounds, conditions
 from qos.amqp.conditions import condition_of
+from qos.amqp.deliveries import Delivery
 from qos.amqp.unsettled import Publication, Publications
 from qos.core.amqp.delivery_states import write_unsettled
 from qos.core.amqp.front import Attach, AttachAnswer, Transfer
@@ -198,9 +199,7 @@ class IncomingLink:
         if not delivery.readable:
             self._settled_by_peer(delivery)
             return
-        if size := delivery.pending:
-            # Not more than there is: proton makes a buffer of the size that is asked for.
-            self._content += self._link.recv(size) or b""
+        self._content += delivery.read()
         if len(self._content) > bounds.MESSAGE_BYTES_MAX:
             text = f"a message has more than {bounds.MESSAGE_BYTES_MAX} bytes"
             self._detach(Condition(conditions.TOO_LARGE, text))
@@ -210,7 +209,7 @@ class IncomingLink:
         content = bytes(self._content)
         self._content.clear()
         coming, self._coming = self._coming, None
-        self._link.advance()
+        delivery.advance()
         if coming is None:
             self._read(delivery, content, b"")
         elif coming.known is not None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from proton import Data, Delivery, Disposition, symbol, ulong
+from proton import Data, Disposition, symbol, ulong
 
 from qos.amqp import bounds
+from qos.amqp.deliveries import Delivery
 from qos.core.amqp.delivery_states import Told
 from qos.core.amqp.messages import with_annotations
 from qos.core.queue.item import Item, ItemOutcome

@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec
 
-from proton import Condition, Delivery, Link, Sender
+from proton import Condition, Link, Sender
 
 from qos.amqp import bounds, conditions
 from qos.amqp.conditions import condition_of
 from qos.amqp.credit import LinkCredit
+from qos.amqp.deliveries import Delivery, transfer
 from qos.amqp.endings import Ending, Endings, Held
 from qos.amqp.outcomes import OUTCOMES, STATES, settle, told_by
 from qos.amqp.resuming import Resuming
@@ -230,15 +231,9 @@ class OutgoingLink:
             answer = partial(self._accepted_before, item, message, new)
             self._request(_retract(self._node, item), answer)
         else:
-            delivery = self._transfer(item.token + mark, message)
+            delivery = transfer(self._link, item.token + mark, message)
             self._held[item.token] = Held(item, delivery)
             self._credit.used += new
-
-    def _transfer(self, tag: str, message: bytes) -> Delivery:
-        delivery = self._link.delivery(tag)
-        self._link.stream(message)
-        self._link.advance()
-        return delivery
 
     def _accepted_before(
         self,
@@ -255,7 +250,7 @@ class OutgoingLink:
             return
         self._credit.used += new
         if not isinstance(result, Refusal):
-            self._transfer(item.token, message).settle()
+            transfer(self._link, item.token, message).settle()
         self._credit.drained()
         self._connection.write_soon()
 
@@ -284,7 +279,7 @@ class OutgoingLink:
             elif step is None:
                 self._kept[token] = resuming.before[token]
             elif step.step is Step.ABORT:
-                self._end_delivery(token + ABORTED).settle()
+                transfer(self._link, token + ABORTED, b"").settle()
             elif step.step is Step.RESTATE:
                 assert step.outcome is not None
                 self._restate(token, step.settled, step.outcome)
@@ -317,15 +312,12 @@ class OutgoingLink:
             self._kept[token] = outcome
         self._connection.write_soon()
 
-    def _end_delivery(self, tag: str) -> Delivery:
-        delivery = self._link.delivery(tag)
-        self._link.advance()
-        return delivery
-
     # -- outcomes ----------------------------------------------------------
 
     def delivery(self, delivery: Delivery) -> None:
         """The consumer tells the state of a delivery."""
+        if self._ended:
+            return
         token = _token(delivery)
         held = self._held.get(token)
         if held is None:

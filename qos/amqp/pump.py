@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from proton import Collector, Connection, Event, Transport
 
+from qos.amqp.deliveries import Delivery, next_delivery
+
 __all__ = ["Pump"]
 
 
@@ -25,6 +27,7 @@ class Pump:
         tcp: asyncio.Transport,
         amqp: Transport,
         handle: Callable[[Event], None],
+        deliver: Callable[[Delivery], None],
         rewrite: Callable[[bytes], bytes] | None = None,
     ) -> None:
         """Begin; nothing is written yet.
@@ -32,7 +35,8 @@ class Pump:
         Args:
             tcp: the TCP transport.
             amqp: proton's.
-            handle: is called for each event.
+            handle: is called for each event that is not about a delivery.
+            deliver: is called for each that is.
             rewrite: what proton sends, in order, into what is written; None: as it is.
         """
         self.connection = Connection()
@@ -40,6 +44,7 @@ class Pump:
         self._tcp = tcp
         self._amqp = amqp
         self._handle = handle
+        self._deliver = deliver
         self._rewrite = rewrite
         self._collector = Collector()
         self._handling = False
@@ -92,8 +97,14 @@ class Pump:
             return  # a handler writes: what this brings about is handled after it
         self._handling = True
         try:
-            while (event := self._collector.peek()) is not None:
-                self._handle(event)
+            while True:
+                delivery = next_delivery(self._collector)
+                if delivery is not None:
+                    self._deliver(delivery)
+                elif (event := self._collector.peek()) is not None:
+                    self._handle(event)
+                else:
+                    return
                 self._collector.pop()
         finally:
             self._handling = False

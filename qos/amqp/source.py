@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from proton import Condition, Delivery, Receiver, Session
+from proton import Condition, Receiver, Session
 
 from qos.amqp import bounds
 from qos.amqp.broker import CONTAINER, Broker, BrokerLink
+from qos.amqp.deliveries import Delivery
 from qos.amqp.pump import Pump
 from qos.ids import new_id
 
@@ -82,8 +83,7 @@ class Source(BrokerLink):
             return
         if not delivery.readable:
             return
-        if size := delivery.pending:
-            self._content += self._link.recv(size) or b""
+        self._content += delivery.read()
         if len(self._content) > bounds.MESSAGE_BYTES_MAX:
             self._too_large = True
             self._content.clear()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from proton import Delivery, Sender, Session
+from proton import Sender, Session
 
 from qos.amqp.broker import CONTAINER, Broker, BrokerLink, BrokerLost
+from qos.amqp.deliveries import Delivery, transfer
 from qos.ids import new_id
 
 __all__ = ["Outcome", "Target"]
@@ -77,9 +78,7 @@ class Target(BrokerLink):
                 if link.credit <= 0:
                     break
                 tag = new_id()
-                link.delivery(tag)
-                link.stream(message)
-                link.advance()
+                transfer(link, tag, message)
                 self._sent[tag] = outcome
             count += 1
         del self._waiting[:count]
