@@ -16,12 +16,12 @@ from qos.amqp.outcomes import settlement_of
 from qos.core.amqp.delivery_states import Told
 from qos.core.queue.item import Item, ItemOutcome
 from qos.core.queue.requests import Refusal, Request, Result, Retract, Unlock
-from qos.engine.queue_engine import Answer
+from qos.engine.queue_engine import Answer, Parts
 
 __all__ = ["Ending", "Endings", "Held"]
 
 #: Makes a request, with what is asked instead if it is refused.
-Ask: TypeAlias = Callable[[Request, Answer, Sequence[tuple[Request, Answer]]], None]
+Ask: TypeAlias = Callable[[Request, Answer, Parts | None], None]
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class Endings:
             self._accepted.append(ending)
         else:
             settlement = settlement_of(ending.held.item, ending.told)
-            self._ask(Unlock(self._node, (settlement,)), self._answer((ending,)), ())
+            self._ask(Unlock(self._node, (settlement,)), self._answer((ending,)), None)
 
     def flush(self) -> None:
         """End the items that were accepted."""
@@ -100,13 +100,16 @@ class Endings:
         if not accepted:
             return
         settlements = [settlement_of(each.held.item, each.told) for each in accepted]
-        parts = [
-            (Retract(self._node, (settlement,)), self._answer((ending,)))
-            for ending, settlement in zip(accepted, settlements, strict=True)
-            if len(accepted) > 1
-        ]
+
+        def parts() -> list[tuple[Request, Answer]]:
+            return [
+                (Retract(self._node, (settlement,)), self._answer((ending,)))
+                for ending, settlement in zip(accepted, settlements, strict=True)
+            ]
+
         together = Retract(self._node, tuple(settlements))
-        self._ask(together, self._answer(accepted), parts)
+        parted = parts if len(accepted) > 1 else None
+        self._ask(together, self._answer(accepted), parted)
 
     def _answer(self, endings: Sequence[Ending]) -> Answer:
         return partial(self._tell, endings)

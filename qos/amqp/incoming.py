@@ -26,7 +26,14 @@ from qos.core.amqp.messages import MustDetach, read_message
 from qos.core.amqp.positions import cut_at
 from qos.core.amqp.resuming import Position
 from qos.core.queue.item import ItemOutcome
-from qos.core.queue.requests import Publish, PublishedItem, Refusal, Result
+from qos.core.queue.requests import (
+    Publish,
+    PublishedItem,
+    Refusal,
+    Request,
+    Result,
+)
+from qos.engine.queue_engine import Answer
 from qos.errors import RemoteProtocolError
 from qos.ids import new_key
 from xep_0254.request_items import ITEM_BYTES_MAX
@@ -296,21 +303,22 @@ class IncomingLink:
         batch, self._new = self._new, None
         if batch is None:
             return
-        entries, sources = list(batch.entries.values()), batch.sources
-        guarded = self._connection.guarded
-        parts = [
-            (
-                Publish(batch.node, (entry,)),
-                guarded(partial(self._answer, (source,))),
-            )
-            for entry, source in zip(entries, sources, strict=True)
-            if len(entries) > 1
-        ]
+        entries, sources = tuple(batch.entries.values()), batch.sources
+
+        def answer(sources: Sequence[_Arrived]) -> Answer:
+            return self._connection.guarded(partial(self._answer, sources))
+
+        def parts() -> list[tuple[Request, Answer]]:
+            return [
+                (Publish(batch.node, (entry,)), answer((source,)))
+                for entry, source in zip(entries, sources, strict=True)
+            ]
+
         self._connection.engine.request(
-            Publish(batch.node, tuple(entries)),
+            Publish(batch.node, entries),
             self._connection.jid,
-            guarded(partial(self._answer, sources)),
-            parts=parts,
+            answer(sources),
+            parts=parts if len(entries) > 1 else None,
         )
 
     def _answer(

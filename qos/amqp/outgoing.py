@@ -49,7 +49,7 @@ from qos.core.queue.requests import (
 )
 from qos.core.queue.terminus import Terminus
 from qos.core.record import replace
-from qos.engine.queue_engine import Answer
+from qos.engine.queue_engine import Answer, Parts
 from qos.engine.queue_outputs import Payloads
 
 if TYPE_CHECKING:
@@ -129,14 +129,16 @@ class OutgoingLink:
         self,
         request: Request,
         answer: Answer,
-        parts: Sequence[tuple[Request, Answer]] = (),
+        parts: Parts | None = None,
     ) -> None:
         connection = self._connection
         connection.engine.request(
             request,
             self.jid,
             connection.guarded(answer),
-            parts=[(part, connection.guarded(its_own)) for part, its_own in parts],
+            parts=None
+            if parts is None
+            else lambda: [(each, connection.guarded(own)) for each, own in parts()],
         )
 
     def _is_kept(self, result: Result | Refusal, _payloads: Mapping[int, str]) -> None:

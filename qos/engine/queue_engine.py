@@ -46,7 +46,7 @@ from qos.journal.items import ItemJournal, ItemRecorder
 from qos.journal.writer import JournalWriter
 from qos.stores.queue_store import QueueStore
 
-__all__ = ["Answer", "QueueEngine", "Rights", "Stats", "Unwritten"]
+__all__ = ["Answer", "Parts", "QueueEngine", "Rights", "Stats", "Unwritten"]
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +58,9 @@ _READ_AGAIN_S = 1.0
 
 #: The counts of a node.
 Stats: TypeAlias = Mapping[str, int | float | None]
+
+#: Returns the parts of a request: requests of their own, each with its answer.
+Parts: TypeAlias = Callable[[], Sequence[tuple[Request, Answer]]]
 
 T = TypeVar("T")
 
@@ -178,7 +181,7 @@ class QueueEngine:
         requester: str,
         answer: Answer,
         *,
-        parts: Sequence[tuple[Request, Answer]] = (),
+        parts: Parts | None = None,
     ) -> None:
         """Do what a full JID requests.
 
@@ -188,8 +191,8 @@ class QueueEngine:
             request: is done completely or not at all.
             requester: a full JID.
             answer: gets the result.
-            parts: of the request; if it is refused, each of them is done by itself and
-                has its own answer, in place of that of the request.
+            parts: returns those of the request; if it is refused, each of them is done
+                by itself and has its own answer, in place of that of the request.
         """
         core = self._core
         if self._stopped:
@@ -205,10 +208,10 @@ class QueueEngine:
             if isinstance(request, Purge):
                 self._commit.purged.add(request.node)
         except Refusal as refusal:
-            if parts:
+            if parts is not None:
                 self._did(effects)
                 # At once: nothing that comes later goes before them.
-                for part, its_answer in parts:
+                for part, its_answer in parts():
                     self.request(part, requester, its_answer)
                 return
             result = refusal

@@ -262,7 +262,9 @@ async def test_the_parts_of_a_refused_request_are_done_in_its_place(
             Publish(NODE, tuple(map(entry, names))),
             OWNER,
             answer("".join(names)),
-            parts=[(Publish(NODE, (entry(name),)), answer(name)) for name in names],
+            parts=lambda: [
+                (Publish(NODE, (entry(name),)), answer(name)) for name in names
+            ],
         )
 
     publish("a", "b", "c")

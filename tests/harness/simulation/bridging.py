@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from proton import Delivery
 from slixmpp import JID
 
 from qos.amqp.broker import Broker, BrokerLost
+from qos.amqp.deliveries import Delivery
 from qos.amqp.source import Incoming, Source
 from qos.bridge.from_broker import FromBroker
 from qos.core.amqp import values
