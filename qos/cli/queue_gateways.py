@@ -102,6 +102,13 @@ def _add_http(serve: Parser) -> None:
         help="the users and the hashes of their passwords and tokens, written by "
         "`xmpp-qos queue http-user`; may be that of --amqp-users; a change counts at once",
     )
+    group.add_argument(
+        "--http-link-headers",
+        action="store_true",
+        default=None,
+        help="in the dialect of HornetQ, below /hornetq/, show links in the header Link, "
+        "and not each in a header msg-…",
+    )
 
 
 def _add_user(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "listen", "serving"]
 
-_OPTIONS = ("http_tls", "http_users")
+_OPTIONS = ("http_tls", "http_users", "http_link_headers")
 
 
 def check(arguments: argparse.Namespace, *, jid: str, component: bool) -> Users | None:
@@ -42,7 +42,12 @@ def check(arguments: argparse.Namespace, *, jid: str, component: bool) -> Users 
 
 @contextlib.asynccontextmanager
 async def serving(
-    service: QueueService, users: Users | None, *, jid: str, component: bool
+    arguments: argparse.Namespace,
+    service: QueueService,
+    users: Users | None,
+    *,
+    jid: str,
+    component: bool,
 ) -> AsyncIterator[Gateway | None]:
     """Make the gateway known to the service, and close it at the end.
 
@@ -54,7 +59,12 @@ async def serving(
     # It needs the extra.
     from qos.rest.gateway import Gateway
 
-    gateway = Gateway(service.engine, users=users, own_domain=jid if component else "")
+    gateway = Gateway(
+        service.engine,
+        users=users,
+        own_domain=jid if component else "",
+        link_headers=bool(arguments.http_link_headers),
+    )
     service.add_gateway(gateway)
     try:
         yield gateway

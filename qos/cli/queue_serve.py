@@ -74,7 +74,7 @@ async def run(arguments: argparse.Namespace) -> int:
                     arguments, service, users, jid=jid, component=component
                 ) as amqp,
                 queue_http.serving(
-                    service, http_users, jid=jid, component=component
+                    arguments, service, http_users, jid=jid, component=component
                 ) as http,
             ):
                 # Without a gateway, nobody could use it until there is a session.

@@ -24,6 +24,9 @@ class Call:
 
     Attributes:
         gateway: that has it.
+        method: of the request.
+        base: the scheme and authority by which the client has reached the gateway; '': it
+            did not say.
         account: the bare JID of the user.
         path: the variables of the path.
         query: of the URL.
@@ -32,6 +35,8 @@ class Call:
     """
 
     gateway: Gateway
+    method: str
+    base: str
     account: str
     path: Mapping[str, str]
     query: Mapping[str, str]

@@ -26,10 +26,16 @@ class Gateway(ConsumersPort[WaitingConsumer]):
     Attributes:
         engine: of the queues.
         closing: it stops, and takes no more requests.
+        link_headers: of HornetQ's dialect; see the constructor.
     """
 
     def __init__(
-        self, engine: QueueEngine, *, users: Users, own_domain: str = ""
+        self,
+        engine: QueueEngine,
+        *,
+        users: Users,
+        own_domain: str = "",
+        link_headers: bool = False,
     ) -> None:
         """Begin without listening.
 
@@ -39,9 +45,12 @@ class Gateway(ConsumersPort[WaitingConsumer]):
             engine: of the queues.
             users: may send requests; nobody else.
             own_domain: see ConsumersPort.
+            link_headers: HornetQ's dialect has its links in the header Link, and not
+                each in a header of its own.
         """
         super().__init__(engine, own_domain=own_domain)
         self.closing = False
+        self.link_headers = link_headers
         self._login = Login(users)
         self._one_off: OneOffLinks | None = None
         self._http: HttpServer | None = None

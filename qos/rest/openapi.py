@@ -15,6 +15,8 @@ from qos.core.queue.item import PRIORITIES
 from qos.core.rest.messages import TIME_MS_MAX
 from qos.core.rest.waits import WAIT_S_MAX
 from qos.rest.calls import Answer, Call
+from qos.rest.hornetq import descriptions as hornetq
+from qos.rest.hornetq.routes import ROUTES as HORNETQ_ROUTES
 from qos.rest.routes import ROUTES, VARIABLE, Route
 
 __all__ = ["STATUSES", "document", "openapi"]
@@ -42,21 +44,24 @@ STATUSES: Mapping[str, tuple[int, ...]] = {
     "consumer": (200, 202, 400, 403, 404, 408, 413),
     "message": (200, 403, 404),
     "acknowledgement": (204, 400, 405, 408, 412, 413, 415),
+    **hornetq.STATUSES,
 }
 
 _MEANINGS: Mapping[int, str] = {
     200: "Done.",
+    201: "It was made, or it had been made before.",
     202: "There is no message yet; ask again at Location.",
     204: "Done.",
+    307: "Send it again, to the URL in Location.",
     400: "A header, a parameter or the body is wrong; the answer says where.",
     401: "No user, or a wrong password or token.",
-    403: "No right to do this, or a request of another site.",
+    403: "No right to do this, or a request from a page of another site.",
     404: "No such queue, message or link, or it is hidden from the user.",
     405: "It was done before; of a post, `create-next` is in Link.",
     408: "The body did not come in time.",
     409: "The queue gives no one-off links.",
     410: "The link is too old and was not used; `create-next` is in Link.",
-    412: "The delivery has ended otherwise.",
+    412: "The delivery has ended otherwise, or it is there already.",
     413: "Too large.",
     415: "A body of another media type is expected.",
     422: "Another message has this Idempotency-Key.",
@@ -98,6 +103,7 @@ _PARAMETERS: Mapping[str, list[dict[str, Any]]] = {
         _header("Prefer", {"type": "string"}, f"wait=SECONDS, at most {WAIT_S_MAX}"),
         _header("X-RS-Wait", _integer(0, 10**9 - 1), "seconds"),
     ],
+    **hornetq.PARAMETERS,
 }
 
 _FORM_SCHEMA: dict[str, Any] = {
@@ -117,6 +123,7 @@ _BODIES: Mapping[str, dict[str, Any]] = {
     "batches": {_MULTIPART: {}, _ATOM: {}},
     "postbatch": {_MULTIPART: {}, _ATOM: {}},
     "acknowledgement": {_FORM: {"schema": _FORM_SCHEMA}},
+    **hornetq.BODIES,
 }
 
 
@@ -124,7 +131,7 @@ _BODIES: Mapping[str, dict[str, Any]] = {
 def document() -> bytes:
     """The document, as JSON."""
     paths: dict[str, Any] = {}
-    for route in ROUTES:
+    for route in (*ROUTES, *HORNETQ_ROUTES):
         operations = paths.setdefault(route.template, {})
         operations["parameters"] = [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
@@ -39,6 +39,12 @@ class Route:
         )
         object.__setattr__(self, "pattern", re.compile(pattern))
 
+    def url(self, **variables: str) -> str:
+        """The URL, as a path."""
+        return VARIABLE.sub(
+            lambda found: quote(variables[found[1]], safe=""), self.template
+        )
+
 
 _READ = ("GET", "HEAD")
 _POST = ("POST",)
@@ -69,14 +75,14 @@ _BY_NAME: Mapping[str, Route] = {each.name: each for each in ROUTES}
 
 def url(name: str, **variables: str) -> str:
     """The URL of a route, as a path."""
-    return VARIABLE.sub(
-        lambda found: quote(variables[found[1]], safe=""), _BY_NAME[name].template
-    )
+    return _BY_NAME[name].url(**variables)
 
 
-def find(path: str) -> tuple[Route, dict[str, str]] | None:
+def find(
+    path: str, routes: Sequence[Route] = ROUTES
+) -> tuple[Route, dict[str, str]] | None:
     """The route of a path as it came, and the values of its variables."""
-    for route in ROUTES:
+    for route in routes:
         found = route.pattern.fullmatch(path)
         if found is not None:
             try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
@@ -19,8 +20,11 @@ from qos.core.queue.requests import Refusal
 from qos.core.rest.statuses import RETRY_AFTER_S, Act, status_of
 from qos.rest import bounds, consuming, discovery, openapi, posting
 from qos.rest.calls import Answer, Call, as_text
+from qos.rest.hornetq.handlers import HANDLERS as HORNETQ_HANDLERS
+from qos.rest.hornetq.routes import BASE as HORNETQ
+from qos.rest.hornetq.routes import ROUTES as HORNETQ_ROUTES
 from qos.rest.login import CHALLENGES, Login
-from qos.rest.routes import find
+from qos.rest.routes import ROUTES, find
 from qos.rest.shares import NoRoom, Shares
 
 if TYPE_CHECKING:
@@ -40,6 +44,9 @@ _WRONG_S = 1.0
 #: the connection is lost, and the handler is cancelled.
 _TURNS = 3
 
+#: What a client may call this service in links for itself.
+_AUTHORITY = re.compile(r"[A-Za-z0-9._~-]+(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
+
 _Handler = Callable[[Call], Awaitable[Answer]]
 
 #: What is done at each route, and what its refusals mean.
@@ -56,7 +63,10 @@ HANDLERS: Mapping[str, tuple[_Handler, Act]] = {
     "consumer": (consuming.take, Act.PULL),
     "message": (consuming.read, Act.READ),
     "acknowledgement": (consuming.acknowledge, Act.SETTLE),
+    **HORNETQ_HANDLERS,
 }
+
+_SAFE = frozenset({"GET", "HEAD"})
 
 _BATCHES = frozenset({"batches", "postbatch"})
 
@@ -128,7 +138,8 @@ class HttpServer:
         if account is None:
             return as_text(401, "log in", WWW_Authenticate=", ".join(CHALLENGES))
         path, query = _parts(request)
-        found = find(path)
+        is_hornetq = path.startswith(HORNETQ)
+        found = find(path, HORNETQ_ROUTES if is_hornetq else ROUTES)
         if found is None:
             return as_text(404, "there is nothing here")
         route, variables = found
@@ -137,14 +148,16 @@ class HttpServer:
             return Answer(204, {"Allow": allowed})
         if request.method not in route.methods:
             return as_text(405, f"only {allowed} are possible here", Allow=allowed)
-        if request.method == "POST" and _is_cross_site(headers):
-            return as_text(403, "a page of another site may not post here")
+        if request.method not in _SAFE and _is_cross_site(headers):
+            return as_text(403, "a page of another site may not do that")
         is_batch = route.name in _BATCHES
         limit = bounds.BATCH_BYTES_MAX if is_batch else bounds.BODY_BYTES_MAX
         try:
             with self._shares.taken(account, _size(request, limit)):
                 call = Call(
                     gateway=self._gateway,
+                    method=request.method,
+                    base=_base(request, headers),
                     account=account,
                     path=variables,
                     query=query,
@@ -221,6 +234,12 @@ def _headers(request: web.BaseRequest) -> dict[str, str]:
         name = name.lower()
         found[name] = f"{found[name]}, {value}" if name in found else value
     return found
+
+
+def _base(request: web.BaseRequest, headers: Mapping[str, str]) -> str:
+    """The scheme and authority of the request; '': none that can stand in a link."""
+    host = headers.get("host", "")
+    return f"{request.scheme}://{host}" if _AUTHORITY.fullmatch(host) else ""
 
 
 def _is_cross_site(headers: Mapping[str, str]) -> bool:

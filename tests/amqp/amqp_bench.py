@@ -15,7 +15,7 @@ import json
 import shutil
 import ssl
 import subprocess
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -101,7 +101,12 @@ class Bench:
     """An engine, a gateway and its port; users alice and bob, each with "secret"."""
 
     def __init__(
-        self, folder: Path, *, bounds: QueueBounds | None = None, **options: Any
+        self,
+        folder: Path,
+        *,
+        bounds: QueueBounds | None = None,
+        creators: Collection[str] | None = None,
+        **options: Any,
     ) -> None:
         self.folder = folder
         self.users_file = folder / "users"
@@ -113,7 +118,9 @@ class Bench:
         self.ports = QueuePorts(self.xmpp)
         self.store = QueueStore(folder / "queues.sqlite")
         clock = LoopClock(asyncio.get_running_loop())
-        self.engine = QueueEngine(self.store, self.ports, clock=clock, bounds=bounds)
+        self.engine = QueueEngine(
+            self.store, self.ports, clock=clock, bounds=bounds, creators=creators
+        )
         users = Users(self.users_file, DOMAIN)
         self.gateway = Gateway(
             self.engine, **{"users": users, "own_domain": DOMAIN, **options}

@@ -133,6 +133,7 @@ async def test_tokens_and_passwords_are_in_one_file(commands: Commands) -> None:
     [
         (LOCAL, "nobody could log in without --http-users"),
         (("--http-users", "users"), "--http-users is for the gateway of --http"),
+        (("--http-link-headers",), "--http-link-headers is for the gateway of --http"),
         (("--http", "8080"), "'8080' is not HOST:PORT"),
         (
             ("--http", "0.0.0.0:0", "--http-users", "users"),

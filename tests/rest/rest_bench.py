@@ -58,10 +58,14 @@ def basic(user: str, password: str = "secret") -> str:  # noqa: S107 - of the be
 class RestBench(Bench):
     """See amqp_bench; `rest` is the HTTP gateway, and `web` its port."""
 
-    def __init__(self, folder: Path, **options: Any) -> None:
+    def __init__(
+        self, folder: Path, *, link_headers: bool = False, **options: Any
+    ) -> None:
         super().__init__(folder, **options)
         users = Users(self.users_file, DOMAIN)
-        self.rest = Gateway(self.engine, users=users, own_domain=DOMAIN)
+        self.rest = Gateway(
+            self.engine, users=users, own_domain=DOMAIN, link_headers=link_headers
+        )
         self.ports.add(self.rest)
         self.web = 0
         self.session: aiohttp.ClientSession
@@ -79,9 +83,15 @@ class RestBench(Bench):
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         if user:
             named.setdefault("Authorization", basic(user))
-        url = URL(f"http://127.0.0.1:{self.web}{path}", encoded=True)
+        base = "" if "://" in path else f"http://127.0.0.1:{self.web}"
+        url = URL(base + path, encoded=True)
         async with self.session.request(
-            method, url, data=body, headers=named, skip_auto_headers=["Content-Type"]
+            method,
+            url,
+            data=body,
+            headers=named,
+            skip_auto_headers=["Content-Type"],
+            allow_redirects=False,
         ) as answer:
             return Response(
                 answer.status,

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from qos.rest.hornetq.routes import ROUTES as HORNETQ_ROUTES
 from qos.rest.openapi import STATUSES, document
-from qos.rest.routes import ROUTES, VARIABLE
+from qos.rest.routes import ROUTES as REST_ROUTES
+from qos.rest.routes import VARIABLE
 from qos.rest.server import HANDLERS
 from rest_bench import basic, rest
+
+ROUTES = (*REST_ROUTES, *HORNETQ_ROUTES)
 
 SCHEMATHESIS = (
     Path(__file__).parents[2] / ".venv" / "schemathesis" / "bin" / "schemathesis"

@@ -16,6 +16,10 @@ OWN_RELS = frozenset(
         *("message-factory", "create-next", "consumer", "poller", "subscribers"),
         *("acknowledgement", "self", "generator", "queue"),
         *("first", "last", "next"),
+        # Of HornetQ's dialect.
+        *("create", "create-with-id", "consume-next", "acknowledge-next"),
+        *("pull-consumers", "push-consumers"),
+        *("pull-subscriptions", "push-subscriptions"),
     }
 )
 
@@ -38,11 +42,13 @@ class Link:
         href: a URI reference.
         rel: its relation types, with spaces between.
         type: the media type of what is there, or ''.
+        title: for people, or ''.
     """
 
     href: str
     rel: str
     type: str = ""
+    title: str = ""
 
 
 def render_links(links: Iterable[Link]) -> str:
@@ -52,7 +58,10 @@ def render_links(links: Iterable[Link]) -> str:
 
 def _rendered(link: Link) -> str:
     shown = f"<{link.href}>; rel={_quoted(link.rel)}"
-    return f"{shown}; type={_quoted(link.type)}" if link.type else shown
+    for name, value in (("type", link.type), ("title", link.title)):
+        if value:
+            shown += f"; {name}={_quoted(value)}"
+    return shown
 
 
 def _quoted(value: str) -> str:

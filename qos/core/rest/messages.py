@@ -73,6 +73,7 @@ def read_message(
     item_id: str,
     now: float,
     bytes_max: int,
+    more: Properties | None = None,
 ) -> PublishedItem:
     """The item that a message makes.
 
@@ -84,6 +85,7 @@ def read_message(
         item_id: of the item.
         now: the time.
         bytes_max: the most bytes of a payload and its properties.
+        more: properties that the dialect reads from other headers.
 
     Raises:
         Refusal: a header or a parameter is wrong, or all is too large.
@@ -93,6 +95,7 @@ def read_message(
         if len(value) > CONTENT_TYPE_MAX or not is_header_value(value):
             raise _bad(f"{name}: at most {CONTENT_TYPE_MAX} characters of ASCII")
     properties = {
+        **(more or {}),
         **read_properties(headers.get("msg-properties", "")),
         **{_KEPT[name]: value for name, value in kept.items()},
     }

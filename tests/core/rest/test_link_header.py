@@ -21,6 +21,11 @@ def test_values_are_quoted() -> None:
     assert shown == '</a>; rel="x"; type="text/plain", </b>; rel="y"'
 
 
+def test_a_link_has_a_title() -> None:
+    shown = render_links([Link("/x", "y", "a/b", "z")])
+    assert shown == '</x>; rel="y"; type="a/b"; title="z"'
+
+
 def test_an_example_of_rest_is_read_without_quotes() -> None:
     header = (
         "<http://example.com/mytopic/messages/111>; rel=self,\n"

@@ -1,0 +1,1 @@
+"""The rules of HornetQ's dialect of REST-*, without I/O."""

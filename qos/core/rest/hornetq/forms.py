@@ -1,0 +1,156 @@
+"""The bodies and parameters of HornetQ's requests: what they ask for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import parse_qsl
+from xml.etree import ElementTree as ET
+
+from qos.core.queue.item import PRIORITIES
+from qos.core.queue.node_options import (
+    QUEUE_REQUESTS,
+    SELECTOR,
+    BadOption,
+    subscribe_options,
+)
+from qos.core.queue.requests import Refusal
+from qos.core.record import record
+
+__all__ = ["NODE_XML_BYTES_MAX", "PullForm", "create_query", "node_name", "pull_form"]
+
+#: The bytes of the document that makes a queue or a topic.
+NODE_XML_BYTES_MAX = 16 * 1024
+
+_BOOLEANS: Mapping[str, bool] = {"true": True, "false": False}
+
+_FIELDS = frozenset({"autoAck", "selector"})
+
+_DIGIT = re.compile("[0-9]")
+
+
+# -- parameters of a message -----------------------------------------------
+
+
+def create_query(query: Mapping[str, str]) -> dict[str, str]:
+    """The parameters of a message, as `qos.core.rest.messages` reads them.
+
+    A priority that is none is ignored. A ttl of 0 is none, as in JMS. Each message is
+    durable, also one that need not be.
+
+    Raises:
+        Refusal: `durable` is neither true nor false.
+    """
+    _boolean(query, "durable", default=True)
+    kept = dict(query)
+    if not _is_priority(kept.get("priority", "")):
+        kept.pop("priority", None)
+    if kept.get("ttl") == "0":
+        del kept["ttl"]
+    return kept
+
+
+def _is_priority(text: str) -> bool:
+    is_digit = _DIGIT.fullmatch(text) is not None
+    return is_digit and PRIORITIES[0] <= int(text) <= PRIORITIES[-1]
+
+
+# -- consumers -------------------------------------------------------------
+
+
+@record(frozen=True, slots=True)
+class PullForm:
+    """The wishes of a consumer.
+
+    Attributes:
+        auto_ack: a message is acknowledged when it has arrived.
+        selector: which messages it wants; '': all.
+    """
+
+    auto_ack: bool
+    selector: str
+
+
+def pull_form(form: str) -> PullForm:
+    """The form that makes a pull consumer: `autoAck` (true), `selector`.
+
+    Raises:
+        Refusal: it is no such form, or the selector is none.
+    """
+    try:
+        pairs = parse_qsl(
+            form,
+            keep_blank_values=True,
+            strict_parsing=bool(form),
+            max_num_fields=len(_FIELDS),
+            errors="strict",
+        )
+    except ValueError:
+        raise _bad("name=value is expected, joined by &") from None
+    fields = dict(pairs)
+    if fields.keys() - _FIELDS or len(fields) < len(pairs):
+        raise _bad(f"each of {', '.join(sorted(_FIELDS))} once, and no others")
+    selector = fields.get("selector", "").strip()
+    try:
+        subscribe_options({QUEUE_REQUESTS: "1", SELECTOR: selector})
+    except BadOption as error:
+        raise _bad(str(error)) from None
+    return PullForm(_boolean(fields, "autoAck", default=True), selector)
+
+
+def _boolean(fields: Mapping[str, str], name: str, *, default: bool) -> bool:
+    if name not in fields:
+        return default
+    if fields[name] not in _BOOLEANS:
+        raise _bad(f"{name} is true or false, not {fields[name][:20]!r}")
+    return _BOOLEANS[fields[name]]
+
+
+def _bad(why: str) -> Refusal:
+    return Refusal(why, condition="bad-request", type="modify")
+
+
+# -- nodes -----------------------------------------------------------------
+
+
+def node_name(body: bytes, content_type: str, kind: str) -> str:
+    """The name in the document that makes a node, as HornetQ's own configuration has it.
+
+        <queue name="orders"><durable>true</durable></queue>
+
+    Its messages are durable whatever it says. A selector of a whole queue is refused:
+    here consumers have them.
+
+    Args:
+        body: the document.
+        content_type: `application/hornetq.jms.queue+xml`, or that of a topic.
+        kind: `queue` or `topic`.
+
+    Raises:
+        Refusal: it is no such document.
+    """
+    wanted = f"application/hornetq.jms.{kind}+xml"
+    if content_type.partition(";")[0].strip().lower() != wanted:
+        raise Refusal(
+            f"{wanted} is expected",
+            condition="unsupported-media-type",
+            type="modify",
+        )
+    if len(body) > NODE_XML_BYTES_MAX:
+        raise _bad(f"the {kind}: more than {NODE_XML_BYTES_MAX} bytes")
+    # No DTD is ever parsed: its entities could be of any size.
+    if b"<!" in body or b"\0" in body:
+        raise _bad(f"the {kind}: it has a DTD, a comment, or is not UTF-8")
+    try:
+        root = ET.fromstring(body)  # noqa: S314 - no DTD
+    except (ET.ParseError, ValueError, LookupError) as error:
+        raise _bad(f"the {kind}: it is not well-formed: {error}") from None
+    if _local(root) != kind or not root.get("name", "").strip():
+        raise _bad(f"<{kind} name='NAME'/> is expected")
+    if any(_local(each) == "selector" for each in root):
+        raise _bad(f"the {kind}: a selector belongs to a consumer")
+    return root.attrib["name"].strip()
+
+
+def _local(element: ET.Element) -> str:
+    return element.tag.rpartition("}")[2]

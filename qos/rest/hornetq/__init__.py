@@ -1,0 +1,1 @@
+"""HornetQ's dialect of REST-*: the same queues in the words of its clients."""

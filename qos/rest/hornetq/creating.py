@@ -1,0 +1,149 @@
+"""Queues and their messages: found, made and posted; rows H2 to H6, H15 and H16.
+
+A post to `create` is sent on to a one-off link, which makes one message however often it
+is repeated. A queue that remembers no ids allows duplicates: there the post itself makes
+a message.
+"""
+
+from __future__ import annotations
+
+from qos.core.queue.requests import Create, Publish, PublishedItem, Refusal
+from qos.core.rest.hornetq.forms import create_query, node_name
+from qos.core.rest.hornetq.names import plain_name, properties_of
+from qos.core.rest.link_header import Link
+from qos.core.rest.messages import read_message
+from qos.core.rest.statuses import Act, status_of
+from qos.engine.queue_engine import Rights
+from qos.ids import new_id, new_key
+from qos.rest.calls import Answer, Call, as_text
+from qos.rest.hornetq.links import absolute
+from qos.rest.hornetq.routes import url
+from qos.xml_text import attribute, text
+from xep_0254.request_items import ITEM_BYTES_MAX, ITEM_ID_CHARS_MAX
+from xep_0254.requests import NODE_CHARS_MAX
+
+__all__ = ["create", "create_with_id", "queue", "queues"]
+
+_USE = "hornetq-create"
+_XML = "application/xml"
+_ATOM = "http://www.w3.org/2005/Atom"
+
+
+# -- queues ----------------------------------------------------------------
+
+
+async def queues(call: Call) -> Answer:
+    """Make a queue."""
+    name = node_name(call.body, call.headers.get("content-type", ""), "queue")
+    name = plain_name(name, "queue")
+    if len(name) > NODE_CHARS_MAX:
+        raise _bad(f"the name of a queue has at most {NODE_CHARS_MAX} characters")
+    try:
+        await call.ask(Create(name))
+    except Refusal as refusal:
+        if refusal.condition != "conflict":
+            raise
+        return as_text(412, str(refusal))
+    return Answer(201, {"Location": url("hornetq-queue", node=name)})
+
+
+async def queue(call: Call) -> Answer:
+    """A queue: its links by what the user may do."""
+    rights = _rights(call)
+    links = []
+    if rights.publish:
+        create_url = url("hornetq-create", node=call.node)
+        links += [
+            Link(create_url, "create"),
+            # A template: the braces are for the client.
+            Link(f"{create_url}/{{id}}", "create-with-id"),
+        ]
+    shown = "".join(
+        f"<atom:link rel={attribute(each.rel)} href={attribute(absolute(call, each.href))}/>"
+        for each in links
+    )
+    body = (
+        f"<queue xmlns:atom='{_ATOM}'><name>{text(call.node)}</name>{shown}</queue>"
+    ).encode()
+    return Answer(200, {"Content-Type": _XML}, links, body)
+
+
+def _rights(call: Call) -> Rights:
+    rights = call.gateway.engine.rights(call.node, call.jid)
+    if rights is None:
+        raise Refusal(
+            f"there is no node {call.node!r}", condition="item-not-found", type="cancel"
+        )
+    return rights
+
+
+# -- messages --------------------------------------------------------------
+
+
+async def create(call: Call) -> Answer:
+    """Send a message on to its one-off link, or make it if duplicates are allowed."""
+    rights = _rights(call)
+    if not rights.publish:
+        raise Refusal(
+            f"{call.account} may not publish to {call.node!r}",
+            condition="forbidden",
+            type="auth",
+        )
+    if rights.once_s:
+        answer = as_text(307, "send it again, to the URL in Location")
+        answer.headers["Location"] = _one_off(call)
+        return answer
+    await call.ask(Publish(call.node, (_entry(call, new_key()),)))
+    return _created(call)
+
+
+async def create_with_id(call: Call) -> Answer:
+    """Make the message of a one-off link, or of an id that the client has chosen."""
+    given = call.path["id"]
+    link = call.gateway.one_off.read(given, _USE, call.node, call.account)
+    if link is None and (len(given) > ITEM_ID_CHARS_MAX or not given.isprintable()):
+        raise _bad(f"an id has at most {ITEM_ID_CHARS_MAX} printable characters")
+    entry = _entry(call, given if link is None else link.item_id)
+    issued_at = None if link is None else link.issued_at
+    try:
+        await call.ask(Publish(call.node, (entry,), issued_at=issued_at))
+    except Refusal as refusal:
+        if refusal.condition != "gone":
+            raise
+        answer = as_text(status_of(Act.POST, refusal), str(refusal))
+        answer.links.append(Link(_one_off(call), "create-next"))
+        return answer
+    return _created(call)
+
+
+def _created(call: Call) -> Answer:
+    """A message has been made, now or before."""
+    rights = call.gateway.engine.rights(call.node, call.jid)
+    href = url("hornetq-create", node=call.node)
+    if rights is not None and rights.once_s:
+        href = _one_off(call)
+    return Answer(201, links=[Link(href, "create-next")])
+
+
+def _one_off(call: Call) -> str:
+    gateway = call.gateway
+    token = gateway.one_off.new(
+        _USE, call.node, call.account, item_id=new_id(), now=gateway.engine.now()
+    )
+    return url("hornetq-create-id", node=call.node, id=token)
+
+
+def _entry(call: Call, item_id: str) -> PublishedItem:
+    return read_message(
+        call.body,
+        call.headers,
+        create_query(call.query),
+        item_id=item_id,
+        now=call.gateway.engine.now(),
+        bytes_max=ITEM_BYTES_MAX,
+        more=properties_of(call.headers),
+    )
+
+
+def _bad(why: str) -> Refusal:
+    return Refusal(why, condition="bad-request", type="modify")

@@ -1,0 +1,46 @@
+"""What the routes of the dialect take and answer, for `qos.rest.openapi`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["BODIES", "PARAMETERS", "STATUSES"]
+
+_POSTED = (201, 400, 403, 404, 408, 413, 507)
+
+STATUSES: Mapping[str, tuple[int, ...]] = {
+    "hornetq-queues": (201, 400, 403, 408, 412, 413, 415, 507),
+    "hornetq-queue": (200, 404),
+    "hornetq-create": (*_POSTED, 307),
+    "hornetq-create-id": (*_POSTED, 410, 422),
+}
+
+
+def _query(name: str, schema: dict[str, Any], text: str) -> dict[str, Any]:
+    return {"name": name, "in": "query", "schema": schema, "description": text}
+
+
+_INTEGER: dict[str, Any] = {"type": "integer"}
+
+_MESSAGE = [
+    _query("durable", {"enum": ["true", "false"]}, "each message is durable"),
+    _query("ttl", _INTEGER, "milliseconds until it expires; 0: never"),
+    _query("expiration", _INTEGER, "when it expires, in ms since 1970; before ttl"),
+    _query("priority", _INTEGER, "0 to 9, larger is earlier; all else is ignored"),
+]
+
+PARAMETERS: Mapping[str, list[dict[str, Any]]] = {
+    "hornetq-create": _MESSAGE,
+    "hornetq-create-id": _MESSAGE,
+}
+
+_ANY = "application/octet-stream"
+
+BODIES: Mapping[str, dict[str, Any]] = {
+    "hornetq-queues": {
+        "application/hornetq.jms.queue+xml": {"schema": {"type": "string"}}
+    },
+    "hornetq-create": {_ANY: {}},
+    "hornetq-create-id": {_ANY: {}},
+}

@@ -1,0 +1,20 @@
+"""What is done at each URL of the dialect, and what its refusals mean."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from qos.core.rest.statuses import Act
+from qos.rest.calls import Answer, Call
+from qos.rest.hornetq import creating
+from qos.rest.hornetq.links import in_words
+
+__all__ = ["HANDLERS"]
+
+HANDLERS: Final[Mapping[str, tuple[Callable[[Call], Awaitable[Answer]], Act]]] = {
+    "hornetq-queues": (in_words(creating.queues), Act.POST),
+    "hornetq-queue": (in_words(creating.queue), Act.READ),
+    "hornetq-create": (in_words(creating.create), Act.POST),
+    "hornetq-create-id": (in_words(creating.create_with_id), Act.POST),
+}

@@ -1,0 +1,36 @@
+"""The URLs of HornetQ's dialect; clients know those of the queues alone."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from qos.rest.routes import Route
+
+__all__ = ["BASE", "ROUTES", "url"]
+
+#: All of them begin with it.
+BASE = "/hornetq/"
+
+_READ = ("GET", "HEAD")
+_POST = ("POST",)
+_QUEUES = f"{BASE}queues"
+_QUEUE = f"{_QUEUES}/{{node}}"
+
+ROUTES: Final = (
+    Route("hornetq-queues", _QUEUES, _POST, "HornetQ: make a queue"),
+    Route("hornetq-queue", _QUEUE, _READ, "HornetQ: a queue, with its links"),
+    Route("hornetq-create", f"{_QUEUE}/create", _POST, "HornetQ: post a message"),
+    Route(
+        "hornetq-create-id",
+        f"{_QUEUE}/create/{{id}}",
+        ("POST", "PUT"),
+        "HornetQ: post a message under its id, once",
+    ),
+)
+
+_BY_NAME = {each.name: each for each in ROUTES}
+
+
+def url(name: str, **variables: str) -> str:
+    """The URL of a route, as a path."""
+    return _BY_NAME[name].url(**variables)
