@@ -256,6 +256,15 @@ LIMITS: Final = (
         "bytes of waiting items that an owner may allow",
     ),
     Limit(
+        "qos.core.queue.node_options:KEEP_ITEMS_MAX",
+        "items that a topic keeps, if its owner says so",
+    ),
+    Limit(
+        "qos.core.queue.node_options:NODE_FIELDS.queue#keep_items",
+        "items that a topic keeps",
+    ),
+    Limit("qos.core.queue.topics:QUEUES_MAX", "queues that copy from one topic"),
+    Limit(
         "qos.core.queue.item_lifecycle:HOLD_S_MAX",
         "seconds that an item can be held with extensions",
     ),

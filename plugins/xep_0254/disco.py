@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree as ET
 
-from qos.core.queue.node_options import Field
+from qos.core.queue.node_options import NODE_FIELDS, NODE_TYPE, Field
 from qos.xml_text import attribute, text
 from xep_0254.elements import attributes, decimal, whole
 from xep_0254.forms import parse_form, render_form
@@ -92,9 +92,16 @@ STATS_FIELDS: tuple[Field, ...] = tuple(
 
 _STAT = "queue#"
 
+(_NODE_TYPE,) = (each for each in NODE_FIELDS if each.var == NODE_TYPE)
+
 
 def render_node_info(
-    iq: ET.Element, node: str, *, stats: Mapping[str, float | None], sender: str = ""
+    iq: ET.Element,
+    node: str,
+    *,
+    stats: Mapping[str, float | None],
+    topic: bool = False,
+    sender: str = "",
 ) -> str:
     """The answer to disco#info of a node (XEP-0060 §5.3, §5.4).
 
@@ -102,14 +109,15 @@ def render_node_info(
         iq: the request.
         node: the name of the node.
         stats: counts by name, such as `available`; None: there is no number now.
+        topic: it is a topic, and no queue of XEP-0254.
         sender: as for answer_to.
     """
     identity = "<identity category='pubsub' type='leaf'/>"
     values = {f"{_STAT}{name}": _number(value) for name, value in stats.items()}
-    form = render_form("result", META_DATA, STATS_FIELDS, values)
-    listed = "".join(
-        f"<feature var={attribute(each)}/>" for each in (PUBSUB, QUEUEING, EXTENSIONS)
-    )
+    values[NODE_TYPE] = "topic" if topic else "queue"
+    form = render_form("result", META_DATA, (_NODE_TYPE, *STATS_FIELDS), values)
+    features = (PUBSUB, EXTENSIONS) if topic else (PUBSUB, QUEUEING, EXTENSIONS)
+    listed = "".join(f"<feature var={attribute(each)}/>" for each in features)
     query = f"<query xmlns='{DISCO_INFO}'{attributes(node=node)}>"
     content = f"{query}{identity}{listed}{form}</query>"
     return answer_to(iq, "result", content, sender=sender)
@@ -129,7 +137,7 @@ def parse_stats(query: ET.Element) -> dict[str, int | float | None]:
         if form.form_type != META_DATA:
             continue
         for var, values in form.values.items():
-            if var.startswith(_STAT):
+            if var.startswith(_STAT) and var != NODE_TYPE:
                 value = values[0] if values else ""
                 number = whole(value)
                 read = decimal(value) if number is None else number

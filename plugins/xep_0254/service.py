@@ -340,7 +340,13 @@ class QueueService:
             if isinstance(stats, Refusal):
                 text = render_refusal(xml, stats, sender=sender)
             else:
-                text = disco.render_node_info(xml, node, stats=stats, sender=sender)
+                text = disco.render_node_info(
+                    xml,
+                    node,
+                    stats=stats,
+                    topic=self._engine.is_topic(node),
+                    sender=sender,
+                )
             self._events.send(text)
 
         return self._engine.stats(node, requester, tell)

@@ -78,10 +78,17 @@ example:
   xmpp-qos queue create queue.example.org letters --jid boss@example.org
   xmpp-qos queue create queue.example.org jobs --jid boss@example.org \\
     --set dead_letter_node=letters
+  xmpp-qos queue create queue.example.org prices --jid boss@example.org --topic
+  xmpp-qos queue create queue.example.org prices-audit --jid bee@example.org \
+    --from prices --set "selector=currency = 'EUR'"
 
 Prints the name of the queue: {"node": "orders"}. Only its owner may use the queue, until
 other accounts are made members or publishers (`xmpp-qos queue affiliate`). A
 dead_letter_node must exist before it is named.
+A topic copies each item into every queue that was created --from it, in the commit that
+publishes it. A member of the topic may create such a queue and owns it; its workers work
+on its copies. It is deleted with the topic. If it is full, it misses items, and counts them
+(`queue stats`: missed).
 """
 
 CONFIGURE = """\

@@ -6,7 +6,7 @@ import argparse
 import json
 
 from qos.core.queue.item import Affiliation
-from qos.core.queue.node_options import NODE_FIELDS, BadOption, Field
+from qos.core.queue.node_options import NODE_FIELDS, TOPIC, BadOption, Field
 from qos.core.queue.properties import Value, why_not
 from qos.core.queue.selector import SelectorError, parse
 from qos.options.parser import jid
@@ -25,6 +25,7 @@ __all__ = [
     "selector",
     "setting",
     "short",
+    "topic",
 ]
 
 
@@ -160,6 +161,13 @@ def node(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("a queue needs a name")
     return text
+
+
+def topic(text: str) -> tuple[str, str]:
+    """The name of a topic, as the field that names it."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("a topic needs a name")
+    return TOPIC, text
 
 
 def lines(text: str) -> int:

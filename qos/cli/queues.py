@@ -15,7 +15,7 @@ from typing import TypeAlias
 from qos.cli import queue_gateways, queue_help, queue_options, queue_values
 from qos.cli.options import add_journal, add_quotas
 from qos.core.queue.item import PRIORITIES, PRIORITY, Affiliation
-from qos.core.queue.node_options import NODE_FIELDS
+from qos.core.queue.node_options import NODE_FIELDS, NODE_TYPE
 from qos.core.queue.service import MESSAGE_QUOTAS, QueueBounds
 from qos.options.login import add_login
 from qos.options.parser import Parser, seconds, whole
@@ -186,7 +186,7 @@ def _add_verb(
     else:
         queue_options.add_service(verb)
     if name in {"create", "configure"}:
-        _add_set(verb)
+        _add_set(verb, creates=name == "create")
     elif name == "publish":
         _add_publish(verb)
     elif name == "browse" or (name == "list" and dead):
@@ -218,7 +218,7 @@ def _add_verb(
     )
 
 
-def _add_set(verb: Parser) -> None:
+def _add_set(verb: Parser, *, creates: bool) -> None:
     fields = "".join(
         f"\n  {queue_values.short(field)}: {queue_values.described(field)}"
         for field in NODE_FIELDS
@@ -232,6 +232,23 @@ def _add_set(verb: Parser) -> None:
         metavar="FIELD=VALUE",
         help="a field of the configuration (listed below) and its value; may be repeated",
     )
+    if creates:
+        what = verb.add_mutually_exclusive_group()
+        what.add_argument(
+            "--topic",
+            dest="settings",
+            action="append_const",
+            const=(NODE_TYPE, "topic"),
+            help="create a topic (node_type=topic)",
+        )
+        what.add_argument(
+            "--from",
+            dest="settings",
+            type=queue_values.topic,
+            action="append",
+            metavar="TOPIC",
+            help="copy each new item of this topic into the queue (topic=TOPIC)",
+        )
     verb.epilog = f"fields:{fields}\n\n{verb.epilog}"
 
 

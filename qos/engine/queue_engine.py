@@ -29,6 +29,7 @@ from qos.core.queue.publishing import ONCE_S_MAX, once_s
 from qos.core.queue.requests import Purge, Refusal, Request, Result
 from qos.core.queue.service import QueueBounds, QueueContents, Queues
 from qos.core.queue.terminus import Terminus, TerminusName
+from qos.core.queue.topic_node import TopicNode
 from qos.core.strings import bare
 from qos.engine.clock import Clock, Timers
 from qos.engine.pending_ended import PendingEndedItems
@@ -337,6 +338,11 @@ class QueueEngine:
         if not (subscribe or publish):
             return None
         return Rights(subscribe, publish, once_s(queue.options))
+
+    def is_topic(self, node: str) -> bool:
+        """Whether this is the name of a topic; False while that is unknown."""
+        queue = None if self._core is None else self._core.nodes.get(node)
+        return isinstance(queue, TopicNode)
 
     def is_classifying(self, node: str) -> bool:
         """Whether a new selector is still to be evaluated for some items of a node.

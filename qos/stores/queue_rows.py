@@ -223,6 +223,11 @@ MIGRATIONS: Migrations = (
             until REAL
         ) WITHOUT ROWID""",
     ),
+    # What topics have dropped, and what the queues that copy from them have missed.
+    (
+        "ALTER TABLE node ADD COLUMN dropped INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE node ADD COLUMN missed INTEGER NOT NULL DEFAULT 0",
+    ),
 )
 
 # -- writing values ---------------------------------------------------------

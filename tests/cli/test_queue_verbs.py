@@ -119,6 +119,28 @@ async def test_a_queue_is_created_with_its_configuration(
     assert len(again.notes) == 1
 
 
+async def test_a_topic_is_created_and_a_queue_from_it(
+    commands: Commands, serving: Running
+) -> None:
+    """Its items are in both."""
+    assert (await commands.queue("create", "--topic")).status == 0
+    words = ("queue", "create", QUEUES, "audit", "--from", "orders")
+    audit = await commands.run(*words, "--set", "selector=n = 1", user="alice")
+    assert (audit.status, audit.out) == (0, [{"node": "audit"}]), audit.err
+    published = await commands.queue(
+        "publish", "--payload", "<x/>", "--property", "n=1", "--id", "a"
+    )
+    assert published.status == 0
+    for node in ("orders", "audit"):
+        browsed = await commands.run("queue", "browse", QUEUES, node, user="alice")
+        assert [item["id"] for item in browsed.out] == ["a"]
+    (config,) = (await commands.queue("configure")).out
+    assert config["node_type"] == "topic"
+    changed = await commands.queue("configure", "--set", "node_type=queue")
+    assert (changed.status, changed.out) == (1, [])
+    assert "queue#node_type is set when a node is created" in changed.err
+
+
 async def test_who_is_nobody_is_refused(queues: Commands) -> None:
     """In one line that names the condition; nothing is changed."""
     closed = ("--set", "access_model=whitelist")

@@ -308,9 +308,9 @@ class World:
         """Each worker and item given out since the last call."""
         return [(one.item.item_id, one.to) for one in self.told(NotifyItem)]
 
-    def stats(self, node: str = NODE) -> dict[str, int | float | None]:
+    def stats(self, node: str = NODE, by: str = OWNER) -> dict[str, int | float | None]:
         """The counts of the node."""
-        return self.core.stats(node, OWNER, self.now)
+        return self.core.stats(node, by, self.now)
 
 
 def retraction(item_id: str, token: str = "", *, node: str = NODE) -> Retract:

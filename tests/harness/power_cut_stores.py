@@ -112,6 +112,7 @@ def _item(seq: int, **changes: Any) -> Item:
 
 def _queue_writes() -> list[list[Any]]:
     node = Node(name="jobs", identity="i", created_at=1.0, config={"ttl": "5"})
+    more = Node(name="more", identity="j", created_at=2.0)
     wish = Subscription(
         node="jobs",
         jid="bee@example.org/1",
@@ -134,10 +135,17 @@ def _queue_writes() -> list[list[Any]]:
         [SaveItem(_item(4, **dead)), RemoveItem(2), SaveEnded(late)],
         [RemoveSubscription("jobs", "bee@example.org/1")],
         [ForgetOld(10.0), SaveItem(_item(3, **held))],
-        [RemoveItem(5), SaveNode(Node(name="more", identity="j", created_at=2.0))],
+        [RemoveItem(5), SaveNode(more)],
         [SaveItem(_item(8, node="more"), _PAYLOAD)],
         [RemoveNode("jobs")],
         [SaveItem(_item(9, node="more"), "<y/>")],
+        # An item of a topic, which drops an older one, and its copies; one has no room.
+        [
+            SaveItem(_item(10, node="more"), _PAYLOAD),
+            *(RemoveItem(8), SaveNode(replace(more, dropped=8))),
+            *(SaveItem(_item(seq, node="copies"), _PAYLOAD) for seq in (11, 12)),
+            SaveNode(Node(name="copies", identity="k", created_at=3.0, missed=1)),
+        ],
     ]
 
 

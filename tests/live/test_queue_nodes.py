@@ -131,7 +131,12 @@ FIELDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "queue#max_bytes": ("10", ("0", "-1", "1000000000000000", "text")),
     "queue#dedupe_window": ("0", ("-1", "1000000000", "text", "")),
     "queue#keep_accepted": ("60", ("-1", "1000000000", "text", "")),
+    "queue#keep_items": ("0", ("-1", "100001", "text", "", "1.5")),
+    "queue#keep_seconds": ("60", ("0", "-1", "1000000000", "text")),
 }
+
+#: Fields that name other nodes, or that are set when a node is created.
+OTHERS = {"queue#dead_letter_node", "queue#node_type", "queue#topic", "queue#selector"}
 
 
 @pytest.mark.parametrize("field", FIELDS)
@@ -157,7 +162,7 @@ async def test_a_field_takes_its_values_and_no_other(
 async def test_no_field_of_the_form_is_left_out() -> None:
     """A check of the table above: a field without a row would not be tested."""
     fields = {field.var for field in NODE_FIELDS}
-    assert fields - {"queue#dead_letter_node"} == set(FIELDS)
+    assert fields - OTHERS == set(FIELDS)
 
 
 async def test_a_whole_form_can_be_sent_back_with_fields_of_other_services(

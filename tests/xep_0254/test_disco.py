@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xep_0254 import disco
+from xep_0254.forms import parse_form
 
 INFO = "{http://jabber.org/protocol/disco#info}"
 ITEMS = "{http://jabber.org/protocol/disco#items}"
@@ -81,6 +82,16 @@ def test_a_node_says_that_it_is_a_queue_and_how_long() -> None:
     identity = query.find(f"{INFO}identity")
     assert identity is not None
     assert (identity.get("category"), identity.get("type")) == ("pubsub", "leaf")
+    assert disco.parse_stats(query) == STATS
+
+
+def test_a_topic_says_that_it_is_one() -> None:
+    """It is a leaf, since items are published to it; but no worker may rely on it."""
+    query = answer(disco.render_node_info(request(), "n", stats=STATS, topic=True))
+    assert QUEUEING not in features(query)
+    assert PUBSUB in features(query)
+    (form,) = query.findall("{jabber:x:data}x")
+    assert parse_form(form).values["queue#node_type"] == ("topic",)
     assert disco.parse_stats(query) == STATS
 
 

@@ -15,6 +15,7 @@ from qos.core.queue.item import Item, Node
 from qos.core.queue.node import QueueNode
 from qos.core.queue.node_options import DEAD_LETTER_NODE
 from qos.core.queue.requests import Refusal
+from qos.core.queue.topic_node import TopicNode
 from qos.core.record import replace
 
 __all__ = ["bind", "dead_letter_node", "shown_config"]
@@ -49,6 +50,12 @@ def bind(nodes: Nodes, node: Node, account: str) -> Node:
         raise Refusal(
             f"there is no node {name!r} to which {account} may publish: create the "
             "dead-letter node first, or have its owner make you a publisher of it",
+            condition="not-acceptable",
+            type="modify",
+        )
+    if isinstance(target, TopicNode):
+        raise Refusal(
+            f"{name!r} is a topic, which keeps its items for a while only: name a queue",
             condition="not-acceptable",
             type="modify",
         )

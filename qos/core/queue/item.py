@@ -206,7 +206,7 @@ class EndedItem:
 
 @record(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A queue, as its owner has set it up.
+    """A queue or a topic, as its owner has set it up.
 
     Attributes:
         name: its name. After this node is deleted, a new node may use the name.
@@ -223,6 +223,9 @@ class Node:
             ''. See `qos.core.queue.dead_letters`.
         dead_letter_by: the bare JID that set it, or ''.
         lifetime: a value of `qos.core.queue.lifetime.Lifetime`; '': it stays.
+        dropped: of a topic, the seq of the last item that it no longer keeps because of
+            its limits; 0: none.
+        missed: how many items of its topic found no room here.
     """
 
     name: str
@@ -235,6 +238,8 @@ class Node:
     dead_letter: str = ""
     dead_letter_by: str = ""
     lifetime: str = ""
+    dropped: int = 0
+    missed: int = 0
 
 
 @record(frozen=True, slots=True, kw_only=True)

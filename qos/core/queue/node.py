@@ -45,7 +45,10 @@ from qos.core.quota import Tally
 from qos.core.record import replace
 from qos.core.strings import bare
 
-__all__ = ["QueueNode"]
+__all__ = ["SEQ_CHARS", "QueueNode"]
+
+#: The length of the suffix that `QueueNode.free_id` may add to an id.
+SEQ_CHARS = 20
 
 _INPUTS = {
     ItemOutcome.RELEASED: ItemInput.RELEASE,

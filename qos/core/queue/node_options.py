@@ -12,15 +12,18 @@ from typing import Any
 from qos.core.backoff import Backoff
 from qos.core.queue.item import Subscription
 from qos.core.queue.selector import SelectorError, parse
-from qos.core.record import record
+from qos.core.record import record, replace
 
 __all__ = [
     "ACCESS_MODEL",
     "DEAD_LETTER_NODE",
+    "KEEP_ITEMS_MAX",
     "NODE_FIELDS",
+    "NODE_TYPE",
     "QUEUE_REQUESTS",
     "SELECTOR",
     "SUBSCRIBE_FIELDS",
+    "TOPIC",
     "BadOption",
     "BadSelector",
     "Field",
@@ -46,8 +49,15 @@ _ITEMS_MAX = 100_000_000
 _BYTES_MAX = 1 << 40
 
 QUEUE_REQUESTS = "pubsub#queue_requests"
+#: The number of items that a topic keeps: all of them are in memory.
+KEEP_ITEMS_MAX = 100_000
+
 ACCESS_MODEL = "pubsub#access_model"
 DEAD_LETTER_NODE = "queue#dead_letter_node"
+NODE_TYPE = "queue#node_type"
+#: Of a node: the topic that it copies from.
+TOPIC = "queue#topic"
+#: Of a subscription; and of a node that copies from a topic.
 SELECTOR = "queue#selector"
 
 
@@ -217,6 +227,40 @@ NODE_FIELDS: tuple[Field, ...] = (
         0,
         _YEAR_S,
     ),
+    Field(
+        NODE_TYPE,
+        "A queue, whose items are for one worker each; or a topic, which copies its items "
+        "into each queue that subscribes to it. Set when the node is created",
+        "queue",
+        choices=("queue", "topic"),
+    ),
+    Field(
+        TOPIC,
+        "Of a queue: the topic whose new items are copied into it; you must be allowed to "
+        "subscribe to that. Set when the queue is created (empty: none)",
+        "",
+    ),
+    Field(
+        SELECTOR,
+        "Of a queue that copies from a topic: the condition on the items that are copied "
+        "(empty: all)",
+        "",
+    ),
+    Field(
+        "queue#keep_items",
+        "Of a topic: the latest items that it keeps for reading",
+        "1000",
+        least=0,
+        most=KEEP_ITEMS_MAX,
+    ),
+    _seconds(
+        "queue#keep_seconds",
+        "Of a topic: seconds for which it keeps an item for reading (empty: no limit)",
+        "",
+        0.001,
+        10 * _YEAR_S,
+        optional=True,
+    ),
 )
 
 #: The subscription options form (XEP-0254 §2.1).
@@ -269,6 +313,11 @@ class NodeOptions:
     max_bytes: int | None
     dedupe_window: float
     keep_accepted: float
+    node_type: str
+    topic: str
+    selector: str
+    keep_items: int
+    keep_seconds: float | None
 
     def delay_s(self, times: int) -> float:
         """Seconds until redelivery of an item that was given back this often."""
@@ -304,7 +353,12 @@ def node_options(config: Mapping[str, str]) -> NodeOptions:
     values: dict[str, Any] = {}
     for field in NODE_FIELDS:
         values[field.var.partition("#")[2]] = _value(field, text[field.var])
-    return NodeOptions(**values)
+    options = NodeOptions(**values)
+    if options.topic and options.node_type == "topic":
+        raise BadOption(f"a topic copies from no other topic, so it has no {TOPIC}")
+    if options.selector and not options.topic:
+        raise BadOption(f"{SELECTOR} is for a queue that copies from a topic ({TOPIC})")
+    return replace(options, selector=_selector(options.selector))
 
 
 def subscribe_options(

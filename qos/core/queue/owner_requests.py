@@ -17,6 +17,7 @@ from qos.core.queue.node import QueueNode
 from qos.core.queue.node_options import (
     DEAD_LETTER_NODE,
     NODE_FIELDS,
+    TOPIC,
     BadOption,
     node_options,
 )
@@ -40,6 +41,7 @@ from qos.core.queue.requests import (
     SubscriptionsResult,
 )
 from qos.core.queue.service import Queues, may_create
+from qos.core.queue.topics import check_create, check_unchanged
 from qos.core.quota import domain_of
 from qos.core.record import replace
 from qos.core.strings import bare
@@ -71,7 +73,9 @@ def create(
 ) -> tuple[CreateResult, _Effects]:
     """Create a node (XEP-0060 §8.1)."""
     account = bare(requester)
-    if not may_create(service.creators, account):
+    # To copy from a topic is to subscribe to it, which others may do too.
+    copies = request.config.get(TOPIC, "").strip() != ""
+    if not (copies or may_create(service.creators, account)):
         raise Refusal(
             f"{account} may not create nodes here (`xmpp-qos queue serve --creators` "
             "says who may)",
@@ -81,13 +85,15 @@ def create(
     name = request.node or service.new_id()
     if name in service.nodes:
         raise Refusal(f"there is a node {name!r}", condition="conflict", type="cancel")
+    config = _config(request.config)
+    check_create(service.nodes, service.topics, config, account)
     _check_bound(service, account)
     node = Node(
         name=name,
         identity=service.new_id(),
         created_at=now,
         creator=account,
-        config=_config(request.config),
+        config=config,
         affiliations={account: Affiliation.OWNER},
         lifetime="" if request.lifetime is None else request.lifetime.value,
     )
@@ -117,10 +123,12 @@ def configure(
     """Change the configuration of a node (XEP-0060 §8.2.4); running deadlines stay."""
     queue = _owned(service, request.node, requester)
     config = _config({**queue.node.config, **request.config})
+    check_unchanged(queue.node.config, config)
     node = replace(queue.node, config=config)
     if DEAD_LETTER_NODE in request.config:
         node = bind(service.nodes, node, bare(requester))
     queue.set_up(node)
+    service.topics.keep(queue)
     return Ok(), [SaveNode(node), *service.enforce_access(request.node, now)]
 
 

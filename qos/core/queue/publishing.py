@@ -11,7 +11,7 @@ from qos.core.queue.node_options import NodeOptions
 from qos.core.queue.properties import Properties
 from qos.core.queue.requests import PublishedItem, Refusal
 
-__all__ = ["ONCE_S_MAX", "has_room", "new_items", "once_s"]
+__all__ = ["ONCE_S_MAX", "has_room", "new_item", "new_items", "once_s"]
 
 #: As long as that a publisher may try again to post by a one-off link.
 ONCE_S_MAX = 3600.0
@@ -78,7 +78,10 @@ def new_items(
         )
     _check_room(live, new, node, options)
     return [
-        (_item(entry, publisher, node, options, wanted, next_seq(), now), entry.payload)
+        (
+            new_item(entry, publisher, node, options, wanted, next_seq(), now),
+            entry.payload,
+        )
         for entry in new
     ]
 
@@ -124,7 +127,7 @@ def _exceeded(items: int, size: int, options: NodeOptions) -> str | None:
     return None
 
 
-def _item(
+def new_item(
     entry: PublishedItem,
     publisher: str,
     node: str,
@@ -133,6 +136,7 @@ def _item(
     seq: int,
     now: float,
 ) -> Item:
+    """The item as it begins; see `new_items`."""
     ttl = options.ttl if entry.ttl is None else entry.ttl
     return Item(
         seq=seq,

@@ -326,6 +326,8 @@ class Items:
         after: RSM (XEP-0059): only items after this one; '' for all.
         state: `live` (available, delayed and acquired), `accepted` (accepted items that
             are still kept) or `dead`.
+        last: of more items than max_items, the last ones, and not the first; live ones
+            only.
     """
 
     node: str
@@ -333,6 +335,7 @@ class Items:
     max_items: int | None = None
     after: str = ""
     state: str = "live"
+    last: bool = False
 
 
 @record(frozen=True, slots=True)
@@ -520,6 +523,7 @@ class ItemsResult:
         now: the time at which this result is true.
         owner: the requester owned the node at that time; only an owner sees the holders
             of items.
+        dropped: see `Node.dropped`.
     """
 
     node: str
@@ -527,6 +531,7 @@ class ItemsResult:
     count: int
     now: float
     owner: bool = False
+    dropped: int = 0
 
 
 @record(frozen=True, slots=True)

@@ -27,11 +27,14 @@ from qos.core.queue.effects import (
     SaveItem,
 )
 from qos.core.queue.item import EndedItem, Item, ItemOutcome, Node, Subscription
-from qos.core.queue.node import QueueNode
+from qos.core.queue.node import SEQ_CHARS, QueueNode
+from qos.core.queue.node_options import NODE_TYPE
 from qos.core.queue.requests import Refusal
 from qos.core.queue.stats import stats
 from qos.core.queue.termini import Termini
 from qos.core.queue.terminus import Terminus
+from qos.core.queue.topic_node import TopicNode
+from qos.core.queue.topics import Topics
 from qos.core.quota import Quotas, Share, Tally, domain_of
 from qos.core.record import record
 from qos.core.strings import ID_CHARS_MAX, bare
@@ -44,9 +47,6 @@ __all__ = [
     "Queues",
     "may_create",
 ]
-
-#: The length of the suffix that `QueueNode.free_id` may add to an id.
-_SEQ_CHARS = 20
 
 #: The number of full JIDs of one account that are remembered as present; beyond it, the
 #: oldest is forgotten. It is above the number that can subscribe, so a bare
@@ -196,6 +196,7 @@ class Queues:
         nodes_created: counts nodes by the account that created them.
         subscribers: counts the subscriptions that are not dormant, by account.
         termini: of links of gateways.
+        topics: which queues copy from which topic.
         new_id: makes an id of 128 random bits, as text, never given before.
     """
 
@@ -214,6 +215,7 @@ class Queues:
         self.nodes_created = bounds.of_nodes()
         self.subscribers = bounds.of_subscriptions()
         self.termini = Termini(start.termini, bounds.of_termini())
+        self.topics = Topics()
         self.new_id = new_id
         self.nodes: dict[str, QueueNode] = {}
         self.present: dict[str, dict[str, bool]] = {}
@@ -288,7 +290,8 @@ class Queues:
         now: float,
     ) -> QueueNode:
         """Add a node with its contents."""
-        queue = self.nodes[node.name] = QueueNode(
+        new = TopicNode if node.config.get(NODE_TYPE) == "topic" else QueueNode
+        queue = self.nodes[node.name] = new(
             node,
             items=items,
             subscriptions=subscriptions,
@@ -297,6 +300,7 @@ class Queues:
             subscribers=self.subscribers,
             now=now,
         )
+        self.topics.keep(queue)
         self.nodes_created.add(node.creator)
         self._touched.add(node.name)
         return queue
@@ -305,6 +309,7 @@ class Queues:
         """Remove a node with its contents."""
         queue = self.nodes.pop(name)
         queue.subscriptions.end_all()
+        self.topics.drop(queue)
         self.termini.end_at(name)
         self.nodes_created.add(queue.node.creator, -1)
         self._touched.discard(name)
@@ -313,14 +318,20 @@ class Queues:
             self.forget(account, name)
 
     def delete(self, name: str, now: float) -> list[QueueEffect]:
-        """Delete a node with its locked items, and tell everybody who works there."""
+        """Delete a node with its locked items, and tell everybody who works there.
+
+        The queues that copy from it are deleted too.
+        """
         effects: list[QueueEffect] = [
             RemoveNode(name),
             *self.nodes[name].told_of("delete"),
         ]
+        copying = list(self.topics.of(name))
         self.drop(name)
         for other in self.nodes.values():
             effects += other.disown(name, now)
+        for each in copying:
+            effects += self.delete(each, now)
         return effects
 
     def stats(
@@ -333,7 +344,8 @@ class Queues:
         """
         queue = self.shown(name, bare(requester))
         letters = sum(1 for _ in self.letters(name))
-        return stats(queue, self.present, letters=letters, now=now)
+        copying = len(self.topics.of(name))
+        return stats(queue, self.present, letters=letters, copying=copying, now=now)
 
     # -- who is there ------------------------------------------------------
 
@@ -493,7 +505,10 @@ class Queues:
             queue.live.holders.forget_departed()
 
     def enforce_access(self, name: str, now: float) -> list[QueueEffect]:
-        """Take subscriptions and locks from accounts that may no longer have them."""
+        """Take subscriptions and locks from accounts that may no longer have them.
+
+        Of a topic, the queues that they have made to copy from it are deleted.
+        """
         queue = self.queue(name)
         effects: list[QueueEffect] = []
         workers = (*queue.subscriptions, *queue.holders())
@@ -508,6 +523,10 @@ class Queues:
                     effects.append(told)
             effects += queue.release_all(account, now)
             self.forget(account, name)
+        for copying in list(self.topics.of(name)):
+            creator = self.nodes[copying].node.creator
+            if not may_subscribe(queue.node, queue.options, creator):
+                effects += self.delete(copying, now)
         return effects + self.place_dead(name, now)
 
     def _suspend(self, name: str) -> None:
@@ -651,6 +670,6 @@ def _letter_id(item: Item) -> str:
     its SHA-256.
     """
     item_id = f"{quote(item.node, safe='')}/{item.item_id}"
-    if len(item_id) <= ID_CHARS_MAX - _SEQ_CHARS:
+    if len(item_id) <= ID_CHARS_MAX - SEQ_CHARS:
         return item_id
     return hashlib.sha256(item_id.encode()).hexdigest()

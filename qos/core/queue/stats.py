@@ -13,7 +13,7 @@ __all__ = ["stats"]
 
 
 def stats(
-    queue: QueueNode, present: Present, *, letters: int, now: float
+    queue: QueueNode, present: Present, *, letters: int, copying: int, now: float
 ) -> dict[str, int | float | None]:
     """Counts of items, seconds and bytes; None: there is nothing to measure now.
 
@@ -21,6 +21,7 @@ def stats(
         queue: the node.
         present: by account, the full JIDs that were heard of.
         letters: how many dead letters of this node are in other nodes.
+        copying: how many queues copy from this node.
         now: the time.
     """
     live = queue.items.values()
@@ -33,12 +34,13 @@ def stats(
         "delayed": delayed,
         "dead": queue.dead + letters,
         "accepted": queue.node.accepted,
-        "subscribers": len(queue.subscriptions.active()),
+        "subscribers": copying + len(queue.subscriptions.active()),
         "oldest_seconds": None if oldest is None else round(now - oldest, 3),
         "bytes": queue.live.size,
         "excluded": sum(_is_stuck(queue, item, present) for item in waiting),
         "unmatched": _unmatched(queue, waiting, now),
         "releases_most": max((item.releases for item in waiting), default=0),
+        "missed": queue.node.missed,
     }
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 
 from qos.core.queue.access import is_owner, may_publish, may_subscribe
+from qos.core.queue.copying import copies
 from qos.core.queue.effects import NotifyItem, QueueEffect, SaveItem
 from qos.core.queue.item import (
     Affiliation,
@@ -17,6 +19,7 @@ from qos.core.queue.item import (
 )
 from qos.core.queue.node import QueueNode
 from qos.core.queue.node_options import (
+    TOPIC,
     BadOption,
     BadSelector,
     SubscribeOptions,
@@ -43,6 +46,7 @@ from qos.core.queue.requests import (
     Unsubscribe,
 )
 from qos.core.queue.service import Queues
+from qos.core.queue.topic_node import TopicNode
 from qos.core.quota import domain_of
 from qos.core.record import replace
 from qos.core.strings import bare
@@ -94,10 +98,14 @@ def publish(
         issued_at=request.issued_at,
         now=now,
     )
-    if len(effects) == len(item_ids):  # one for each new item, and most are new
+    if len(effects) == len(item_ids) and not isinstance(queue, TopicNode):
+        # One for each new item, and most are new.
         return PublishResult(request.node, item_ids), effects
     new = {each.item.item_id for each in effects if isinstance(each, SaveItem)}
     repeated = tuple(item_id for item_id in item_ids if item_id not in new)
+    if isinstance(queue, TopicNode):
+        entries = [each for each in request.entries if each.item_id in new]
+        effects += copies(service, queue, entries, account, now)
     return PublishResult(request.node, item_ids, repeated), effects
 
 
@@ -178,6 +186,15 @@ def subscribe(
     queue, account = service.queue(request.node), bare(requester)
     _check_jid(request.jid, account)
     _check_access(queue, account)
+    if isinstance(queue, TopicNode):
+        raise Refusal(
+            f"{request.node!r} is a topic, and nobody takes its items: create a queue "
+            f"that copies from it ({TOPIC}), and subscribe to that",
+            condition="feature-not-implemented",
+            type="cancel",
+            pubsub="unsupported",
+            feature="subscribe",
+        )
     options = None
     if request.options is not None:
         options = _options(request.options)
@@ -389,6 +406,7 @@ def items(
         now=now,
         # Decided now: when the answer is sent, another node may have the name.
         owner=is_owner(queue.node, account),
+        dropped=queue.node.dropped,
     )
     return result, []
 
@@ -404,11 +422,16 @@ def _page(
 ) -> tuple[list[Item], int]:
     """A page of items by seq, and how many there are in total."""
     if request.state == "live":
-        live = list(queue.items.values())
         if request.item_ids:
             named = map(queue.items.get, request.item_ids)
             live = [each for each in named if each is not None]
-        return _first(live, after, limit), len(live)
+        elif isinstance(queue, TopicNode):
+            page = queue.latest if request.last else queue.after
+            return page(after, limit), len(queue.items)
+        else:
+            live = list(queue.items.values())
+        pick = _last if request.last else _first
+        return pick(live, after, limit), len(live)
     outcome = ItemOutcome.ACCEPTED
     letters: list[Item] = []
     if request.state == "dead":
@@ -437,7 +460,15 @@ def _is_seq(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= _SEQ_CHARS_MAX
 
 
+_seq = attrgetter("seq")
+
+
 def _first(found: list[Item], after: int, limit: int) -> list[Item]:
     return heapq.nsmallest(
-        limit, (each for each in found if each.seq > after), key=lambda each: each.seq
+        limit, (each for each in found if each.seq > after), key=_seq
     )
+
+
+def _last(found: list[Item], after: int, limit: int) -> list[Item]:
+    last = heapq.nlargest(limit, (each for each in found if each.seq > after), key=_seq)
+    return last[::-1]

@@ -29,6 +29,8 @@ NUMBERS = {
     "queue#max_bytes": ("1", str(1 << 40), True, True),
     "queue#dedupe_window": ("0", str(365 * DAY), False, False),
     "queue#keep_accepted": ("0", str(365 * DAY), False, False),
+    "queue#keep_items": ("0", "100000", True, False),
+    "queue#keep_seconds": ("0.001", str(3650 * DAY), False, True),
 }
 
 #: Wrong values for every number.
@@ -57,6 +59,7 @@ def set_to(var: str, value: str) -> object:
 def test_there_are_the_fields_that_the_decisions_name() -> None:
     """The commands and the guide name the same fields."""
     texts = {"pubsub#access_model", "pubsub#publish_model", "queue#dead_letter_node"}
+    texts |= {"queue#node_type", "queue#topic", "queue#selector"}
     assert {field.var for field in NODE_FIELDS} == texts | NUMBERS.keys()
 
 
@@ -74,6 +77,11 @@ def test_the_defaults() -> None:
         max_bytes=1 << 30,
         dedupe_window=3600.0,
         keep_accepted=0.0,
+        node_type="queue",
+        topic="",
+        selector="",
+        keep_items=1000,
+        keep_seconds=None,
     )
 
 

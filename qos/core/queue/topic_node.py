@@ -1,0 +1,139 @@
+"""One topic: the latest items that were published to it, kept for reading by seq.
+
+Nobody takes an item from a topic: its items are copied into the queues that subscribe to
+it (`qos.core.queue.copying`), and a reader goes on after the seq that it has read. The
+limits `queue#keep_items`, `queue#keep_seconds` and `queue#max_bytes` drop the oldest
+items; a publish is never refused because of them. An item that expires is dropped too,
+and is no dead letter: its copies may still be handled.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from qos.core.queue.effects import QueueEffect, SaveItem, SaveNode
+from qos.core.queue.item import EndedItem, Item, Node, Subscription
+from qos.core.queue.node import QueueNode
+from qos.core.queue.publishing import new_items
+from qos.core.queue.requests import PublishedItem
+from qos.core.quota import Tally
+from qos.core.record import replace
+
+__all__ = ["TopicNode"]
+
+
+class TopicNode(QueueNode):
+    """The items of a topic."""
+
+    def __init__(
+        self,
+        node: Node,
+        *,
+        items: Iterable[Item] = (),
+        subscriptions: Iterable[Subscription] = (),
+        dead: int = 0,
+        next_order: Callable[[], int],
+        subscribers: Tally,
+        now: float,
+    ) -> None:
+        """See QueueNode."""
+        super().__init__(
+            node,
+            items=items,
+            subscriptions=subscriptions,
+            dead=dead,
+            next_order=next_order,
+            subscribers=subscribers,
+            now=now,
+        )
+        self._by_seq = {item.seq: item for item in self.items.values()}
+        self._seqs = sorted(self._by_seq)
+
+    # -- readers -----------------------------------------------------------
+
+    def after(self, seq: int, limit: int) -> list[Item]:
+        """The first items with a larger seq."""
+        start = bisect_right(self._seqs, seq)
+        return [self._by_seq[each] for each in self._seqs[start : start + limit]]
+
+    def latest(self, seq: int, limit: int) -> list[Item]:
+        """The last items with a larger seq."""
+        start = max(bisect_right(self._seqs, seq), len(self._seqs) - limit)
+        return [self._by_seq[each] for each in self._seqs[start:]]
+
+    # -- see QueueNode -----------------------------------------------------
+
+    def publish(
+        self,
+        entries: Sequence[PublishedItem],
+        publisher: str,
+        *,
+        ended: Mapping[str, Sequence[EndedItem]],
+        next_seq: Callable[[], int],
+        issued_at: float | None = None,
+        now: float,
+    ) -> list[QueueEffect]:
+        """See QueueNode; the limits drop older items."""
+        new = new_items(
+            self.live,
+            entries,
+            publisher,
+            node=self.node.name,
+            options=replace(self.options, max_items=None, max_bytes=None),
+            ended=ended,
+            next_seq=next_seq,
+            wanted=(),
+            issued_at=issued_at,
+            now=now,
+        )
+        for item, _ in new:
+            self.live.put(item, now)
+            self._seqs.append(item.seq)
+            self._by_seq[item.seq] = item
+        saved: list[QueueEffect] = [SaveItem(item, payload) for item, payload in new]
+        return saved + self._trim(now)
+
+    def next_at(self) -> float | None:
+        """See QueueNode."""
+        times = [super().next_at(), self._oldest_end()]
+        return min((at for at in times if at is not None), default=None)
+
+    def due(self, now: float) -> list[QueueEffect]:
+        """See QueueNode: items expire, or have been kept for long enough."""
+        effects = self._trim(now)
+        for item in self.live.timers.due(now):
+            if item.expires_at is not None and item.expires_at <= now:
+                effects += self._remove(item, now)
+        return effects
+
+    def _trim(self, now: float) -> list[QueueEffect]:
+        """Drop the oldest items that the limits do not allow."""
+        effects: list[QueueEffect] = []
+        dropped = self.node.dropped
+        while self._seqs and self._exceeds(now):
+            dropped = self._seqs[0]
+            effects += self._remove(self._by_seq[dropped], now)
+        if effects:
+            self.node = replace(self.node, dropped=dropped)
+            effects.append(SaveNode(self.node))
+        return effects
+
+    def _exceeds(self, now: float) -> bool:
+        options, end = self.options, self._oldest_end()
+        return (
+            len(self._seqs) > options.keep_items
+            or (options.max_bytes is not None and self.live.size > options.max_bytes)
+            or (end is not None and end <= now)
+        )
+
+    def _oldest_end(self) -> float | None:
+        """When the oldest item has been kept for long enough; None: never."""
+        if not self._seqs or self.options.keep_seconds is None:
+            return None
+        return self._by_seq[self._seqs[0]].published_at + self.options.keep_seconds
+
+    def _remove(self, item: Item, now: float) -> list[QueueEffect]:
+        del self._seqs[bisect_left(self._seqs, item.seq)]
+        del self._by_seq[item.seq]
+        return super()._remove(item, now)
