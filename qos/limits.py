@@ -412,6 +412,14 @@ LIMITS: Final = (
         "bytes of the headers of a message in a batch",
     ),
     Limit(
+        "qos.core.rest.sending:TTL_S",
+        "seconds until a message to a device ends, unless its user says when",
+    ),
+    Limit(
+        "xep_qos.relay:RELAYED_MAX",
+        "messages to devices whose outcomes are remembered, for outcome_ttl_s at most",
+    ),
+    Limit(
         "qos.core.rest.messages:CONTENT_TYPE_MAX",
         "characters of a header that is kept with its item",
     ),

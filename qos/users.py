@@ -27,6 +27,7 @@ from qos.jids import normal_jid
 __all__ = [
     "NO_PASSWORD",
     "Users",
+    "account_of",
     "hashed",
     "hashed_token",
     "is_name",
@@ -134,7 +135,7 @@ class Users:
         return account if right and has_password else None
 
     def _account(self, name: str) -> str:
-        return normal_jid(name if "@" in name else f"{name}@{self._domain}")
+        return account_of(name, self._domain)
 
     def _read(self) -> None:
         try:
@@ -160,6 +161,11 @@ class Users:
         self._hashes = hashes
         self._names = {stored: name for name, stored in hashes.items()}
         self._seen = (found.st_mtime_ns, found.st_size)
+
+
+def account_of(name: str, domain: str) -> str:
+    """The account of a user with this name: at our domain, or the JID that it is."""
+    return normal_jid(name if "@" in name else f"{name}@{domain}")
 
 
 def is_name(name: str) -> bool:

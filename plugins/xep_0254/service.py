@@ -58,6 +58,7 @@ from xep_0254.requests import is_request, parse_publish_message, parse_request
 from xep_0254.service_stanza import render_error, render_refusal, render_result
 from xep_qos import XEP_QOS
 from xep_qos.batch_stanza import REQUEST_OR_BATCH
+from xep_qos.relay import RELAYED_MAX, Relay
 from xep_qos.settings import Settings, TrustCallback
 
 __all__ = ["QueueService"]
@@ -92,6 +93,7 @@ class QueueService:
         quotas: Quotas = MESSAGE_QUOTAS,
         bounds: QueueBounds | None = None,
         journal: str | os.PathLike[str] | None = None,
+        relays: bool = False,
     ) -> None:
         """Open the store and insert the service into the stream.
 
@@ -114,6 +116,8 @@ class QueueService:
                 all together may have; None: the defaults. Our own domains are always
                 added.
             journal: a folder for the journal (`qos.journal`); None: no journal.
+            relays: whether a gateway sends messages for its users: then outcomes are
+                kept of many more messages.
 
         Raises:
             StoreError: the store cannot be opened.
@@ -134,6 +138,7 @@ class QueueService:
             "trust": self._publishes if trust == "publishers" else trust,
             "journal": journal,
             **{f"quota_{name}": each for name, each in asdict(quotas).items()},
+            **({"outcomes_max": RELAYED_MAX} if relays else {}),
         }
         # Wrong options are refused before anything is opened.
         Settings.from_config(options)
@@ -219,6 +224,10 @@ class QueueService:
     def engine(self) -> QueueEngine:
         """The engine, for a gateway: another way in to the same queues."""
         return self._engine
+
+    def relay(self) -> Relay:
+        """The outbox of the service, for the users of a gateway: see `relays`."""
+        return Relay(XEP_QOS.of(self._xmpp))
 
     def add_gateway(self, gateway: GatewayPort) -> None:
         """Let a gateway serve the subscribers that it claims."""

@@ -275,8 +275,10 @@ class Endpoint:
         ordered: bool | None,
         sender: str = "",
         msg_id: str | None = None,
+        account: str = "",
+        digest: str = "",
     ) -> Delivery:
-        """See XEP_QOS.submit."""
+        """See XEP_QOS.submit, and Outgoing for account and digest."""
         to = jid_of("to", to)
         level = arguments.member(Level, "level", level)
         if msg_id is not None:
@@ -298,6 +300,8 @@ class Endpoint:
             ordered=settings.ordered if ordered is None else ordered,
             sender=sender,
             msg_id=msg_id,
+            account=account,
+            digest=digest,
         )
 
     def _check_size(self, to: str, payload: str) -> None:

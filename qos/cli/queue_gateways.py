@@ -109,6 +109,13 @@ def _add_http(serve: Parser) -> None:
         help="in the dialect of HornetQ, below /hornetq/, show links in the header Link, "
         "and not each in a header msg-…",
     )
+    group.add_argument(
+        "--http-send",
+        type=Path,
+        metavar="FILE",
+        help="let users send assured messages: lines USER: JID …, with the JIDs, full or "
+        "bare, or @DOMAINs that each may send to; USER * is all; a change counts at once",
+    )
 
 
 def _add_user(

@@ -15,14 +15,17 @@ from xep_0254.service import QueueService
 
 if TYPE_CHECKING:
     from qos.rest.gateway import Gateway
+    from qos.rest.targets import Targets
 
 __all__ = ["check", "listen", "serving"]
 
-_OPTIONS = ("http_tls", "http_users", "http_link_headers")
+_OPTIONS = ("http_tls", "http_users", "http_link_headers", "http_send")
 
 
-def check(arguments: argparse.Namespace, *, jid: str, component: bool) -> Users | None:
-    """Check the options before anything is opened; returns the users.
+def check(
+    arguments: argparse.Namespace, *, jid: str, component: bool
+) -> tuple[Users, Targets | None] | None:
+    """Check the options before anything is opened; returns the users, and their targets.
 
     Raises:
         UsageError: they contradict each other, the extra is missing, or a file is wrong.
@@ -37,14 +40,20 @@ def check(arguments: argparse.Namespace, *, jid: str, component: bool) -> Users 
         raise UsageError("--http: nobody could log in without --http-users FILE")
     listening.check_address(arguments, "http")
     listening.tls(arguments, "http")
-    return Users(arguments.http_users, jid if component else domain_of(jid))
+    domain = jid if component else domain_of(jid)
+    users, path = Users(arguments.http_users, domain), arguments.http_send
+    if path is None:
+        return users, None
+    from qos.rest.targets import Targets
+
+    return users, Targets(path, domain)
 
 
 @contextlib.asynccontextmanager
 async def serving(
     arguments: argparse.Namespace,
     service: QueueService,
-    users: Users | None,
+    wanted: tuple[Users, Targets | None] | None,
     *,
     jid: str,
     component: bool,
@@ -53,17 +62,20 @@ async def serving(
 
     `listen` is called when the service is ready.
     """
-    if users is None:
+    if wanted is None:
         yield None
         return
     # It needs the extra.
     from qos.rest.gateway import Gateway
 
+    users, targets = wanted
     gateway = Gateway(
         service.engine,
         users=users,
         own_domain=jid if component else "",
         link_headers=bool(arguments.http_link_headers),
+        relay=None if targets is None else service.relay(),
+        targets=targets,
     )
     service.add_gateway(gateway)
     try:

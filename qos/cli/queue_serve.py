@@ -57,6 +57,7 @@ async def run(arguments: argparse.Namespace) -> int:
                     subscriptions_per_account=arguments.subscriptions_per_account,
                 ),
                 journal=arguments.journal,
+                relays=http_users is not None and http_users[1] is not None,
             )
         except LocalProtocolError as error:
             raise UsageError(f"--store {store}: {error}") from None

@@ -15,7 +15,7 @@ from functools import partial
 from qos.core.backoff import Backoff
 from qos.core.message import sender as core
 from qos.core.message.effects import Save
-from qos.core.message.model import Level, Outgoing
+from qos.core.message.model import Ended, Level, Outgoing
 from qos.core.message.sender_table import SenderInput
 from qos.core.quota import CREDIT_MAX
 from qos.engine.backlog import Backlog
@@ -145,6 +145,8 @@ class Outbox:
         ordered: bool = False,
         sender: str = "",
         msg_id: str | None = None,
+        account: str = "",
+        digest: str = "",
     ) -> Delivery:
         """Accept a message; it is as safe as the store when this returns.
 
@@ -189,6 +191,8 @@ class Outbox:
             expires_at=None if deadline_s is None else now + deadline_s,
             ordered=ordered,
             sender=sender,
+            account=account,
+            digest=digest,
             offer_id=msg_id if acknowledged else self._port.new_id(),
             deliver_id=self._port.new_id(),
             due_at=now,
@@ -261,6 +265,20 @@ class Outbox:
             ended = kept[-1]
             return Outcome.of(ended, ended.ended_at - ended.created_at)
         return await delivery.outcome()
+
+    def find(self, msg_id: str) -> Outgoing | Ended | None:
+        """A message that was accepted with a digest, or its end, as far as it is kept."""
+        if self._deliveries.accepting(msg_id) is not None:
+            return None  # it may still fail
+        record = self._outstanding(msg_id)
+        if record is not None:
+            return record if record.digest else None
+        message = self.in_flight.get(msg_id)
+        if message is not None and message.record.digest:
+            return message.record  # its end is being written
+        ended = self._store.find_ended(msg_id)
+        since = self._clock.now() - self._limits.outcome_ttl_s
+        return ended if ended is not None and ended.ended_at > since else None
 
     async def withdraw(self, msg_id: str) -> None:
         """See Delivery.withdraw."""

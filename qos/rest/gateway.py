@@ -12,7 +12,9 @@ from qos.engine.queue_engine import QueueEngine
 from qos.rest.consuming import WaitingConsumer
 from qos.rest.login import Login
 from qos.rest.server import HttpServer
+from qos.rest.targets import Targets
 from qos.users import Users
+from xep_qos.relay import Relay
 
 __all__ = ["Gateway"]
 
@@ -27,6 +29,8 @@ class Gateway(ConsumersPort[WaitingConsumer]):
         engine: of the queues.
         closing: it stops, and takes no more requests.
         link_headers: of HornetQ's dialect; see the constructor.
+        relay: sends assured messages; None: nobody may send any.
+        targets: who may be sent to.
     """
 
     def __init__(
@@ -36,6 +40,8 @@ class Gateway(ConsumersPort[WaitingConsumer]):
         users: Users,
         own_domain: str = "",
         link_headers: bool = False,
+        relay: Relay | None = None,
+        targets: Targets | None = None,
     ) -> None:
         """Begin without listening.
 
@@ -47,10 +53,14 @@ class Gateway(ConsumersPort[WaitingConsumer]):
             own_domain: see ConsumersPort.
             link_headers: HornetQ's dialect has its links in the header Link, and not
                 each in a header of its own.
+            relay: for assured messages; None: none are sent.
+            targets: who may be sent to; None: nobody.
         """
         super().__init__(engine, own_domain=own_domain)
         self.closing = False
         self.link_headers = link_headers
+        self.relay = relay
+        self.targets = targets
         self._login = Login(users)
         self._one_off: OneOffLinks | None = None
         self._http: HttpServer | None = None
@@ -91,6 +101,8 @@ class Gateway(ConsumersPort[WaitingConsumer]):
         for server in self._servers:
             server.close()
         self._fail_all("the service stops")
+        if self.relay is not None:
+            self.relay.stop()
         if self._http is not None:
             await self._http.aclose(_CLOSE_S)
 

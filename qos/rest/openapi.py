@@ -45,12 +45,15 @@ STATUSES: Mapping[str, tuple[int, ...]] = {
     "message": (200, 403, 404),
     "acknowledgement": (204, 400, 405, 408, 412, 413, 415),
     **hornetq.STATUSES,
+    "device": (200, 202, 400, 403, 408, 413, 422, 507),
+    "send": (202, *_POSTED, 405, 410),
+    "sent": (200, 202, 400, 404),
 }
 
 _MEANINGS: Mapping[int, str] = {
     200: "Done.",
     201: "It was made, or it had been made before.",
-    202: "There is no message yet; ask again at Location.",
+    202: "Nothing yet; ask again at Location, or at Content-Location for an outcome.",
     204: "Done.",
     307: "Send it again, to the URL in Location.",
     400: "A header, a parameter or the body is wrong; the answer says where.",
@@ -67,7 +70,7 @@ _MEANINGS: Mapping[int, str] = {
     422: "Another message has this Idempotency-Key.",
     429: "Too much of this user at a time; see Retry-After.",
     503: "Not at this moment; see Retry-After.",
-    507: "The queue is full; see Retry-After.",
+    507: "The queue or the outbox is full; see Retry-After.",
 }
 
 
@@ -93,17 +96,29 @@ _POST_PARAMETERS = [
 
 _KEY = _header("Idempotency-Key", {"type": "string"}, "the id of the message")
 
+_SEND_PARAMETERS = [
+    _query("ttl", _integer(1, TIME_MS_MAX), "milliseconds until it is not delivered"),
+    _query("expiration", {"type": "integer"}, "the same, in ms since 1970"),
+]
+
+_WAIT_PARAMETERS = [
+    _header("Prefer", {"type": "string"}, f"wait=SECONDS, at most {WAIT_S_MAX}"),
+    _header("X-RS-Wait", _integer(0, 10**9 - 1), "seconds"),
+]
+
 _PARAMETERS: Mapping[str, list[dict[str, Any]]] = {
     "messages": [*_POST_PARAMETERS, _KEY],
     "batches": _POST_PARAMETERS,
     "post": _POST_PARAMETERS,
     "postbatch": _POST_PARAMETERS,
+    "sent": _WAIT_PARAMETERS,
     "consumer": [
         _query("selector", {"type": "string"}, "a condition as of JMS"),
-        _header("Prefer", {"type": "string"}, f"wait=SECONDS, at most {WAIT_S_MAX}"),
-        _header("X-RS-Wait", _integer(0, 10**9 - 1), "seconds"),
+        *_WAIT_PARAMETERS,
     ],
     **hornetq.PARAMETERS,
+    "device": [*_SEND_PARAMETERS, _KEY],
+    "send": _SEND_PARAMETERS,
 }
 
 _FORM_SCHEMA: dict[str, Any] = {
@@ -120,6 +135,8 @@ _FORM_SCHEMA: dict[str, Any] = {
 _BODIES: Mapping[str, dict[str, Any]] = {
     "messages": {_ANY: {}},
     "post": {_ANY: {}},
+    "device": {_ANY: {}},
+    "send": {_ANY: {}},
     "batches": {_MULTIPART: {}, _ATOM: {}},
     "postbatch": {_MULTIPART: {}, _ATOM: {}},
     "acknowledgement": {_FORM: {"schema": _FORM_SCHEMA}},
@@ -165,7 +182,7 @@ def _operation(route: Route, method: str) -> dict[str, Any]:
     if parameters:
         operation["parameters"] = parameters
     body = _BODIES.get(route.name)
-    if body:
+    if body and method in {"POST", "PUT"}:
         operation["requestBody"] = {"content": body}
     return operation
 

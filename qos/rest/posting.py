@@ -21,10 +21,20 @@ from qos.rest.calls import Answer, Call, as_text
 from qos.rest.routes import url
 from xep_0254.request_items import ITEM_BYTES_MAX, ITEM_ID_CHARS_MAX
 
-__all__ = ["batch", "batch_factory", "factory", "message", "post", "post_batch"]
+__all__ = [
+    "USED",
+    "batch",
+    "batch_factory",
+    "factory",
+    "idempotency_key",
+    "message",
+    "post",
+    "post_batch",
+    "unknown",
+]
 
 #: The methods that a link has after it was used.
-_USED = {"Allow": "HEAD, OPTIONS"}
+USED = {"Allow": "HEAD, OPTIONS"}
 
 #: The route of the links that a factory makes.
 _LINKS = {"once": "post", "batchonce": "postbatch"}
@@ -37,7 +47,9 @@ _QUOTED_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 async def message(call: Call) -> Answer:
     """Post a message; an `Idempotency-Key` is the id of its item."""
-    entry = _entry(call, call.body, call.headers, _key(call.headers) or new_key())
+    entry = _entry(
+        call, call.body, call.headers, idempotency_key(call.headers) or new_key()
+    )
     await call.ask(Publish(call.node, (entry,)))
     return Answer(200, {"Content-Location": _location(call, entry.item_id)})
 
@@ -45,7 +57,7 @@ async def message(call: Call) -> Answer:
 async def batch(call: Call) -> Answer:
     """Post several messages, all or none; each may have an `Idempotency-Key`."""
     parts = read_batch(call.body, call.headers.get("content-type", ""))
-    keys = [_key(part.headers) or new_key() for part in parts]
+    keys = [idempotency_key(part.headers) or new_key() for part in parts]
     if len(set(keys)) < len(keys):
         raise _bad("two messages of the batch have the same Idempotency-Key")
     entries = _entries(call, parts, keys)
@@ -70,7 +82,7 @@ async def post(call: Call) -> Answer:
     """Post a message to its one-off link."""
     link = _link(call, "once")
     if link is None:
-        return _unknown(call)
+        return unknown()
     entry = _entry(call, call.body, call.headers, link.item_id)
     answer = Answer(200, {"Content-Location": _location(call, entry.item_id)})
     return await _once(call, "once", (entry,), link, answer)
@@ -80,7 +92,7 @@ async def post_batch(call: Call) -> Answer:
     """Post a batch to its one-off link."""
     link = _link(call, "batchonce")
     if link is None:
-        return _unknown(call)
+        return unknown()
     parts = read_batch(call.body, call.headers.get("content-type", ""))
     # The first one is in each batch that comes here: it tells whether there was one.
     ids = [f"{link.item_id}-{number}" for number in range(len(parts))]
@@ -106,7 +118,7 @@ async def _once(
     else:
         assert isinstance(result, PublishResult)
         if result.repeated:
-            answer = as_text(405, "it was posted before", **_USED)
+            answer = as_text(405, "it was posted before", **USED)
     answer.links.append(_next(call, use))
     return answer
 
@@ -141,7 +153,8 @@ def _link(call: Call, use: str) -> OneOff | None:
     return call.gateway.one_off.read(call.path["link"], use, call.node, call.account)
 
 
-def _unknown(call: Call) -> Answer:
+def unknown() -> Answer:
+    """The answer where a link is none."""
     return as_text(404, "this link was not made here, or not for you")
 
 
@@ -170,7 +183,7 @@ def _entry(
     )
 
 
-def _key(headers: Mapping[str, str]) -> str:
+def idempotency_key(headers: Mapping[str, str]) -> str:
     """The Idempotency-Key, with or without quotes; '': there is none."""
     key = headers.get("idempotency-key", "").strip()
     quoted = _QUOTED_KEY.fullmatch(key)

@@ -49,6 +49,7 @@ class Route:
 _READ = ("GET", "HEAD")
 _POST = ("POST",)
 _QUEUE = "/queues/{node}"
+_DEVICE = "/send/{jid}"
 
 ROUTES: Final = (
     Route("service", "/", _READ, "the queues that the user may use"),
@@ -68,6 +69,9 @@ ROUTES: Final = (
         _POST,
         "end or extend a delivery",
     ),
+    Route("device", _DEVICE, (*_READ, *_POST), "get a one-off link, or send by a key"),
+    Route("send", f"{_DEVICE}/once/{{link}}", _POST, "send a message once"),
+    Route("sent", f"{_DEVICE}/messages/{{item}}", _READ, "the outcome of a message"),
 )
 
 _BY_NAME: Mapping[str, Route] = {each.name: each for each in ROUTES}

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from qos.core.queue.requests import Refusal
 from qos.core.rest.statuses import RETRY_AFTER_S, Act, status_of
-from qos.rest import bounds, consuming, discovery, openapi, posting
+from qos.rest import bounds, consuming, discovery, openapi, posting, sending
 from qos.rest.calls import Answer, Call, as_text
 from qos.rest.hornetq.handlers import HANDLERS as HORNETQ_HANDLERS
 from qos.rest.hornetq.routes import BASE as HORNETQ
@@ -64,6 +64,9 @@ HANDLERS: Mapping[str, tuple[_Handler, Act]] = {
     "message": (consuming.read, Act.READ),
     "acknowledgement": (consuming.acknowledge, Act.SETTLE),
     **HORNETQ_HANDLERS,
+    "device": (sending.device, Act.POST),
+    "send": (sending.send, Act.POST),
+    "sent": (sending.sent, Act.READ),
 }
 
 _SAFE = frozenset({"GET", "HEAD"})

@@ -58,6 +58,8 @@ OUTGOING_FIELDS = (
     "expires_at",
     "ordered",
     "sender",
+    "account",
+    "digest",
     "state",
     "offer_id",
     "deliver_id",
@@ -319,6 +321,9 @@ class Store(Protocol):
         Args:
             msg_id: only those with this id; there may be several.
         """
+
+    def find_ended(self, msg_id: str) -> Ended | None:
+        """The end of the message with this id and a digest, accepted last; at once."""
 
     def incoming(self) -> Iterator[Incoming]:
         """Every record of a received message, ordered as in Contents."""

@@ -118,6 +118,11 @@ class FilesStore(DurableStore[Contents, Change]):
         self._need_open()
         return self._index.how_ended(msg_id)
 
+    def find_ended(self, msg_id: str) -> Ended | None:
+        """See Store."""
+        found = [each for each in self.ended(msg_id) if each.digest]
+        return found[-1] if found else None
+
     def incoming(self) -> Iterator[Incoming]:
         """See Store."""
         self._need_open()

@@ -171,6 +171,11 @@ class MemoryStore:
         found = [self._ended[seq] for seq in sorted(self._ended)]
         return (each for each in found if msg_id in {None, each.msg_id})
 
+    def find_ended(self, msg_id: str) -> Ended | None:
+        """See Store."""
+        found = [each for each in self.ended(msg_id) if each.digest]
+        return found[-1] if found else None
+
     def incoming(self) -> Iterator[Incoming]:
         """See Store."""
         self._need_open()

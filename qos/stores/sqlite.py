@@ -111,6 +111,13 @@ MIGRATIONS: Migrations = (
         "ALTER TABLE incoming ADD COLUMN rejection TEXT NOT NULL DEFAULT ''",
         "ALTER TABLE ended ADD COLUMN condition_text TEXT",
     ),
+    (
+        "ALTER TABLE outgoing ADD COLUMN account TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE outgoing ADD COLUMN digest TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE ended ADD COLUMN digest TEXT NOT NULL DEFAULT ''",
+        # The ends of messages for users of a gateway, who ask by id.
+        """CREATE INDEX ended_by_msg_id ON ended (msg_id) WHERE digest <> ''""",
+    ),
 )
 
 #: The number of messages read at a time when the whole outbox is read.
@@ -291,6 +298,15 @@ class SqliteStore(SqliteFile[Contents, Change]):
             sql, values = f"{sql} WHERE msg_id = ?", [msg_id]
         sql += " ORDER BY seq"
         return iter(self._records(ended_from, ENDED_FIELDS, sql, *values))
+
+    def find_ended(self, msg_id: str) -> Ended | None:
+        """See Store."""
+        sql = (
+            f"SELECT {names(ENDED_FIELDS)} FROM ended"
+            " WHERE msg_id = ? AND digest <> '' ORDER BY seq DESC LIMIT 1"
+        )
+        records = self._records(ended_from, ENDED_FIELDS, sql, msg_id)
+        return records[0] if records else None
 
     def incoming(self) -> Iterator[Incoming]:
         """See Store."""

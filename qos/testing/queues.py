@@ -31,6 +31,7 @@ async def queue_service(
     store: str | None = None,
     creators: str | Collection[str] = "domain",
     journal: str | os.PathLike[str] | None = None,
+    relays: bool = False,
 ) -> AsyncIterator[QueueService]:
     """Serve queues at a domain; closed on exit, its store included.
 
@@ -52,6 +53,7 @@ async def queue_service(
         store: as for QueueService; None: a store that is removed on exit.
         creators: as for QueueService.
         journal: as for QueueService.
+        relays: as for QueueService.
 
     Raises:
         TimeoutError: no session came about.
@@ -74,7 +76,9 @@ async def queue_service(
 
         component.add_event_handler("disconnected", connect)
         try:
-            service = QueueService(component, store, creators=creators, journal=journal)
+            service = QueueService(
+                component, store, creators=creators, journal=journal, relays=relays
+            )
             try:
                 connect()
                 await component.wait_until("session_start", timeout=_LOGIN_S_MAX)

@@ -455,6 +455,7 @@ class StoreContract(FaultContract):
                 lambda: list(store.outgoing()),
                 lambda: store.find_outgoing("msg-1"),
                 lambda: list(store.ended()),
+                lambda: store.find_ended("msg-1"),
                 lambda: list(store.incoming()),
             ]
             for use in uses:

@@ -143,6 +143,8 @@ class StoreMachine(RuleBasedStateMachine):
         for msg_id in {each.msg_id for each in ended} | {"nobody's"}:
             found = [each for each in ended if each.msg_id == msg_id]
             assert list(store.ended(msg_id)) == found
+            digested = [each for each in found if each.digest]
+            assert store.find_ended(msg_id) == (digested[-1] if digested else None)
 
     # Each method draws a change that the engine could make.
 
@@ -159,6 +161,8 @@ class StoreMachine(RuleBasedStateMachine):
                 created_at=data.draw(st.floats(0, 2e9)),
                 expires_at=data.draw(st.none() | _TIMES),
                 ordered=data.draw(st.booleans()),
+                account=data.draw(_TEXTS),
+                digest=data.draw(st.just("") | _TEXTS),
                 state=data.draw(st.sampled_from(OutgoingState)),
             )
         )

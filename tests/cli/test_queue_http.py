@@ -140,6 +140,15 @@ async def test_tokens_and_passwords_are_in_one_file(commands: Commands) -> None:
             "an address of other machines needs --http-tls CERT KEY",
         ),
         ((*LOCAL, "--http-users", "none"), "none cannot be read: "),
+        (("--http-send", "users"), "--http-send is for the gateway of --http"),
+        (
+            (*LOCAL, "--http-users", "users", "--http-send", "none"),
+            "none cannot be read: ",
+        ),
+        (
+            (*LOCAL, "--http-users", "users", "--http-send", "users"),
+            "users, line 1: 'scrypt:",
+        ),
         (
             (*LOCAL, "--http-users", "users", "--http-tls", "none", "users"),
             "--http-tls none users: ",

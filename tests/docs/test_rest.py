@@ -16,7 +16,7 @@ from type_page import blocks
 DOCS = Path(__file__).parents[2] / "docs"
 
 #: The rows of the design, by their letters.
-ROWS = {"R": 7, "P": 14, "C": 14, "U": 9, "T": 1, "H": 16}
+ROWS = {"R": 7, "P": 14, "C": 14, "U": 9, "T": 1, "H": 16, "S": 9}
 
 
 async def test_the_curl_of_the_guide(tmp_path: Path) -> None:

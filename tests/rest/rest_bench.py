@@ -21,7 +21,7 @@ from qos.core.rest.link_header import read_links
 from qos.rest.gateway import Gateway
 from qos.users import Users
 
-__all__ = ["Response", "RestBench", "basic", "client", "rest"]
+__all__ = ["Response", "RestBench", "Web", "basic", "client", "rest"]
 
 #: Seconds in which an answer has to come, on a machine under load.
 ANSWER_S = 20.0
@@ -55,20 +55,16 @@ def basic(user: str, password: str = "secret") -> str:  # noqa: S107 - of the be
     return f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"
 
 
-class RestBench(Bench):
-    """See amqp_bench; `rest` is the HTTP gateway, and `web` its port."""
+class Web:
+    """Asks a gateway.
 
-    def __init__(
-        self, folder: Path, *, link_headers: bool = False, **options: Any
-    ) -> None:
-        super().__init__(folder, **options)
-        users = Users(self.users_file, DOMAIN)
-        self.rest = Gateway(
-            self.engine, users=users, own_domain=DOMAIN, link_headers=link_headers
-        )
-        self.ports.add(self.rest)
-        self.web = 0
-        self.session: aiohttp.ClientSession
+    Attributes:
+        web: its port.
+        session: of the client.
+    """
+
+    web: int
+    session: aiohttp.ClientSession
 
     async def http(
         self,
@@ -107,6 +103,21 @@ class RestBench(Bench):
 
     async def post(self, path: str, body: bytes = b"", **headers: str) -> Response:
         return await self.http("POST", path, body, **headers)
+
+
+class RestBench(Web, Bench):
+    """See amqp_bench; `rest` is the HTTP gateway, and `web` its port."""
+
+    def __init__(
+        self, folder: Path, *, link_headers: bool = False, **options: Any
+    ) -> None:
+        super().__init__(folder, **options)
+        users = Users(self.users_file, DOMAIN)
+        self.rest = Gateway(
+            self.engine, users=users, own_domain=DOMAIN, link_headers=link_headers
+        )
+        self.ports.add(self.rest)
+        self.web = 0
 
     async def take(self, node: str = "orders", **headers: str) -> Response:
         """Take a message; it has to be there."""

@@ -6,7 +6,6 @@ acknowledged once.
 
 import asyncio
 import random
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -15,6 +14,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from lossy import AnswersLost, kill
 from qos.core.rest.link_header import read_links
 from qos.testing.ports import free_ports
 from rest_bench import basic, rest
@@ -86,48 +86,6 @@ class Clients:
                 self.done[body] += 1
 
 
-class AnswersLost:
-    """A network that cuts a connection now and then, in place of an answer."""
-
-    def __init__(self, port: int, rng: random.Random) -> None:
-        self._to = port
-        self._rng = rng
-        self.lost = 0
-
-    async def accept(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        """Carry one connection."""
-        try:
-            answers, requests = await asyncio.open_connection("127.0.0.1", self._to)
-        except OSError:
-            writer.transport.abort()
-            return
-        try:
-            async with asyncio.TaskGroup() as both:
-                both.create_task(self._carry(reader, requests))
-                both.create_task(self._carry(answers, writer, lose=0.1))
-        except* OSError:
-            pass
-        finally:
-            writer.transport.abort()
-            requests.transport.abort()
-
-    async def _carry(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        lose: float = 0.0,
-    ) -> None:
-        while data := await reader.read(65_536):
-            if self._rng.random() < lose:
-                self.lost += 1
-                break
-            writer.write(data)
-            await writer.drain()
-        raise ConnectionResetError
-
-
 async def start(folder: Path, port: int) -> asyncio.subprocess.Process:
     program = Path(__file__).with_name("rest_process.py")
     process = await asyncio.create_subprocess_exec(
@@ -139,11 +97,6 @@ async def start(folder: Path, port: int) -> asyncio.subprocess.Process:
     async with asyncio.timeout(60):
         assert await process.stdout.readline() == b"listens\n"
     return process
-
-
-async def kill(process: asyncio.subprocess.Process) -> None:
-    process.send_signal(signal.SIGKILL)
-    await process.wait()
 
 
 async def test_each_message_is_posted_once_and_acknowledged_once(

@@ -326,6 +326,7 @@ async def test_every_question_of_the_engine_has_an_index(tmp_path: Path) -> None
         store.expiring(1.0, limit=64)
         store.next_expiry()
         store.find_outgoing("x")
+        store.find_ended("x")
         store._reader.set_trace_callback(None)
         for sql in asked:
             plan = store._reader.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()
@@ -333,7 +334,7 @@ async def test_every_question_of_the_engine_has_an_index(tmp_path: Path) -> None
             assert "USING INDEX" in details or "COVERING INDEX" in details
             assert "TEMP B-TREE" not in details
             assert "SCAN outgoing USING" not in details or "LIMIT 1" in sql
-        assert len(asked) == 4
+        assert len(asked) == 5
 
 
 LONG_OUTBOX = """

@@ -160,6 +160,10 @@ class Outgoing:
     ordered: bool = False
     #: Our JID to send from ('': the bound one).
     sender: str = ""
+    #: The user of a gateway for whom it is sent, a bare JID, and a digest of what the
+    #: user has posted; '': it is our own.
+    account: str = ""
+    digest: str = ""
 
     state: OutgoingState = OutgoingState.QUEUED
     #: The iq ids of the first and of the second step.
@@ -211,6 +215,7 @@ class Ended:
     Attributes:
         state: its outcome.
         ended_at: the time of its end.
+        digest: as for Outgoing; ends with one are found by their id at once.
     """
 
     seq: int
@@ -225,6 +230,7 @@ class Ended:
     condition: str | None
     condition_by: str | None
     condition_text: str | None = None
+    digest: str = ""
 
     @classmethod
     def of(cls, record: Outgoing, now: float) -> Self:
@@ -242,6 +248,7 @@ class Ended:
             condition=record.condition,
             condition_by=record.condition_by,
             condition_text=record.condition_text,
+            digest=record.digest,
         )
 
 

@@ -33,9 +33,12 @@ from qos.xml_text import XML_NAMESPACE, render
 __all__ = [
     "CONTENT_TYPE_MAX",
     "TIME_MS_MAX",
+    "is_utf8",
+    "payload_of",
     "read_message",
     "render_headers",
     "render_message",
+    "ttl_of",
 ]
 
 #: The characters of a header that is kept: it stays in memory with the item.
@@ -58,7 +61,7 @@ _XML_TYPE = "application/xml"
 #: What the element of a payload cannot begin with.
 _RESERVED = tuple(f"{{{each}}}" for each in (NAMESPACE, AMQP_NAMESPACE, XML_NAMESPACE))
 
-_UTF8 = re.compile(r"charset\s*=\s*\"?(?!utf-?8\b|us-ascii\b)", re.IGNORECASE)
+_NOT_UTF8 = re.compile(r"charset\s*=\s*\"?(?!utf-?8\b|us-ascii\b)", re.IGNORECASE)
 _DECLARATION = re.compile(rb"<\?xml [^<>]*\?>\s*")
 
 
@@ -102,7 +105,7 @@ def read_message(
     why = why_not(properties)
     if why is not None:
         raise _bad(f"Msg-Properties, with Content-Type: {why}")
-    payload = _payload(body, kept.get("content-type", ""), plain=len(kept) < 2)
+    payload = payload_of(body, kept.get("content-type", ""), plain=len(kept) < 2)
     size = len(payload.encode()) + properties_size(properties)
     if size > bytes_max:
         raise Refusal(
@@ -117,7 +120,7 @@ def read_message(
         digest=content_digest(payload.encode(), properties),
         size=size,
         priority=_number(query, "priority", PRIORITIES[0], PRIORITIES[-1]),
-        ttl=_ttl(query, now),
+        ttl=ttl_of(query, now),
         delay=(_number(query, "delay", 0, TIME_MS_MAX) or 0) / 1000,
         properties=properties,
     )
@@ -137,7 +140,12 @@ def _number(query: Mapping[str, str], name: str, least: int, most: int) -> int |
     return int(text)
 
 
-def _ttl(query: Mapping[str, str], now: float) -> float | None:
+def ttl_of(query: Mapping[str, str], now: float) -> float | None:
+    """The seconds until it expires; None: it does not say.
+
+    Raises:
+        Refusal: `ttl` or `expiration` is wrong.
+    """
     ttl_ms = _number(query, "ttl", 1, TIME_MS_MAX)
     now_ms = int(1000 * now)
     at_ms = _number(query, "expiration", now_ms + 1, now_ms + TIME_MS_MAX)
@@ -146,7 +154,7 @@ def _ttl(query: Mapping[str, str], now: float) -> float | None:
     return None if ttl_ms is None else ttl_ms / 1000
 
 
-def _payload(body: bytes, content_type: str, *, plain: bool) -> str:
+def payload_of(body: bytes, content_type: str, *, plain: bool) -> str:
     """The payload.
 
     Args:
@@ -166,7 +174,12 @@ def _is_xml(content_type: str) -> bool:
     kind, _, parameters = content_type.partition(";")
     kind = kind.strip().lower()
     is_xml = kind in {_XML_TYPE, "text/xml"} or kind.endswith("+xml")
-    return is_xml and not _UTF8.search(parameters)
+    return is_xml and is_utf8(parameters)
+
+
+def is_utf8(parameters: str) -> bool:
+    """Whether the parameters of a media type name no other charset than UTF-8."""
+    return not _NOT_UTF8.search(parameters)
 
 
 def _element(body: bytes) -> tuple[ET.Element | None, str]:

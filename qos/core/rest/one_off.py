@@ -73,6 +73,13 @@ class OneOffLinks:
             return None
         return OneOff(item_id, int(issued, 16) / 1000)
 
+    def message_id(self, to: str, account: str, item_id: str) -> str:
+        """The id of the message that a user sends with this link or key.
+
+        It is the same at each repeat, nobody else can have it, and nobody can guess it.
+        """
+        return self._mac("message", to, account, item_id)
+
     def _mac(self, *parts: str) -> str:
         content = json.dumps(parts).encode()
         made = hmac.new(self._key, content, hashlib.sha256).hexdigest()

@@ -353,6 +353,10 @@ class SimulatedStore:
         """See Store."""
         return self.disk.kept.ended(msg_id)
 
+    def find_ended(self, msg_id: str) -> Ended | None:
+        """See Store."""
+        return self.disk.kept.find_ended(msg_id)
+
     def incoming(self) -> Iterator[Incoming]:
         """See Store."""
         return self.disk.kept.incoming()

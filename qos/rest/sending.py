@@ -1,0 +1,215 @@
+"""Sending: an assured message to a device, once, and its outcome.
+
+The message is in the outbox of the service when its post is answered. Its id there is
+made of the link or key that it came by, so that a repeat finds it, also after a crash.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qos.core.message.model import Ended, Outgoing
+from qos.core.queue.publishing import ONCE_S_MAX
+from qos.core.queue.requests import Refusal
+from qos.core.rest.link_header import Link
+from qos.core.rest.sending import Sending, read_sending, render_outcome
+from qos.core.rest.waits import wait_of
+from qos.errors import MessageTooLarge, OutboxFull, StoreError
+from qos.ids import new_id
+from qos.jids import normal_jid
+from qos.rest.calls import Answer, Call, as_text
+from qos.rest.posting import USED, idempotency_key, unknown
+from qos.rest.routes import url
+
+if TYPE_CHECKING:
+    from qos.core.rest.one_off import OneOff
+    from xep_qos.relay import Relay
+
+__all__ = ["device", "send", "sent"]
+
+_USE = "send"
+_JSON = "application/json"
+
+
+async def device(call: Call) -> Answer:
+    """Show what can be done; give a one-off link; send a message by a key."""
+    to = _to(call)
+    if call.method == "POST" and (key := idempotency_key(call.headers)):
+        return await _send(call, to, key)
+    _check(call, to)
+    if call.method != "POST":
+        here = url("device", jid=to)
+        rels = ("post-message-once", "message-factory")
+        return Answer(200, links=[Link(here, rel) for rel in rels])
+    if call.body:
+        raise _bad(
+            "nothing is sent here: post the message to the link create-next, which an "
+            "empty post gives, or with an Idempotency-Key"
+        )
+    return Answer(200, links=[_next(call, to)])
+
+
+async def send(call: Call) -> Answer:
+    """Send a message by its one-off link."""
+    to = _to(call)
+    link = call.gateway.one_off.read(call.path["link"], _USE, to, call.account)
+    if link is None:
+        return unknown()
+    answer = await _send(call, to, link.item_id, link)
+    answer.links.append(_next(call, to))
+    return answer
+
+
+async def sent(call: Call) -> Answer:
+    """Tell the outcome of a message; wait for it, if the client asks for that."""
+    to = _to(call)
+    relay = call.gateway.relay
+    wait = wait_of(call.headers)
+    msg_id = call.gateway.one_off.message_id(to, call.account, call.path["item"])
+    if relay is not None and wait.seconds:
+        message = relay.find(msg_id)
+        if message is not None and not isinstance(message, Ended):
+            await relay.wait(msg_id, wait.seconds)
+    message = None if relay is None else relay.find(msg_id)
+    if message is None:
+        text = "no such message was sent, or its outcome is not remembered any more"
+        raise Refusal(text, condition="item-not-found", type="cancel")
+    here = _location(call, to)
+    answer = Answer(200, _headers(), [Link(here, "self")], render_outcome(message))
+    if not isinstance(message, Ended):
+        answer.status = 202
+        answer.headers |= {
+            "Location": here,
+            "Retry-After": "0" if wait.seconds else "1",
+        }
+    if wait.applied:
+        answer.headers["Preference-Applied"] = wait.applied
+    return answer
+
+
+async def _send(
+    call: Call, to: str, item_id: str, link: OneOff | None = None
+) -> Answer:
+    """Send a message, unless it was sent before.
+
+    Args:
+        call: with the message.
+        to: the full JID.
+        item_id: of the link, or the key.
+        link: None: a repeat has to have the same content.
+    """
+    gateway = call.gateway
+    relay = _relay(call)
+    msg_id = gateway.one_off.message_id(to, call.account, item_id)
+    found = await relay.known(msg_id)
+    if found is None:
+        if link is not None and gateway.engine.now() >= link.issued_at + ONCE_S_MAX:
+            return as_text(410, "the link is too old, and nothing was sent by it")
+        _check(call, to)
+        sending = _read(call, relay)
+        found = await _accepted(call, relay, to, msg_id, sending)
+    if found is not None and link is not None:
+        return as_text(405, "it was sent before", **USED)
+    if found is not None and found.digest != _read(call, relay).digest:
+        text = f"another message to {to} had this Idempotency-Key"
+        raise Refusal(text, condition="conflict", type="cancel")
+    found = found or relay.find(msg_id)
+    answer = Answer(202, _headers(), body=render_outcome(found) if found else b"")
+    answer.headers["Content-Location"] = url("sent", jid=to, item=item_id)
+    return answer
+
+
+def _read(call: Call, relay: Relay) -> Sending:
+    return read_sending(
+        call.body,
+        call.headers,
+        call.query,
+        now=call.gateway.engine.now(),
+        original_from="" if relay.speaks_as(call.account) else call.account,
+    )
+
+
+async def _accepted(
+    call: Call, relay: Relay, to: str, msg_id: str, sending: Sending
+) -> Outgoing | Ended | None:
+    """See Relay.accept.
+
+    Raises:
+        Refusal: it was not accepted.
+    """
+    try:
+        return await relay.accept(
+            to,
+            sending.payload,
+            account=call.account,
+            msg_id=msg_id,
+            digest=sending.digest,
+            ttl_s=sending.ttl_s,
+        )
+    except MessageTooLarge as error:
+        raise Refusal(str(error), condition="not-acceptable", type="modify") from None
+    except OutboxFull:
+        text = "too many messages wait for their devices"
+        raise Refusal(text, condition="resource-constraint", type="wait") from None
+    except StoreError:
+        text = "the message could not be written"
+        raise Refusal(text, condition="internal-server-error", type="wait") from None
+
+
+def _check(call: Call, to: str) -> None:
+    """Check the right to send.
+
+    Raises:
+        Refusal: the user may not send to this JID.
+    """
+    targets = call.gateway.targets
+    if targets is None or not targets.allow(call.account, to):
+        text = f"{call.account} may not send to {to}"
+        raise Refusal(text, condition="forbidden", type="auth")
+
+
+def _relay(call: Call) -> Relay:
+    """The relay.
+
+    Raises:
+        Refusal: there is none.
+    """
+    if call.gateway.relay is None:
+        text = "this service sends no messages to devices"
+        raise Refusal(text, condition="forbidden", type="cancel")
+    return call.gateway.relay
+
+
+def _to(call: Call) -> str:
+    """The full JID in the path.
+
+    Raises:
+        Refusal: it is none.
+    """
+    try:
+        to = normal_jid(call.path["jid"])
+    except ValueError as error:
+        raise _bad(str(error)) from None
+    if "/" not in to:
+        raise _bad(f"a full JID is expected, such as {to}/RESOURCE, with its / as %2F")
+    return to
+
+
+def _next(call: Call, to: str) -> Link:
+    gateway = call.gateway
+    token = gateway.one_off.new(
+        _USE, to, call.account, item_id=new_id(), now=gateway.engine.now()
+    )
+    return Link(url("send", jid=to, link=token), "create-next")
+
+
+def _location(call: Call, to: str) -> str:
+    return url("sent", jid=to, item=call.path["item"])
+
+
+def _headers() -> dict[str, str]:
+    return {"Content-Type": _JSON, "Cache-Control": "no-store"}
+
+
+def _bad(why: str) -> Refusal:
+    return Refusal(why, condition="bad-request", type="modify")

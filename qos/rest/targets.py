@@ -1,0 +1,95 @@
+"""Who may send to whom: a file of users, each with the JIDs that it may send to.
+
+    # USER: JID …
+    shop: lamp@example.org/kitchen till@example.org
+    *: @devices.example.org
+
+`*` are all users. A bare JID stands for all its resources, `@DOMAIN` for all accounts of
+a domain. Nobody else may be sent to. The file is read again when it has changed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from qos.core.quota import domain_of
+from qos.core.strings import bare
+from qos.errors import UsageError
+from qos.jids import account_or_domain, normal_jid
+from qos.users import account_of, is_name
+
+__all__ = ["Targets"]
+
+log = logging.getLogger(__name__)
+
+_ALL = "*"
+
+
+class Targets:
+    """The JIDs that each user may send to."""
+
+    def __init__(self, path: str | os.PathLike[str], domain: str) -> None:
+        """Read the file.
+
+        Args:
+            path: of the file.
+            domain: of the accounts of names without `@`.
+
+        Raises:
+            UsageError: the file cannot be read, or a line is wrong.
+        """
+        self._path = Path(path)
+        self._domain = domain
+        self._seen: tuple[int, int] | None = None
+        self._targets: dict[str, frozenset[str]] = {}
+        self._read()
+
+    def allow(self, account: str, to: str) -> bool:
+        """Whether this account may send to this full JID; never if the file is broken."""
+        try:
+            self._read()
+        except UsageError as error:
+            log.error("nobody may send: %s", error)
+            return False
+        forms = {to, bare(to), f"@{domain_of(to)}"}
+        return any(
+            not forms.isdisjoint(self._targets.get(each, ()))
+            for each in (account, _ALL)
+        )
+
+    def _read(self) -> None:
+        try:
+            found = self._path.stat()
+            if (found.st_mtime_ns, found.st_size) == self._seen:
+                return
+            lines = self._path.read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{self._path} cannot be read: {error}") from None
+        targets: dict[str, frozenset[str]] = {}
+        for number, line in enumerate(lines, start=1):
+            if not line.strip() or line.startswith("#"):
+                continue
+            name, colon, jids = line.partition(":")
+            name = name.strip()
+            try:
+                if not colon or not (name == _ALL or is_name(name)):
+                    raise ValueError("USER: JID … is expected")
+                wanted = frozenset(map(_target, jids.split()))
+            except ValueError as error:
+                text = f"{self._path}, line {number}: {error}"
+                raise UsageError(text) from None
+            account = _ALL if name == _ALL else account_of(name, self._domain)
+            targets[account] = targets.get(account, frozenset()) | wanted
+        self._targets = targets
+        self._seen = (found.st_mtime_ns, found.st_size)
+
+
+def _target(text: str) -> str:
+    """A JID or `@DOMAIN` in its normal form.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    return normal_jid(text) if "/" in text else account_or_domain(text)
