@@ -131,6 +131,7 @@ class QueueService:
         if not isinstance(store, QueueStore):
             store = queue_store_from_url(store)
         arguments.instance(Quotas, "quotas", quotas, "Quotas")
+        arguments.flag("relays", relays)
         if bounds is not None:
             arguments.instance(QueueBounds, "bounds", bounds, "QueueBounds or None")
         options = {

@@ -232,6 +232,7 @@ async def test_every_argument_of_a_service_is_checked_and_nothing_is_left(
         "store": ("", "memory:", "files:x", "sqlite:", "queue.db"),
         "creators": ("boss", "", "domain,all", "a@b,", [""], ["a b@c"], [5]),
         "journal": ("",),
+        "relays": (None, "yes", 1),
     }
     tasks, plugins = asyncio.all_tasks(), list(client.plugin)
     valid = {"xmpp": client, "store": "sqlite:queue.db"}
