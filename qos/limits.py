@@ -398,6 +398,13 @@ LIMITS: Final = (
     Limit("qos.rest.bounds:BATCH_BYTES_MAX", "bytes of the body of a batch"),
     Limit("qos.rest.bounds:BODIES_BYTES_MAX", "bytes of all bodies at a time"),
     Limit("qos.rest.bounds:REQUESTS_PER_ACCOUNT_MAX", "requests of one user at a time"),
+    Limit("qos.rest.shares:Rates.requests", "requests of one user a second"),
+    Limit("qos.rest.shares:Rates.bytes", "bytes of the bodies of one user a second"),
+    Limit("qos.rest.bounds:SENDS_PER_S", "messages to devices a second, of all users"),
+    Limit(
+        "qos.rest.bounds:BURST_S",
+        "seconds whose requests and bytes a user may send at once after a silence",
+    ),
     Limit("qos.rest.bounds:BODY_S", "seconds until a body is complete"),
     Limit("qos.rest.bounds:WRITE_S", "seconds in which an answer is taken"),
     Limit("qos.rest.bounds:LOGINS_MAX", "passwords that are remembered as right"),

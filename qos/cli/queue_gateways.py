@@ -116,6 +116,19 @@ def _add_http(serve: Parser) -> None:
         help="let users send assured messages: lines USER: JID …, with the JIDs, full or "
         "bare, or @DOMAINs that each may send to; USER * is all; a change counts at once",
     )
+    group.add_argument(
+        "--http-requests-per-second",
+        type=queue_values.rate,
+        metavar="N",
+        help="the most of one user, on average (default 500); 0: no limit",
+    )
+    group.add_argument(
+        "--http-bytes-per-second",
+        type=queue_values.rate,
+        metavar="N",
+        help="the most in the bodies of one user, on average (default 16777216); 0: no "
+        "limit",
+    )
 
 
 def _add_user(

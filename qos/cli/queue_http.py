@@ -15,11 +15,15 @@ from xep_0254.service import QueueService
 
 if TYPE_CHECKING:
     from qos.rest.gateway import Gateway
+    from qos.rest.shares import Rates
     from qos.rest.targets import Targets
 
 __all__ = ["check", "listen", "serving"]
 
-_OPTIONS = ("http_tls", "http_users", "http_link_headers", "http_send")
+_OPTIONS = (
+    *("http_tls", "http_users", "http_link_headers", "http_send"),
+    *("http_requests_per_second", "http_bytes_per_second"),
+)
 
 
 def check(
@@ -76,12 +80,23 @@ async def serving(
         link_headers=bool(arguments.http_link_headers),
         relay=None if targets is None else service.relay(),
         targets=targets,
+        rates=_rates(arguments),
     )
     service.add_gateway(gateway)
     try:
         yield gateway
     finally:
         await gateway.aclose()
+
+
+def _rates(arguments: argparse.Namespace) -> Rates:
+    from qos.rest.shares import Rates
+
+    given = {
+        "requests": arguments.http_requests_per_second,
+        "bytes": arguments.http_bytes_per_second,
+    }
+    return Rates(**{name: each for name, each in given.items() if each is not None})
 
 
 async def listen(arguments: argparse.Namespace, gateway: Gateway | None) -> None:

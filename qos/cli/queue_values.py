@@ -22,6 +22,7 @@ __all__ = [
     "node",
     "positive",
     "property_",
+    "rate",
     "selector",
     "setting",
     "short",
@@ -181,4 +182,11 @@ def positive(text: str) -> int:
     """A number of items, at least one."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of items")
+    return int(text)
+
+
+def rate(text: str) -> int:
+    """A number of something a second; 0: no limit."""
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)

@@ -10,12 +10,16 @@ __all__ = [
     "BODIES_BYTES_MAX",
     "BODY_BYTES_MAX",
     "BODY_S",
+    "BURST_S",
+    "BYTES_PER_S",
     "CONNECTIONS_MAX",
     "HEADERS_MAX",
     "IDLE_S",
     "LINE_BYTES_MAX",
     "LOGINS_MAX",
     "REQUESTS_PER_ACCOUNT_MAX",
+    "REQUESTS_PER_S",
+    "SENDS_PER_S",
     "WRITE_S",
 ]
 
@@ -38,6 +42,18 @@ BATCH_BYTES_MAX = 8 * 1024 * 1024
 
 #: Requests of one account at a time: others need connections too.
 REQUESTS_PER_ACCOUNT_MAX = 200
+
+#: Of one account, a second: half of what a processor does.
+REQUESTS_PER_S = 500
+BYTES_PER_S = 16 * 1024 * 1024
+
+#: Messages to devices of all accounts, a second: so outcomes are remembered for longer
+#: than a link can be used, and a repeat is never taken for a first post.
+SENDS_PER_S = 250
+
+#: The seconds for which an account that was silent may send as much as it likes of that
+#: at once.
+BURST_S = 2.0
 
 #: Of all bodies that are in memory at a time; of one account, half of it.
 BODIES_BYTES_MAX = 64 * 1024 * 1024

@@ -7,11 +7,14 @@ import ssl
 
 from qos.core.queue.requests import Refusal
 from qos.core.rest.one_off import OneOffLinks
+from qos.core.token_bucket import TokenBuckets
 from qos.engine.gateway import ConsumersPort
 from qos.engine.queue_engine import QueueEngine
+from qos.rest import bounds
 from qos.rest.consuming import WaitingConsumer
 from qos.rest.login import Login
 from qos.rest.server import HttpServer
+from qos.rest.shares import Rates
 from qos.rest.targets import Targets
 from qos.users import Users
 from xep_qos.relay import Relay
@@ -31,6 +34,7 @@ class Gateway(ConsumersPort[WaitingConsumer]):
         link_headers: of HornetQ's dialect; see the constructor.
         relay: sends assured messages; None: nobody may send any.
         targets: who may be sent to.
+        sends: the rate of all messages that are sent.
     """
 
     def __init__(
@@ -42,6 +46,7 @@ class Gateway(ConsumersPort[WaitingConsumer]):
         link_headers: bool = False,
         relay: Relay | None = None,
         targets: Targets | None = None,
+        rates: Rates | None = None,
     ) -> None:
         """Begin without listening.
 
@@ -55,12 +60,15 @@ class Gateway(ConsumersPort[WaitingConsumer]):
                 each in a header of its own.
             relay: for assured messages; None: none are sent.
             targets: who may be sent to; None: nobody.
+            rates: what one user may use a second; None: the defaults.
         """
         super().__init__(engine, own_domain=own_domain)
         self.closing = False
         self.link_headers = link_headers
         self.relay = relay
+        self.sends = TokenBuckets(bounds.SENDS_PER_S, bounds.BURST_S)
         self.targets = targets
+        self._rates = rates or Rates()
         self._login = Login(users)
         self._one_off: OneOffLinks | None = None
         self._http: HttpServer | None = None
@@ -89,7 +97,7 @@ class Gateway(ConsumersPort[WaitingConsumer]):
         """
         if self._http is None:
             self._one_off = OneOffLinks(await self.engine.store.link_key())
-            self._http = HttpServer(self, self._login)
+            self._http = HttpServer(self, self._login, self._rates)
         server = await self._http.listen(host, port, tls=tls)
         self._servers.append(server)
         found: int = server.sockets[0].getsockname()[1]

@@ -6,6 +6,7 @@ made of the link or key that it came by, so that a repeat finds it, also after a
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from qos.core.message.model import Ended, Outgoing
@@ -107,6 +108,7 @@ async def _send(
             return as_text(410, "the link is too old, and nothing was sent by it")
         _check(call, to)
         sending = _read(call, relay)
+        _count(call)
         found = await _accepted(call, relay, to, msg_id, sending)
     if found is not None and link is not None:
         return as_text(405, "it was sent before", **USED)
@@ -166,6 +168,19 @@ def _check(call: Call, to: str) -> None:
     if targets is None or not targets.allow(call.account, to):
         text = f"{call.account} may not send to {to}"
         raise Refusal(text, condition="forbidden", type="auth")
+
+
+def _count(call: Call) -> None:
+    """Count a message that is sent.
+
+    Raises:
+        Refusal: too many are sent at this moment.
+    """
+    now = asyncio.get_running_loop().time()
+    if call.gateway.sends.wait_s("", now):
+        text = "too many messages are sent at this moment"
+        raise Refusal(text, condition="resource-constraint", type="wait")
+    call.gateway.sends.take("", 1, now)
 
 
 def _relay(call: Call) -> Relay:

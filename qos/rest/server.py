@@ -25,7 +25,7 @@ from qos.rest.hornetq.routes import BASE as HORNETQ
 from qos.rest.hornetq.routes import ROUTES as HORNETQ_ROUTES
 from qos.rest.login import CHALLENGES, Login
 from qos.rest.routes import ROUTES, find
-from qos.rest.shares import NoRoom, Shares
+from qos.rest.shares import NoRoom, Rates, Shares
 
 if TYPE_CHECKING:
     from qos.rest.gateway import Gateway
@@ -87,10 +87,10 @@ class _Refused(asyncio.Protocol):
 class HttpServer:
     """The connections of a gateway."""
 
-    def __init__(self, gateway: Gateway, login: Login) -> None:
+    def __init__(self, gateway: Gateway, login: Login, rates: Rates) -> None:
         self._gateway = gateway
         self._login = login
-        self._shares = Shares()
+        self._shares = Shares(rates)
         self._web = web.Server(
             self._handle,
             handler_cancellation=True,
@@ -140,6 +140,19 @@ class HttpServer:
         account = await self._account(request, headers)
         if account is None:
             return as_text(401, "log in", WWW_Authenticate=", ".join(CHALLENGES))
+        try:
+            self._shares.admit(account, _now())
+            return await self._routed(request, headers, account)
+        except NoRoom as error:
+            answer = _refused(error.status, str(error))
+            if error.retry_after_s is not None:
+                answer.headers["Retry-After"] = str(error.retry_after_s)
+            answer.headers["Connection"] = "close"
+            return answer
+
+    async def _routed(
+        self, request: web.BaseRequest, headers: Mapping[str, str], account: str
+    ) -> Answer:
         path, query = _parts(request)
         is_hornetq = path.startswith(HORNETQ)
         found = find(path, HORNETQ_ROUTES if is_hornetq else ROUTES)
@@ -155,23 +168,22 @@ class HttpServer:
             return as_text(403, "a page of another site may not do that")
         is_batch = route.name in _BATCHES
         limit = bounds.BATCH_BYTES_MAX if is_batch else bounds.BODY_BYTES_MAX
-        try:
-            with self._shares.taken(account, _size(request, limit)):
-                call = Call(
-                    gateway=self._gateway,
-                    method=request.method,
-                    base=_base(request, headers),
-                    account=account,
-                    path=variables,
-                    query=query,
-                    headers=headers,
-                    body=await _body(request, limit),
-                )
-                return await _handled(route.name, call)
-        except NoRoom as error:
-            answer = _refused(error.status, str(error))
-            answer.headers["Connection"] = "close"
-            return answer
+        size = _size(request, limit)
+        with self._shares.taken(account, size):
+            self._shares.received(account, size, _now())
+            body = await _body(request, limit)
+            self._shares.received(account, len(body) - size, _now())
+            call = Call(
+                gateway=self._gateway,
+                method=request.method,
+                base=_base(request, headers),
+                account=account,
+                path=variables,
+                query=query,
+                headers=headers,
+                body=body,
+            )
+            return await _handled(route.name, call)
 
     async def _account(
         self, request: web.BaseRequest, headers: Mapping[str, str]
@@ -184,6 +196,11 @@ class HttpServer:
             log.warning("%s: wrong password, token or user", request.remote)
             await asyncio.sleep(_WRONG_S)
         return account
+
+
+def _now() -> float:
+    """The time, for rates: it is never set back."""
+    return asyncio.get_running_loop().time()
 
 
 async def _handled(name: str, call: Call) -> Answer:

@@ -1,14 +1,37 @@
-"""What requests in progress hold, in total and by account: nobody takes all of it."""
+"""What each account may use of the gateway, at a time and a second: nobody takes all."""
 
 from __future__ import annotations
 
+import logging
+import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
+from qos.core.rate import RateLimit
+from qos.core.token_bucket import TokenBuckets
 from qos.rest import bounds
 
-__all__ = ["NoRoom", "Shares"]
+__all__ = ["NoRoom", "Rates", "Shares"]
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two lines of the log about one account that is too fast.
+_LOG_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """The most that one account may use a second, on average; 0: no limit.
+
+    Attributes:
+        requests: of any kind.
+        bytes: of bodies.
+    """
+
+    requests: int = bounds.REQUESTS_PER_S
+    bytes: int = bounds.BYTES_PER_S
 
 
 class NoRoom(Exception):
@@ -16,20 +39,56 @@ class NoRoom(Exception):
 
     Attributes:
         status: that says so: 429 if the account itself has too much.
+        retry_after_s: when there is room, in whole seconds; None: it is not known.
     """
 
-    def __init__(self, status: int, why: str) -> None:
+    def __init__(self, status: int, why: str, retry_after_s: int | None = None) -> None:
         super().__init__(why)
         self.status = status
+        self.retry_after_s = retry_after_s
 
 
 class Shares:
     """Counts requests, and the bytes of their bodies."""
 
-    def __init__(self) -> None:
+    def __init__(self, rates: Rates) -> None:
         self._total = 0
         self._bytes: Counter[str] = Counter()
         self._requests: Counter[str] = Counter()
+        self._rates = rates
+        self._request_rate = TokenBuckets(rates.requests, bounds.BURST_S)
+        self._byte_rate = TokenBuckets(rates.bytes, bounds.BURST_S)
+        self._logged = RateLimit(_LOG_S)
+
+    def admit(self, account: str, now: float) -> None:
+        """Count a request of an account.
+
+        Args:
+            account: that has sent it.
+            now: the time, of a clock that is never set back.
+
+        Raises:
+            NoRoom: it sends too many requests or bytes a second.
+        """
+        requests_s = self._request_rate.wait_s(account, now)
+        bytes_s = self._byte_rate.wait_s(account, now)
+        if not requests_s and not bytes_s:
+            self._request_rate.take(account, 1, now)
+            return
+        much = f"{self._rates.bytes} bytes"
+        if requests_s:
+            much = f"{self._rates.requests} requests"
+        if self._logged.admit(account, now) is not None:
+            log.warning("%s sends more than %s a second", account, much)
+        raise NoRoom(
+            429,
+            f"at most {much} a second are taken of a user",
+            math.ceil(max(requests_s, bytes_s)),
+        )
+
+    def received(self, account: str, size: int, now: float) -> None:
+        """Count bytes of a body of an account."""
+        self._byte_rate.take(account, size, now)
 
     @contextmanager
     def taken(self, account: str, size: int) -> Iterator[None]:

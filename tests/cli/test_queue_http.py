@@ -108,6 +108,17 @@ async def test_a_service_that_stops_answers_who_waits(commands: Commands) -> Non
     assert (await serving.end()).status == 130
 
 
+async def test_the_rate_of_a_user_is_an_option(commands: Commands) -> None:
+    """A curl that asks for eight URLs: the first three are the burst of one a second."""
+    users, _ = await write_user(commands, "shop")
+    rate = ("--http-requests-per-second", "1", "--http-bytes-per-second", "0")
+    url = await serve(commands, "--http-users", users, *rate)
+    _, head, body = await curl("-u", "shop:secret", *8 * [f"{url}/openapi.json"])
+    answers = head + body
+    assert 3 <= answers.count(" 200 OK") < 8
+    assert "Retry-After: 1" in answers
+
+
 def lines_of(file: str) -> list[str]:
     return Path(file).read_text().splitlines()
 
@@ -140,6 +151,10 @@ async def test_tokens_and_passwords_are_in_one_file(commands: Commands) -> None:
             "an address of other machines needs --http-tls CERT KEY",
         ),
         ((*LOCAL, "--http-users", "none"), "none cannot be read: "),
+        (
+            (*LOCAL, "--http-requests-per-second", "x"),
+            "'x' is not a whole number",
+        ),
         (("--http-send", "users"), "--http-send is for the gateway of --http"),
         (
             (*LOCAL, "--http-users", "users", "--http-send", "none"),

@@ -19,6 +19,7 @@ from yarl import URL
 from amqp_bench import DOMAIN, Bench
 from qos.core.rest.link_header import read_links
 from qos.rest.gateway import Gateway
+from qos.rest.shares import Rates
 from qos.users import Users
 
 __all__ = ["Response", "RestBench", "Web", "basic", "client", "rest"]
@@ -109,12 +110,21 @@ class RestBench(Web, Bench):
     """See amqp_bench; `rest` is the HTTP gateway, and `web` its port."""
 
     def __init__(
-        self, folder: Path, *, link_headers: bool = False, **options: Any
+        self,
+        folder: Path,
+        *,
+        link_headers: bool = False,
+        rates: Rates | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(folder, **options)
         users = Users(self.users_file, DOMAIN)
         self.rest = Gateway(
-            self.engine, users=users, own_domain=DOMAIN, link_headers=link_headers
+            self.engine,
+            users=users,
+            own_domain=DOMAIN,
+            link_headers=link_headers,
+            rates=rates,
         )
         self.ports.add(self.rest)
         self.web = 0

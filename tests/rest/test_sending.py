@@ -11,9 +11,11 @@ import pytest
 from amqp_bench import until
 from qos.core.opaque_body import unwrap
 from qos.core.queue.publishing import ONCE_S_MAX
+from qos.rest import bounds
 from qos.rest.routes import url
 from qos.xml_text import render
 from send_bench import ALICE, DEVICE, DOMAIN, EVE, SendBench, sending, xmpp
+from xep_qos.relay import RELAYED_MAX
 
 PLAIN = {"Content_Type": "text/plain"}
 XML = {"Content_Type": "application/xml"}
@@ -240,6 +242,18 @@ async def test_an_expired_link_tells_whether_it_was_sent(bench: SendBench) -> No
     gone = await bench.post(old_link(bench, unused, ONCE_S_MAX + 1), b"x")
     assert gone.status == 410
     assert (await bench.post(gone.link("create-next"), b"x")).status == 202
+
+
+async def test_outcomes_are_remembered_for_longer_than_links(bench: SendBench) -> None:
+    """Else a repeat could be taken for a first post: so the rate of all is bounded."""
+    an_hour = bounds.SENDS_PER_S * (ONCE_S_MAX + bounds.BURST_S) + 1
+    assert an_hour < RELAYED_MAX
+    bench.rest.sends.take("", 10_000, asyncio.get_running_loop().time())
+    link = await bench.once()
+    full = await bench.post(link, b"on")
+    assert (full.status, full.headers["Retry-After"]) == (507, "5")
+    bench.rest.sends.take("", -10_000, asyncio.get_running_loop().time())
+    assert (await bench.post(link, b"on")).status == 202
 
 
 async def test_links_messages_and_outcomes_survive_a_restart(tmp_path: Path) -> None:

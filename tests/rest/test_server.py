@@ -20,6 +20,7 @@ from qos.core.queue.item import Affiliation
 from qos.core.queue.requests import SetAffiliations
 from qos.rest import bounds
 from qos.rest.routes import url
+from qos.rest.shares import Rates
 from qos.users import hashed, hashed_token
 from rest_bench import RestBench, basic, client, rest
 
@@ -462,6 +463,47 @@ async def test_the_requests_of_one_user_are_bounded(
         each.cancel()
     await until(lambda: not bench.rest.consumers)
     assert (await bench.post(take)).status == 202
+
+
+async def test_the_rate_of_one_user_is_bounded(tmp_path: Path) -> None:
+    """P14: others go on, and so does who waits as long as it is told."""
+    async with rest(tmp_path, rates=Rates(requests=5, bytes=1000)) as bench:
+        await bench.create("orders")
+        answers = [await bench.get("/") for _ in range(20)]
+        statuses = [each.status for each in answers]
+        # The burst of two seconds, and what has come since.
+        assert 10 <= statuses.count(200) < 20
+        refused = answers[statuses.index(429)]
+        assert refused.headers["Retry-After"] == "1"
+        assert "5 requests a second" in refused.text
+        assert (await bench.get("/", user="bob")).status == 200
+        await asyncio.sleep(0.25)
+        assert (await bench.get("/")).status == 200
+
+
+async def chunks(*parts: bytes) -> AsyncIterator[bytes]:
+    """A body without a length."""
+    for part in parts:
+        yield part
+
+
+async def test_the_bytes_of_one_user_are_bounded(tmp_path: Path) -> None:
+    """P14: a large body is taken, and paid for afterwards; so is one without a length."""
+    async with rest(tmp_path, rates=Rates(requests=0, bytes=1000)) as bench:
+        await bench.create("orders")
+        post = "/queues/orders/messages"
+        assert (await bench.post(post, b"x")).status == 200
+        async with bench.session.post(
+            f"http://127.0.0.1:{bench.web}{post}",
+            data=chunks(b"x"),
+            headers={"Authorization": basic("alice")},
+        ) as answer:
+            assert answer.status == 200
+        assert (await bench.post(post, b"x" * 10_000)).status == 200
+        refused = await bench.post(post, b"x")
+        assert refused.status == 429
+        assert 7 <= int(refused.headers["Retry-After"]) <= 9
+        assert "1000 bytes a second" in refused.text
 
 
 async def test_the_number_of_connections_is_bounded(
