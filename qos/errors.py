@@ -141,12 +141,17 @@ class OutboxFull(LocalProtocolError):
     Attributes:
         unit: what the limit counts: messages or bytes.
         limit: the limit.
+        account: the user of a gateway whose part of the outbox is full; '': all of it.
     """
 
-    def __init__(self, *, unit: Literal["messages", "bytes"], limit: int) -> None:
-        super().__init__(f"the outbox is full: its limit is {limit} {unit}")
+    def __init__(
+        self, *, unit: Literal["messages", "bytes"], limit: int, account: str = ""
+    ) -> None:
+        whose = f"part of {account} in the outbox" if account else "outbox"
+        super().__init__(f"the {whose} is full: its limit is {limit} {unit}")
         self.unit = unit
         self.limit = limit
+        self.account = account
 
 
 class UnknownMessage(LocalProtocolError):

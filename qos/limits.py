@@ -423,6 +423,10 @@ LIMITS: Final = (
         "seconds until a message to a device ends, unless its user says when",
     ),
     Limit(
+        "qos.engine.account_room:PART",
+        "parts of an outbox, of which a user of a gateway can fill one",
+    ),
+    Limit(
         "xep_qos.relay:RELAYED_MAX",
         "messages to devices whose outcomes are remembered, for outcome_ttl_s at most",
     ),

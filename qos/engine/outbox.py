@@ -18,6 +18,7 @@ from qos.core.message.effects import Save
 from qos.core.message.model import Ended, Level, Outgoing
 from qos.core.message.sender_table import SenderInput
 from qos.core.quota import CREDIT_MAX
+from qos.engine.account_room import AccountRoom
 from qos.engine.backlog import Backlog
 from qos.engine.clock import Clock, Timers
 from qos.engine.deliveries import Deliveries
@@ -108,6 +109,9 @@ class Outbox:
         self._next_seq = contents.next_seq
         self._count = contents.outbox_messages
         self._bytes = contents.outbox_bytes
+        self._accounts = AccountRoom(
+            contents, messages=limits.messages, size=limits.bytes
+        )
         self._backlog = Backlog(store, contents.queued)
         self._deliveries = Deliveries(self, durable=store.durable)
         self.keep = self._deliveries.keep
@@ -175,6 +179,8 @@ class Outbox:
             raise OutboxFull(unit="messages", limit=self._limits.messages)
         if self._bytes + size > self._limits.bytes:
             raise OutboxFull(unit="bytes", limit=self._limits.bytes)
+        if account:
+            self._accounts.check(account, size)
         now = self._clock.now()
         msg_id = msg_id or self._port.new_msg_id()
         # At level acknowledged there is no msgId on the wire. One id serves for both,
@@ -369,6 +375,7 @@ class Outbox:
         """Put a new message in flight, or into the queue if it has to wait."""
         self._count += 1
         self._bytes += record.size
+        self._accounts.add(record)
         flow = self.in_flight.flow(record.flow)
         if self._backlog.waiting(flow.name) or not flow.admits(record):
             self._backlog.add(flow.name)
@@ -494,3 +501,4 @@ class Outbox:
     def _uncount(self, record: Outgoing) -> None:
         self._count -= 1
         self._bytes -= record.size
+        self._accounts.add(record, -1)

@@ -150,8 +150,9 @@ async def _accepted(
         )
     except MessageTooLarge as error:
         raise Refusal(str(error), condition="not-acceptable", type="modify") from None
-    except OutboxFull:
-        text = "too many messages wait for their devices"
+    except OutboxFull as error:
+        whose = "of yours " if error.account else ""
+        text = f"{error.limit} {error.unit} {whose}wait for their devices already"
         raise Refusal(text, condition="resource-constraint", type="wait") from None
     except StoreError:
         text = "the message could not be written"

@@ -8,7 +8,7 @@ holds for others (`Incoming`), and a few named values. It decides nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -37,6 +37,7 @@ __all__ = [
     "Store",
     "Transaction",
     "Value",
+    "accounts_of",
     "ended_from",
     "incoming_from",
     "is_kept",
@@ -132,6 +133,7 @@ class Contents:
             is left out.
         outbox_messages: how many messages the outbox holds, in any state.
         outbox_bytes: the sum of their sizes.
+        accounts: how many of them, and bytes, are of each user of a gateway.
         next_seq: one more than the largest seq that was there at the end of any commit.
         incoming: every record of a received message, in the order of `changed_at`, then
             of `key`.
@@ -142,6 +144,7 @@ class Contents:
     queued: dict[str, int] = field(default_factory=dict)
     outbox_messages: int = 0
     outbox_bytes: int = 0
+    accounts: dict[str, tuple[int, int]] = field(default_factory=dict)
     next_seq: int = 1
     incoming: list[Incoming] = field(default_factory=list)
     remembered: dict[str, str] = field(default_factory=dict)
@@ -327,6 +330,16 @@ class Store(Protocol):
 
     def incoming(self) -> Iterator[Incoming]:
         """Every record of a received message, ordered as in Contents."""
+
+
+def accounts_of(outgoing: Iterable[Outgoing]) -> dict[str, tuple[int, int]]:
+    """See Contents.accounts."""
+    found: dict[str, tuple[int, int]] = {}
+    for each in outgoing:
+        if each.account:
+            messages, size = found.get(each.account, (0, 0))
+            found[each.account] = (messages + 1, size + each.size)
+    return found
 
 
 def is_kept(ended: Ended, change: ForgetEnded) -> bool:

@@ -302,6 +302,9 @@ class FilesStore(DurableStore[Contents, Change]):
                 self._folder.marker = f"outgoing/{name}"
         for outgoing in self._records("outgoing", outgoing_from):
             contents.outbox_messages += 1
+            if outgoing.account:
+                messages, size = contents.accounts.get(outgoing.account, (0, 0))
+                contents.accounts[outgoing.account] = messages + 1, size + outgoing.size
             contents.outbox_bytes += outgoing.size
             if outgoing.state in {OutgoingState.OFFERED, OutgoingState.RELEASING}:
                 contents.outgoing.append(outgoing)

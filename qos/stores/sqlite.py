@@ -386,6 +386,10 @@ class SqliteStore(SqliteFile[Contents, Change]):
         queued = self._read(
             "SELECT flow, COUNT(*) FROM outgoing WHERE state = 'queued' GROUP BY flow"
         )
+        accounts = self._read(
+            "SELECT account, COUNT(*), SUM(size) FROM outgoing"
+            " WHERE account <> '' GROUP BY account"
+        )
         return Contents(
             outgoing=self._outgoing(
                 "WHERE state IN ('offered', 'releasing') ORDER BY seq"
@@ -393,6 +397,7 @@ class SqliteStore(SqliteFile[Contents, Change]):
             queued=dict(queued),
             outbox_messages=messages,
             outbox_bytes=size,
+            accounts={name: (count, sum_) for name, count, sum_ in accounts},
             next_seq=self._next_seq("outgoing"),
             incoming=list(self.incoming()),
             remembered=dict(self._read("SELECT name, value FROM remembered")),

@@ -21,7 +21,14 @@ from qos.core.message.model import (
     Outgoing,
     OutgoingState,
 )
-from qos.stores.base import Change, Contents, ForgetEnded, Remember, Store
+from qos.stores.base import (
+    Change,
+    Contents,
+    ForgetEnded,
+    Remember,
+    Store,
+    accounts_of,
+)
 from qos.testing.store_model import Model
 from qos.testing.store_records import (
     NASTY_TEXTS,
@@ -112,6 +119,7 @@ class StoreMachine(RuleBasedStateMachine):
             queued=Counter(record.flow for record in self._model.queued()),
             outbox_messages=len(sent),
             outbox_bytes=sum(record.size for record in sent),
+            accounts=accounts_of(sent),
             next_seq=contents.next_seq,
             incoming=received,
             remembered=remembered,

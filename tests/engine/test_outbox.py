@@ -6,6 +6,7 @@ import gc
 import itertools
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from qos.core.backoff import Backoff
 from qos.core.message.effects import Transmit
 from qos.core.message.flow import WINDOW_FIRST
-from qos.core.message.model import Level, Outgoing, OutgoingState, Route
+from qos.core.message.model import Ended, Level, Outgoing, OutgoingState, Route
 from qos.core.message.sender_table import Reply
 from qos.engine import Delivery, Outbox, OutboxLimits, in_flight
 from qos.errors import (
@@ -100,6 +101,8 @@ class Bench:
         ordered: bool = False,
         msg_id: str | None = None,
         to: str = LAMP,
+        account: str = "",
+        digest: str = "",
     ) -> Delivery:
         task = asyncio.ensure_future(
             self.outbox.submit(
@@ -109,6 +112,8 @@ class Bench:
                 deadline_s=deadline_s,
                 ordered=ordered,
                 msg_id=msg_id,
+                account=account,
+                digest=digest,
             )
         )
         while not task.done():
@@ -1074,6 +1079,62 @@ async def test_a_full_outbox_says_so(limits: OutboxLimits, unit: str) -> None:
         await bench.submit()
     assert bench.outbox.outstanding == 2
     bench.outbox.stop()
+
+
+@pytest.mark.parametrize(
+    ("limits", "unit"),
+    [
+        (OutboxLimits(messages=16), "messages"),
+        (OutboxLimits(bytes=16 * len(PAYLOAD)), "bytes"),
+    ],
+)
+async def test_a_user_of_a_gateway_cannot_fill_the_outbox(
+    limits: OutboxLimits, unit: str
+) -> None:
+    """Also across a restart; what has ended makes room."""
+    bench = Bench(limits)
+    shop = partial(bench.submit, account="shop@x", digest="d")
+    first = await shop()
+    await shop()
+    for _ in range(2):
+        with pytest.raises(OutboxFull, match=f"part of shop@x .* {unit}") as full:
+            await shop()
+        assert full.value.account == "shop@x"
+        await bench.submit()
+        await bench.submit(account=f"till{_}@x", digest="d")
+        bench.outbox.stop()
+        bench.outbox = bench.start()
+    withdrawal = asyncio.ensure_future(bench.outbox.withdraw(first.msg_id))
+    await bench.run()
+    await withdrawal
+    await shop()
+    with pytest.raises(OutboxFull, match="shop@x"):
+        await shop()
+    bench.outbox.stop()
+
+
+async def test_a_message_with_a_digest_is_found_until_its_outcome_is_forgotten(
+    bench: Bench,
+) -> None:
+    """Not before it is on disk: until then it may fail."""
+    bench.outbox.session_started(OWN)
+    task = asyncio.ensure_future(bench.submit(msg_id="m", account="a@b", digest="d"))
+    await settle()
+    assert bench.outbox.find("m") is None
+    await task
+    found = bench.outbox.find("m")
+    assert isinstance(found, Outgoing)
+    assert (found.digest, found.account) == ("d", "a@b")
+    await bench.submit(msg_id="other")
+    assert bench.outbox.find("other") is None
+    await bench.run(1)
+    await bench.answer_all()
+    await bench.run(1)
+    ended = bench.outbox.find("m")
+    assert isinstance(ended, Ended)
+    assert (ended.digest, ended.state) == ("d", OutgoingState.DELIVERED)
+    bench.clock.advance(bench.limits.outcome_ttl_s + 1)
+    assert bench.outbox.find("m") is None
 
 
 async def test_a_full_disk_accepts_nothing_and_counts_nothing(bench: Bench) -> None:

@@ -11,8 +11,10 @@ import pytest
 from amqp_bench import until
 from qos.core.opaque_body import unwrap
 from qos.core.queue.publishing import ONCE_S_MAX
+from qos.engine.account_room import AccountRoom
 from qos.rest import bounds
 from qos.rest.routes import url
+from qos.stores.base import Contents
 from qos.xml_text import render
 from send_bench import ALICE, DEVICE, DOMAIN, EVE, SendBench, sending, xmpp
 from xep_qos.relay import RELAYED_MAX
@@ -242,6 +244,25 @@ async def test_an_expired_link_tells_whether_it_was_sent(bench: SendBench) -> No
     gone = await bench.post(old_link(bench, unused, ONCE_S_MAX + 1), b"x")
     assert gone.status == 410
     assert (await bench.post(gone.link("create-next"), b"x")).status == 202
+
+
+async def test_a_full_outbox_asks_to_come_again(
+    bench: SendBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One user's part of it; others go on, and so does the user when one has ended."""
+    relay = bench.rest.relay
+    assert relay is not None
+    outbox = relay._endpoint.outbox
+    room = AccountRoom(Contents(), messages=8, size=10**6)
+    monkeypatch.setattr(outbox, "_accounts", room)
+    sent = await bench.post(f"{await bench.once()}?ttl=500", b"1")
+    link = await bench.once()
+    full = await bench.post(link, b"2")
+    assert (full.status, full.headers["Retry-After"]) == (507, "5")
+    assert "1 messages of yours" in full.text
+    assert (await bench.post(await bench.once(user=EVE), b"3", user=EVE)).status == 202
+    assert (await bench.outcome(sent))["outcome"] == "not-delivered"
+    assert (await bench.post(link, b"2")).status == 202
 
 
 async def test_outcomes_are_remembered_for_longer_than_links(bench: SendBench) -> None:

@@ -16,6 +16,7 @@ import pytest
 from killed_runs import Runs
 from qos.core.message.model import OutgoingState
 from qos.stores import Contents, store_from_url
+from qos.stores.base import accounts_of
 from qos.testing.store_records import incoming, opened, outgoing
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
@@ -78,6 +79,7 @@ class Life:
                 queued=contents.queued,
                 outbox_messages=len(sent),
                 outbox_bytes=sum(record.size for record in sent),
+                accounts=accounts_of(sent),
                 next_seq=last + 1,
                 incoming=contents.incoming,
                 remembered=contents.remembered,

@@ -19,7 +19,7 @@ from qos.errors import (
     StoreReadOnly,
     StoreTooNew,
 )
-from qos.stores import FilesStore, SqliteStore, sqlite
+from qos.stores import Contents, FilesStore, SqliteStore, sqlite
 from qos.testing.store_records import ended, incoming, opened, outgoing, write
 
 _HOLD = """
@@ -246,6 +246,7 @@ async def test_an_older_file_is_brought_up_to_date_and_a_newer_one_refused(
         older.setattr(
             *(SqliteStore, "_migrations", property(lambda _: sqlite.MIGRATIONS[:2]))
         )
+        older.setattr(SqliteStore, "_contents", lambda _: Contents())
         async with opened(SqliteStore(tmp_path / "s")):
             pass
     store = SqliteStore(tmp_path / "s")

@@ -30,7 +30,7 @@ from qos.core.queue.item import EndedItem, Item, ItemOutcome
 from qos.core.queue.service import QueueContents
 from qos.engine.clock import Clock
 from qos.errors import StoreError, StoreFull
-from qos.stores.base import Change, Contents, Journal, Parameters
+from qos.stores.base import Change, Contents, Journal, Parameters, accounts_of
 from qos.stores.group_commit import GroupCommit
 from qos.stores.memory import MemoryStore
 from simulation.queue_disk import QueueDisk
@@ -169,6 +169,7 @@ class MessageDisk(Disk[Change | Effect]):
             queued=queued,
             outbox_messages=len(outgoing),
             outbox_bytes=sum(record.size for record in outgoing),
+            accounts=accounts_of(outgoing),
             next_seq=self.last_seq + 1,
             incoming=list(self.kept.incoming()),
         )
