@@ -42,12 +42,16 @@ LOOKS ?= 100
 READS ?= 10000
 KILLS ?= 8
 
+# Messages posted by HTTP to a device, and kills of the service meanwhile.
+SENDS ?= 3000
+SEND_KILLS ?= 40
+
 # Of `make campaign` and `make soak`.
 MINUTES ?= 10
 HOURS ?= 1
 CAMPAIGN_ARGS ?=
 
-.PHONY: help demo test docs simulate campaign soak power-cut bench-guard calls fuzz flood scale looks readers check format clean system java compiler
+.PHONY: help demo test docs simulate campaign soak power-cut bench-guard calls fuzz flood scale looks readers sends check format clean system java compiler
 
 help:
 	@echo 'make demo         see it work: a bad link, killed workers, an audit; no server needed'
@@ -64,6 +68,7 @@ help:
 	@echo 'make looks        what the hundredth look of audit --follow costs; half an hour'
 	@echo 'make docs         the guide, in build/docs/index.html; each warning is an error'
 	@echo 'make readers      $(READS) reads beside audits that are killed, each read a whole audit'
+	@echo 'make sends        $(SENDS) messages posted to a device, $(SEND_KILLS) kills, answers lost: each once'
 	@echo 'make check        format, lint, types and the order of imports only'
 	@echo 'make format       rewrite the sources as check wants them'
 	@echo 'make clean        remove all that was built, .venv included'
@@ -133,6 +138,10 @@ looks: .venv/dev.stamp java
 # Reads without a pause, beside audits that are killed: READS of them, and KILLS.
 readers: .venv/dev.stamp java
 	READS=$(READS) KILLS=$(KILLS) $(BIN)/pytest -n 0 -s --no-header tests/spark/test_reader.py
+
+# Each of them is handed over once, whatever those who posted it have heard.
+sends: .venv/dev.stamp
+	SENDS=$(SENDS) SEND_KILLS=$(SEND_KILLS) $(BIN)/pytest -n 0 -s --no-header tests/rest/test_send_kills.py
 
 check: .venv/dev.stamp
 	$(BIN)/ruff format --check
