@@ -91,8 +91,7 @@ def settle(delivery: Delivery, state: int) -> None:
         if state == Delivery.MODIFIED and delivery.remote_state == Delivery.MODIFIED:
             delivery.local.failed = delivery.remote.failed
             delivery.local.undeliverable = delivery.remote.undeliverable
-        condition = delivery.remote.condition
-        if state == Delivery.REJECTED and condition is not None:
-            delivery.local.condition = condition
+        if state == Delivery.REJECTED and delivery.remote.condition is not None:
+            delivery.local.condition = delivery.remote.condition
         delivery.update(state)
     delivery.settle()
