@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ID_CHARS_MAX", "bare", "one_line", "own_servers"]
+__all__ = ["ID_CHARS_MAX", "bare", "one_line", "own_servers", "utf8_size"]
 
 #: The longest msgId, mark or hold. It has room for a hash of a message with a prefix,
 #: which the proto-XEP allows for both, and is short enough that held ids cost almost
@@ -17,6 +17,12 @@ _TEXT_CHARS_MAX = 500
 def bare(jid: str) -> str:
     """The account of a JID: everything before the resource."""
     return jid.partition("/")[0]
+
+
+def utf8_size(text: str) -> int:
+    """The bytes of a text in UTF-8."""
+    # Nearly all long texts are ASCII: then nothing is copied.
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def own_servers(own: str) -> frozenset[str]:

@@ -27,10 +27,10 @@ __all__ = [
     "field_bytes",
     "fields_of",
     "flag",
-    "is_usual_transfer",
     "list_at",
     "number",
     "rewritten",
+    "usual_transfer",
 ]
 
 #: The bytes of the header of a protocol, and of the head of a frame.
@@ -40,9 +40,11 @@ _AMQP_FRAME = 0
 _ULONG_SHORT, _ULONG_ZERO = 0x53, 0x44
 _LIST_SHORT = 0xC0
 
-#: The places of two fields of a transfer, and how the second one may say no.
-_FORMAT, _RESUME = 3, 8
+#: The places of some fields of a transfer, and how the last one may say no.
+_HANDLE, _TAG, _FORMAT, _RESUME = 0, 2, 3, 8
 _NO = (0x40, 0x42)
+_UINTS = (0x43, 0x52, 0x70)
+_BINARY_SHORT = 0xA0
 
 #: By the upper half of a constructor, the bytes of a value of fixed width.
 _WIDTHS = {0x4: 0, 0x5: 1, 0x7: 4}
@@ -136,32 +138,49 @@ def fields_of(frame: bytes, at: int) -> tuple[list[bytes], int]:
     return elements(frame[at:end]), end
 
 
-def is_usual_transfer(frame: bytes, at: int) -> bool:
-    """Whether a transfer has the message format 0, and is not resumed.
+def usual_transfer(frame: bytes, at: int) -> tuple[int, bytes] | None:
+    """The handle and the delivery-tag of a transfer of format 0 that is not resumed.
 
-    This is asked for each transfer, so it is quick; False may also mean that the
+    This is asked for each transfer, so it is quick; None may also mean that the
     transfer is written in an unusual way.
 
     Args:
         frame: with a transfer.
         at: where its list begins.
+
+    Returns:
+        The tag is b'' if there is none: the transfer goes on with a delivery.
     """
+    handle, tag = 0, b""
     try:
         count = frame[at + 2]
         if frame[at] != _LIST_SHORT:
-            return False
+            return None
         at += 3
         for place in range(min(count, _RESUME + 1)):
             code = frame[at]
-            width = frame[at + 1] + 1 if code == 0xA0 else _WIDTHS[code >> 4]
-            if place == _FORMAT and any(frame[at + 1 : at + 1 + width]):
-                return False
             if place == _RESUME:
-                return code in _NO
-            at += 1 + width
+                return (handle, tag) if code in _NO else None
+            start = at + 1
+            if code == _BINARY_SHORT:
+                start += 1
+                width = frame[at + 1]
+            else:
+                width = _WIDTHS[code >> 4]
+            at = start + width
+            if place == _HANDLE:
+                if code not in _UINTS:
+                    return None
+                handle = int.from_bytes(frame[start:at], "big")
+            elif place == _TAG:
+                tag = frame[start:at]
+                if code != NULL[0] and not tag:
+                    return None
+            elif place == _FORMAT and any(frame[start:at]):
+                return None
     except (IndexError, KeyError):
-        return False
-    return True
+        return None
+    return handle, tag
 
 
 # -- fields ----------------------------------------------------------------

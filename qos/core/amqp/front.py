@@ -30,10 +30,10 @@ from qos.core.amqp.frames import (
     field_bytes,
     fields_of,
     flag,
-    is_usual_transfer,
     list_at,
     number,
     rewritten,
+    usual_transfer,
 )
 from qos.core.amqp.values import DecodeError, decode, descriptor, elements
 from qos.core.record import record
@@ -68,7 +68,7 @@ _DEFAULT_OUTCOME = 8
 _SOURCE_CODE = 0x28
 
 #: Those of a transfer. It has the handle where an attach has its name.
-_TAG, _FORMAT, _SETTLED, _MORE, _STATE, _RESUME, _ABORTED = 2, 3, 4, 5, 7, 8, 9
+_TAG, _FORMAT, _STATE, _RESUME, _ABORTED = 2, 3, 7, 8, 9
 
 #: The bytes that our attach may have more than that of the peer, without its map.
 _ATTACH_BYTES = 250
@@ -107,21 +107,15 @@ class Transfer:
         key: of the link.
         tag: the delivery-tag.
         message_format: 0 is the usual one.
-        settled: by the peer.
-        more: there is more to come.
         state: at the peer.
         resume: the delivery is resumed.
-        aborted: the delivery is aborted.
     """
 
     key: LinkKey
     tag: bytes
     message_format: int
-    settled: bool
-    more: bool
     state: ToldState
     resume: bool
-    aborted: bool
 
 
 @record(frozen=True, slots=True)
@@ -202,9 +196,15 @@ class Front:
             return None
         code, at = list_at(frame)
         if code == Performative.TRANSFER:
-            if not self.tracked and is_usual_transfer(frame, at):
+            usual = usual_transfer(frame, at)
+            if usual is None:
+                return self._transfer(frame, at)
+            if not self.tracked:
                 return None
-            return self._transfer(frame, at)
+            key = self._links.get((_channel(frame), usual[0]))
+            # A later transfer of a delivery may leave out its tag.
+            told = key in self.tracked and bool(usual[1])
+            return Transfer(key, usual[1], 0, None, False) if key and told else None
         if code == Performative.ATTACH:
             return self._attach(frame, at)
         channel = _channel(frame)
@@ -257,11 +257,8 @@ class Front:
             key,
             tag,
             number(fields, _FORMAT),
-            flag(fields, _SETTLED),
-            flag(fields, _MORE),
             read_state(field_bytes(fields, _STATE)),
             flag(fields, _RESUME),
-            flag(fields, _ABORTED),
         )
         told = key in self.tracked or found.resume or found.message_format
         return found if told else None

@@ -46,7 +46,7 @@ from qos.core.queue.properties import Value as PropertyValue
 from qos.core.queue.requests import PublishedItem, Refusal
 from qos.core.queue.selector.values import INTEGERS
 from qos.core.record import record
-from qos.core.strings import ID_CHARS_MAX
+from qos.core.strings import ID_CHARS_MAX, utf8_size
 from qos.xml_text import render, text
 
 __all__ = [
@@ -146,7 +146,7 @@ def read_message(
     properties = _fields(found, Section.PROPERTIES)
     payload = _payload(found, bytes_max)
     named = _properties(found, properties)
-    size = len(payload.encode()) + properties_size(named)
+    size = utf8_size(payload) + properties_size(named)
     if size > bytes_max:
         raise Refusal(
             f"the message takes {size} bytes as an item, over the limit of {bytes_max}",
@@ -260,7 +260,8 @@ def _properties(found: Sections, properties: list[bytes]) -> Properties:
     standard = {
         name: value
         for place, name in _STANDARD.items()
-        if (value := _plain(_field(properties, place))) is not None
+        if place < len(properties)
+        and (value := _plain(decode(properties[place]))) is not None
     }
     given: dict[str, PropertyValue] = {}
     section_ = found.values.get(Section.APPLICATION_PROPERTIES)
@@ -276,6 +277,8 @@ def _properties(found: Sections, properties: list[bytes]) -> Properties:
         value = _plain(decode(packed))
         if value is not None:
             given[str(name)] = value
+    if not standard and not given:
+        return {}
     for each in ({**given, **standard}, standard):
         if why_not(each) is None:
             return each
@@ -298,7 +301,7 @@ def _payload(found: Sections, bytes_max: int) -> str:
         head += f" annotations='{b64encode(annotations).decode()}'"
     content = b64encode(found.bare).decode()
     readable = _readable(found)
-    if len(readable.encode()) + len(content) + len(head) > bytes_max:
+    if utf8_size(readable) + len(content) + len(head) > bytes_max:
         readable = ""
     return f"{head}>{content}{readable}</message>"
 

@@ -17,6 +17,7 @@ from operator import attrgetter
 from qos.core.message.effects import Transmit
 from qos.core.message.sender_table import Reply
 from qos.core.record import record
+from qos.core.strings import utf8_size
 
 __all__ = [
     "ANSWER_WITHIN_S",
@@ -93,7 +94,7 @@ class Element:
         """The bytes of its text in UTF-8."""
         if not self._size:
             text = self.text
-            self._size = len(text) if text.isascii() else len(text.encode())
+            self._size = utf8_size(text)
         return self._size
 
 
@@ -238,7 +239,7 @@ class Answers:
     def add(self, answer: str) -> bool:
         """Add an answer; False: it must be sent alone."""
         self.missing -= 1
-        size = len(answer) if answer.isascii() else len(answer.encode())
+        size = utf8_size(answer)
         if self._gone or self._bytes + size > self._bytes_max:
             return False
         self._bytes += size

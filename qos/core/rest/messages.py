@@ -28,6 +28,7 @@ from qos.core.queue.properties import (
 from qos.core.queue.requests import PublishedItem, Refusal
 from qos.core.rest.link_header import OWN_RELS, read_links, render_links
 from qos.core.rest.msg_properties import read_properties, render_properties
+from qos.core.strings import utf8_size
 from qos.xml_text import XML_NAMESPACE, render
 
 __all__ = [
@@ -106,7 +107,7 @@ def read_message(
     if why is not None:
         raise _bad(f"Msg-Properties, with Content-Type: {why}")
     payload = payload_of(body, kept.get("content-type", ""), plain=len(kept) < 2)
-    size = len(payload.encode()) + properties_size(properties)
+    size = utf8_size(payload) + properties_size(properties)
     if size > bytes_max:
         raise Refusal(
             f"the message takes {size} bytes as an item, over the limit of {bytes_max}",

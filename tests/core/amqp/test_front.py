@@ -9,9 +9,9 @@ from qos.core.amqp.delivery_states import Told, write_unsettled
 from qos.core.amqp.frames import (
     FrameCutter,
     fields_of,
-    is_usual_transfer,
     list_at,
     rewritten,
+    usual_transfer,
 )
 from qos.core.amqp.front import (
     ABORTED,
@@ -269,19 +269,19 @@ def test_a_transfer_is_told_if_it_is_resumed_or_of_another_format() -> None:
     other = transfer(values.uint(5))
     assert new.receive(usual + other) == [
         usual,
-        Transfer(("mine", False), b"t", 5, False, False, None, False, False),
+        Transfer(("mine", False), b"t", 5, None, False),
         other,
     ]
     state = b"\x00\x53\x23" + values.pack_list([values.uint(1), values.ulong(2)])
     resumed = transfer(NULL, TRUE, TRUE, NULL, state, TRUE, TRUE)
-    told = Transfer(("mine", False), b"t", 0, True, True, Position(1, 2), True, True)
+    told = Transfer(("mine", False), b"t", 0, Position(1, 2), True)
     assert new.receive(resumed) == [told, resumed]
 
 
 def test_a_transfer_of_a_tracked_link_is_always_told() -> None:
     new = begun(attach(receiver=False), attach("other", receiver=False, handle=1))
     new.tracked.add(("mine", False))
-    told = Transfer(("mine", False), b"t", 0, False, False, None, False, False)
+    told = Transfer(("mine", False), b"t", 0, None, False)
     assert new.receive(transfer()) == [told, transfer()]
     other = transfer(handle=1)
     assert new.receive(other) == [other]
@@ -345,6 +345,8 @@ USUAL = values.uint(0), values.uint(300), values.binary(b"t")
         ((*USUAL, b"\x43", *[NULL] * 3, ACCEPTED, FALSE), False),
         ((values.string("x"),), False),
         ((*USUAL[:2], values.binary(bytes(300))), False),
+        ((*USUAL[:2], values.binary(b"")), False),
+        ((TRUE,), False),
     ],
 )
 def test_a_usual_transfer_is_known_at_first_sight(
@@ -353,9 +355,10 @@ def test_a_usual_transfer_is_known_at_first_sight(
     whole = frame(TRANSFER, *fields)
     code, at = list_at(whole)
     assert code == TRANSFER
-    assert is_usual_transfer(whole, at) == usual
-    assert not is_usual_transfer(whole[: at + 1], at)
-    assert not is_usual_transfer(whole[:at] + b"\x45", at)
+    tag = b"t" if len(fields) > 2 else b""
+    assert usual_transfer(whole, at) == ((0, tag) if usual else None)
+    assert usual_transfer(whole[: at + 1], at) is None
+    assert usual_transfer(whole[:at] + b"\x45", at) is None
 
 
 # -- what we send ----------------------------------------------------------
