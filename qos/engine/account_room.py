@@ -46,10 +46,9 @@ class AccountRoom:
             raise OutboxFull(unit="bytes", limit=most, account=account)
 
     def add(self, record: Outgoing, sign: int = 1) -> None:
-        """Count a message; sign -1: do not count it any more."""
-        if record.account:
-            self._messages.add(record.account, sign)
-            self._bytes.add(record.account, sign * record.size)
+        """Count a message of an account; sign -1: do not count it any more."""
+        self._messages.add(record.account, sign)
+        self._bytes.add(record.account, sign * record.size)
 
 
 def _share(limit: int) -> Share:

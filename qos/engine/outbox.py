@@ -375,7 +375,8 @@ class Outbox:
         """Put a new message in flight, or into the queue if it has to wait."""
         self._count += 1
         self._bytes += record.size
-        self._accounts.add(record)
+        if record.account:
+            self._accounts.add(record)
         flow = self.in_flight.flow(record.flow)
         if self._backlog.waiting(flow.name) or not flow.admits(record):
             self._backlog.add(flow.name)
@@ -501,4 +502,5 @@ class Outbox:
     def _uncount(self, record: Outgoing) -> None:
         self._count -= 1
         self._bytes -= record.size
-        self._accounts.add(record, -1)
+        if record.account:
+            self._accounts.add(record, -1)

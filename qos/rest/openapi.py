@@ -21,6 +21,8 @@ from qos.rest.routes import ROUTES, VARIABLE, Route
 
 __all__ = ["STATUSES", "document", "openapi"]
 
+_SAFE = frozenset({"GET", "HEAD"})
+
 _FORM = "application/x-www-form-urlencoded"
 _ANY = "application/octet-stream"
 _MULTIPART, _ATOM = "multipart/mixed", "application/atom+xml"
@@ -179,7 +181,8 @@ def _operation(route: Route, method: str) -> dict[str, Any]:
         "responses": {str(each): {"description": _MEANINGS[each]} for each in statuses},
     }
     parameters = _PARAMETERS.get(route.name)
-    if parameters:
+    # Of a route that can be posted to, they are of the post.
+    if parameters and (method not in _SAFE or "POST" not in route.methods):
         operation["parameters"] = parameters
     body = _BODIES.get(route.name)
     if body and method in {"POST", "PUT"}:

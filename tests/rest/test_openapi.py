@@ -13,6 +13,7 @@ from qos.rest.routes import ROUTES as REST_ROUTES
 from qos.rest.routes import VARIABLE
 from qos.rest.server import HANDLERS
 from rest_bench import basic, rest
+from send_bench import sending
 
 ROUTES = (*REST_ROUTES, *HORNETQ_ROUTES)
 
@@ -24,8 +25,9 @@ SCHEMATHESIS = (
 CONFIG = """
 [parameters]
 "path.node" = "orders"
+"path.jid" = "lamp@localhost%2F1"
 "header.X-RS-Wait" = "0"
-"header.Prefer" = "wait=1"
+"header.Prefer" = "wait=0"
 """
 
 
@@ -45,36 +47,49 @@ def test_each_route_is_described_and_nothing_else() -> None:
             assert operation["summary"] == route.summary
 
 
+async def schemathesis(folder: Path, web: int, *words: str) -> None:
+    """Ask for the routes that are chosen; what it finds is an error."""
+    assert SCHEMATHESIS.exists(), "make .venv/schemathesis.stamp"
+    config = folder / "schemathesis.toml"
+    config.write_text(CONFIG)
+    process = await asyncio.create_subprocess_exec(
+        *(SCHEMATHESIS, "--config-file", config, "run"),
+        f"http://127.0.0.1:{web}/openapi.json",
+        *("--header", f"Authorization: {basic('alice')}", "--seed", "1"),
+        *("--phases", "coverage,fuzzing", "--max-examples", "5"),
+        *("--checks", "not_a_server_error,status_code_conformance,unsupported_method"),
+        *words,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    try:
+        out, _ = await asyncio.wait_for(process.communicate(), 120)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0, out.decode()
+
+
 @pytest.mark.timeout(150)
 async def test_no_request_of_schemathesis_is_answered_by_an_undocumented_status(
     tmp_path: Path,
 ) -> None:
     """Nor by an error of ours; it makes some hundred requests out of the description."""
-    assert SCHEMATHESIS.exists(), "make .venv/schemathesis.stamp"
-    config = tmp_path / "schemathesis.toml"
-    config.write_text(CONFIG)
     async with rest(tmp_path) as bench:
         await bench.create("orders")
-        process = await asyncio.create_subprocess_exec(
-            *(SCHEMATHESIS, "--config-file", config, "run"),
-            f"http://127.0.0.1:{bench.web}/openapi.json",
-            *("--header", f"Authorization: {basic('alice')}", "--seed", "1"),
-            *("--phases", "coverage,fuzzing", "--max-examples", "5"),
-            *(
-                "--checks",
-                "not_a_server_error,status_code_conformance,unsupported_method",
-            ),
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        try:
-            out, _ = await asyncio.wait_for(process.communicate(), 120)
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+        await schemathesis(tmp_path, bench.web, "--exclude-path-regex", "^/send")
         found = await bench.items("orders")
-    assert process.returncode == 0, out.decode()
     # It has come to the core: it has posted, and it has taken what it has posted.
     assert any(each.token for each in found.values())
+
+
+async def test_schemathesis_sends_to_a_device(tmp_path: Path) -> None:
+    """The same for the URLs that only a service with a relay has."""
+    async with sending(tmp_path) as bench:
+        await schemathesis(tmp_path, bench.web, "--include-path-regex", "^/send")
+        relay = bench.rest.relay
+        assert relay is not None
+        # It has come to the core.
+        assert relay._endpoint.outbox.outstanding

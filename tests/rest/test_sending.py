@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -12,9 +12,10 @@ from amqp_bench import until
 from qos.core.opaque_body import unwrap
 from qos.core.queue.publishing import ONCE_S_MAX
 from qos.engine.account_room import AccountRoom
+from qos.errors import StoreFull
 from qos.rest import bounds
 from qos.rest.routes import url
-from qos.stores.base import Contents
+from qos.stores.base import Change, Contents
 from qos.xml_text import render
 from send_bench import ALICE, DEVICE, DOMAIN, EVE, SendBench, sending, xmpp
 from xep_qos.relay import RELAYED_MAX
@@ -126,6 +127,58 @@ async def test_of_two_posts_at_once_one_is_sent(
     bodies = [b"same"] * 4 + [content]
     answers = await asyncio.gather(*(bench.post(link, each) for each in bodies))
     assert sorted(each.status for each in answers) == [202, 405, 405, 405, 405]
+
+
+async def test_a_post_is_answered_when_its_message_is_on_disk(
+    bench: SendBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And so is a repeat; who has gone meanwhile has sent it all the same."""
+    relay = bench.rest.relay
+    assert relay is not None
+    store, disk = relay._endpoint.store, asyncio.Event()
+    write = store.write
+
+    async def slowly(written: asyncio.Future[None] | None) -> None:
+        await disk.wait()
+        if written is not None:
+            await written
+
+    def held(changes: Sequence[Change]) -> asyncio.Future[None]:
+        return asyncio.ensure_future(slowly(write(changes)))
+
+    monkeypatch.setattr(store, "write", held)
+    link, other = await bench.once(), await bench.once()
+    posts = [asyncio.create_task(bench.post(each, b"on")) for each in (link, other)]
+    await until(lambda: len(relay._accepting) == 2)
+    posts.append(asyncio.create_task(bench.post(link, b"on")))
+    posts[1].cancel()
+    done, _ = await asyncio.wait(posts, timeout=0.2)
+    assert done == {posts[1]}
+    posts.append(asyncio.create_task(bench.post(other, b"on")))
+    await asyncio.wait(posts[3:], timeout=0.1)
+    disk.set()
+    assert [(await posts[at]).status for at in (0, 2, 3)] == [202, 405, 405]
+
+
+async def test_a_disk_that_fails_sends_nothing(
+    bench: SendBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """503, and the same link can be used when the disk is there again."""
+    relay = bench.rest.relay
+    assert relay is not None
+    store = relay._endpoint.store
+
+    def fail(_changes: Sequence[Change]) -> asyncio.Future[None]:
+        failed = asyncio.get_running_loop().create_future()
+        failed.set_exception(StoreFull(store.url, "no space"))
+        return failed
+
+    link = await bench.once()
+    with monkeypatch.context() as full:
+        full.setattr(store, "write", fail)
+        answer = await bench.post(link, b"on")
+        assert (answer.status, answer.headers["Retry-After"]) == (503, "2")
+    assert (await bench.post(link, b"on")).status == 202
 
 
 async def test_bodies_arrive_as_they_are(bench: SendBench) -> None:
