@@ -4,12 +4,14 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from qos.core.message.model import Level
 from simulation import Fault, Plan, invariants, plan_of, run, shrink
+from simulation.by_hand import PLANS
 from simulation.campaign import hunt, run_some
 from simulation.mutants import MUTANTS, Mutant
 from simulation.plan import (
@@ -52,6 +54,15 @@ def test_a_seed_that_once_failed_does_not_any_more(seed: int) -> None:
     assert not run(plan_of(seed)).violations
 
 
+@pytest.mark.parametrize("seed", PLANS)
+def test_a_plan_made_by_hand_violates_nothing(seed: int) -> None:
+    """Each is an edge that hardly any seed meets; a mutant of each shows that it is."""
+    result = run(plan_of(seed))
+    assert not result.violations
+    assert +result.faults
+    assert any(each.seed == seed for each in MUTANTS)
+
+
 @pytest.mark.parametrize("group", range(4))
 def test_every_mutant_is_found_out(group: int) -> None:
     """A campaign that finds nothing proves something only if it can find it."""
@@ -68,7 +79,10 @@ def test_a_mutant_changes_one_place_of_the_source(mutant: Mutant) -> None:
     """A mutant that changes nothing would count as a survivor, and one with two places
     is unclear.
     """
-    source = Path(*mutant.module.split(".")).with_suffix(".py").read_text("utf-8")
+    found = find_spec(mutant.module)
+    assert found is not None
+    assert found.origin is not None
+    source = Path(found.origin).read_text("utf-8")
     assert source.count(mutant.old) == 1
     assert mutant.new != mutant.old
     assert mutant.breaks
@@ -177,6 +191,7 @@ def test_what_is_shrunk_still_fails_and_by_the_same_invariant(
     [
         (["--seeds", "none"], "'none' is no whole number"),
         (["--seeds", "0"], "it must be 1 or more"),
+        (["--first", "-99"], "there is no plan '-99' made by hand"),
         (["--mutant", "nobody"], "there is no mutant 'nobody'"),
         (["--nonsense"], "--nonsense"),
     ],

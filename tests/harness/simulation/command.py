@@ -17,6 +17,7 @@ from qos.cli.output import note
 from qos.cli.status import Status
 from qos.errors import UsageError
 from qos.options.parser import Parser
+from simulation.by_hand import PLANS
 from simulation.campaign import (
     Hunted,
     Totals,
@@ -88,7 +89,11 @@ def _parser() -> Parser:
         help="how many (default 2000)",
     )
     parser.add_argument(
-        "--first", metavar="S", type=_whole, default=0, help="the first (default 0)"
+        "--first",
+        metavar="S",
+        type=_seed,
+        default=0,
+        help="the first (default 0; plans made by hand have seeds below 0)",
     )
     parser.add_argument(
         "--jobs",
@@ -110,6 +115,15 @@ def _parser() -> Parser:
     )
     parser.add_argument("--mutated", action="store_true", help=argparse.SUPPRESS)
     return parser
+
+
+def _seed(text: str) -> int:
+    if text.startswith("-"):
+        seed = -_whole(text[1:])
+        if seed not in PLANS:
+            raise argparse.ArgumentTypeError(f"there is no plan {text!r} made by hand")
+        return seed
+    return _whole(text)
 
 
 def _whole(text: str) -> int:

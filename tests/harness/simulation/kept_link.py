@@ -130,8 +130,13 @@ class KeptLink:
             self._until = None
             self._ended()
 
-    async def _ends(self, seconds: float) -> None:
-        """Look whether all of the terminus is gone, when its time is over."""
+    async def _ends(self, seconds: float, last: int | None = None) -> None:
+        """Look whether all of the terminus is gone, when its time is over.
+
+        Args:
+            seconds: until then.
+            last: the commit that ends it at the latest; None: not known yet.
+        """
         times = self._times
         # In steps, so that a process that was stopped has some time for itself.
         for pause_s in (seconds, *_LATE_S):
@@ -139,10 +144,12 @@ class KeptLink:
         machine, jid, node = self._machine, self._gate.jid, self._terminus.node
         if times != self._times:
             return
+        if last is None:
+            # What has waited for a slow commit is in the next one.
+            last = machine.disk.commits + 1
         busy_s = machine.disk.busy_until - machine.engine.now()
-        if busy_s >= 0:
-            # What has waited for a slow commit is done after it.
-            await self._ends(busy_s)
+        if busy_s >= 0 and machine.disk.commits <= last:
+            await self._ends(busy_s, last)
             return
         # Without a core everything is allowed, even where there is nothing.
         if machine.engine.rights("nowhere", jid) is None:

@@ -1,5 +1,7 @@
 """Makes a plan from a seed: messages, items and faults.
 
+A seed below 0 stands for a plan that was made by hand (`by_hand`).
+
 Most faults come at random. Some come at the time of a message or an item, to machines
 that are concerned with it. And some are patterns of several faults that do harm
 together.
@@ -13,6 +15,7 @@ from dataclasses import replace
 from qos.core.message.model import Level
 from qos.core.queue.terminus import ExpiryPolicy
 from qos.core.strings import bare
+from simulation import by_hand
 from simulation.plan import (
     ALWAYS,
     BOTH_SELECTORS,
@@ -35,6 +38,8 @@ __all__ = ["plan_of"]
 
 def plan_of(seed: int) -> Plan:
     """The plan of a seed."""
+    if seed < 0:
+        return by_hand.PLANS[seed]
     chance = random.Random(seed)
     settings = Settings(
         quota=chance.choice((2, 20)),
