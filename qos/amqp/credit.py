@@ -15,6 +15,9 @@ __all__ = ["LinkCredit"]
 #: Makes a request of the link; its answer comes only while the link is there.
 Ask: TypeAlias = Callable[[Credit, Answer], None]
 
+#: Calls when all items that are there have been offered to the link, while that is there.
+Offered: TypeAlias = Callable[[Callable[[], object]], None]
+
 
 class LinkCredit:
     """The credit of one link.
@@ -23,18 +26,20 @@ class LinkCredit:
         used: the deliveries of the core that have become transfers, or will not.
     """
 
-    def __init__(self, link: Sender, node: str, ask: Ask) -> None:
+    def __init__(self, link: Sender, node: str, ask: Ask, offered: Offered) -> None:
         """Begin without credit; nothing is asked for yet.
 
         Args:
             link: of proton.
             node: the name of the node.
             ask: makes a request, and drops its answer if the link is gone by then.
+            offered: see `QueueEngine.when_offered`.
         """
         self.used = 0
         self._link = link
         self._node = node
         self._ask = ask
+        self._offered = offered
         # While the link is drained: the deliveries of the core until then.
         self._drain_at: int | None = None
 
@@ -58,6 +63,9 @@ class LinkCredit:
         return True
 
     def _drain(self, _result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
+        self._offered(self._stop)
+
+    def _stop(self) -> None:
         """Everything has been given out that there is: stop, and learn how much."""
         if self._link.drain_mode:
             self._ask(Credit(self._node, 0), self._stopped)

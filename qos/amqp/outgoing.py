@@ -110,7 +110,7 @@ class OutgoingLink:
             lambda: connection.flush_after_read(self),
             self._applied,
         )
-        self._credit = LinkCredit(link, node, self._ask_for_credit)
+        self._credit = LinkCredit(link, node, self._ask_for_credit, self._when_offered)
         self._ended = False
         options = {
             QUEUE_REQUESTS: str(bounds.UNSETTLED_MAX),
@@ -202,6 +202,18 @@ class OutgoingLink:
                 self._connection.write_soon()
 
         self._request(request, if_there)
+
+    def _when_offered(self, call: Callable[[], object]) -> None:
+        connection = self._connection
+
+        def if_there() -> None:
+            if not self._ended:
+                call()
+                connection.write_soon()
+
+        connection.engine.when_offered(
+            self._node, self.jid, connection.guarded(if_there)
+        )
 
     # -- items -------------------------------------------------------------
 

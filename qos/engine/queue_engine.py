@@ -344,13 +344,18 @@ class QueueEngine:
         queue = None if self._core is None else self._core.nodes.get(node)
         return isinstance(queue, TopicNode)
 
-    def is_classifying(self, node: str) -> bool:
-        """Whether a new selector is still to be evaluated for some items of a node.
+    def when_offered(self, node: str, jid: str, call: Callable[[], object]) -> None:
+        """Call this when the items of a node have been offered to a full JID.
 
-        Until then, a subscriber may not have all that it could have.
+        That is at once, or when its selector, which is new, has been evaluated for all
+        items that are there. Whoever says before that there is nothing may be wrong.
         """
         queue = None if self._core is None else self._core.nodes.get(node)
-        return queue is not None and queue.classifying
+        if queue is None or not queue.subscriptions.is_classifying(jid):
+            call()
+            return
+        # Each step evaluates it for some more.
+        self._show(View(lambda _seen: self.when_offered(node, jid, call), None))
 
     def terminus(self, name: TerminusName) -> tuple[Terminus, list[str]] | None:
         """The terminus of this name, and the tokens of the deliveries that it holds.

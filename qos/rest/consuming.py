@@ -19,7 +19,6 @@ from qos.core.queue.item import Item, ItemOutcome
 from qos.core.queue.node_options import QUEUE_REQUESTS, SELECTOR
 from qos.core.queue.requests import (
     Extend,
-    GetOptions,
     Items,
     ItemsResult,
     Ok,
@@ -90,8 +89,9 @@ class WaitingConsumer:
             # When this is answered, an item that is there has been handed over too.
             subscribe = Subscribe(self._node, self.jid, options, link=True)
             await ask(engine, subscribe, self.jid)
-            while engine.is_classifying(self._node) and not self._found.done():
-                await ask(engine, GetOptions(self._node, self.jid), self.jid)
+            offered = asyncio.Event()
+            engine.when_offered(self._node, self.jid, offered.set)
+            await offered.wait()
             with contextlib.suppress(TimeoutError):
                 if wait.seconds and not self._found.done():
                     async with asyncio.timeout(wait.seconds):

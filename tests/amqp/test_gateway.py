@@ -19,6 +19,7 @@ from proton.utils import (
 from amqp_bench import BOSS, DOMAIN, Bench, gateway, until
 from qos.amqp import bounds, outgoing
 from qos.core.amqp import messages
+from qos.core.queue import ready_items
 from qos.core.queue.item import Affiliation, Item, ItemState
 from qos.core.queue.requests import Delete, Purge, SetAffiliations, Subscribe
 from raw_amqp import RawAmqp
@@ -327,6 +328,20 @@ async def test_a_copy_can_be_drained_filtered_and_presettled(bench: Bench) -> No
     )  # fmt: skip
     assert [each.get("id") for each in found] == ["blue-1-0", "red-2-0", None]
     assert len(await bench.items("orders")) == 3
+
+
+async def test_a_drain_waits_until_a_new_filter_has_seen_all_items(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise "nothing there" would be told of a message that is (transport §2.6.7)."""
+    monkeypatch.setattr(ready_items, "SLICE", 1)
+    await colours(bench)
+    await bench.publish("orders", *["<x/>"] * 30)
+    found = await bench.rhea(
+        "receive", node="orders", selector="colour = 'red'", drain=9, count=9,
+        receiver={"credit_window": 0},
+    )  # fmt: skip
+    assert [each.get("id") for each in found] == ["red-0-0", "red-2-0", None]
 
 
 async def test_a_copy_of_dead_items_is_for_owners(bench: Bench) -> None:

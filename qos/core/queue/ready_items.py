@@ -152,6 +152,10 @@ class ReadyItems:
         """Whether a new selector is still to be evaluated for some items."""
         return bool(self._new)
 
+    def is_classifying(self, selector: str) -> bool:
+        """Whether this selector of a subscription is still to be evaluated for some."""
+        return bool(self._views[selector].unclassified)
+
     def classify(self) -> None:
         """Evaluate new selectors for the next items."""
         left = SLICE

@@ -105,6 +105,13 @@ class SubscriptionIndex(dict[str, Subscription]):
         found = map(self.get, dict.fromkeys((jid, bare(jid))))
         return [each for each in found if each is not None]
 
+    def is_classifying(self, jid: str) -> bool:
+        """Whether items that are there may still be offered to this full JID.
+
+        Its selector is new, and is still to be evaluated for some.
+        """
+        return any(self._ready.is_classifying(each.selector) for each in self.of(jid))
+
     def absent(self, jid: str, present: Present, now: float) -> list[QueueEffect]:
         """Mark the subscriptions of this full JID as dormant.
 

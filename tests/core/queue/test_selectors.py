@@ -232,7 +232,10 @@ def test_a_selector_survives_a_restart() -> None:
     it.publish(colored("b", "blue"), *(colored(f"r{n}", "red") for n in range(20)))
     assert len(it.given()) == 9
     it.boot()
-    assert it.core.nodes[NODE].classifying
+    queue = it.core.nodes[NODE]
+    assert queue.classifying
+    assert queue.subscriptions.is_classifying(BEE)
+    assert not queue.subscriptions.is_classifying(ANT), "it is no subscriber"
     it.heard(BEE)
     it.retract("r3", BEE)
     assert ("r9", BEE) in it.given()
