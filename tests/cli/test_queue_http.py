@@ -108,6 +108,33 @@ async def test_a_service_that_stops_answers_who_waits(commands: Commands) -> Non
     assert (await serving.end()).status == 130
 
 
+async def test_a_shell_script_sends_to_a_device(commands: Commands) -> None:
+    """From a service without a component, whose contact trusts it."""
+    users, _ = await write_user(commands, "shop")
+    targets = commands.folder / "targets"
+    targets.write_text("shop: bob@localhost\n")
+    listening = await commands.listen("bob")
+    serving = await commands.start(
+        *("queue", "serve", "--store", f"sqlite:{commands.folder / 'queues.db'}"),
+        *(*LOCAL, "--http-users", users, "--http-send", targets),
+        user="alice",
+    )
+    await serving.note("ready")
+    (line,) = [each for each in serving.err if "http://" in each]
+    url = line[line.index("http://") :].rstrip("/")
+    auth = ("-u", "shop:secret", "-H", "Content-Type: text/plain")
+    key = ("-H", "Idempotency-Key: 1", "-d", "on")
+    for _ in range(2):
+        status, head, _ = await curl(*auth, *key, f"{url}/send/bob@localhost%2F1")
+        assert status == 202
+    (sent,) = re.findall("Content-Location: (.*)\r?", head)
+    wait = ("-H", "Prefer: wait=20")
+    status, _, body = await curl(*auth, *wait, url + sent.strip())
+    assert (status, '"outcome": "delivered"' in body) == (200, True), body
+    got = await listening.line()
+    assert (got["from"], got["body"]) == ("alice@localhost/1", "on")
+
+
 async def test_the_rate_of_a_user_is_an_option(commands: Commands) -> None:
     """A curl that asks for eight URLs: the first three are the burst of one a second."""
     users, _ = await write_user(commands, "shop")

@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from amqp_bench import until
+from qos.core.backoff import Backoff
 from qos.core.opaque_body import unwrap
 from qos.core.queue.publishing import ONCE_S_MAX
 from qos.engine.account_room import AccountRoom
@@ -76,6 +77,29 @@ async def test_a_message_waits_for_its_device(bench: SendBench) -> None:
     async with bench.device():
         assert (await waiting)["outcome"] == "delivered"
         assert (await bench.message())["body"] == "on"
+
+
+async def test_a_device_that_is_back_says_so_by_its_presence(
+    bench: SendBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be tried again after a minute here, and after five by default."""
+    relay = bench.rest.relay
+    assert relay is not None
+    endpoint = relay._endpoint
+    monkeypatch.setattr(endpoint, "jitter", lambda: 0.99)
+    backoff = Backoff(first_s=60.0, max_s=60.0)
+    monkeypatch.setattr(endpoint.outbox.in_flight, "_backoff", backoff)
+    sent = await bench.post(await bench.once(), b"on", **PLAIN)
+
+    async def bounced() -> bool:
+        answer = await bench.get(sent.headers["Content-Location"])
+        return "condition" in json.loads(answer.body)
+
+    await until(bounced)
+    monkeypatch.setattr(endpoint, "jitter", lambda: 0.0)
+    async with bench.device() as lamp:
+        lamp.send_presence(pto=ALICE)
+        assert (await bench.outcome(sent))["outcome"] == "delivered"
 
 
 async def test_a_message_ends_with_its_ttl(bench: SendBench) -> None:
