@@ -407,6 +407,19 @@ LIMITS: Final = (
     ),
     Limit("qos.rest.bounds:BODY_S", "seconds until a body is complete"),
     Limit("qos.rest.bounds:WRITE_S", "seconds in which an answer is taken"),
+    Limit(
+        "qos.rest.bounds:CONSUMERS_PER_ACCOUNT_MAX",
+        "pull consumers of one client of HornetQ",
+    ),
+    Limit("qos.rest.bounds:CONSUMERS_PER_NODE_MAX", "pull consumers of one queue"),
+    Limit(
+        "qos.rest.bounds:CONSUMER_IDLE_S",
+        "seconds until a pull consumer without requests has timed out",
+    ),
+    Limit(
+        "qos.rest.bounds:DELETED_CONSUMERS_MAX",
+        "pull consumers that are remembered as deleted",
+    ),
     Limit("qos.rest.bounds:LOGINS_MAX", "passwords that are remembered as right"),
     Limit(
         "qos.core.queue.publishing:ONCE_S_MAX", "seconds in which a link can be used"

@@ -24,6 +24,7 @@ from qos.core.queue.effects import (
     QueueEffect,
 )
 from qos.core.queue.handle import handle
+from qos.core.queue.item import Item
 from qos.core.queue.node import QueueNode
 from qos.core.queue.publishing import ONCE_S_MAX, once_s
 from qos.core.queue.requests import Purge, Refusal, Request, Result
@@ -370,6 +371,13 @@ class QueueEngine:
     def keeps(self, jid: str) -> bool:
         """Whether this full JID is that of a terminus."""
         return self._core is not None and jid in self._core.termini
+
+    def held(self, node: str, jid: str) -> list[Item]:
+        """What this full JID holds at a node with ordinary locks, as of this moment."""
+        queue = None if self._core is None else self._core.nodes.get(node)
+        if queue is None:
+            return []
+        return [queue.items[each] for each in queue.live.holders.held(jid)]
 
     def publishes(self, account: str) -> bool:
         """Whether this bare JID may publish to a node; True while this is unknown."""

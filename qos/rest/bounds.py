@@ -13,6 +13,10 @@ __all__ = [
     "BURST_S",
     "BYTES_PER_S",
     "CONNECTIONS_MAX",
+    "CONSUMERS_PER_ACCOUNT_MAX",
+    "CONSUMERS_PER_NODE_MAX",
+    "CONSUMER_IDLE_S",
+    "DELETED_CONSUMERS_MAX",
     "HEADERS_MAX",
     "IDLE_S",
     "LINE_BYTES_MAX",
@@ -66,3 +70,13 @@ WRITE_S = 30.0
 
 #: Passwords that were right and need not be checked again.
 LOGINS_MAX = 1000
+
+#: Pull consumers of HornetQ's dialect: each takes some 2 KB and a timer between its requests.
+CONSUMERS_PER_ACCOUNT_MAX = 200
+CONSUMERS_PER_NODE_MAX = 1000
+
+#: Seconds after which a pull consumer without a request has timed out, as in HornetQ.
+CONSUMER_IDLE_S = 300.0
+
+#: Pull consumers that are remembered as deleted: all others are made again.
+DELETED_CONSUMERS_MAX = 10_000

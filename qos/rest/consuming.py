@@ -42,7 +42,15 @@ from qos.rest.routes import url
 if TYPE_CHECKING:
     from qos.rest.gateway import Gateway
 
-__all__ = ["WaitingConsumer", "acknowledge", "read", "take"]
+__all__ = [
+    "WaitingConsumer",
+    "acknowledge",
+    "consumer_jid",
+    "form_of",
+    "message_answer",
+    "read",
+    "take",
+]
 
 log = logging.getLogger(__name__)
 
@@ -61,13 +69,26 @@ class WaitingConsumer:
     """A request that waits for an item: a live full JID.
 
     Attributes:
-        jid: the full JID, of 128 random bits.
+        resource: 128 random bits.
+        jid: the full JID with this resource.
+        ended: the subscription has ended, on disk too.
     """
 
-    def __init__(self, gateway: Gateway, node: str, account: str) -> None:
-        """Begin without a subscription."""
-        self.resource = new_id()
-        self.jid = _jid(account, self.resource)
+    def __init__(
+        self, gateway: Gateway, node: str, account: str, resource: str = ""
+    ) -> None:
+        """Begin without a subscription.
+
+        Args:
+            gateway: that has the request.
+            node: the name of the node.
+            account: the bare JID of the user.
+            resource: of a consumer that is known already; no other request of it waits.
+                '': a new one.
+        """
+        self.resource = resource or new_id()
+        self.jid = consumer_jid(account, self.resource)
+        self.ended = asyncio.Event()
         self._gateway = gateway
         self._node = node
         self._over = False
@@ -134,6 +155,7 @@ class WaitingConsumer:
         self._gateway.consumers.pop(self.jid, None)
         if not self._found.done():
             self._gateway.engine.departed(self.jid)
+        self.ended.set()
 
     # -- see qos.engine.gateway.Consumer -----------------------------------
 
@@ -172,7 +194,8 @@ class WaitingConsumer:
                 self.fail(Refusal(text, condition="forbidden", type="auth"))
 
 
-def _jid(account: str, resource: str) -> str:
+def consumer_jid(account: str, resource: str) -> str:
+    """The full JID of a consumer."""
     return f"{account}/http-{resource}"
 
 
@@ -221,23 +244,15 @@ async def take(call: Call) -> Answer:
 
 async def acknowledge(call: Call) -> Answer:
     """End a delivery, or extend its lock."""
-    kind = call.headers.get("content-type", _FORM).partition(";")[0].strip().lower()
-    if kind != _FORM:
-        text = f"a form is expected ({_FORM})"
-        raise Refusal(text, condition="unsupported-media-type", type="modify")
     resource, _, token = call.path["etag"].partition(".")
-    try:
-        form = call.body.decode()
-    except UnicodeDecodeError:
-        form = ""
     request = read_acknowledgement(
         # An empty token would mean any delivery.
-        form,
+        form_of(call),
         node=call.node,
         item_id=call.path["item"],
         token=token or "-",
     )
-    jid = _jid(call.account, resource)
+    jid = consumer_jid(call.account, resource)
     result, _ = await call.ask(request, jid)
     if isinstance(request, Extend):
         return Answer(204)
@@ -247,6 +262,22 @@ async def acknowledge(call: Call) -> Answer:
     if result.repeated:
         return as_text(405, "it was done before", Allow="OPTIONS")
     return Answer(204)
+
+
+def form_of(call: Call) -> str:
+    """The form in the body; '' if it is not UTF-8, which is none.
+
+    Raises:
+        Refusal: the body is of another type.
+    """
+    kind = call.headers.get("content-type", _FORM).partition(";")[0].strip().lower()
+    if kind != _FORM:
+        text = f"a form is expected ({_FORM})"
+        raise Refusal(text, condition="unsupported-media-type", type="modify")
+    try:
+        return call.body.decode()
+    except UnicodeDecodeError:
+        return ""
 
 
 async def read(call: Call) -> Answer:
@@ -262,11 +293,22 @@ async def read(call: Call) -> Answer:
 
 
 def _shown(call: Call, item: Item, payload: str) -> Answer:
-    body, kept = render_message(item, payload)
-    headers = {**_GUARDED, **render_headers(item)}
-    headers |= {name.title(): value for name, value in kept.items()}
-    links = [
+    answer = message_answer(item, payload, render_headers(item))
+    answer.links += [
         Link(url("message", node=call.node, item=item.item_id), "self"),
         Link(url("queue", node=call.node), "generator"),
     ]
-    return Answer(200, headers, links, body)
+    return answer
+
+
+def message_answer(item: Item, payload: str, headers: Mapping[str, str]) -> Answer:
+    """An answer with a message, without links.
+
+    Args:
+        item: the message.
+        payload: of the item.
+        headers: that tell about it, beside those that came with it.
+    """
+    body, kept = render_message(item, payload)
+    kept = {name.title(): value for name, value in kept.items()}
+    return Answer(200, {**headers, **kept, **_GUARDED}, body=body)

@@ -12,6 +12,7 @@ from qos.engine.gateway import ConsumersPort
 from qos.engine.queue_engine import QueueEngine
 from qos.rest import bounds
 from qos.rest.consuming import WaitingConsumer
+from qos.rest.hornetq.consumers import PullConsumers
 from qos.rest.login import Login
 from qos.rest.server import HttpServer
 from qos.rest.shares import Rates
@@ -35,6 +36,7 @@ class Gateway(ConsumersPort[WaitingConsumer]):
         relay: sends assured messages; None: nobody may send any.
         targets: who may be sent to.
         sends: the rate of all messages that are sent.
+        pull_consumers: of HornetQ's dialect.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Gateway(ConsumersPort[WaitingConsumer]):
         self.sends = TokenBuckets(bounds.SENDS_PER_S, bounds.BURST_S)
         self.targets = targets
         self._rates = rates or Rates()
+        self.pull_consumers = PullConsumers(self)
         self._login = Login(users)
         self._one_off: OneOffLinks | None = None
         self._http: HttpServer | None = None
@@ -111,6 +114,7 @@ class Gateway(ConsumersPort[WaitingConsumer]):
         self._fail_all("the service stops")
         if self.relay is not None:
             self.relay.stop()
+        self.pull_consumers.stop()
         if self._http is not None:
             await self._http.aclose(_CLOSE_S)
 

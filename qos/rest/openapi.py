@@ -65,7 +65,7 @@ _MEANINGS: Mapping[int, str] = {
     405: "It was done before; of a post, `create-next` is in Link.",
     408: "The body did not come in time.",
     409: "The queue gives no one-off links.",
-    410: "The link is too old and was not used; `create-next` is in Link.",
+    410: "The link is too old and was not used, or its consumer has timed out.",
     412: "The delivery has ended otherwise, or it is there already.",
     413: "Too large.",
     415: "A body of another media type is expected.",

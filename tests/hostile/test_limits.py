@@ -18,9 +18,11 @@ import qos.core
 import qos.core.message
 import qos.core.queue
 import qos.core.rest
+import qos.core.rest.hornetq
 import qos.engine
 import qos.journal
 import qos.rest
+import qos.rest.hornetq
 import qos.stream
 import xep_0254
 import xep_0337
@@ -31,8 +33,8 @@ from xep_qos.settings import _LEAST
 
 #: These modules decide what a peer can make us do.
 PACKAGES = (
-    *(qos.core, qos.core.message, qos.core.queue, qos.core.rest),
-    *(qos.engine, qos.journal, qos.rest),
+    *(qos.core, qos.core.message, qos.core.queue, qos.core.rest, qos.core.rest.hornetq),
+    *(qos.engine, qos.journal, qos.rest, qos.rest.hornetq),
     *(qos.stream, qos.client, xep_0254, xep_0337, xep_qos),
 )
 

@@ -3,8 +3,11 @@
 import asyncio
 import random
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
-__all__ = ["AnswersLost", "kill"]
+__all__ = ["AnswersLost", "kill", "start"]
 
 
 class AnswersLost:
@@ -47,6 +50,20 @@ class AnswersLost:
             writer.write(data)
             await writer.drain()
         raise ConnectionResetError
+
+
+async def start(folder: Path, port: int, *options: str) -> asyncio.subprocess.Process:
+    """A service of rest_process.py that listens."""
+    program = Path(__file__).with_name("rest_process.py")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(program), str(folder), str(port), *options),
+        stdout=subprocess.PIPE,
+        env={"PYTHONPATH": ":".join(sys.path)},
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(60):
+        assert await process.stdout.readline() == b"listens\n"
+    return process
 
 
 async def kill(process: asyncio.subprocess.Process) -> None:

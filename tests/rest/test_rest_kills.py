@@ -6,15 +6,13 @@ acknowledged once.
 
 import asyncio
 import random
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import aiohttp
 import pytest
 
-from lossy import AnswersLost, kill
+from lossy import AnswersLost, kill, start
 from qos.core.rest.link_header import read_links
 from qos.testing.ports import free_ports
 from rest_bench import basic, rest
@@ -84,19 +82,6 @@ class Clients:
             assert status in {204, 405, 412}
             if status != 412:
                 self.done[body] += 1
-
-
-async def start(folder: Path, port: int) -> asyncio.subprocess.Process:
-    program = Path(__file__).with_name("rest_process.py")
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, program, str(folder), str(port)),
-        stdout=subprocess.PIPE,
-        env={"PYTHONPATH": ":".join(sys.path)},
-    )
-    assert process.stdout is not None
-    async with asyncio.timeout(60):
-        assert await process.stdout.readline() == b"listens\n"
-    return process
 
 
 async def test_each_message_is_posted_once_and_acknowledged_once(

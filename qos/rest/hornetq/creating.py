@@ -58,6 +58,10 @@ async def queue(call: Call) -> Answer:
             # A template: the braces are for the client.
             Link(f"{create_url}/{{id}}", "create-with-id"),
         ]
+    if rights.subscribe:
+        links.append(
+            Link(url("hornetq-pull-consumers", node=call.node), "pull-consumers")
+        )
     shown = "".join(
         f"<atom:link rel={attribute(each.rel)} href={attribute(absolute(call, each.href))}/>"
         for each in links

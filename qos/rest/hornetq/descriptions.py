@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from qos.core.rest.waits import WAIT_S_MAX
+
 __all__ = ["BODIES", "PARAMETERS", "STATUSES"]
 
 _POSTED = (201, 400, 403, 404, 408, 413, 507)
@@ -14,6 +16,10 @@ STATUSES: Mapping[str, tuple[int, ...]] = {
     "hornetq-queue": (200, 404),
     "hornetq-create": (*_POSTED, 307),
     "hornetq-create-id": (*_POSTED, 410, 422),
+    "hornetq-pull-consumers": (201, 400, 403, 404, 408, 413, 415),
+    "hornetq-consumer": (204, 404, 410),
+    "hornetq-next": (200, 400, 403, 404, 408, 410, 412, 413),
+    "hornetq-acknowledgement": (204, 400, 408, 410, 412, 413, 415),
 }
 
 
@@ -33,9 +39,26 @@ _MESSAGE = [
 PARAMETERS: Mapping[str, list[dict[str, Any]]] = {
     "hornetq-create": _MESSAGE,
     "hornetq-create-id": _MESSAGE,
+    "hornetq-next": [
+        {
+            "name": "Accept-Wait",
+            "in": "header",
+            "schema": {"type": "integer", "minimum": 0, "maximum": WAIT_S_MAX},
+            "description": "seconds to wait for a message",
+        }
+    ],
 }
 
 _ANY = "application/octet-stream"
+_FORM = "application/x-www-form-urlencoded"
+
+_BOOLEAN = {"enum": ["true", "false"]}
+
+
+def _form(**fields: dict[str, Any]) -> dict[str, Any]:
+    schema = {"type": "object", "properties": fields, "additionalProperties": False}
+    return {_FORM: {"schema": schema}}
+
 
 BODIES: Mapping[str, dict[str, Any]] = {
     "hornetq-queues": {
@@ -43,4 +66,6 @@ BODIES: Mapping[str, dict[str, Any]] = {
     },
     "hornetq-create": {_ANY: {}},
     "hornetq-create-id": {_ANY: {}},
+    "hornetq-pull-consumers": _form(autoAck=_BOOLEAN, selector={"type": "string"}),
+    "hornetq-acknowledgement": _form(acknowledge=_BOOLEAN),
 }

@@ -15,6 +15,7 @@ _READ = ("GET", "HEAD")
 _POST = ("POST",)
 _QUEUES = f"{BASE}queues"
 _QUEUE = f"{_QUEUES}/{{node}}"
+_CONSUMER = f"{_QUEUE}/pull-consumers/{{mode}}/{{consumer}}"
 
 ROUTES: Final = (
     Route("hornetq-queues", _QUEUES, _POST, "HornetQ: make a queue"),
@@ -25,6 +26,30 @@ ROUTES: Final = (
         f"{_QUEUE}/create/{{id}}",
         ("POST", "PUT"),
         "HornetQ: post a message under its id, once",
+    ),
+    Route(
+        "hornetq-pull-consumers",
+        f"{_QUEUE}/pull-consumers",
+        _POST,
+        "HornetQ: make a pull consumer",
+    ),
+    Route(
+        "hornetq-consumer",
+        _CONSUMER,
+        (*_READ, "DELETE"),
+        "HornetQ: a pull consumer, with the link that is due",
+    ),
+    Route(
+        "hornetq-next",
+        f"{_CONSUMER}/next/{{delivery}}",
+        _POST,
+        "HornetQ: take the message after a delivery, or the same again",
+    ),
+    Route(
+        "hornetq-acknowledgement",
+        f"{_CONSUMER}/acknowledgement/{{delivery}}",
+        _POST,
+        "HornetQ: acknowledge a delivery",
     ),
 )
 

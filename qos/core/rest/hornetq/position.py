@@ -98,11 +98,9 @@ class Position:
             return self
         return Position(self.auto, Place.SETTLED, delivery)
 
-    def not_given(self, delivery: str) -> Position:
-        """The place after a delivery whose answer has not left: its link is good again."""
-        if self.place is Place.GIVEN and delivery == self.last:
-            return Position(self.auto, Place.SETTLED, self.asked or START)
-        return self
+    def nothing(self, after: str) -> Position:
+        """The place after a post to this link that has given nothing: it is due again."""
+        return Position(self.auto, Place.SETTLED, after)
 
     def _link(self, after: str) -> Link:
         if after == self.last:

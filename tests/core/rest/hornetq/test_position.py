@@ -46,16 +46,15 @@ def test_without_it_the_delivery_has_to_be_acknowledged_first() -> None:
 def test_the_end_of_an_earlier_delivery_changes_nothing() -> None:
     given_ = Position(False).given("d2", "d1")
     assert given_.settled("d1") == given_
-    assert given_.not_given("d1") == given_
     # One that is made again learns of it.
     assert Position(False).settled("d1") == Position(False, Place.SETTLED, "d1")
 
 
-def test_a_link_whose_answer_has_not_left_is_good_again() -> None:
-    back = Position(True).given("d2", "d1").not_given("d2")
+def test_a_link_that_has_given_nothing_is_due_again() -> None:
+    """Or whose answer has not left."""
+    back = Position(True).given("d2", "d1").nothing("d1")
     assert (back.allows("d1"), back.acknowledges("d1")) == (True, False)
-    unknown = Position(True, Place.GIVEN, "d2").not_given("d2")
-    assert unknown.allows(START)
+    assert not back.allows("d2")
 
 
 def test_after_a_restart_any_link_but_the_next_asks_again() -> None:
@@ -81,5 +80,5 @@ def test_some_link_is_always_due(steps: list[str], auto: bool) -> None:
             place = place.settled(due)
         elif step == "lose" and place.place is Place.GIVEN:
             due = place.asked or START
-            place = place.not_given(place.last)
+            place = place.nothing(due)
         assert place.allows(due)

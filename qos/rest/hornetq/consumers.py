@@ -1,0 +1,416 @@
+"""Pull consumers: each is a full JID that has at most one message at a time.
+
+A consumer is in memory for as long as it is used; its message is locked on disk. The URLs
+say whose it is and which delivery comes before. So it is made again after a restart: the
+service asks the queue what its JID holds, and the client goes on with the link that it
+has. What only memory has is its selector, and which of its links were used before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from qos.core.queue.item import Item, ItemOutcome
+from qos.core.queue.requests import (
+    Extend,
+    Refusal,
+    Request,
+    Result,
+    Retract,
+    Settlement,
+    Unlock,
+)
+from qos.core.record import record
+from qos.core.rest.hornetq.position import Place, Position
+from qos.core.rest.statuses import Act, status_of
+from qos.core.rest.waits import Wait
+from qos.engine.gateway import ask
+from qos.rest import bounds
+from qos.rest.consuming import WaitingConsumer, consumer_jid
+
+if TYPE_CHECKING:
+    from qos.rest.gateway import Gateway
+
+__all__ = ["Identity", "OutOfStep", "PullConsumer", "PullConsumers", "delivery_of"]
+
+#: Seconds before the end of a lock at which a message that was sent is acknowledged.
+_BEFORE_END_S = 1.0
+
+
+class OutOfStep(Exception):
+    """A link is not due any more, or not yet."""
+
+
+@record(frozen=True, slots=True)
+class Identity:
+    """What the URLs of a consumer say about it.
+
+    Attributes:
+        node: the name of the node.
+        account: the bare JID of its user.
+        resource: 128 random bits.
+        auto: a message is acknowledged by the post for the next one.
+        selected: it has a selector.
+    """
+
+    node: str
+    account: str
+    resource: str
+    auto: bool
+    selected: bool
+
+    @property
+    def jid(self) -> str:
+        """Its full JID."""
+        return consumer_jid(self.account, self.resource)
+
+
+def delivery_of(item: Item) -> str:
+    """The name of a delivery in URLs."""
+    return f"{item.token}.{item.item_id}"
+
+
+def _settlement(
+    delivery: str, outcome: ItemOutcome = ItemOutcome.ACCEPTED
+) -> Settlement:
+    token, _, item_id = delivery.partition(".")
+    # An empty token would mean any delivery.
+    return Settlement(item_id=item_id, token=token or "-", outcome=outcome)
+
+
+async def settled(gateway: Gateway, identity: Identity, request: Request) -> None:
+    """End a delivery, if it has not ended yet."""
+    try:
+        await ask(gateway.engine, request, identity.jid)
+    except Refusal as refusal:
+        if not is_late(refusal):
+            raise
+
+
+def is_late(refusal: Refusal) -> bool:
+    """Whether it says that a delivery has ended otherwise."""
+    return status_of(Act.SETTLE, refusal) == 412
+
+
+def acceptance(identity: Identity, delivery: str) -> Request:
+    """The request that acknowledges a delivery."""
+    return Retract(identity.node, (_settlement(delivery),), notify=False)
+
+
+class PullConsumer:
+    """A pull consumer.
+
+    Attributes:
+        identity: of it.
+        position: in its sequence.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        identity: Identity,
+        selector: str,
+        ended: Callable[[PullConsumer], object],
+    ) -> None:
+        """Begin with what its JID holds.
+
+        Args:
+            gateway: that has it.
+            identity: of it.
+            selector: which messages it takes; '': all.
+            ended: is called at its end.
+        """
+        self.identity = identity
+        self.position = Position(identity.auto)
+        for item in gateway.engine.held(identity.node, identity.jid):
+            self.position = Position(identity.auto, Place.GIVEN, delivery_of(item))
+        self._gateway = gateway
+        self._selector = selector
+        self._ended = ended
+        self._closed = False
+        self._turn = asyncio.Lock()
+        self._users = 0
+        self._taking = 0
+        self._waiting: WaitingConsumer | None = None
+        self._done: tuple[str, Request] | None = None
+        self._accept_at: float | None = None
+        self._idle_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        with self.used():
+            pass
+
+    # -- requests ----------------------------------------------------------
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """While it has a request it does not time out."""
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            self._idle_at = self._now() + self._gateway.pull_consumers.idle_s
+            self._arm()
+
+    def acknowledgement_is_due(self) -> bool:
+        """Whether its message has to be acknowledged before it can take the next one."""
+        self._refresh()
+        return self.position.place is Place.GIVEN and not self.identity.auto
+
+    async def take(
+        self, after: str, wait: Wait
+    ) -> tuple[Item, str, Callable[[bool], None]] | None:
+        """The message after a delivery, its payload, and what to call when it is sent.
+
+        None: none came.
+
+        Raises:
+            OutOfStep: this link is not due.
+            Refusal: the subscription is refused, or ended by the service.
+        """
+        with self.used():
+            async with self._turn:
+                self._refresh()
+                if not self.position.allows(after):
+                    raise OutOfStep
+                self._taking += 1
+                taking = self._taking
+                if self.position.acknowledges(after):
+                    await settled(
+                        self._gateway, self.identity, acceptance(self.identity, after)
+                    )
+                    self.position = self.position.settled(after)
+                found = await self._take(wait)
+                if found is None:
+                    self.position = self.position.nothing(after)
+                    return None
+        item, payload = found
+        self.position = self.position.given(delivery_of(item), after)
+
+        def sent(whole: bool) -> None:
+            if taking == self._taking and not self._closed:
+                self._sent(item, after, whole=whole)
+
+        return item, payload, sent
+
+    async def _take(self, wait: Wait) -> tuple[Item, str] | None:
+        if self._waiting is not None:
+            await self._waiting.ended.wait()
+        identity = self.identity
+        if self._closed:
+            raise _closed()
+        self._waiting = waiting = WaitingConsumer(
+            self._gateway, identity.node, identity.account, identity.resource
+        )
+        found = await waiting.take(self._selector, wait)
+        try:
+            # After a crash, a link that is still subscribed counts as gone, and so its
+            # message is given to others: a client that has it would see it twice.
+            await waiting.ended.wait()
+            if self._closed:
+                raise _closed()
+        except BaseException:
+            if found is not None:
+                self._release(found[0])
+            raise
+        return found
+
+    async def acknowledge(self, delivery: str, request: Request) -> None:
+        """End a delivery as its client asks for it, or extend its lock.
+
+        The same end again is done already.
+
+        Raises:
+            Refusal: it has ended otherwise.
+        """
+        if self._done == (delivery, request):
+            return
+        with self.used():
+            try:
+                await ask(self._gateway.engine, request, self.identity.jid)
+            except Refusal as refusal:
+                if is_late(refusal):
+                    self.position = self.position.settled(delivery)
+                raise
+        if not isinstance(request, Extend):
+            self._done = (delivery, request)
+            self.position = self.position.settled(delivery)
+
+    async def delete(self) -> None:
+        """End it: what it has auto-acknowledged has arrived, all else is available."""
+        request = self._close()
+        if request is not None:
+            await settled(self._gateway, self.identity, request)
+        self._gateway.engine.departed(self.identity.jid)
+
+    def stop(self) -> None:
+        """Stop its timer: the service stops."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # -- its message -------------------------------------------------------
+
+    def _refresh(self) -> None:
+        """Notice that its lock has timed out."""
+        place, last = self.position.place, self.position.last
+        identity = self.identity
+        if place is Place.GIVEN and not identity.auto:
+            held = self._gateway.engine.held(identity.node, identity.jid)
+            if last not in map(delivery_of, held):
+                self.position = self.position.settled(last)
+
+    def _sent(self, item: Item, after: str, *, whole: bool) -> None:
+        if not whole:
+            # The client has not seen it.
+            self.position = self.position.nothing(after)
+            self._release(item)
+        elif self.identity.auto:
+            left_s = item.deadline - self._now()
+            self._accept_at = self._now() + max(left_s - _BEFORE_END_S, left_s / 2)
+            self._arm()
+
+    def _release(self, item: Item) -> None:
+        settlement = _settlement(delivery_of(item), ItemOutcome.RELEASED)
+        self._request(Unlock(self.identity.node, (settlement,)))
+
+    def _request(self, request: Request) -> None:
+        self._gateway.engine.request(request, self.identity.jid, _ignore)
+
+    def _close(self) -> Request | None:
+        """Stop, and return the request for the end of its message."""
+        self.stop()
+        if self._waiting is not None:
+            self._waiting.fail(_closed())
+        self._ended(self)
+        if self.position.place is not Place.GIVEN:
+            return None
+        if self.identity.auto:
+            return acceptance(self.identity, self.position.last)
+        settlement = _settlement(self.position.last, ItemOutcome.RELEASED)
+        return Unlock(self.identity.node, (settlement,))
+
+    # -- time --------------------------------------------------------------
+
+    def _now(self) -> float:
+        return self._gateway.engine.now()
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._closed:
+            at = min(self._idle_at, self._accept_at or self._idle_at)
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(at - self._now(), self._due)
+
+    def _due(self) -> None:
+        if self._users:
+            return
+        now = self._now()
+        if self._idle_at <= now:
+            request = self._close()
+            if request is not None:
+                self._request(request)
+            self._gateway.engine.departed(self.identity.jid)
+            return
+        if self._accept_at is not None and self._accept_at <= now:
+            self._accept_at = None
+            if self.position.place is Place.GIVEN:
+                last = self.position.last
+                self._request(acceptance(self.identity, last))
+                self.position = self.position.settled(last)
+        self._arm()
+
+
+def _closed() -> Refusal:
+    return Refusal(
+        "the consumer has been deleted", condition="item-not-found", type="cancel"
+    )
+
+
+def _ignore(_result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
+    """The lock may have timed out by now."""
+
+
+class PullConsumers:
+    """All pull consumers of a gateway.
+
+    Attributes:
+        idle_s: seconds after which one without a request has timed out.
+    """
+
+    def __init__(self, gateway: Gateway) -> None:
+        """Begin without consumers."""
+        self.idle_s = bounds.CONSUMER_IDLE_S
+        self._gateway = gateway
+        self._all: dict[str, PullConsumer] = {}
+        self._accounts: Counter[str] = Counter()
+        self._nodes: Counter[str] = Counter()
+        self._deleted: OrderedDict[str, None] = OrderedDict()
+
+    def get(self, identity: Identity) -> PullConsumer | None:
+        """The consumer; None: it is not in memory, and has to be made again."""
+        return self._all.get(identity.resource)
+
+    def is_deleted(self, identity: Identity) -> bool:
+        """Whether its client has deleted it."""
+        return identity.resource in self._deleted
+
+    def make(self, identity: Identity, selector: str = "") -> PullConsumer:
+        """A new consumer, or one that is made again.
+
+        Raises:
+            Refusal: there are too many.
+        """
+        account, node = identity.account, identity.node
+        if self._accounts[account] >= bounds.CONSUMERS_PER_ACCOUNT_MAX:
+            raise _too_many(account)
+        if self._nodes[node] >= bounds.CONSUMERS_PER_NODE_MAX:
+            raise _too_many(repr(node))
+        made = PullConsumer(self._gateway, identity, selector, self._end)
+        self._all[identity.resource] = made
+        self._accounts[account] += 1
+        self._nodes[node] += 1
+        return made
+
+    async def delete(self, identity: Identity) -> None:
+        """Delete a consumer.
+
+        Raises:
+            Refusal: the store cannot be written.
+        """
+        consumer = self.get(identity) or PullConsumer(
+            self._gateway, identity, "", lambda _: None
+        )
+        self._deleted[identity.resource] = None
+        while len(self._deleted) > bounds.DELETED_CONSUMERS_MAX:
+            self._deleted.popitem(last=False)
+        await consumer.delete()
+
+    def stop(self) -> None:
+        """Stop all timers."""
+        for each in self._all.values():
+            each.stop()
+
+    def _end(self, consumer: PullConsumer) -> None:
+        identity = consumer.identity
+        del self._all[identity.resource]
+        for counter, key in (
+            (self._accounts, identity.account),
+            (self._nodes, identity.node),
+        ):
+            counter[key] -= 1
+            if not counter[key]:
+                del counter[key]
+
+
+def _too_many(whose: str) -> Refusal:
+    return Refusal(
+        f"{whose} has as many pull consumers as are possible; delete one",
+        condition="policy-violation",
+        type="wait",
+    )

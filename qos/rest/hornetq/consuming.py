@@ -1,0 +1,227 @@
+"""The requests of pull consumers; rows H7 to H12."""
+
+from __future__ import annotations
+
+from qos.core.queue.requests import Refusal
+from qos.core.rest.acknowledgement import read_acknowledgement
+from qos.core.rest.hornetq.forms import pull_form
+from qos.core.rest.hornetq.names import headers_of
+from qos.core.rest.hornetq.position import START
+from qos.core.rest.link_header import Link
+from qos.core.rest.messages import render_headers
+from qos.core.rest.waits import wait_of
+from qos.ids import new_id
+from qos.rest.calls import Answer, Call, as_text
+from qos.rest.consuming import form_of, message_answer
+from qos.rest.hornetq.consumers import (
+    Identity,
+    OutOfStep,
+    PullConsumer,
+    acceptance,
+    delivery_of,
+    is_late,
+    settled,
+)
+from qos.rest.hornetq.routes import url
+
+__all__ = ["acknowledge", "consumer", "next_message", "pull_consumers"]
+
+#: Whether the post for the next message acknowledges the one before, and whether there is
+#: a selector, by what a URL says.
+_MODES = {
+    "auto-ack": (True, False),
+    "client-ack": (False, False),
+    "auto-ack-selected": (True, True),
+    "client-ack-selected": (False, True),
+}
+_NAMES = {of: name for name, of in _MODES.items()}
+
+#: The use of the token in the URL of a consumer.
+_USE = "hornetq-"
+
+#: After so many seconds a client without a wait may ask again.
+_RETRY_AFTER_S = "1"
+
+
+async def pull_consumers(call: Call) -> Answer:
+    """Make a pull consumer."""
+    form = pull_form(form_of(call))
+    rights = call.gateway.engine.rights(call.node, call.jid)
+    if rights is None:
+        raise _unknown(f"there is no node {call.node!r}")
+    if not rights.subscribe:
+        raise Refusal(
+            f"{call.account} may not subscribe to {call.node!r}",
+            condition="forbidden",
+            type="auth",
+        )
+    identity = Identity(
+        call.node, call.account, new_id(), form.auto_ack, bool(form.selector)
+    )
+    call.gateway.pull_consumers.make(identity, form.selector)
+    mode = _NAMES[identity.auto, identity.selected]
+    gateway = call.gateway
+    token = gateway.one_off.new(
+        _USE + mode,
+        *(call.node, call.account),
+        item_id=identity.resource,
+        now=gateway.engine.now(),
+    )
+    path = {"node": call.node, "mode": mode, "consumer": token}
+    answer = Answer(201, {"Location": url("hornetq-consumer", **path)})
+    answer.links.append(_next(identity, path, START))
+    return answer
+
+
+async def consumer(call: Call) -> Answer:
+    """Show which link is due, or delete the consumer."""
+    identity = _identity(call)
+    if call.method == "DELETE":
+        await call.gateway.pull_consumers.delete(identity)
+        return Answer(204)
+    found = _found(call, identity)
+    if found is None:
+        return _timed_out(call)
+    with found.used():
+        return Answer(204, links=[_due(call, found)])
+
+
+async def next_message(call: Call) -> Answer:
+    """Take the message after a delivery, or the same one again."""
+    if call.body:
+        text = "nothing is expected in the body"
+        raise Refusal(text, condition="bad-request", type="modify")
+    wait = wait_of(call.headers)
+    identity, after = _identity(call), call.path["delivery"]
+    found = _found(call, identity)
+    if found is None:
+        if identity.auto and after != START:
+            await settled(call.gateway, identity, acceptance(identity, after))
+        return _timed_out(call)
+    own = Link(url("hornetq-consumer", **_path(call)), "consumer")
+    try:
+        taken = await found.take(after, wait)
+    except OutOfStep:
+        text = "this link is of earlier, or its message is to be acknowledged first"
+        answer = as_text(412, text)
+        answer.links += [_due(call, found), own]
+        return answer
+    applied = {"Preference-Applied": wait.applied} if wait.applied else {}
+    if taken is None:
+        answer = as_text(503, "there is no message yet; ask again")
+        answer.headers |= {"Retry-After": _RETRY_AFTER_S, **applied}
+        answer.links += [_next(identity, _path(call), after), own]
+        return answer
+    item, payload, answer_sent = taken
+    about = {
+        name: value
+        for name, value in render_headers(item).items()
+        if not name.startswith("Msg-")
+    }
+    content = {name.title(): text for name, text in headers_of(item.properties).items()}
+    answer = message_answer(item, payload, {**about, **content, **applied})
+    if identity.auto:
+        answer.links.append(_next(identity, _path(call), delivery_of(item)))
+    else:
+        answer.links.append(_acknowledgement(call, delivery_of(item)))
+    answer.links.append(own)
+    answer.sent = answer_sent
+    return answer
+
+
+async def acknowledge(call: Call) -> Answer:
+    """End a delivery."""
+    identity, delivery = _identity(call), call.path["delivery"]
+    token, _, item_id = delivery.partition(".")
+    request = read_acknowledgement(
+        # An empty token would mean any delivery.
+        form_of(call),
+        node=call.node,
+        item_id=item_id,
+        token=token or "-",
+    )
+    found = _found(call, identity)
+    if found is None:
+        await call.ask(request, identity.jid)
+        return Answer(204, links=[_pull_consumers(call)])
+    try:
+        await found.acknowledge(delivery, request)
+    except Refusal as refusal:
+        if not is_late(refusal):
+            raise
+        answer = as_text(412, str(refusal))
+    else:
+        answer = Answer(204)
+    answer.links += [
+        _due(call, found),
+        Link(url("hornetq-consumer", **_path(call)), "consumer"),
+    ]
+    return answer
+
+
+# -- which consumer --------------------------------------------------------
+
+
+def _identity(call: Call) -> Identity:
+    """The consumer of a URL.
+
+    Raises:
+        Refusal: there is none, or it was deleted.
+    """
+    mode, token = call.path["mode"], call.path["consumer"]
+    link = call.gateway.one_off.read(token, _USE + mode, call.node, call.account)
+    if mode not in _MODES or link is None:
+        raise _unknown("there is no such consumer, or it is not yours")
+    identity = Identity(call.node, call.account, link.item_id, *_MODES[mode])
+    if call.gateway.pull_consumers.is_deleted(identity):
+        raise _unknown("the consumer has been deleted")
+    return identity
+
+
+def _found(call: Call, identity: Identity) -> PullConsumer | None:
+    """The consumer, made again if it has timed out.
+
+    None: it would need its selector, which nobody knows any more.
+    """
+    consumers = call.gateway.pull_consumers
+    found = consumers.get(identity)
+    if found is None and not identity.selected:
+        found = consumers.make(identity)
+    return found
+
+
+def _unknown(why: str) -> Refusal:
+    return Refusal(why, condition="item-not-found", type="cancel")
+
+
+def _timed_out(call: Call) -> Answer:
+    answer = as_text(410, "the consumer has timed out; make a new one")
+    answer.links.append(_pull_consumers(call))
+    return answer
+
+
+# -- links -----------------------------------------------------------------
+
+
+def _path(call: Call) -> dict[str, str]:
+    return {name: call.path[name] for name in ("node", "mode", "consumer")}
+
+
+def _due(call: Call, found: PullConsumer) -> Link:
+    if found.acknowledgement_is_due():
+        return _acknowledgement(call, found.position.last)
+    return _next(found.identity, _path(call), found.position.last)
+
+
+def _next(identity: Identity, path: dict[str, str], after: str) -> Link:
+    href = url("hornetq-next", **path, delivery=after)
+    return Link(href, "consume-next" if identity.auto else "acknowledge-next")
+
+
+def _acknowledgement(call: Call, delivery: str) -> Link:
+    href = url("hornetq-acknowledgement", **_path(call), delivery=delivery)
+    return Link(href, "acknowledgement")
+
+
+def _pull_consumers(call: Call) -> Link:
+    return Link(url("hornetq-pull-consumers", node=call.node), "pull-consumers")
