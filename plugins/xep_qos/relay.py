@@ -7,10 +7,12 @@ only be from the service itself.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from qos.core.message.model import Ended, Level, Outgoing
 from qos.core.quota import domain_of
+from qos.engine.once import Once
 from xep_qos.plugin import XEP_QOS
 
 __all__ = ["RELAYED_MAX", "Relay"]
@@ -23,13 +25,16 @@ _RESOURCE = "http"
 
 
 class Relay:
-    """The outbox of a stream, for the users of a gateway."""
+    """The outbox of a stream, for the users of a gateway.
+
+    Attributes:
+        once: knows the messages that were accepted here.
+    """
 
     def __init__(self, qos: XEP_QOS) -> None:
         self._xmpp = qos.xmpp
         self._endpoint = qos._endpoint
-        # What is being accepted, by id.
-        self._accepting: dict[str, asyncio.Task[None]] = {}
+        self.once = Once(self.find)
         self._waiting: set[asyncio.Task[Any]] = set()
 
     def speaks_as(self, account: str) -> bool:
@@ -41,13 +46,6 @@ class Relay:
         """A message that was accepted here, or its end, as far as it is remembered."""
         return self._endpoint.outbox.find(msg_id)
 
-    async def known(self, msg_id: str) -> Outgoing | Ended | None:
-        """The same, when no message with this id is just being accepted."""
-        while msg_id in self._accepting:
-            # Of two at once, the second one may be the first if the first one fails.
-            await asyncio.wait([self._accepting[msg_id]])
-        return self.find(msg_id)
-
     async def accept(
         self,
         to: str,
@@ -58,27 +56,13 @@ class Relay:
         digest: str,
         ttl_s: float,
     ) -> Outgoing | Ended | None:
-        """Accept a message, if there was none with this id.
-
-        It is on disk when this returns. Who stops waiting does not undo it.
-
-        Returns:
-            The message that there was, or its end; None: this one is the first.
+        """See Once.accept.
 
         Raises:
             MessageTooLarge, OutboxFull, StoreError: it was not accepted.
         """
-        found = await self.known(msg_id)
-        if found is not None:
-            return found
-        task = asyncio.ensure_future(
-            self._submit(to, payload, account, msg_id, digest, ttl_s)
-        )
-        self._accepting[msg_id] = task
-        task.add_done_callback(lambda _: self._accepting.pop(msg_id))
-        task.add_done_callback(_seen)
-        await asyncio.shield(task)
-        return None
+        submit = partial(self._submit, to, payload, account, msg_id, digest, ttl_s)
+        return await self.once.accept(msg_id, submit)
 
     async def _submit(
         self,

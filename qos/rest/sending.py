@@ -102,7 +102,7 @@ async def _send(
     gateway = call.gateway
     relay = _relay(call)
     msg_id = gateway.one_off.message_id(to, call.account, item_id)
-    found = await relay.known(msg_id)
+    found = await relay.once.known(msg_id)
     if found is None:
         if link is not None and gateway.engine.now() >= link.issued_at + ONCE_S_MAX:
             return as_text(410, "the link is too old, and nothing was sent by it")
@@ -134,7 +134,7 @@ def _read(call: Call, relay: Relay) -> Sending:
 async def _accepted(
     call: Call, relay: Relay, to: str, msg_id: str, sending: Sending
 ) -> Outgoing | Ended | None:
-    """See Relay.accept.
+    """See Once.accept.
 
     Raises:
         Refusal: it was not accepted.

@@ -173,7 +173,7 @@ async def test_a_post_is_answered_when_its_message_is_on_disk(
     monkeypatch.setattr(store, "write", held)
     link, other = await bench.once(), await bench.once()
     posts = [asyncio.create_task(bench.post(each, b"on")) for each in (link, other)]
-    await until(lambda: len(relay._accepting) == 2)
+    await until(lambda: relay.once.accepting == 2)
     posts.append(asyncio.create_task(bench.post(link, b"on")))
     posts[1].cancel()
     done, _ = await asyncio.wait(posts, timeout=0.2)

@@ -31,6 +31,7 @@ from qos.core.quota import Quotas
 from qos.core.record import replace
 from qos.core.strings import bare
 from qos.engine import Consumption, Delivery, Inbox, InboxLimits, Outbox, OutboxLimits
+from qos.engine.once import Once
 from qos.errors import (
     CannotWithdraw,
     OutboxFull,
@@ -63,6 +64,9 @@ _ERROR_TYPES = {"service-unavailable": "cancel", "recipient-unavailable": "wait"
 #: Seconds before a message that the disk did not accept is submitted again.
 _AGAIN_S = 0.4
 
+#: How often the client of a gateway hears its answer.
+_HEARD = 0.6
+
 #: The rejection of an application.
 _REJECTION = RemoteProtocolError("unwanted", condition="conflict", type="cancel")
 
@@ -71,6 +75,10 @@ _BACKOFF = Backoff(first_s=1.0, max_s=8.0)
 
 #: The answer of an endpoint that only sends.
 _AWAY = Answer("error", "", "service-unavailable", "cancel")
+
+
+def _payload(planned: PlannedMessage) -> str:
+    return f"<message xmlns='jabber:client'><body>{planned.number}</body></message>"
 
 
 def _features(machine: Machine, features: frozenset[str]) -> frozenset[str]:
@@ -195,6 +203,7 @@ class Endpoint(Machine):
             backoff=_BACKOFF,
             limits=OutboxLimits(window=settings.window),
         )
+        self.once = Once(self.outbox.find)
         self.inbox = Inbox(
             store,
             contents,
@@ -267,7 +276,49 @@ class Endpoint(Machine):
         """Submit this message, if the program runs."""
         if self.process is not None and self.outbox is not None:
             facts = self._ledger.planned(planned)
-            self.process.task(self._submit(self.outbox, facts))
+            if planned.posted:
+                facts.msg_id = f"http-{planned.number}"
+                self._post(facts)
+            else:
+                self.process.task(self._submit(self.outbox, facts))
+
+    def _post(self, facts: MessageFacts) -> None:
+        """A client of a gateway, elsewhere: it posts again until it has an answer."""
+        if facts.answered:
+            return
+        if self.process is not None and self.outbox is not None:
+            self.process.task(self._posted(self.outbox, facts))
+        self.loop.outside(_AGAIN_S, partial(self._post, facts))
+
+    async def _posted(self, outbox: Outbox, facts: MessageFacts) -> None:
+        planned = facts.planned
+
+        async def submit() -> None:
+            self._ledger.accepts(facts)
+            self._ledger.tries(facts)
+            await outbox.submit(
+                planned.to,
+                _payload(planned),
+                level=planned.level,
+                ordered=planned.ordered,
+                deadline_s=planned.deadline_s,
+                msg_id=facts.msg_id,
+                account="shop@x",
+                digest="digest",
+            )
+
+        try:
+            await self.once.accept(facts.msg_id, submit)
+        except (StoreFull, OutboxFull):
+            return
+        except StoreError:
+            self._ledger.unsure(facts)
+            return
+        # The answer may be lost.
+        facts.answered = self.random.random() < _HEARD
+        if not facts.accepted:
+            self._ledger.accepted(facts)
+            await self._hear(outbox, facts)
 
     async def _submit(self, outbox: Outbox, facts: MessageFacts) -> None:
         planned = facts.planned
@@ -298,7 +349,7 @@ class Endpoint(Machine):
         try:
             delivery = await outbox.submit(
                 planned.to,
-                f"<message xmlns='jabber:client'><body>{planned.number}</body></message>",
+                _payload(planned),
                 level=planned.level,
                 ordered=planned.ordered,
                 deadline_s=planned.deadline_s,
@@ -335,7 +386,9 @@ class Endpoint(Machine):
             # Killed while it was being accepted: only its store knows of it.
             record = self._find(facts)
             if record is None:
-                self._ledger.refused(facts)
+                facts.unsure &= not facts.planned.posted  # it is posted again
+                if not facts.planned.posted:
+                    self._ledger.refused(facts)
                 return
             facts.msg_id = record.msg_id
             self._ledger.accepted(facts)

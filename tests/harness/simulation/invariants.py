@@ -169,6 +169,11 @@ def nothing_of_what_was_refused(facts: MessageFacts) -> str | None:
     return None
 
 
+def accepted_once(facts: MessageFacts) -> str | None:
+    """A message that was accepted is not accepted again, however often it is posted."""
+    return f"{facts} is accepted again" if facts.accepted else None
+
+
 def never_what_is_not_delivered(facts: MessageFacts, ledger: Ledger) -> str | None:
     """A message reported as not delivered was never handed over, and never will be.
 

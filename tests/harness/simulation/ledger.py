@@ -58,6 +58,7 @@ class MessageFacts:
         turned_away: its receiver has refused it at level acknowledged.
         told: the outcome that its sender was told.
         told_at: when.
+        answered: the client that has posted it knows that it is accepted.
     """
 
     planned: PlannedMessage
@@ -77,6 +78,7 @@ class MessageFacts:
     turned_away: bool = False
     told: OutgoingState | None = None
     told_at: float = 0.0
+    answered: bool = False
 
     def __str__(self) -> str:
         return f"message {self.planned.number}"
@@ -139,6 +141,10 @@ class Ledger:
         """Its sender's endpoint has it."""
         facts.accepted = True
         facts.unsure = False
+
+    def accepts(self, facts: MessageFacts) -> None:
+        """Its sender's endpoint is about to accept what was posted."""
+        self.check(invariants.accepted_once, facts)
 
     def refused(self, facts: MessageFacts) -> None:
         """Its sender's endpoint does not have it."""
@@ -265,6 +271,8 @@ class Ledger:
         """The messages that have not ended, in words."""
         found = []
         for facts in self.messages.values():
+            if facts.planned.posted and not facts.answered:
+                found.append(f"{facts} is posted, and there is no answer")
             if facts.told is None and facts.accepted:
                 found.append(f"{facts} has no outcome")
             if (

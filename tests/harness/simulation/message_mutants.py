@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simulation.mutant import Mutant
 
-__all__ = ["CONSUMER", "RECEIVER", "SENDER"]
+__all__ = ["CONSUMER", "POSTED", "RECEIVER", "SENDER"]
 
 SENDER = (
     Mutant(
@@ -446,5 +446,35 @@ CONSUMER = (
         'if self._lanes.enter(lane or "", message.key) or True:',
         "A consumer has one message of an account at a time.",
         by=("one_of_a_lane",),
+    ),
+)
+
+POSTED = (
+    Mutant(
+        "answered-before-it-is-written",
+        "qos.engine.once",
+        "await asyncio.shield(task)\n        return None",
+        "return None",
+        "A post is answered when its message is on disk.",
+        by=("an_outcome_is_kept",),
+        seed=13,
+    ),
+    Mutant(
+        "what-has-ended-may-be-posted-again",
+        "qos.engine.outbox",
+        "return ended if ended is not None and ended.ended_at > since else None",
+        "return None",
+        "A post is known as long as the outcome of its message is kept.",
+        by=("accepted_once",),
+        seed=39,
+    ),
+    Mutant(
+        "the-end-has-no-digest",
+        "qos.core.message.model",
+        "digest=record.digest,",
+        "digest='',",
+        "What a post is known by is kept with the outcome of its message.",
+        by=("accepted_once",),
+        seed=39,
     ),
 )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from simulation.message_mutants import CONSUMER, RECEIVER, SENDER
+from simulation.message_mutants import CONSUMER, POSTED, RECEIVER, SENDER
 from simulation.mutant import Mutant
 from simulation.queue_mutants import BRIDGE, QUEUE, WORKER
 
 __all__ = ["MUTANTS", "Mutant"]
 
-MUTANTS = (*SENDER, *RECEIVER, *CONSUMER, *QUEUE, *WORKER, *BRIDGE)
+MUTANTS = (*SENDER, *POSTED, *RECEIVER, *CONSUMER, *QUEUE, *WORKER, *BRIDGE)

@@ -157,6 +157,7 @@ class PlannedMessage:
         withdrawn_s: it is withdrawn this long after its acceptance; None: it is not.
         taking_s: how long the receiving application takes for it.
         fails: how many times a consumer fails on it.
+        posted: by a client of a gateway, which posts it again until it has an answer.
     """
 
     number: int
@@ -169,11 +170,13 @@ class PlannedMessage:
     withdrawn_s: float | None = None
     taking_s: float = 0.0
     fails: int = 0
+    posted: bool = False
 
     def __str__(self) -> str:
         words = [f"at {self.at:.2f} s {self.sender} sends {self.number} to {self.to}"]
         words.append(self.level.value)
         words += ["ordered"] * self.ordered
+        words += ["posted"] * self.posted
         if self.deadline_s is not None:
             words.append(f"deadline {self.deadline_s:.2f} s")
         if self.withdrawn_s is not None:

@@ -62,6 +62,7 @@ def plan_of(seed: int) -> Plan:
         faults = [each for each in faults if not _makes_impatient(each)]
     settings, messages = _consumed(seed, settings, messages)
     settings, messages = _without_takers(seed, settings, messages)
+    messages = _posted(seed, messages)
     # By a random draw of its own, as well.
     strangers = random.Random(f"strangers {seed}").random() < 0.3
     settings = replace(settings, strangers=bool(items) and strangers)
@@ -112,6 +113,26 @@ def _without_takers(
             for each in messages
         )
     return settings, messages
+
+
+def _posted(
+    seed: int, messages: tuple[PlannedMessage, ...]
+) -> tuple[PlannedMessage, ...]:
+    """Perhaps some messages are posted by clients of a gateway at their sender.
+
+    By a draw of its own, as in `_consumed`.
+    """
+    chance = random.Random(f"posts {seed}")
+    if chance.random() < 0.85:
+        return messages
+    return tuple(
+        replace(each, posted=True, withdrawn_s=None)
+        if each.level is Level.ASSURED
+        and each.sender in SENDERS
+        and chance.random() < 0.6
+        else each
+        for each in messages
+    )
 
 
 def _selected(
