@@ -19,7 +19,7 @@ from qos.amqp.conditions import condition_of
 from qos.amqp.credit import LinkCredit
 from qos.amqp.deliveries import Delivery, transfer
 from qos.amqp.endings import Ending, Endings, Held
-from qos.amqp.outcomes import OUTCOMES, STATES, settle, told_by
+from qos.amqp.outcomes import OUTCOMES, STATES, settle, settlement_of, told_by
 from qos.amqp.resuming import Resuming
 from qos.amqp.unsettled import Sent
 from qos.core.amqp.delivery_states import Told
@@ -427,17 +427,21 @@ class OutgoingLink:
         """The outcome of a delivery whose link is gone; None: it fails."""
         if held.settling:
             return None
+        return self._default(held) or (Told(ItemOutcome.RELEASED) if released else None)
+
+    def _default(self, held: Held) -> Told | None:
+        """The outcome that the consumer asks for, of a delivery without one (§3.3)."""
         sent = held.delivery is not None and not held.delivery.pending
-        if sent and self._resuming.asked_default is not None:
-            return self._resuming.asked_default
-        return Told(ItemOutcome.RELEASED) if released else None
+        return self._resuming.asked_default if sent and not held.settling else None
 
     def suspend(self, seconds: float | None) -> None:
         """The link is gone, and its terminus is kept for so long."""
         self.flush()
         self._ended = True
         self._request(Credit(self._node, 0), _ignore)
-        self._request(Suspend(self._node, seconds), _ignore)
+        told = ((held.item, self._default(held)) for held in self._held.values())
+        defaults = tuple(settlement_of(item, each) for item, each in told if each)
+        self._request(Suspend(self._node, seconds, defaults), _ignore)
         self._connection.left(self.jid)
         self._kept.update(self._resuming.unsettled())
         self._kept.update(dict.fromkeys(self._held))

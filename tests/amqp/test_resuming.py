@@ -603,6 +603,25 @@ async def test_the_default_outcome_of_the_source_is_applied(
         assert all(each.state is ItemState.AVAILABLE for each in found.values())
 
 
+@pytest.mark.parametrize(
+    ("default", "state", "count"), [(RELEASED, "live", 0), (REJECTED, "dead", 1)]
+)
+async def test_the_default_outcome_is_applied_when_a_suspended_source_ends(
+    bench: Bench, default: bytes, state: str, count: int
+) -> None:
+    """The state at the receiver is not known then either (messaging §3.3)."""
+    await bench.publish("orders", "<x/>")
+    async with FramePeer(bench.port) as peer:
+        await peer.attach("mine", source="orders", default=default, timeout_s=1)
+        peer.flow(1)
+        await peer.frame(TRANSFER)
+    await away(bench)
+    await bench.until_locked("orders", 1)
+    await bench.until_locked("orders", 0)
+    found = await bench.items("orders", state)
+    assert [each.delivery_count for each in found.values()] == [count]
+
+
 async def test_a_message_of_another_format_ends_the_link(bench: Bench) -> None:
     """Messaging §3.2.16: only what is a message is published; others go on."""
     async with FramePeer(bench.port) as peer:

@@ -59,7 +59,7 @@ def suspend(
     """Keep what the requester has while it is away; see `Suspend`."""
     service.queue(request.node)
     until = None if request.seconds is None else now + request.seconds
-    return Ok(), service.suspend(requester, until)
+    return Ok(), service.suspend(requester, until, request)
 
 
 def keep_terminus(

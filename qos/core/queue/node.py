@@ -472,15 +472,25 @@ class QueueNode:
             if item.holder == jid
         ]
 
-    def departed(self, jid: str, there: Present, *, now: float) -> list[QueueEffect]:
+    def departed(
+        self,
+        jid: str,
+        there: Present,
+        *,
+        defaults: Sequence[Settlement] = (),
+        now: float,
+    ) -> list[QueueEffect]:
         """Unlock and unsubscribe after unavailable presence (XEP-0254 §4).
 
         Args:
             jid: the full JID that left.
             there: the full JIDs that have not left, though they may be silent.
+            defaults: the outcomes of some deliveries that it may hold; see `Suspend`.
             now: the time.
         """
-        effects: list[QueueEffect] = []
+        held = {self.items[each].token for each in self.live.holders.held(jid)}
+        known = [each for each in defaults if each.token in held]
+        effects = self.settle(known, jid, ended={}, notify=False, now=now)
         for item_id in self.live.holders.held(jid):
             effects += self._give_back(
                 self.items[item_id], ItemInput.FAIL, now, reason="gone"

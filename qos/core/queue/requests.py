@@ -309,10 +309,14 @@ class Suspend:
     Attributes:
         node: the name of the node.
         seconds: after which it has left, if it is not heard of; None: never.
+        defaults: the outcomes of deliveries that it has when it has left (messaging
+            §3.3), in memory until it subscribes again; (): as said before. A delivery
+            without such an outcome has failed.
     """
 
     node: str
     seconds: float | None
+    defaults: tuple[Settlement, ...] = ()
 
 
 @record(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ from qos.core.queue.effects import (
 from qos.core.queue.item import EndedItem, Item, ItemOutcome, Node, Subscription
 from qos.core.queue.node import SEQ_CHARS, QueueNode
 from qos.core.queue.node_options import NODE_TYPE
-from qos.core.queue.requests import Refusal
+from qos.core.queue.requests import Refusal, Suspend
 from qos.core.queue.stats import stats
 from qos.core.queue.termini import Termini
 from qos.core.queue.terminus import Terminus
@@ -230,6 +230,8 @@ class Queues:
         self._wakes: list[tuple[float, str]] = []
         # When full JIDs that are suspended will have left.
         self._leaving: dict[str, float] = {}
+        # Their default outcomes, until they have left or subscribe again.
+        self._defaults: dict[str, Suspend] = {}
         items: dict[str, list[Item]] = {}
         for item in start.items:
             items.setdefault(item.node, []).append(item)
@@ -311,6 +313,9 @@ class Queues:
         queue.subscriptions.end_all()
         self.topics.drop(queue)
         self.termini.end_at(name)
+        self._defaults = {
+            jid: each for jid, each in self._defaults.items() if each.node != name
+        }
         self.nodes_created.add(queue.node.creator, -1)
         self._touched.discard(name)
         self._expected.pop(name, None)
@@ -418,15 +423,21 @@ class Queues:
         Its presence matters now.
         """
         self._nodes_of.setdefault(bare(jid), set()).add(name)
+        self._defaults.pop(jid, None)
         return self.heard(jid)
 
-    def suspend(self, jid: str, until: float | None) -> list[QueueEffect]:
+    def suspend(
+        self, jid: str, until: float | None, request: Suspend
+    ) -> list[QueueEffect]:
         """Note that this full JID is away, and may come back; see `requests.Suspend`.
 
         Args:
             jid: the full JID.
             until: when it will have left; None: never.
+            request: of its gateway.
         """
+        if request.defaults:
+            self._defaults[jid] = request
         for known in self._of(bare(jid)):
             known.pop(jid, None)
         if until is None:
@@ -444,8 +455,10 @@ class Queues:
         # Silent resources have not left.
         there = {account: {**present, **silent}}
         effects = self.termini.end(jid)
+        asked = self._defaults.pop(jid, None)
         for name in list(self._nodes_of.get(account, ())):
-            effects += self.queue(name).departed(jid, there, now=now)
+            defaults = asked.defaults if asked and asked.node == name else ()
+            effects += self.queue(name).departed(jid, there, defaults=defaults, now=now)
             effects += self.place_dead(name, now)
             self.forget(account, name)
         return effects
@@ -519,6 +532,7 @@ class Queues:
                 if bare(each.jid) == account:
                     effects += queue.subscriptions.end(each.jid)
                     effects += self.termini.end(each.jid)
+                    self._defaults.pop(each.jid, None)
                     told = NotifySubscription(each.jid, name, each.jid, each.subid)
                     effects.append(told)
             effects += queue.release_all(account, now)

@@ -3,9 +3,9 @@
 import pytest
 
 from qos.core.queue.effects import NotifyItem
-from qos.core.queue.item import ItemState
-from qos.core.queue.requests import Refusal, Suspend
-from queue_world import ANT, BEE, NODE, PLAIN, World
+from qos.core.queue.item import ItemOutcome, ItemState
+from qos.core.queue.requests import Delete, Refusal, Settlement, Suspend
+from queue_world import ANT, BEE, NODE, OWNER, PLAIN, World
 
 
 @pytest.fixture
@@ -85,3 +85,69 @@ def test_leaving_ends_it_at_once(world: World) -> None:
 def test_only_at_a_node_that_is_there(world: World) -> None:
     with pytest.raises(Refusal, match="no node"):
         world.ask(Suspend("other", 1), BEE)
+
+
+# -- default outcomes (AMQP 1.0 messaging §3.3) ----------------------------
+
+
+def suspend_with(
+    world: World, outcome: ItemOutcome, seconds: float | None = 30
+) -> None:
+    """Suspend a worker, with a default outcome for the delivery of item a."""
+    token = world.item("a").token
+    default = Settlement(item_id="a", token=token, outcome=outcome)
+    world.ask(Suspend(NODE, seconds, (default,)), BEE)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state", "count"),
+    [
+        (ItemOutcome.ACCEPTED, None, 0),
+        (ItemOutcome.RELEASED, ItemState.AVAILABLE, 0),
+        (ItemOutcome.REJECTED, ItemState.ARCHIVED, 1),
+    ],
+)
+def test_what_it_had_ends_as_it_has_asked_for(
+    world: World, outcome: ItemOutcome, state: ItemState | None, count: int
+) -> None:
+    """And what has no default outcome has failed."""
+    world.publish("a", "b")
+    suspend_with(world, outcome)
+    # As a gateway does when its connection has ended as well.
+    world.heard(BEE)
+    suspend(world, 30)
+    world.wait(30)
+    found = [each for each in world.disk.items.values() if each.item_id == "a"]
+    assert [(each.state, each.delivery_count) for each in found] == (
+        [] if state is None else [(state, count)]
+    )
+    assert world.item("b").delivery_count == 1
+
+
+def test_whoever_has_come_back_gets_no_default_outcome(world: World) -> None:
+    """Its next link has asked for another one, or for none."""
+    world.publish("a")
+    suspend_with(world, ItemOutcome.RELEASED)
+    world.subscribe(BEE, 2)
+    suspend(world, 30)
+    world.wait(30)
+    assert world.item("a").delivery_count == 1
+
+
+def test_a_default_outcome_is_of_one_delivery(world: World) -> None:
+    """The item may be with another worker by then, or with nobody."""
+    world.publish("a")
+    suspend_with(world, ItemOutcome.ACCEPTED, 90)
+    world.wait(60)
+    assert world.item("a").delivery_count == 1
+    world.subscribe(ANT, 1)
+    world.wait(30)
+    assert world.item("a").holder == ANT
+
+
+def test_a_default_outcome_ends_with_its_node(world: World) -> None:
+    world.publish("a")
+    suspend_with(world, ItemOutcome.ACCEPTED)
+    world.ask(Delete(NODE), OWNER)
+    world.wait(30)
+    assert not world.core.nodes
