@@ -460,6 +460,10 @@ LIMITS: Final = (
         "qos.core.rest.hornetq.forms:NODE_XML_BYTES_MAX",
         "bytes of the document by which a client of HornetQ makes a queue",
     ),
+    Limit(
+        "qos.core.rest.hornetq.forms:NAME_CHARS_MAX",
+        "characters of the name of a subscription",
+    ),
     Limit("qos.core.rest.link_header:LINKS_MAX", "links in the headers of a response"),
     Limit(
         "qos.core.rest.push_targets:URL_CHARS_MAX",

@@ -79,10 +79,21 @@ async def test_no_request_of_schemathesis_is_answered_by_an_undocumented_status(
     """Nor by an error of ours; it makes some hundred requests out of the description."""
     async with rest(tmp_path) as bench:
         await bench.create("orders")
-        await schemathesis(tmp_path, bench.web, "--exclude-path-regex", "^/send")
+        await schemathesis(
+            tmp_path, bench.web, "--exclude-path-regex", "^/(send|hornetq)"
+        )
         found = await bench.items("orders")
     # It has come to the core: it has posted, and it has taken what it has posted.
     assert any(each.token for each in found.values())
+
+
+@pytest.mark.timeout(150)
+async def test_schemathesis_speaks_as_hornetq_s_clients(tmp_path: Path) -> None:
+    """The same for the URLs of the dialect."""
+    async with rest(tmp_path) as bench:
+        await bench.create("orders")
+        await schemathesis(tmp_path, bench.web, "--include-path-regex", "^/hornetq")
+        assert await bench.items("orders")
 
 
 async def test_schemathesis_sends_to_a_device(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from qos.core.queue.item import Item, ItemOutcome
 from qos.core.queue.requests import (
+    CloseLink,
+    Delete,
     Extend,
     Refusal,
     Request,
@@ -35,7 +37,25 @@ from qos.rest.consuming import WaitingConsumer, consumer_jid
 if TYPE_CHECKING:
     from qos.rest.gateway import Gateway
 
-__all__ = ["Identity", "OutOfStep", "PullConsumer", "PullConsumers", "delivery_of"]
+__all__ = [
+    "DURABLE",
+    "VOLATILE",
+    "Identity",
+    "OutOfStep",
+    "PullConsumer",
+    "PullConsumers",
+    "acceptance",
+    "delivery_of",
+    "is_late",
+    "settled",
+]
+
+#: The kinds of subscriptions to topics: one that stays, and one that ends with its
+#: consumer, at the latest when the service ends.
+DURABLE, VOLATILE = "durable", "volatile"
+
+#: The longest time for which a timer is set; then it looks again.
+_TIMER_S = 3600.0
 
 #: Seconds before the end of a lock at which a message that was sent is acknowledged.
 _BEFORE_END_S = 1.0
@@ -55,6 +75,8 @@ class Identity:
         resource: 128 random bits.
         auto: a message is acknowledged by the post for the next one.
         selected: it has a selector.
+        subscription: DURABLE or VOLATILE: the node is a subscription to a topic, and the
+            consumer is its only one; '': the node is any queue.
     """
 
     node: str
@@ -62,6 +84,7 @@ class Identity:
     resource: str
     auto: bool
     selected: bool
+    subscription: str = ""
 
     @property
     def jid(self) -> str:
@@ -107,6 +130,8 @@ class PullConsumer:
     Attributes:
         identity: of it.
         position: in its sequence.
+        idle_s: seconds after which it has timed out.
+        delete_when_idle: of a subscription: it ends when its consumer has timed out.
     """
 
     def __init__(
@@ -128,6 +153,8 @@ class PullConsumer:
         self.position = Position(identity.auto)
         for item in gateway.engine.held(identity.node, identity.jid):
             self.position = Position(identity.auto, Place.GIVEN, delivery_of(item))
+        self.idle_s = gateway.pull_consumers.idle_s
+        self.delete_when_idle = identity.subscription == VOLATILE
         self._gateway = gateway
         self._selector = selector
         self._ended = ended
@@ -153,7 +180,7 @@ class PullConsumer:
             yield
         finally:
             self._users -= 1
-            self._idle_at = self._now() + self._gateway.pull_consumers.idle_s
+            self._idle_at = self._now() + self.idle_s
             self._arm()
 
     def acknowledgement_is_due(self) -> bool:
@@ -246,6 +273,9 @@ class PullConsumer:
         if request is not None:
             await settled(self._gateway, self.identity, request)
         self._gateway.engine.departed(self.identity.jid)
+        end = self._end_of_subscription()
+        if end is not None:
+            await settled(self._gateway, self.identity, end)
 
     def stop(self) -> None:
         """Stop its timer: the service stops."""
@@ -305,17 +335,16 @@ class PullConsumer:
         if not self._closed:
             at = min(self._idle_at, self._accept_at or self._idle_at)
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(at - self._now(), self._due)
+            self._timer = loop.call_later(min(at - self._now(), _TIMER_S), self._due)
 
     def _due(self) -> None:
         if self._users:
             return
         now = self._now()
-        if self._idle_at <= now:
-            request = self._close()
-            if request is not None:
-                self._request(request)
-            self._gateway.engine.departed(self.identity.jid)
+        # A subscription that ends with its consumer would be left without an end.
+        stays = self.identity.subscription == VOLATILE and not self.delete_when_idle
+        if self._idle_at <= now and not stays:
+            self._time_out()
             return
         if self._accept_at is not None and self._accept_at <= now:
             self._accept_at = None
@@ -324,6 +353,24 @@ class PullConsumer:
                 self._request(acceptance(self.identity, last))
                 self.position = self.position.settled(last)
         self._arm()
+
+    def _time_out(self) -> None:
+        request = self._close()
+        if request is not None:
+            self._request(request)
+        self._gateway.engine.departed(self.identity.jid)
+        end = self._end_of_subscription()
+        if end is not None and self.delete_when_idle:
+            self._request(end)
+
+    def _end_of_subscription(self) -> Request | None:
+        match self.identity.subscription:
+            case "durable":
+                return Delete(self.identity.node)
+            case "volatile":
+                # Its lifetime was that of this link.
+                return CloseLink(self.identity.node)
+        return None
 
 
 def _closed() -> Refusal:
@@ -348,6 +395,7 @@ class PullConsumers:
         self.idle_s = bounds.CONSUMER_IDLE_S
         self._gateway = gateway
         self._all: dict[str, PullConsumer] = {}
+        self._subscriptions: dict[str, PullConsumer] = {}
         self._accounts: Counter[str] = Counter()
         self._nodes: Counter[str] = Counter()
         self._deleted: OrderedDict[str, None] = OrderedDict()
@@ -355,6 +403,15 @@ class PullConsumers:
     def get(self, identity: Identity) -> PullConsumer | None:
         """The consumer; None: it is not in memory, and has to be made again."""
         return self._all.get(identity.resource)
+
+    def of_subscription(self, node: str) -> PullConsumer | None:
+        """The consumer of a subscription; None: it is not in memory."""
+        return self._subscriptions.get(node)
+
+    def discard(self, consumer: PullConsumer) -> None:
+        """Forget a consumer whose subscription could not be made."""
+        consumer.stop()
+        self._end(consumer)
 
     def is_deleted(self, identity: Identity) -> bool:
         """Whether its client has deleted it."""
@@ -373,6 +430,8 @@ class PullConsumers:
             raise _too_many(repr(node))
         made = PullConsumer(self._gateway, identity, selector, self._end)
         self._all[identity.resource] = made
+        if identity.subscription:
+            self._subscriptions[node] = made
         self._accounts[account] += 1
         self._nodes[node] += 1
         return made
@@ -399,6 +458,8 @@ class PullConsumers:
     def _end(self, consumer: PullConsumer) -> None:
         identity = consumer.identity
         del self._all[identity.resource]
+        if self._subscriptions.get(identity.node) is consumer:
+            del self._subscriptions[identity.node]
         for counter, key in (
             (self._accounts, identity.account),
             (self._nodes, identity.node),

@@ -14,6 +14,8 @@ from qos.ids import new_id
 from qos.rest.calls import Answer, Call, as_text
 from qos.rest.consuming import form_of, message_answer
 from qos.rest.hornetq.consumers import (
+    DURABLE,
+    VOLATILE,
     Identity,
     OutOfStep,
     PullConsumer,
@@ -22,17 +24,29 @@ from qos.rest.hornetq.consumers import (
     is_late,
     settled,
 )
+from qos.rest.hornetq.creating import rights_at
 from qos.rest.hornetq.routes import url
 
-__all__ = ["acknowledge", "consumer", "next_message", "pull_consumers"]
+__all__ = [
+    "acknowledge",
+    "check_may_subscribe",
+    "consumer",
+    "made",
+    "next_message",
+    "pull_consumers",
+]
 
-#: Whether the post for the next message acknowledges the one before, and whether there is
-#: a selector, by what a URL says.
+#: Whether the post for the next message acknowledges the one before, whether there is a
+#: selector, and which subscription it is of, by what a URL says.
 _MODES = {
-    "auto-ack": (True, False),
-    "client-ack": (False, False),
-    "auto-ack-selected": (True, True),
-    "client-ack-selected": (False, True),
+    "auto-ack": (True, False, ""),
+    "client-ack": (False, False, ""),
+    "auto-ack-selected": (True, True, ""),
+    "client-ack-selected": (False, True, ""),
+    "auto-ack-durable": (True, False, DURABLE),
+    "client-ack-durable": (False, False, DURABLE),
+    "auto-ack-volatile": (True, False, VOLATILE),
+    "client-ack-volatile": (False, False, VOLATILE),
 }
 _NAMES = {of: name for name, of in _MODES.items()}
 
@@ -46,30 +60,40 @@ _RETRY_AFTER_S = "1"
 async def pull_consumers(call: Call) -> Answer:
     """Make a pull consumer."""
     form = pull_form(form_of(call))
-    rights = call.gateway.engine.rights(call.node, call.jid)
-    if rights is None:
-        raise _unknown(f"there is no node {call.node!r}")
-    if not rights.subscribe:
+    check_may_subscribe(call, "queue")
+    identity = Identity(
+        call.node, call.account, new_id(), form.auto_ack, bool(form.selector)
+    )
+    return made(call, call.gateway.pull_consumers.make(identity, form.selector), 201)
+
+
+def check_may_subscribe(call: Call, kind: str) -> None:
+    """Check that the user may subscribe to the node, which is of this kind.
+
+    Raises:
+        Refusal: there is none, or it may not.
+    """
+    if not rights_at(call, kind).subscribe:
         raise Refusal(
             f"{call.account} may not subscribe to {call.node!r}",
             condition="forbidden",
             type="auth",
         )
-    identity = Identity(
-        call.node, call.account, new_id(), form.auto_ack, bool(form.selector)
-    )
-    call.gateway.pull_consumers.make(identity, form.selector)
-    mode = _NAMES[identity.auto, identity.selected]
-    gateway = call.gateway
+
+
+def made(call: Call, consumer: PullConsumer, status: int) -> Answer:
+    """Show a consumer to whoever has asked for it."""
+    identity, gateway = consumer.identity, call.gateway
+    mode = _NAMES[identity.auto, identity.selected, identity.subscription]
     token = gateway.one_off.new(
         _USE + mode,
-        *(call.node, call.account),
+        *(identity.node, identity.account),
         item_id=identity.resource,
         now=gateway.engine.now(),
     )
-    path = {"node": call.node, "mode": mode, "consumer": token}
-    answer = Answer(201, {"Location": url("hornetq-consumer", **path)})
-    answer.links.append(_next(identity, path, START))
+    path = {"node": identity.node, "mode": mode, "consumer": token}
+    answer = Answer(status, {"Location": url("hornetq-consumer", **path)})
+    answer.links.append(_due(path, consumer))
     return answer
 
 
@@ -81,9 +105,9 @@ async def consumer(call: Call) -> Answer:
         return Answer(204)
     found = _found(call, identity)
     if found is None:
-        return _timed_out(call)
+        return _timed_out(call, identity)
     with found.used():
-        return Answer(204, links=[_due(call, found)])
+        return Answer(204, links=[_due(_path(call), found)])
 
 
 async def next_message(call: Call) -> Answer:
@@ -97,14 +121,14 @@ async def next_message(call: Call) -> Answer:
     if found is None:
         if identity.auto and after != START:
             await settled(call.gateway, identity, acceptance(identity, after))
-        return _timed_out(call)
+        return _timed_out(call, identity)
     own = Link(url("hornetq-consumer", **_path(call)), "consumer")
     try:
         taken = await found.take(after, wait)
     except OutOfStep:
         text = "this link is of earlier, or its message is to be acknowledged first"
         answer = as_text(412, text)
-        answer.links += [_due(call, found), own]
+        answer.links += [_due(_path(call), found), own]
         return answer
     applied = {"Preference-Applied": wait.applied} if wait.applied else {}
     if taken is None:
@@ -123,7 +147,7 @@ async def next_message(call: Call) -> Answer:
     if identity.auto:
         answer.links.append(_next(identity, _path(call), delivery_of(item)))
     else:
-        answer.links.append(_acknowledgement(call, delivery_of(item)))
+        answer.links.append(_acknowledgement(_path(call), delivery_of(item)))
     answer.links.append(own)
     answer.sent = answer_sent
     return answer
@@ -143,7 +167,9 @@ async def acknowledge(call: Call) -> Answer:
     found = _found(call, identity)
     if found is None:
         await call.ask(request, identity.jid)
-        return Answer(204, links=[_pull_consumers(call)])
+        return Answer(
+            204, links=[] if identity.subscription else [_pull_consumers(call)]
+        )
     try:
         await found.acknowledge(delivery, request)
     except Refusal as refusal:
@@ -153,7 +179,7 @@ async def acknowledge(call: Call) -> Answer:
     else:
         answer = Answer(204)
     answer.links += [
-        _due(call, found),
+        _due(_path(call), found),
         Link(url("hornetq-consumer", **_path(call)), "consumer"),
     ]
     return answer
@@ -181,11 +207,12 @@ def _identity(call: Call) -> Identity:
 def _found(call: Call, identity: Identity) -> PullConsumer | None:
     """The consumer, made again if it has timed out.
 
-    None: it would need its selector, which nobody knows any more.
+    None: it would need its selector, which nobody knows any more, or its subscription,
+    which is not durable.
     """
     consumers = call.gateway.pull_consumers
     found = consumers.get(identity)
-    if found is None and not identity.selected:
+    if found is None and not (identity.selected or identity.subscription == VOLATILE):
         found = consumers.make(identity)
     return found
 
@@ -194,7 +221,10 @@ def _unknown(why: str) -> Refusal:
     return Refusal(why, condition="item-not-found", type="cancel")
 
 
-def _timed_out(call: Call) -> Answer:
+def _timed_out(call: Call, identity: Identity) -> Answer:
+    if identity.subscription:
+        text = "the subscription was not durable, and has ended; subscribe again"
+        return as_text(405, text, Allow="OPTIONS")
     answer = as_text(410, "the consumer has timed out; make a new one")
     answer.links.append(_pull_consumers(call))
     return answer
@@ -207,10 +237,10 @@ def _path(call: Call) -> dict[str, str]:
     return {name: call.path[name] for name in ("node", "mode", "consumer")}
 
 
-def _due(call: Call, found: PullConsumer) -> Link:
+def _due(path: dict[str, str], found: PullConsumer) -> Link:
     if found.acknowledgement_is_due():
-        return _acknowledgement(call, found.position.last)
-    return _next(found.identity, _path(call), found.position.last)
+        return _acknowledgement(path, found.position.last)
+    return _next(found.identity, path, found.position.last)
 
 
 def _next(identity: Identity, path: dict[str, str], after: str) -> Link:
@@ -218,8 +248,8 @@ def _next(identity: Identity, path: dict[str, str], after: str) -> Link:
     return Link(href, "consume-next" if identity.auto else "acknowledge-next")
 
 
-def _acknowledgement(call: Call, delivery: str) -> Link:
-    href = url("hornetq-acknowledgement", **_path(call), delivery=delivery)
+def _acknowledgement(path: dict[str, str], delivery: str) -> Link:
+    href = url("hornetq-acknowledgement", **path, delivery=delivery)
     return Link(href, "acknowledgement")
 
 

@@ -7,6 +7,9 @@ a message.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from qos.core.queue.node_options import NODE_TYPE
 from qos.core.queue.requests import Create, Publish, PublishedItem, Refusal
 from qos.core.rest.hornetq.forms import create_query, node_name
 from qos.core.rest.hornetq.names import plain_name, properties_of
@@ -22,7 +25,15 @@ from qos.xml_text import attribute, text
 from xep_0254.request_items import ITEM_BYTES_MAX, ITEM_ID_CHARS_MAX
 from xep_0254.requests import NODE_CHARS_MAX
 
-__all__ = ["create", "create_with_id", "queue", "queues"]
+__all__ = [
+    "create",
+    "create_with_id",
+    "queue",
+    "queues",
+    "rights_at",
+    "topic",
+    "topics",
+]
 
 _USE = "hornetq-create"
 _XML = "application/xml"
@@ -34,22 +45,40 @@ _ATOM = "http://www.w3.org/2005/Atom"
 
 async def queues(call: Call) -> Answer:
     """Make a queue."""
-    name = node_name(call.body, call.headers.get("content-type", ""), "queue")
-    name = plain_name(name, "queue")
+    return await _make(call, "queue", {})
+
+
+async def topics(call: Call) -> Answer:
+    """Make a topic."""
+    return await _make(call, "topic", {NODE_TYPE: "topic"})
+
+
+async def _make(call: Call, kind: str, config: Mapping[str, str]) -> Answer:
+    name = node_name(call.body, call.headers.get("content-type", ""), kind)
+    name = plain_name(name, kind)
     if len(name) > NODE_CHARS_MAX:
-        raise _bad(f"the name of a queue has at most {NODE_CHARS_MAX} characters")
+        raise _bad(f"the name of a {kind} has at most {NODE_CHARS_MAX} characters")
     try:
-        await call.ask(Create(name))
+        await call.ask(Create(name, config))
     except Refusal as refusal:
         if refusal.condition != "conflict":
             raise
         return as_text(412, str(refusal))
-    return Answer(201, {"Location": url("hornetq-queue", node=name)})
+    return Answer(201, {"Location": url(f"hornetq-{kind}", node=name)})
 
 
 async def queue(call: Call) -> Answer:
     """A queue: its links by what the user may do."""
-    rights = _rights(call)
+    return _shown(call, "queue", "pull-consumers")
+
+
+async def topic(call: Call) -> Answer:
+    """A topic; its messages are posted as those of a queue are."""
+    return _shown(call, "topic", "pull-subscriptions")
+
+
+def _shown(call: Call, kind: str, consumers: str) -> Answer:
+    rights = rights_at(call, kind)
     links = []
     if rights.publish:
         create_url = url("hornetq-create", node=call.node)
@@ -59,17 +88,30 @@ async def queue(call: Call) -> Answer:
             Link(f"{create_url}/{{id}}", "create-with-id"),
         ]
     if rights.subscribe:
-        links.append(
-            Link(url("hornetq-pull-consumers", node=call.node), "pull-consumers")
-        )
+        links.append(Link(url(f"hornetq-{consumers}", node=call.node), consumers))
     shown = "".join(
         f"<atom:link rel={attribute(each.rel)} href={attribute(absolute(call, each.href))}/>"
         for each in links
     )
-    body = (
-        f"<queue xmlns:atom='{_ATOM}'><name>{text(call.node)}</name>{shown}</queue>"
-    ).encode()
+    name = f"<name>{text(call.node)}</name>"
+    body = f"<{kind} xmlns:atom='{_ATOM}'>{name}{shown}</{kind}>".encode()
     return Answer(200, {"Content-Type": _XML}, links, body)
+
+
+def rights_at(call: Call, kind: str) -> Rights:
+    """The rights of the user at a node of this kind.
+
+    Raises:
+        Refusal: there is no such node, or it is hidden from the user.
+    """
+    rights = _rights(call)
+    if call.gateway.engine.is_topic(call.node) != (kind == "topic"):
+        raise Refusal(
+            f"there is no {kind} {call.node!r}",
+            condition="item-not-found",
+            type="cancel",
+        )
+    return rights
 
 
 def _rights(call: Call) -> Rights:

@@ -14,12 +14,17 @@ _POSTED = (201, 400, 403, 404, 408, 413, 507)
 STATUSES: Mapping[str, tuple[int, ...]] = {
     "hornetq-queues": (201, 400, 403, 408, 412, 413, 415, 507),
     "hornetq-queue": (200, 404),
+    "hornetq-topics": (201, 400, 403, 408, 412, 413, 415, 507),
+    "hornetq-topic": (200, 404),
+    "hornetq-pull-subscriptions": (
+        *(201, 204, 400, 403, 404, 408, 412, 413, 415, 507),
+    ),
     "hornetq-create": (*_POSTED, 307),
     "hornetq-create-id": (*_POSTED, 410, 422),
     "hornetq-pull-consumers": (201, 400, 403, 404, 408, 413, 415),
-    "hornetq-consumer": (204, 404, 410),
-    "hornetq-next": (200, 400, 403, 404, 408, 410, 412, 413),
-    "hornetq-acknowledgement": (204, 400, 408, 410, 412, 413, 415),
+    "hornetq-consumer": (204, 404, 405, 410),
+    "hornetq-next": (200, 400, 403, 404, 405, 408, 410, 412, 413),
+    "hornetq-acknowledgement": (204, 400, 405, 408, 410, 412, 413, 415),
 }
 
 
@@ -52,7 +57,7 @@ PARAMETERS: Mapping[str, list[dict[str, Any]]] = {
 _ANY = "application/octet-stream"
 _FORM = "application/x-www-form-urlencoded"
 
-_BOOLEAN = {"enum": ["true", "false"]}
+_BOOLEAN: dict[str, Any] = {"enum": ["true", "false"]}
 
 
 def _form(**fields: dict[str, Any]) -> dict[str, Any]:
@@ -64,6 +69,19 @@ BODIES: Mapping[str, dict[str, Any]] = {
     "hornetq-queues": {
         "application/hornetq.jms.queue+xml": {"schema": {"type": "string"}}
     },
+    "hornetq-topics": {
+        "application/hornetq.jms.topic+xml": {"schema": {"type": "string"}}
+    },
+    "hornetq-pull-subscriptions": _form(
+        **{
+            "autoAck": _BOOLEAN,
+            "selector": {"type": "string"},
+            "durable": _BOOLEAN,
+            "name": {"type": "string"},
+            "idle-timeout": {"type": "string", "pattern": "^[1-9][0-9]{0,8}$"},
+            "delete-when-idle": _BOOLEAN,
+        }
+    ),
     "hornetq-create": {_ANY: {}},
     "hornetq-create-id": {_ANY: {}},
     "hornetq-pull-consumers": _form(autoAck=_BOOLEAN, selector={"type": "string"}),

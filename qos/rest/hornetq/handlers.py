@@ -7,7 +7,7 @@ from typing import Final
 
 from qos.core.rest.statuses import Act
 from qos.rest.calls import Answer, Call
-from qos.rest.hornetq import consuming, creating
+from qos.rest.hornetq import consuming, creating, subscribing
 from qos.rest.hornetq.links import in_words
 
 __all__ = ["HANDLERS"]
@@ -15,6 +15,12 @@ __all__ = ["HANDLERS"]
 HANDLERS: Final[Mapping[str, tuple[Callable[[Call], Awaitable[Answer]], Act]]] = {
     "hornetq-queues": (in_words(creating.queues), Act.POST),
     "hornetq-queue": (in_words(creating.queue), Act.READ),
+    "hornetq-topics": (in_words(creating.topics, "topic"), Act.POST),
+    "hornetq-topic": (in_words(creating.topic, "topic"), Act.READ),
+    "hornetq-pull-subscriptions": (
+        in_words(subscribing.pull_subscriptions, "topic"),
+        Act.PULL,
+    ),
     "hornetq-create": (in_words(creating.create), Act.POST),
     "hornetq-create-id": (in_words(creating.create_with_id), Act.POST),
     "hornetq-pull-consumers": (in_words(consuming.pull_consumers), Act.PULL),

@@ -15,11 +15,20 @@ _READ = ("GET", "HEAD")
 _POST = ("POST",)
 _QUEUES = f"{BASE}queues"
 _QUEUE = f"{_QUEUES}/{{node}}"
+_TOPIC = f"{BASE}topics/{{node}}"
 _CONSUMER = f"{_QUEUE}/pull-consumers/{{mode}}/{{consumer}}"
 
 ROUTES: Final = (
     Route("hornetq-queues", _QUEUES, _POST, "HornetQ: make a queue"),
     Route("hornetq-queue", _QUEUE, _READ, "HornetQ: a queue, with its links"),
+    Route("hornetq-topics", f"{BASE}topics", _POST, "HornetQ: make a topic"),
+    Route("hornetq-topic", _TOPIC, _READ, "HornetQ: a topic, with its links"),
+    Route(
+        "hornetq-pull-subscriptions",
+        f"{_TOPIC}/pull-subscriptions",
+        _POST,
+        "HornetQ: subscribe to a topic, and consume",
+    ),
     Route("hornetq-create", f"{_QUEUE}/create", _POST, "HornetQ: post a message"),
     Route(
         "hornetq-create-id",

@@ -17,14 +17,30 @@ from qos.core.queue.node_options import (
 from qos.core.queue.requests import Refusal
 from qos.core.record import record
 
-__all__ = ["NODE_XML_BYTES_MAX", "PullForm", "create_query", "node_name", "pull_form"]
+__all__ = [
+    "NAME_CHARS_MAX",
+    "NODE_XML_BYTES_MAX",
+    "PullForm",
+    "SubscriptionForm",
+    "create_query",
+    "node_name",
+    "pull_form",
+    "subscription_form",
+]
 
 #: The bytes of the document that makes a queue or a topic.
 NODE_XML_BYTES_MAX = 16 * 1024
 
 _BOOLEANS: Mapping[str, bool] = {"true": True, "false": False}
 
+#: The characters of the name of a subscription: a part of the name of its queue.
+NAME_CHARS_MAX = 256
+
 _FIELDS = frozenset({"autoAck", "selector"})
+_SUBSCRIPTION_FIELDS = _FIELDS | {"durable", "name", "idle-timeout", "delete-when-idle"}
+
+#: Up to eleven days.
+_IDLE = re.compile("[0-9]{1,9}")
 
 _DIGIT = re.compile("[0-9]")
 
@@ -77,25 +93,82 @@ def pull_form(form: str) -> PullForm:
     Raises:
         Refusal: it is no such form, or the selector is none.
     """
+    fields = _form(form, _FIELDS)
+    return PullForm(_boolean(fields, "autoAck", default=True), _selector(fields))
+
+
+@record(frozen=True, slots=True)
+class SubscriptionForm:
+    """The wishes of a subscriber of a topic.
+
+    Attributes:
+        auto_ack: a message is acknowledged when it has arrived.
+        selector: which messages it wants; '': all.
+        durable: the subscription outlives the service.
+        name: by which its client finds it again; ''.
+        idle_s: seconds after which its consumer has timed out; None: the default.
+        delete_when_idle: then the subscription ends too.
+    """
+
+    auto_ack: bool
+    selector: str
+    durable: bool
+    name: str
+    idle_s: float | None
+    delete_when_idle: bool
+
+
+def subscription_form(form: str) -> SubscriptionForm:
+    """The form that makes a pull subscription: that of a consumer, and more.
+
+    They are `durable` (false), `name`, `idle-timeout` in milliseconds, and
+    `delete-when-idle`, which is true unless the subscription is durable.
+
+    Raises:
+        Refusal: it is no such form, or the selector is none.
+    """
+    fields = _form(form, _SUBSCRIPTION_FIELDS)
+    durable = _boolean(fields, "durable", default=False)
+    name = fields.get("name", "")
+    if len(name) > NAME_CHARS_MAX:
+        raise _bad(f"name: at most {NAME_CHARS_MAX} characters")
+    idle = fields.get("idle-timeout")
+    if idle is not None and not (_IDLE.fullmatch(idle) and int(idle)):
+        raise _bad(f"idle-timeout: milliseconds are expected, not {idle[:20]!r}")
+    return SubscriptionForm(
+        auto_ack=_boolean(fields, "autoAck", default=True),
+        selector=_selector(fields),
+        durable=durable,
+        name=name,
+        idle_s=None if idle is None else int(idle) / 1000,
+        delete_when_idle=_boolean(fields, "delete-when-idle", default=not durable),
+    )
+
+
+def _form(form: str, names: frozenset[str]) -> dict[str, str]:
     try:
         pairs = parse_qsl(
             form,
             keep_blank_values=True,
             strict_parsing=bool(form),
-            max_num_fields=len(_FIELDS),
+            max_num_fields=len(names),
             errors="strict",
         )
     except ValueError:
         raise _bad("name=value is expected, joined by &") from None
     fields = dict(pairs)
-    if fields.keys() - _FIELDS or len(fields) < len(pairs):
-        raise _bad(f"each of {', '.join(sorted(_FIELDS))} once, and no others")
+    if fields.keys() - names or len(fields) < len(pairs):
+        raise _bad(f"each of {', '.join(sorted(names))} once, and no others")
+    return fields
+
+
+def _selector(fields: Mapping[str, str]) -> str:
     selector = fields.get("selector", "").strip()
     try:
         subscribe_options({QUEUE_REQUESTS: "1", SELECTOR: selector})
     except BadOption as error:
         raise _bad(str(error)) from None
-    return PullForm(_boolean(fields, "autoAck", default=True), selector)
+    return selector
 
 
 def _boolean(fields: Mapping[str, str], name: str, *, default: bool) -> bool:

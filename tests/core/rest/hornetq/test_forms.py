@@ -3,7 +3,14 @@
 import pytest
 
 from qos.core.queue.requests import Refusal
-from qos.core.rest.hornetq.forms import PullForm, create_query, node_name, pull_form
+from qos.core.rest.hornetq.forms import (
+    PullForm,
+    SubscriptionForm,
+    create_query,
+    node_name,
+    pull_form,
+    subscription_form,
+)
 
 MAKES = "application/hornetq.jms.queue+xml"
 
@@ -87,3 +94,38 @@ def test_a_document_of_another_kind_is_unsupported() -> None:
     with pytest.raises(Refusal, match="is expected") as refused:
         node_name(b"<queue name='x'/>", "", "queue")
     assert refused.value.condition == "unsupported-media-type"
+
+
+@pytest.mark.parametrize(
+    ("form", "wishes"),
+    [
+        ("", SubscriptionForm(True, "", False, "", None, True)),
+        (
+            "durable=true&autoAck=false&name=n&selector=a%3D1&idle-timeout=1500",
+            SubscriptionForm(False, "a=1", True, "n", 1.5, False),
+        ),
+        (
+            "durable=true&delete-when-idle=true",
+            SubscriptionForm(True, "", True, "", None, True),
+        ),
+    ],
+)
+def test_a_form_makes_a_subscription(form: str, wishes: SubscriptionForm) -> None:
+    """H13."""
+    assert subscription_form(form) == wishes
+
+
+@pytest.mark.parametrize(
+    ("form", "says"),
+    [
+        ("idle-timeout=0", "idle-timeout: milliseconds are expected, not '0'"),
+        ("idle-timeout=1.5", "idle-timeout: milliseconds"),
+        ("name=" + "x" * 257, "name: at most 256"),
+        ("durable=1", "durable is true or false"),
+        ("x=y", "each of autoAck, delete-when-idle, durable"),
+    ],
+)
+def test_a_form_that_makes_no_subscription_is_refused(form: str, says: str) -> None:
+    """H13."""
+    with pytest.raises(Refusal, match=says):
+        subscription_form(form)

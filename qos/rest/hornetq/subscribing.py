@@ -1,0 +1,119 @@
+"""Pull subscriptions to topics; row H13.
+
+A subscription is a queue that copies from its topic, with one pull consumer. One that is
+not durable has a lifetime: it ends when the link of its consumer does, and at a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from qos.core.queue.lifetime import Lifetime
+from qos.core.queue.node_options import SELECTOR, TOPIC
+from qos.core.queue.requests import (
+    CloseLink,
+    ConfigureResult,
+    Create,
+    GetConfigure,
+    OpenLink,
+    Refusal,
+    Result,
+)
+from qos.core.rest.hornetq.forms import SubscriptionForm, subscription_form
+from qos.ids import new_id
+from qos.rest.calls import Answer, Call, as_text
+from qos.rest.consuming import form_of
+from qos.rest.hornetq.consumers import DURABLE, VOLATILE, Identity, PullConsumer
+from qos.rest.hornetq.consuming import check_may_subscribe, made
+from xep_0254.requests import NODE_CHARS_MAX
+
+__all__ = ["pull_subscriptions"]
+
+
+async def pull_subscriptions(call: Call) -> Answer:
+    """Subscribe to a topic, or find the subscription of this name again."""
+    form = subscription_form(form_of(call))
+    check_may_subscribe(call, "topic")
+    node = f"subscription/{call.node}/{call.account}/{form.name or new_id()}"
+    if len(node) > NODE_CHARS_MAX:
+        raise Refusal(
+            f"with its topic and user, the name of a subscription has at most "
+            f"{NODE_CHARS_MAX} characters",
+            condition="bad-request",
+            type="modify",
+        )
+    consumers = call.gateway.pull_consumers
+    kind = DURABLE if form.durable else VOLATILE
+    identity = Identity(
+        *(node, call.account, new_id()), form.auto_ack, False, subscription=kind
+    )
+    known = consumers.of_subscription(node)
+    if known is not None:
+        if (known.identity.auto, known.identity.subscription) != (form.auto_ack, kind):
+            return _other("it has another mode of acknowledgement, or durability")
+        return made(call, known, 204)
+    exists = call.gateway.engine.rights(node, call.jid) is not None
+    if exists and not await _is_same(call, node, form):
+        return _other("it has another selector or durability")
+    consumer = consumers.make(identity)
+    consumer.delete_when_idle = form.delete_when_idle
+    if form.idle_s is not None:
+        consumer.idle_s = form.idle_s
+    try:
+        if not exists:
+            await _create(call, consumer, form)
+    except BaseException:
+        consumers.discard(consumer)
+        # Its client may have gone before it knew of the queue.
+        close = CloseLink(node)
+        call.gateway.engine.request(close, identity.jid, _ignore)
+        raise
+    with consumer.used():
+        return made(call, consumer, 204 if exists else 201)
+
+
+def _other(why: str) -> Answer:
+    return as_text(412, f"there is a subscription of this name: {why}")
+
+
+async def _is_same(call: Call, node: str, form: SubscriptionForm) -> bool:
+    """Whether the queue of a durable subscription is the one that is asked for."""
+    result, _ = await call.ask(GetConfigure(node))
+    assert isinstance(result, ConfigureResult)
+    assert result.node is not None
+    config = result.node.config
+    return (
+        form.durable
+        and not result.node.lifetime
+        and config.get(TOPIC, "") == call.node
+        and config.get(SELECTOR, "") == form.selector
+    )
+
+
+async def _create(call: Call, consumer: PullConsumer, form: SubscriptionForm) -> None:
+    config = {TOPIC: call.node}
+    if form.selector:
+        config[SELECTOR] = form.selector
+    engine, identity = call.gateway.engine, consumer.identity
+    lifetime = None if form.durable else Lifetime.DELETE_ON_CLOSE
+    answered: asyncio.Future[Refusal | None]
+    answered = asyncio.get_running_loop().create_future()
+
+    def answer(result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
+        if not answered.done():  # its client has gone
+            answered.set_result(result if isinstance(result, Refusal) else None)
+
+    create = Create(identity.node, config, lifetime)
+    engine.request(create, identity.jid, answer)
+    if not form.durable:
+        # In the same turn: its lifetime begins with a link.
+        link = OpenLink(identity.node, made=True)
+        engine.request(link, identity.jid, _ignore)
+    refusal = await answered
+    if refusal is not None:
+        raise refusal
+
+
+def _ignore(_result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
+    """The queue may not be there."""
