@@ -77,6 +77,7 @@ class ItemFacts:
         count: the failed deliveries, as on disk.
         locked: the item as on disk, if it is locked there.
         done: its effects that happened.
+        default: the token of the delivery that is released when its worker has left.
         first_posts: how many posts were told to be the first one.
         first_ends: by token, how many settlements were told to be the first one.
     """
@@ -94,6 +95,7 @@ class ItemFacts:
     count: int = 0
     locked: Item | None = None
     done: int = 0
+    default: str = ""
     first_posts: int = 0
     first_ends: Counter[str] = field(default_factory=Counter)
 
@@ -151,7 +153,7 @@ class ItemLedger:
         failed = locked is not None and self._may_have_failed(facts, locked, now)
         check(invariants.only_failures_are_counted, facts, count, failed)
         if locked is not None and not item.token:
-            returned = locked.token in facts.returned
+            returned = locked.token in {*facts.returned, facts.default}
             check(invariants.each_failure_is_counted, facts, count, returned)
         facts.count = count
         facts.locked = item if item.token else None
@@ -161,7 +163,11 @@ class ItemLedger:
         return (
             locked.token in facts.said_to_have_failed
             or locked.deadline <= now
-            or (departed_at >= locked.locked_at and not locked.durable)
+            or (
+                departed_at >= locked.locked_at
+                and not locked.durable
+                and locked.token != facts.default
+            )
             # These times are by the service's clock, and say nothing if it was set.
             or "queue" in self._ledger.jumped
         )
@@ -184,6 +190,12 @@ class ItemLedger:
             lock = facts.lock
             if lock is not None and each.token in {"", lock.token}:
                 lock.may_end |= lock.is_of(source)
+
+    def defaults(self, settlements: Sequence[Settlement]) -> None:
+        """The default outcomes of a worker that is away; (): there are none any more."""
+        tokens = {each.item_id: each.token for each in settlements}
+        for item_id, facts in self.items.items():
+            facts.default = tokens.get(item_id, "")
 
     def departed(self, source: str, now: float) -> None:
         """A worker has left.

@@ -16,6 +16,7 @@ from qos.core.queue.requests import (
     Refusal,
     Request,
     Result,
+    Settlement,
     Subscribe,
     Suspend,
     Unsubscribe,
@@ -57,10 +58,12 @@ class KeptLink:
         *,
         timeout_s: int,
         durable: bool,
+        released: bool,
     ) -> None:
         self._machine = machine
         self._gate = gate
         self._policy = policy
+        self._released = released
         self._terminus = Terminus(
             jid=gate.jid,
             container="c",
@@ -165,7 +168,10 @@ class KeptLink:
                 self._ended()
                 self._machine.engine.departed(self._gate.jid)
                 return
-            self._ask(Suspend(terminus.node, seconds))
+            defaults: tuple[Settlement, ...] = ()
+            if self._released and ended is ExpiryPolicy.LINK_DETACH:
+                defaults = self._machine.defaults(self._gate.jid)
+            self._ask(Suspend(terminus.node, seconds, defaults))
             self._starts(ended)
             if seconds is not None or ended is ExpiryPolicy.CONNECTION_CLOSE:
                 return

@@ -237,6 +237,7 @@ class Settings:
             is a client of XMPP.
         terminus_s: the timeout of that terminus.
         durable_terminus: it outlives the process of the service.
+        default_released: what it has when it ends is released, by its default outcome.
     """
 
     quota: int = 20
@@ -253,6 +254,7 @@ class Settings:
     expiry: ExpiryPolicy | None = None
     terminus_s: int = 0
     durable_terminus: bool = False
+    default_released: bool = False
 
 
 @dataclass(frozen=True, slots=True)

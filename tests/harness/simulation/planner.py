@@ -178,6 +178,7 @@ def _kept(seed: int, settings: Settings) -> tuple[Settings, list[Fault]]:
         expiry=chance.choice(list(ExpiryPolicy)),
         terminus_s=chance.choice((0, 2, 8, 30)),
         durable_terminus=chance.random() < 0.6,
+        default_released=chance.random() < 0.5,
     )
     return settings, faults
 

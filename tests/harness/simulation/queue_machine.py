@@ -17,7 +17,7 @@ from qos.core.queue.effects import (
     NotifyUnlock,
     RemoveNode,
 )
-from qos.core.queue.item import Affiliation, Item, Node
+from qos.core.queue.item import Affiliation, Item, ItemOutcome, Node
 from qos.core.queue.requests import (
     CloseLink,
     Create,
@@ -26,6 +26,7 @@ from qos.core.queue.requests import (
     Request,
     Result,
     Retract,
+    Settlement,
     Subscribe,
     Unlock,
     Unsubscribe,
@@ -140,6 +141,7 @@ class QueueMachine(Machine, QueuePort):
                 settings.expiry,
                 timeout_s=settings.terminus_s,
                 durable=settings.durable_terminus,
+                released=settings.default_released,
             )
         self._links: set[str] = set()
         # Whether the link that makes a node is there, as this process knows it.
@@ -233,6 +235,7 @@ class QueueMachine(Machine, QueuePort):
         self._receive(source, body)
         match body:
             case Asked(_, Subscribe()):
+                self._ledger.defaults(())
                 kept.keep()
                 gate.grant(self.engine)
             case Asked(_, Unsubscribe()):
@@ -243,6 +246,18 @@ class QueueMachine(Machine, QueuePort):
         self._ledger.departed(jid, self._now())
         assert self._gate is not None
         self._gate.forget(self._tokens())
+
+    def defaults(self, jid: str) -> tuple[Settlement, ...]:
+        """All that a full JID has, to be released when it has left."""
+        held = [each for each in self.disk.kept.items.values() if each.holder == jid]
+        found = tuple(
+            Settlement(
+                item_id=each.item_id, token=each.token, outcome=ItemOutcome.RELEASED
+            )
+            for each in held
+        )
+        self._ledger.defaults(found)
+        return found
 
     def check(self, invariant: Callable[..., str | None], *args: object) -> None:
         """Check an invariant."""
@@ -307,6 +322,7 @@ class QueueMachine(Machine, QueuePort):
     def restarted(self) -> None:
         """See QueuePort."""
         self._made = False
+        self._ledger.defaults(())
         if self._gate is not None:
             self._gate.forget(self._tokens())
         if self._kept is not None:

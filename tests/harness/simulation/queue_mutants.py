@@ -224,6 +224,15 @@ QUEUE = (
         seed=-1,
     ),
     Mutant(
+        "default-outcome-is-not-applied",
+        "qos.core.queue.service",
+        "defaults = asked.defaults if asked and asked.node == name else ()",
+        "defaults = asked.defaults if asked and asked.node != name else ()",
+        "What a terminus has when it ends gets the outcome that it has asked for.",
+        by=("only_failures_are_counted",),
+        seed=572,
+    ),
+    Mutant(
         "policies-in-the-wrong-order",
         "qos.core.queue.terminus",
         "_ORDER[policy] <= _ORDER[ended]",
