@@ -46,12 +46,16 @@ KILLS ?= 8
 SENDS ?= 3000
 SEND_KILLS ?= 40
 
+# Of `make pushes`: messages in both directions, and kills of one service or both.
+PUSHES ?= 2000
+PUSH_KILLS ?= 30
+
 # Of `make campaign` and `make soak`.
 MINUTES ?= 10
 HOURS ?= 1
 CAMPAIGN_ARGS ?=
 
-.PHONY: help demo test docs simulate campaign soak power-cut bench-guard calls fuzz flood scale looks readers sends check format clean system java compiler
+.PHONY: help demo test docs simulate campaign soak power-cut bench-guard calls fuzz flood scale looks readers sends pushes check format clean system java compiler
 
 help:
 	@echo 'make demo         see it work: a bad link, killed workers, an audit; no server needed'
@@ -69,6 +73,7 @@ help:
 	@echo 'make docs         the guide, in build/docs/index.html; each warning is an error'
 	@echo 'make readers      $(READS) reads beside audits that are killed, each read a whole audit'
 	@echo 'make sends        $(SENDS) messages posted to a device, $(SEND_KILLS) kills, answers lost: each once'
+	@echo 'make pushes       $(PUSHES) messages between two services, $(PUSH_KILLS) kills, answers lost: each once'
 	@echo 'make check        format, lint, types and the order of imports only'
 	@echo 'make format       rewrite the sources as check wants them'
 	@echo 'make clean        remove all that was built, .venv included'
@@ -142,6 +147,10 @@ readers: .venv/dev.stamp java
 # Each of them is handed over once, whatever those who posted it have heard.
 sends: .venv/dev.stamp
 	SENDS=$(SENDS) SEND_KILLS=$(SEND_KILLS) $(BIN)/pytest -n 0 -s --no-header tests/rest/test_send_kills.py
+
+# Two services push to each other; each message comes once.
+pushes: .venv/dev.stamp
+	PUSHES=$(PUSHES) PUSH_KILLS=$(PUSH_KILLS) $(BIN)/pytest -n 0 -s --no-header tests/rest/test_push_kills.py
 
 check: .venv/dev.stamp
 	$(BIN)/ruff format --check

@@ -420,6 +420,25 @@ LIMITS: Final = (
         "qos.rest.bounds:DELETED_CONSUMERS_MAX",
         "pull consumers that are remembered as deleted",
     ),
+    Limit("qos.rest.bounds:PUSH_PER_ACCOUNT_MAX", "push subscribers of one user"),
+    Limit("qos.rest.bounds:PUSH_MAX", "push subscribers of all users"),
+    Limit(
+        "qos.rest.bounds:PUSH_LINKS_MAX",
+        "messages of a push subscriber whose outcome is not known",
+    ),
+    Limit("qos.rest.bounds:PUSH_CONNECTIONS_MAX", "connections to push targets"),
+    Limit("qos.rest.bounds:PUSH_LOOKUPS_MAX", "names of targets looked up at a time"),
+    Limit("qos.rest.bounds:PUSH_S", "seconds of a request to a push target"),
+    Limit("qos.rest.bounds:PUSH_LOCK_S", "seconds of the lock of a pushed message"),
+    Limit("qos.rest.bounds:PUSH_ANSWER_BYTES_MAX", "bytes of an answer of a target"),
+    Limit(
+        "qos.rest.bounds:PUSH_FAILURES_MAX",
+        "failures in a row until a push subscriber is disabled",
+    ),
+    Limit(
+        "qos.rest.push.handlers:_AUTHORIZATION_CHARS_MAX",
+        "characters of the Authorization for a push target",
+    ),
     Limit("qos.rest.bounds:LOGINS_MAX", "passwords that are remembered as right"),
     Limit(
         "qos.core.queue.publishing:ONCE_S_MAX", "seconds in which a link can be used"

@@ -117,6 +117,14 @@ def _add_http(serve: Parser) -> None:
         "bare, or @DOMAINs that each may send to; USER * is all; a change counts at once",
     )
     group.add_argument(
+        "--http-push",
+        action="append",
+        metavar="TARGET",
+        help="messages may be pushed here too: HOST or HOST:PORT (by http as well, at any "
+        "address), or NETWORK/BITS; may be repeated. Without it, only to public "
+        "addresses, by https",
+    )
+    group.add_argument(
         "--http-requests-per-second",
         type=queue_values.rate,
         metavar="N",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from qos.cli import listening
 from qos.core.quota import domain_of
+from qos.core.rest.push_targets import PushRules
 from qos.errors import UsageError
 from qos.users import Users
 from xep_0254.service import QueueService
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["check", "listen", "serving"]
 
 _OPTIONS = (
-    *("http_tls", "http_users", "http_link_headers", "http_send"),
+    *("http_tls", "http_users", "http_link_headers", "http_send", "http_push"),
     *("http_requests_per_second", "http_bytes_per_second"),
 )
 
@@ -44,6 +45,10 @@ def check(
         raise UsageError("--http: nobody could log in without --http-users FILE")
     listening.check_address(arguments, "http")
     listening.tls(arguments, "http")
+    try:
+        PushRules.of(arguments.http_push or ())
+    except ValueError as error:
+        raise UsageError(f"--http-push: {error}") from None
     domain = jid if component else domain_of(jid)
     users, path = Users(arguments.http_users, domain), arguments.http_send
     if path is None:
@@ -81,6 +86,7 @@ async def serving(
         relay=None if targets is None else service.relay(),
         targets=targets,
         rates=_rates(arguments),
+        push=PushRules.of(arguments.http_push or ()),
     )
     service.add_gateway(gateway)
     try:

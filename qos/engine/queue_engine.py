@@ -20,6 +20,7 @@ from typing import TypeAlias, TypeVar
 
 from qos.core.queue.access import may_publish, may_subscribe, may_use
 from qos.core.queue.effects import (
+    Change,
     ForgetOld,
     QueueEffect,
 )
@@ -27,7 +28,7 @@ from qos.core.queue.handle import handle
 from qos.core.queue.item import Item
 from qos.core.queue.node import QueueNode
 from qos.core.queue.publishing import ONCE_S_MAX, once_s
-from qos.core.queue.requests import Purge, Refusal, Request, Result
+from qos.core.queue.requests import Ok, Purge, Refusal, Request, Result
 from qos.core.queue.service import QueueBounds, QueueContents, Queues
 from qos.core.queue.terminus import Terminus, TerminusName
 from qos.core.queue.topic_node import TopicNode
@@ -225,6 +226,24 @@ class QueueEngine:
         self._commit.outputs.append(PendingAnswer(answer, result))
         self._commit.add(effects)
         self._ended_items.note(effects)
+        self._flush_soon()
+
+    def save(self, changes: Sequence[Change], answer: Answer) -> None:
+        """Write what a gateway keeps beside the queues, with the next commit.
+
+        What is requested in the same turn of the loop is written together with it.
+
+        Args:
+            changes: none of them is one of the core.
+            answer: gets Ok when they are on disk, or a Refusal.
+        """
+        if self._stopped:
+            return
+        if self._core is None:
+            answer(unwritten(None), {})
+            return
+        self._commit.outputs.append(PendingAnswer(answer, Ok()))
+        self._commit.changes.extend(changes)
         self._flush_soon()
 
     def heard(self, jid: str, *, available: bool = False) -> None:

@@ -21,6 +21,15 @@ __all__ = [
     "IDLE_S",
     "LINE_BYTES_MAX",
     "LOGINS_MAX",
+    "PUSH_ANSWER_BYTES_MAX",
+    "PUSH_CONNECTIONS_MAX",
+    "PUSH_FAILURES_MAX",
+    "PUSH_LINKS_MAX",
+    "PUSH_LOCK_S",
+    "PUSH_LOOKUPS_MAX",
+    "PUSH_MAX",
+    "PUSH_PER_ACCOUNT_MAX",
+    "PUSH_S",
     "REQUESTS_PER_ACCOUNT_MAX",
     "REQUESTS_PER_S",
     "SENDS_PER_S",
@@ -80,3 +89,26 @@ CONSUMER_IDLE_S = 300.0
 
 #: Pull consumers that are remembered as deleted: all others are made again.
 DELETED_CONSUMERS_MAX = 10_000
+#: Push subscribers of one account, and of all.
+PUSH_PER_ACCOUNT_MAX = 20
+PUSH_MAX = 500
+
+#: Messages of one subscriber whose outcome at its target is not known: their one-off
+#: links are kept.
+PUSH_LINKS_MAX = 1000
+
+#: Requests to targets at a time, and names that are looked up at a time.
+PUSH_CONNECTIONS_MAX = 100
+PUSH_LOOKUPS_MAX = 4
+
+#: Seconds of one request to a target, and for which its message is locked then: longer
+#: than the redirects that are followed take.
+PUSH_S = 15.0
+PUSH_LOCK_S = 120.0
+
+#: Bytes of the answer of a target that are read; the rest is cut off.
+PUSH_ANSWER_BYTES_MAX = 64 * 1024
+
+#: Attempts in a row that fail until a subscriber is disabled: with the delays between
+#: them, about an hour.
+PUSH_FAILURES_MAX = 30

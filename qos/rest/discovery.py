@@ -81,6 +81,7 @@ def _links(node: str, rights: Rights) -> list[Link]:
             ]
     if rights.subscribe:
         found += [("consumer", "consumer"), ("poller", "consumer")]
+        found += [("subscribers", "subscribers")]
     return [Link(url(name, node=node), rel) for rel, name in found]
 
 

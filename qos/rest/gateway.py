@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from typing import Protocol
 
 from qos.core.queue.requests import Refusal
 from qos.core.rest.one_off import OneOffLinks
+from qos.core.rest.push_targets import PushRules
 from qos.core.token_bucket import TokenBuckets
-from qos.engine.gateway import ConsumersPort
+from qos.engine.gateway import Consumer, ConsumersPort
 from qos.engine.queue_engine import QueueEngine
 from qos.rest import bounds
-from qos.rest.consuming import WaitingConsumer
 from qos.rest.hornetq.consumers import PullConsumers
 from qos.rest.login import Login
+from qos.rest.push.pushers import Pushers
 from qos.rest.server import HttpServer
 from qos.rest.shares import Rates
 from qos.rest.targets import Targets
@@ -26,7 +28,14 @@ __all__ = ["Gateway"]
 _CLOSE_S = 3.0
 
 
-class Gateway(ConsumersPort[WaitingConsumer]):
+class HttpConsumer(Consumer, Protocol):
+    """A subscriber of this gateway."""
+
+    def fail(self, refusal: Refusal) -> None:
+        """Its subscription has ended by no doing of its own."""
+
+
+class Gateway(ConsumersPort[HttpConsumer]):
     """Lets HTTP clients publish to the nodes of a queue service, and consume.
 
     Attributes:
@@ -37,6 +46,7 @@ class Gateway(ConsumersPort[WaitingConsumer]):
         targets: who may be sent to.
         sends: the rate of all messages that are sent.
         pull_consumers: of HornetQ's dialect.
+        pushers: the push subscribers.
     """
 
     def __init__(
@@ -49,6 +59,7 @@ class Gateway(ConsumersPort[WaitingConsumer]):
         relay: Relay | None = None,
         targets: Targets | None = None,
         rates: Rates | None = None,
+        push: PushRules | None = None,
     ) -> None:
         """Begin without listening.
 
@@ -63,6 +74,7 @@ class Gateway(ConsumersPort[WaitingConsumer]):
             relay: for assured messages; None: none are sent.
             targets: who may be sent to; None: nobody.
             rates: what one user may use a second; None: the defaults.
+            push: where messages may be pushed to; None: to public hosts by https.
         """
         super().__init__(engine, own_domain=own_domain)
         self.closing = False
@@ -70,6 +82,7 @@ class Gateway(ConsumersPort[WaitingConsumer]):
         self.relay = relay
         self.sends = TokenBuckets(bounds.SENDS_PER_S, bounds.BURST_S)
         self.targets = targets
+        self.pushers = Pushers(engine, self.consumers, push or PushRules())
         self._rates = rates or Rates()
         self.pull_consumers = PullConsumers(self)
         self._login = Login(users)
@@ -101,6 +114,7 @@ class Gateway(ConsumersPort[WaitingConsumer]):
         if self._http is None:
             self._one_off = OneOffLinks(await self.engine.store.link_key())
             self._http = HttpServer(self, self._login, self._rates)
+            self.pushers.start()
         server = await self._http.listen(host, port, tls=tls)
         self._servers.append(server)
         found: int = server.sockets[0].getsockname()[1]
@@ -111,6 +125,7 @@ class Gateway(ConsumersPort[WaitingConsumer]):
         self.closing = True
         for server in self._servers:
             server.close()
+        await self.pushers.aclose()
         self._fail_all("the service stops")
         if self.relay is not None:
             self.relay.stop()

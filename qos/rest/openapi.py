@@ -45,6 +45,8 @@ STATUSES: Mapping[str, tuple[int, ...]] = {
     "postbatch": (200, *_POSTED, 405, 410, 415),
     "consumer": (200, 202, 400, 403, 404, 408, 413),
     "message": (200, 403, 404),
+    "subscribers": (200, 201, 400, 403, 404, 408, 413, 415, 507),
+    "subscriber": (200, 204, 400, 403, 404, 408, 413),
     "acknowledgement": (204, 400, 405, 408, 412, 413, 415),
     **hornetq.STATUSES,
     "device": (200, 202, 400, 403, 408, 413, 422, 507),
@@ -118,6 +120,13 @@ _PARAMETERS: Mapping[str, list[dict[str, Any]]] = {
         _query("selector", {"type": "string"}, "a condition as of JMS"),
         *_WAIT_PARAMETERS,
     ],
+    "subscribers": [
+        _header(
+            "Push-Authorization",
+            {"type": "string"},
+            "the Authorization to send to the target",
+        )
+    ],
     **hornetq.PARAMETERS,
     "device": [*_SEND_PARAMETERS, _KEY],
     "send": _SEND_PARAMETERS,
@@ -134,6 +143,13 @@ _FORM_SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
 }
 
+_ENABLED_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"enabled": {"enum": ["true", "false"]}},
+    "required": ["enabled"],
+    "additionalProperties": False,
+}
+
 _BODIES: Mapping[str, dict[str, Any]] = {
     "messages": {_ANY: {}},
     "post": {_ANY: {}},
@@ -142,6 +158,8 @@ _BODIES: Mapping[str, dict[str, Any]] = {
     "batches": {_MULTIPART: {}, _ATOM: {}},
     "postbatch": {_MULTIPART: {}, _ATOM: {}},
     "acknowledgement": {_FORM: {"schema": _FORM_SCHEMA}},
+    "subscribers": {_ATOM: {}},
+    "subscriber": {_FORM: {"schema": _ENABLED_SCHEMA}},
     **hornetq.BODIES,
 }
 

@@ -62,6 +62,18 @@ ROUTES: Final = (
     Route("batchonce", f"{_QUEUE}/batch-once", _POST, "get a one-off link for a batch"),
     Route("postbatch", f"{_QUEUE}/batch-once/{{link}}", _POST, "post a batch once"),
     Route("consumer", f"{_QUEUE}/consumer", _POST, "take a message"),
+    Route(
+        "subscribers",
+        f"{_QUEUE}/subscribers",
+        (*_READ, *_POST),
+        "have messages pushed to a URL",
+    ),
+    Route(
+        "subscriber",
+        f"{_QUEUE}/subscribers/{{subscriber}}",
+        (*_READ, *_POST, "DELETE"),
+        "a push subscriber: show, switch, end",
+    ),
     Route("message", f"{_QUEUE}/messages/{{item}}", _READ, "a message, not taken"),
     Route(
         "acknowledgement",

@@ -24,6 +24,7 @@ from qos.rest.hornetq.handlers import HANDLERS as HORNETQ_HANDLERS
 from qos.rest.hornetq.routes import BASE as HORNETQ
 from qos.rest.hornetq.routes import ROUTES as HORNETQ_ROUTES
 from qos.rest.login import CHALLENGES, Login
+from qos.rest.push import handlers as push
 from qos.rest.routes import ROUTES, find
 from qos.rest.shares import NoRoom, Rates, Shares
 
@@ -62,6 +63,8 @@ HANDLERS: Mapping[str, tuple[_Handler, Act]] = {
     "postbatch": (posting.post_batch, Act.POST),
     "consumer": (consuming.take, Act.PULL),
     "message": (consuming.read, Act.READ),
+    "subscribers": (push.subscribers, Act.READ),
+    "subscriber": (push.subscriber, Act.READ),
     "acknowledgement": (consuming.acknowledge, Act.SETTLE),
     **HORNETQ_HANDLERS,
     "device": (sending.device, Act.POST),

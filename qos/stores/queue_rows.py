@@ -36,6 +36,15 @@ from qos.core.queue.item import (
     Node,
     Subscription,
 )
+from qos.core.queue.push import (
+    LINK_S,
+    PushLink,
+    PushSubscriber,
+    RemovePushLink,
+    RemovePushSubscriber,
+    SavePushLink,
+    SavePushSubscriber,
+)
 from qos.core.queue.terminus import ExpiryPolicy, Terminus
 from qos.stores.sqlite_changes import Kind, Row, Statement, Value, insert, names
 from qos.stores.sqlite_file import ABOUT, Migrations
@@ -46,11 +55,14 @@ __all__ = [
     "ITEM",
     "MIGRATIONS",
     "NODE",
+    "PUSH_LINK",
+    "PUSH_SUBSCRIBER",
     "SUBSCRIPTION",
     "TERMINUS",
     "ended_from",
     "item_from",
     "node_from",
+    "push_subscriber_from",
     "rows",
     "subscription_from",
     "terminus_from",
@@ -228,6 +240,28 @@ MIGRATIONS: Migrations = (
         "ALTER TABLE node ADD COLUMN dropped INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE node ADD COLUMN missed INTEGER NOT NULL DEFAULT 0",
     ),
+    # Consumers to which the service pushes by HTTP.
+    (
+        """CREATE TABLE push_subscriber (
+            subscriber_id TEXT PRIMARY KEY,
+            node TEXT NOT NULL,
+            account TEXT NOT NULL,
+            rel TEXT NOT NULL,
+            href TEXT NOT NULL,
+            base TEXT NOT NULL,
+            authorization TEXT NOT NULL,
+            created_at REAL NOT NULL,
+            enabled INTEGER NOT NULL,
+            reason TEXT NOT NULL
+        ) WITHOUT ROWID""",
+        """CREATE TABLE push_link (
+            subscriber_id TEXT NOT NULL,
+            seq INTEGER NOT NULL,
+            url TEXT NOT NULL,
+            kept_at REAL NOT NULL,
+            PRIMARY KEY (subscriber_id, seq)
+        ) WITHOUT ROWID""",
+    ),
 )
 
 # -- writing values ---------------------------------------------------------
@@ -238,6 +272,8 @@ ENDED = tuple(field.name for field in fields(EndedItem))
 NODE = tuple(field.name for field in fields(Node))
 SUBSCRIPTION = tuple(field.name for field in fields(Subscription))
 TERMINUS = tuple(field.name for field in fields(Terminus))
+PUSH_SUBSCRIBER = tuple(field.name for field in fields(PushSubscriber))
+PUSH_LINK = tuple(field.name for field in fields(PushLink))
 
 #: A step of an item rarely changes these, and they have an index.
 _PLACE = ("node", "item_id")
@@ -261,6 +297,8 @@ _ENDED_ROW = ("outcome", *(name for name in ENDED if name != "outcome"))
 _item_values = attrgetter(*_ITEM_ROW[len(_ITEM_PACKED) :])
 _ended_values = attrgetter(*_ENDED_ROW[1:])
 _subscription_values = attrgetter(*SUBSCRIPTION)
+_push_subscriber_values = attrgetter(*PUSH_SUBSCRIBER)
+_push_link_values = attrgetter(*PUSH_LINK)
 
 _json = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), sort_keys=True
@@ -313,6 +351,23 @@ _REMOVE_SUBSCRIPTION = Kind(
 )
 _SAVE_TERMINUS = Kind("terminus", TERMINUS, _replace("terminus", TERMINUS))
 _REMOVE_TERMINUS = Kind("terminus", ("jid",), _delete("terminus", ["jid"]))
+_SAVE_PUSH_SUBSCRIBER = Kind(
+    "push_subscriber", PUSH_SUBSCRIBER, _replace("push_subscriber", PUSH_SUBSCRIBER)
+)
+_REMOVE_PUSH_SUBSCRIBER = Kind(
+    "push_subscriber",
+    ("subscriber_id",),
+    *(
+        Statement(f"DELETE FROM {table} WHERE subscriber_id = ?", "subscriber_id")
+        for table in ("push_subscriber", "push_link")
+    ),
+)
+_SAVE_PUSH_LINK = Kind("push_link", PUSH_LINK, _replace("push_link", PUSH_LINK))
+_REMOVE_PUSH_LINK = Kind(
+    "push_link",
+    ("subscriber_id", "seq"),
+    _delete("push_link", ["subscriber_id", "seq"]),
+)
 _SAVE_NODE = Kind("node", NODE, _replace("node", NODE))
 _REMOVE_NODE = Kind(
     "node",
@@ -325,6 +380,9 @@ _REMOVE_NODE = Kind(
             "DELETE FROM ended WHERE node = ?",
             "DELETE FROM subscription WHERE node = ?",
             "DELETE FROM terminus WHERE node = ?",
+            "DELETE FROM push_link WHERE subscriber_id IN"
+            " (SELECT subscriber_id FROM push_subscriber WHERE node = ?)",
+            "DELETE FROM push_subscriber WHERE node = ?",
             "DELETE FROM node WHERE name = ?",
         )
     ),
@@ -339,6 +397,7 @@ _FORGET_OLD = Kind(
             " WHERE seq IN (SELECT seq FROM item WHERE forget_at <= ?)",
             "DELETE FROM item WHERE forget_at <= ?",
             "DELETE FROM ended WHERE forget_at <= ?",
+            f"DELETE FROM push_link WHERE kept_at <= ? - {LINK_S}",
         )
     ),
 )
@@ -375,6 +434,17 @@ def rows(changes: Iterable[Change]) -> Iterator[Row]:
                 yield _SAVE_TERMINUS, terminus.jid, _terminus_row(terminus)
             case RemoveTerminus(jid):
                 yield _REMOVE_TERMINUS, jid, (jid,)
+            case SavePushLink(link):
+                its_key = (link.subscriber_id, link.seq)
+                yield _SAVE_PUSH_LINK, its_key, _push_link_values(link)
+            case RemovePushLink(subscriber_id, seq):
+                its_key = (subscriber_id, seq)
+                yield _REMOVE_PUSH_LINK, its_key, its_key
+            case SavePushSubscriber(subscriber):
+                key = subscriber.subscriber_id
+                yield _SAVE_PUSH_SUBSCRIBER, key, _push_subscriber_values(subscriber)
+            case RemovePushSubscriber(subscriber_id):
+                yield _REMOVE_PUSH_SUBSCRIBER, None, (subscriber_id,)
             case SaveNode(node):
                 yield _SAVE_NODE, node.name, _node_row(node)
             case RemoveNode(name):
@@ -466,6 +536,12 @@ def node_from(plain: dict[str, Any]) -> Node:
         jid: Affiliation(each) for jid, each in affiliations.items()
     }
     return Node(**plain)
+
+
+def push_subscriber_from(plain: dict[str, Any]) -> PushSubscriber:
+    """See item_from."""
+    plain["enabled"] = bool(plain["enabled"])
+    return PushSubscriber(**plain)
 
 
 def subscription_from(plain: dict[str, Any]) -> Subscription:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from qos.core.queue.effects import Change
 from qos.core.queue.item import EndedItem, Item, ItemOutcome
+from qos.core.queue.push import PushLink, PushSubscriber
 from qos.core.queue.service import QueueContents
 from qos.core.queue.terminus import Terminus
 from qos.errors import InvalidArgument, StoreError
@@ -25,11 +26,14 @@ from qos.stores.queue_rows import (
     ITEM,
     MIGRATIONS,
     NODE,
+    PUSH_LINK,
+    PUSH_SUBSCRIBER,
     SUBSCRIPTION,
     TERMINUS,
     ended_from,
     item_from,
     node_from,
+    push_subscriber_from,
     rows,
     subscription_from,
     terminus_from,
@@ -61,7 +65,16 @@ class QueueStore(SqliteFile[QueueContents, Change]):
     """
 
     _application_id = APPLICATION_ID
-    _tables = ("about", "node", "subscription", "terminus", "item", "ended")
+    _tables = (
+        "about",
+        "node",
+        "subscription",
+        "terminus",
+        "item",
+        "ended",
+        "push_subscriber",
+        "push_link",
+    )
 
     @property
     def _migrations(self) -> Migrations:
@@ -173,6 +186,21 @@ class QueueStore(SqliteFile[QueueContents, Change]):
             item_id,
             outcome.value,
         )
+
+    def push_subscribers(self) -> list[PushSubscriber]:
+        """All push subscribers, the oldest first."""
+        sql = (
+            f"SELECT {names(PUSH_SUBSCRIBER)} FROM push_subscriber ORDER BY created_at"
+        )
+        return self._records(push_subscriber_from, PUSH_SUBSCRIBER, sql)
+
+    def push_links(self, subscriber_id: str) -> dict[int, PushLink]:
+        """The links of the messages that are on their way to a subscriber, by seq."""
+        sql = f"SELECT {names(PUSH_LINK)} FROM push_link WHERE subscriber_id = ?"
+        found = self._records(
+            lambda plain: PushLink(**plain), PUSH_LINK, sql, subscriber_id
+        )
+        return {each.seq: each for each in found}
 
     async def link_key(self) -> str:
         """A secret of this store, made when it is asked for the first time.

@@ -182,6 +182,11 @@ async def test_tokens_and_passwords_are_in_one_file(commands: Commands) -> None:
             (*LOCAL, "--http-requests-per-second", "x"),
             "'x' is not a whole number",
         ),
+        (("--http-push", "a.example"), "--http-push is for the gateway of --http"),
+        (
+            (*LOCAL, "--http-users", "users", "--http-push", "http://a.example"),
+            "--http-push: 'http://a.example' is not HOST, HOST:PORT or NETWORK/BITS",
+        ),
         (("--http-send", "users"), "--http-send is for the gateway of --http"),
         (
             (*LOCAL, "--http-users", "users", "--http-send", "none"),

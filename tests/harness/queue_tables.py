@@ -18,6 +18,15 @@ from qos.core.queue.effects import (
     SaveTerminus,
 )
 from qos.core.queue.item import EndedItem, Item, Node, Subscription
+from qos.core.queue.push import (
+    LINK_S,
+    PushLink,
+    PushSubscriber,
+    RemovePushLink,
+    RemovePushSubscriber,
+    SavePushLink,
+    SavePushSubscriber,
+)
 from qos.core.queue.terminus import Terminus
 
 __all__ = ["QueueTables"]
@@ -34,6 +43,8 @@ class QueueTables:
         items: by seq, in whatever state.
         payloads: of the items.
         ended: the remembered ends, by node, id, token and seq.
+        push_subscribers: by their ids.
+        push_links: by the id of a subscriber, and seq.
         last_seq: the largest seq that was ever there.
     """
 
@@ -43,6 +54,8 @@ class QueueTables:
     items: dict[int, Item] = field(default_factory=dict)
     payloads: dict[int, str] = field(default_factory=dict)
     ended: dict[tuple[str, str, str, int], EndedItem] = field(default_factory=dict)
+    push_subscribers: dict[str, PushSubscriber] = field(default_factory=dict)
+    push_links: dict[tuple[str, int], PushLink] = field(default_factory=dict)
     last_seq: int = 0
 
     def apply(self, change: Change) -> None:
@@ -67,12 +80,25 @@ class QueueTables:
                 self.termini[terminus.jid] = terminus
             case RemoveTerminus(jid):
                 self.termini.pop(jid, None)
+            case SavePushSubscriber(subscriber):
+                self.push_subscribers[subscriber.subscriber_id] = subscriber
+            case RemovePushSubscriber(subscriber_id):
+                self._remove_pushed(subscriber_id)
+            case SavePushLink(link):
+                self.push_links[link.subscriber_id, link.seq] = link
+            case RemovePushLink(subscriber_id, seq):
+                self.push_links.pop((subscriber_id, seq), None)
             case SaveNode(saved):
                 self.nodes[saved.name] = saved
             case RemoveNode(name):
                 self._remove_node(name)
             case ForgetOld(now):
                 self._forget(now)
+
+    def _remove_pushed(self, subscriber_id: str) -> None:
+        self.push_subscribers.pop(subscriber_id, None)
+        for key in [key for key in self.push_links if key[0] == subscriber_id]:
+            del self.push_links[key]
 
     def _remove(self, seq: int) -> None:
         self.items.pop(seq, None)
@@ -88,6 +114,8 @@ class QueueTables:
             del self.termini[each.jid]
         for end in [end for end in self.ended if end[0] == name]:
             del self.ended[end]
+        for its in [its for its in self.push_subscribers.values() if its.node == name]:
+            self._remove_pushed(its.subscriber_id)
 
     def _forget(self, now: float) -> None:
         for end in [end for end, each in self.ended.items() if each.forget_at <= now]:
@@ -95,3 +123,6 @@ class QueueTables:
         for seq, item in list(self.items.items()):
             if item.forget_at is not None and item.forget_at <= now:
                 self._remove(seq)
+        for key, link in list(self.push_links.items()):
+            if link.kept_at <= now - LINK_S:
+                del self.push_links[key]

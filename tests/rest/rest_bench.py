@@ -8,7 +8,7 @@ async with rest(tmp_path) as bench:
 import contextlib
 import ssl
 from base64 import b64encode
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from yarl import URL
 
 from amqp_bench import DOMAIN, Bench
 from qos.core.rest.link_header import read_links
+from qos.core.rest.push_targets import PushRules
 from qos.rest.gateway import Gateway
 from qos.rest.shares import Rates
 from qos.users import Users
@@ -115,6 +116,7 @@ class RestBench(Web, Bench):
         *,
         link_headers: bool = False,
         rates: Rates | None = None,
+        push: Sequence[str] = (),
         **options: Any,
     ) -> None:
         super().__init__(folder, **options)
@@ -125,6 +127,7 @@ class RestBench(Web, Bench):
             own_domain=DOMAIN,
             link_headers=link_headers,
             rates=rates,
+            push=PushRules.of(push),
         )
         self.ports.add(self.rest)
         self.web = 0

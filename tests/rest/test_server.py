@@ -49,6 +49,7 @@ async def test_a_queue_is_discovered_by_its_links(bench: RestBench) -> None:
         "post-batch-once": "/queues/orders/batch-once",
         "consumer": "/queues/orders/consumer",
         "poller": "/queues/orders/consumer",
+        "subscribers": "/queues/orders/subscribers",
     }
     assert '</queues/orders/messages>; rel="post-message"' in answer.headers["Link"]
 
@@ -56,12 +57,12 @@ async def test_a_queue_is_discovered_by_its_links(bench: RestBench) -> None:
 @pytest.mark.parametrize(
     ("affiliation", "rels"),
     [
-        (Affiliation.MEMBER, {"consumer", "poller"}),
+        (Affiliation.MEMBER, {"consumer", "poller", "subscribers"}),
         (
             Affiliation.PUBLISHER,
             {
                 *("post-message", "post-batch", "post-message-once", "message-factory"),
-                *("post-batch-once", "consumer", "poller"),
+                *("post-batch-once", "consumer", "poller", "subscribers"),
             },
         ),
     ],

@@ -40,6 +40,14 @@ from qos.core.queue.item import (
     Node,
     Subscription,
 )
+from qos.core.queue.push import (
+    PushLink,
+    PushSubscriber,
+    RemovePushLink,
+    RemovePushSubscriber,
+    SavePushLink,
+    SavePushSubscriber,
+)
 from qos.core.queue.service import QueueContents
 from qos.core.queue.terminus import Terminus
 from qos.stores.queue_store import QueueStore
@@ -122,6 +130,14 @@ def found(store: QueueStore, contents: QueueContents) -> Model:
         termini={each.jid: each for each in contents.termini},
         items={item.seq: item for item in items},
         payloads=store.payloads(seqs),
+        push_subscribers={
+            each.subscriber_id: each for each in store.push_subscribers()
+        },
+        push_links={
+            (each.subscriber_id, each.seq): each
+            for item_id in IDS
+            for each in store.push_links(item_id).values()
+        },
         ended={(each.node, each.item_id, each.token, each.seq): each for each in ended},
         last_seq=contents.next_seq - 1,
     )
@@ -182,7 +198,7 @@ class Chance:
     def _change(self, model: Model) -> Change:
         pick = self._chance.choice
         node, item_id, jid = pick(NODES), pick(IDS), pick(JIDS)
-        kind = self._chance.randrange(16)
+        kind = self._chance.randrange(20)
         if kind < 4 or (kind < 7 and not model.items):
             seq = model.next_seq + pick((0, 0, 3))
             item = self._any(Item, seq=seq, node=node, item_id=item_id)
@@ -212,6 +228,17 @@ class Chance:
             return SaveTerminus(self._any(Terminus, node=node, jid=jid))
         if kind == 13:
             return RemoveTerminus(jid)
+        if kind == 14:
+            subscriber = self._any(PushSubscriber, subscriber_id=item_id, node=node)
+            return SavePushSubscriber(subscriber)
+        if kind == 15:
+            return RemovePushSubscriber(item_id)
+        if kind == 16:
+            seq = self._chance.randint(1, model.next_seq)
+            return SavePushLink(self._any(PushLink, subscriber_id=item_id, seq=seq))
+        if kind == 17:
+            seqs = [seq for its_id, seq in model.push_links if its_id == item_id]
+            return RemovePushLink(item_id, pick(seqs or [1]))
         return pick((RemoveNode(node), ForgetOld(pick(TIMES))))
 
     def _any(self, kind: Any, **given: object) -> Any:

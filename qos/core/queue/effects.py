@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from qos.core.queue.item import EndedItem, Item, Node, Subscription
+from qos.core.queue.push import PushChange
 from qos.core.queue.terminus import Terminus
 from qos.core.record import record
 
@@ -130,6 +131,7 @@ Change: TypeAlias = (
     | SaveNode
     | RemoveNode
     | ForgetOld
+    | PushChange
 )
 
 

@@ -63,6 +63,8 @@ class Fate(Enum):
     #: It has not failed; nothing more is sent to this subscriber.
     DISABLED = "disabled"
     FAILED = "failed"
+    #: It has not failed, since it has not left: there was no connection.
+    UNSENT = "unsent"
 
 
 @record(frozen=True, slots=True)
@@ -106,10 +108,12 @@ class NoReply:
     Attributes:
         reason: for people.
         forbidden: the URL is one that nothing is pushed to.
+        unsent: there was no connection, so it has certainly not arrived.
     """
 
     reason: str
     forbidden: bool = False
+    unsent: bool = False
 
 
 @record(frozen=True, slots=True)
@@ -241,7 +245,9 @@ def _once_verdict(answer: _Answer) -> Verdict:
 
 def _verdict(answer: _Answer) -> Verdict:
     if isinstance(answer, NoReply):
-        fate = Fate.DISABLED if answer.forbidden else Fate.FAILED
+        if answer.forbidden:
+            return Verdict(Fate.DISABLED, answer.reason)
+        fate = Fate.UNSENT if answer.unsent else Fate.FAILED
         return Verdict(fate, answer.reason)
     fate = _fate(answer.status)
     if fate is Fate.ACCEPTED:

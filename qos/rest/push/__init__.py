@@ -1,0 +1,1 @@
+"""Push: the service forwards the messages of a queue to URLs (REST-*, Push)."""

@@ -1,0 +1,210 @@
+"""The client that pushes: it connects only where that is allowed (SSRF).
+
+A URL is checked before each request, and each address again when it is resolved and just
+before the connect, so a name whose address has changed since is refused too. Nothing of
+ours goes along: no credentials of users, no cookies. Redirects are not followed here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.typedefs import LooseHeaders
+from yarl import URL
+
+from qos.core.queue.push import PushSubscriber
+from qos.core.rest.forwarding import NoReply, PushReply, PushRequest
+from qos.core.rest.push_targets import BadTarget, PushRules, Target
+from qos.rest import bounds
+
+__all__ = ["PushClient"]
+
+
+@dataclass(slots=True)
+class _Use:
+    """A target that a connection is made to.
+
+    Attributes:
+        target: of the request.
+        forbidden: why one of its addresses is refused; ''.
+    """
+
+    target: Target
+    forbidden: str = ""
+
+
+#: That of the request in this task; asyncio copies it into the tasks that it starts.
+_use: ContextVar[_Use] = ContextVar("target")
+
+
+class _Forbidden(OSError):
+    """An address that nothing is pushed to."""
+
+
+class PushClient:
+    """Makes the requests of all subscribers."""
+
+    def __init__(self, rules: PushRules) -> None:
+        """Begin without a connection."""
+        self.rules = rules
+        # Not asyncio's own: names that are not answered would hold up all else there.
+        self._names = ThreadPoolExecutor(
+            bounds.PUSH_LOOKUPS_MAX, thread_name_prefix="qos-push-dns"
+        )
+        self._session: aiohttp.ClientSession | None = None
+
+    async def send(
+        self,
+        request: PushRequest,
+        body: bytes,
+        headers: Mapping[str, str],
+        subscriber: PushSubscriber,
+    ) -> PushReply | NoReply:
+        """Make a request; nothing is raised.
+
+        Args:
+            request: with `message`, it has this body and these headers.
+            body: of the message.
+            headers: of the message.
+            subscriber: its authorization goes to the host of its own URL, and nowhere
+                else.
+        """
+        try:
+            target = self.rules.target(request.url)
+            own = self.rules.target(subscriber.href)
+        except BadTarget as error:
+            return NoReply(str(error), forbidden=True, unsent=True)
+        use = _Use(target)
+        _use.set(use)
+        named: dict[str, str] = dict(headers) if request.message else {}
+        if subscriber.authorization and _origin(target) == _origin(own):
+            named["Authorization"] = subscriber.authorization
+        if request.key:
+            named["Idempotency-Key"] = f'"{request.key}"'
+        try:
+            return await self._made(request, target, body, named)
+        except aiohttp.ClientConnectorError as error:
+            if use.forbidden:
+                return NoReply(use.forbidden, forbidden=True, unsent=True)
+            why = f"no connection to {target.host}: {error.os_error}"
+            return NoReply(why, unsent=True)
+        except TimeoutError:
+            return NoReply(f"{target.host} does not answer")
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            return NoReply(f"{target.host}: {type(error).__name__}")
+
+    async def _made(
+        self,
+        request: PushRequest,
+        target: Target,
+        body: bytes,
+        headers: LooseHeaders,
+    ) -> PushReply:
+        async with self._open().request(
+            request.method,
+            URL(target.url, encoded=True),
+            data=body if request.message else b"",
+            headers=headers,
+            allow_redirects=False,
+            skip_auto_headers=["Content-Type", "Accept-Encoding"],
+        ) as answer:
+            # Its body does not matter. A short one is read, so that the connection can
+            # be used again.
+            await answer.content.read(bounds.PUSH_ANSWER_BYTES_MAX)
+            if not answer.content.at_eof():
+                answer.close()
+            found = {
+                name.lower(): ", ".join(answer.headers.getall(name))
+                for name in answer.headers
+            }
+            return PushReply(target.url, answer.status, found)
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(
+                resolver=_Resolver(self.rules, self._names),
+                socket_factory=self._socket,
+                use_dns_cache=False,
+                limit=bounds.PUSH_CONNECTIONS_MAX,
+            )
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=bounds.PUSH_S),
+                auto_decompress=False,
+                headers={"User-Agent": "xmpp-qos"},
+                max_line_size=bounds.LINE_BYTES_MAX,
+                max_field_size=bounds.LINE_BYTES_MAX,
+            )
+        return self._session
+
+    def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
+        """A socket for this address, if it is allowed."""
+        family, kind, protocol, _, where = address
+        use = _use.get()
+        why = self.rules.why_not(use.target.host, use.target.port, str(where[0]))
+        if why:
+            use.forbidden = why
+            raise _Forbidden(why)
+        return socket.socket(family, kind, protocol)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+        self._names.shutdown(wait=False, cancel_futures=True)
+
+
+def _origin(target: Target) -> tuple[str, str, int]:
+    return target.scheme, target.host, target.port
+
+
+class _Resolver(AbstractResolver):
+    """Leaves out the addresses that are not allowed."""
+
+    def __init__(self, rules: PushRules, threads: ThreadPoolExecutor) -> None:
+        self._rules = rules
+        self._threads = threads
+
+    async def resolve(
+        self,
+        host: str,
+        port: int = 0,
+        family: socket.AddressFamily = socket.AF_UNSPEC,
+    ) -> list[ResolveResult]:
+        """See AbstractResolver."""
+        found = await asyncio.get_running_loop().run_in_executor(
+            self._threads,
+            lambda: socket.getaddrinfo(host, port, family, socket.SOCK_STREAM),
+        )
+        allowed: list[ResolveResult] = []
+        why = ""
+        for its_family, _, protocol, _, where in found:
+            address = str(where[0])
+            refused = self._rules.why_not(host, port, address)
+            why = why or refused
+            if not refused:
+                allowed.append(
+                    ResolveResult(
+                        hostname=host,
+                        host=address,
+                        port=port,
+                        family=its_family,
+                        proto=protocol,
+                        flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+                    )
+                )
+        if not allowed:
+            _use.get().forbidden = why
+            raise _Forbidden(why or f"{host} has no address")
+        return allowed
+
+    async def close(self) -> None:
+        """See AbstractResolver."""

@@ -1,0 +1,123 @@
+"""Push subscribers as resources: made, shown, switched, and ended."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import parse_qs
+
+from qos.core.opaque_body import is_header_value
+from qos.core.queue.push import PushSubscriber
+from qos.core.queue.requests import Refusal
+from qos.core.rest.link_header import Link
+from qos.core.rest.push_links import read_atom_link
+from qos.core.rest.push_targets import BadTarget
+from qos.ids import new_id
+from qos.rest.calls import Answer, Call
+from qos.rest.push.pusher import Pusher
+from qos.rest.routes import url
+
+__all__ = ["subscriber", "subscribers"]
+
+_JSON = {"Content-Type": "application/json", "Cache-Control": "no-store"}
+
+#: The most characters of a header Authorization for a target.
+_AUTHORIZATION_CHARS_MAX = 4096
+
+_ENABLED = {"true": True, "false": False}
+
+
+async def subscribers(call: Call) -> Answer:
+    """Make a push subscriber, or list those of the user (rows U1, R4)."""
+    _check_right(call)
+    if call.method != "POST":
+        found = call.gateway.pushers.of(call.node, call.account)
+        return Answer(200, dict(_JSON), body=_as_json([_shown(each) for each in found]))
+    link = read_atom_link(call.body, call.headers.get("content-type", ""))
+    try:
+        target = call.gateway.pushers.client.rules.target(link.href)
+    except BadTarget as error:
+        raise _bad(f"nothing is pushed to this href: {error}") from None
+    made = PushSubscriber(
+        subscriber_id=new_id(),
+        node=call.node,
+        account=call.account,
+        rel=link.rel,
+        href=target.url,
+        base=call.base,
+        authorization=_authorization(call),
+        created_at=call.gateway.engine.now(),
+    )
+    await call.gateway.pushers.add(made)
+    return Answer(201, {"Location": _url(made)})
+
+
+async def subscriber(call: Call) -> Answer:
+    """Show a push subscriber, switch it on or off, or end it (row U8)."""
+    pushers = call.gateway.pushers
+    for pusher in pushers.of(call.node, call.account):
+        if pusher.subscriber.subscriber_id == call.path["subscriber"]:
+            break
+    else:
+        text = f"you have no such push subscriber of {call.node!r}"
+        raise Refusal(text, condition="item-not-found", type="cancel")
+    if call.method == "DELETE":
+        await pushers.remove(pusher)
+        return Answer(204)
+    if call.method == "POST":
+        form = parse_qs(call.body.decode(errors="replace"), keep_blank_values=True)
+        enabled = _ENABLED.get(form.get("enabled", [""])[0])
+        if enabled is None or len(form) != 1:
+            raise _bad("the form is enabled=true or enabled=false")
+        if enabled:
+            _check_right(call)
+            await pusher.enable()
+        elif pusher.subscriber.enabled:
+            await pusher.disable("it was disabled on request")
+        return Answer(204)
+    here = Link(_url(pusher.subscriber), "self")
+    queue = Link(url("queue", node=call.node), "generator")
+    return Answer(200, dict(_JSON), [here, queue], _as_json(_shown(pusher)))
+
+
+def _shown(pusher: Pusher) -> dict[str, Any]:
+    its = pusher.subscriber
+    return {
+        "location": _url(its),
+        "rel": its.rel,
+        "href": its.href,
+        "enabled": its.enabled,
+        "failures": pusher.failures,
+        "reason": its.reason,
+    }
+
+
+def _authorization(call: Call) -> str:
+    """Raises Refusal: it is no value of a header."""
+    given = call.headers.get("push-authorization", "")
+    if given and (len(given) > _AUTHORIZATION_CHARS_MAX or not is_header_value(given)):
+        raise _bad("Push-Authorization is not the value of a header Authorization")
+    return given
+
+
+def _check_right(call: Call) -> None:
+    """Raises Refusal: the user may not consume."""
+    rights = call.gateway.engine.rights(call.node, call.jid)
+    if rights is None:
+        text = f"there is no node {call.node!r}"
+        raise Refusal(text, condition="item-not-found", type="cancel")
+    if not rights.subscribe:
+        text = f"you may not subscribe to {call.node!r}"
+        raise Refusal(text, condition="forbidden", type="auth")
+
+
+def _url(its: PushSubscriber) -> str:
+    return url("subscriber", node=its.node, subscriber=its.subscriber_id)
+
+
+def _as_json(content: object) -> bytes:
+    return json.dumps(content, ensure_ascii=False).encode()
+
+
+def _bad(why: str) -> Refusal:
+    return Refusal(why, condition="bad-request", type="modify")

@@ -1,0 +1,139 @@
+"""All push subscribers of a gateway."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Coroutine, Mapping, MutableMapping
+from typing import Any
+
+from qos.core.queue.effects import Change
+from qos.core.queue.push import (
+    PushSubscriber,
+    RemovePushSubscriber,
+    SavePushSubscriber,
+)
+from qos.core.queue.requests import Refusal, Result
+from qos.core.rest.forwarding import Fate
+from qos.core.rest.push_targets import PushRules
+from qos.engine.queue_engine import QueueEngine
+from qos.rest import bounds
+from qos.rest.push.client import PushClient
+from qos.rest.push.pusher import Pusher
+
+__all__ = ["Pushers"]
+
+
+class Pushers:
+    """The subscribers, and what they share.
+
+    Attributes:
+        engine: of the queues.
+        consumers: of the gateway, by full JID.
+        client: makes their requests.
+        counts: how many attempts have had each fate, since the start.
+        closing: nothing is started any more.
+    """
+
+    def __init__(
+        self,
+        engine: QueueEngine,
+        consumers: MutableMapping[str, Any],
+        rules: PushRules,
+    ) -> None:
+        """Take the subscribers that are on disk.
+
+        They count as present from now on, and push from `start` on.
+        """
+        self.engine = engine
+        self.consumers = consumers
+        self.client = PushClient(rules)
+        self.counts: Counter[Fate] = Counter()
+        self.closing = False
+        self._pushers = {
+            each.subscriber_id: Pusher(self, each)
+            for each in engine.store.push_subscribers()
+        }
+        self._tasks: set[asyncio.Task[None]] = set()
+        for each in self._pushers.values():
+            if each.subscriber.enabled:
+                each.attach()
+
+    def start(self) -> None:
+        """Push."""
+        for each in self._pushers.values():
+            if each.subscriber.enabled:
+                each.start()
+
+    async def add(self, subscriber: PushSubscriber) -> None:
+        """Write down a new subscriber, and let it push.
+
+        Raises:
+            Refusal: there are too many, or it could not be written.
+        """
+        account = subscriber.account
+        own = sum(each.subscriber.account == account for each in self._pushers.values())
+        if own >= bounds.PUSH_PER_ACCOUNT_MAX or len(self._pushers) >= bounds.PUSH_MAX:
+            whose = (
+                f"{account} has" if own >= bounds.PUSH_PER_ACCOUNT_MAX else "all have"
+            )
+            text = f"{whose} as many push subscribers as there may be"
+            raise Refusal(text, condition="resource-constraint", type="wait")
+        pusher = self._pushers[subscriber.subscriber_id] = Pusher(self, subscriber)
+        try:
+            await self.save(SavePushSubscriber(subscriber))
+        except Refusal:
+            del self._pushers[subscriber.subscriber_id]
+            raise
+        pusher.start()
+
+    def of(self, node: str, account: str) -> list[Pusher]:
+        """The subscribers of an account at a node, the oldest first."""
+        return [
+            each
+            for each in self._pushers.values()
+            if (each.subscriber.node, each.subscriber.account) == (node, account)
+        ]
+
+    async def remove(self, pusher: Pusher) -> None:
+        """End a subscriber."""
+        await self.save(RemovePushSubscriber(pusher.subscriber.subscriber_id))
+        if self._pushers.pop(pusher.subscriber.subscriber_id, None) is not None:
+            pusher.leave()
+
+    def forget(self, pusher: Pusher) -> None:
+        """The node of a subscriber is deleted, and it is gone from the disk with it."""
+        self._pushers.pop(pusher.subscriber.subscriber_id, None)
+        pusher.leave()
+
+    async def save(self, change: Change) -> None:
+        """Write a change; what is asked of the engine in the same turn goes with it.
+
+        Raises:
+            Refusal: it could not be written.
+        """
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def answer(result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
+            if written.done():
+                return
+            if isinstance(result, Refusal):
+                written.set_exception(result)
+            else:
+                written.set_result(None)
+
+        self.engine.save([change], answer)
+        await written
+
+    def later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let this be done."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def aclose(self) -> None:
+        """Stop; each goes on where it was when it is started again."""
+        self.closing = True
+        for each in self._pushers.values():
+            each.stop()
+        await self.client.aclose()

@@ -1,0 +1,362 @@
+"""Push subscribers of the HTTP gateway: rows U1 to U9 and R4 of the checklist."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from qos.core.queue.requests import Delete
+from qos.core.rest.link_header import read_links
+from qos.rest import bounds
+from rest_bench import Response, RestBench, basic, rest
+
+ATOM = "application/atom+xml"
+LOOPBACK = ["127.0.0.1"]
+
+
+def atom(href: str, rel: str = "post-message") -> bytes:
+    return (
+        f"<link xmlns='http://www.w3.org/2005/Atom' rel='{rel}' href='{href}'/>"
+    ).encode()
+
+
+async def subscribe(
+    bench: RestBench, href: str, rel: str = "post-message", **headers: str
+) -> Response:
+    """Ask for push."""
+    return await bench.post(
+        "/queues/orders/subscribers", atom(href, rel), Content_Type=ATOM, **headers
+    )
+
+
+async def made(bench: RestBench, href: str, rel: str = "post-message") -> str:
+    """The location of a new push subscriber."""
+    answer = await subscribe(bench, href, rel)
+    assert answer.status == 201, answer
+    return answer.headers["Location"]
+
+
+async def shown(bench: RestBench, location: str) -> dict[str, Any]:
+    answer = await bench.get(location)
+    assert answer.status == 200, answer
+    found: dict[str, Any] = json.loads(answer.body)
+    return found
+
+
+async def until(bench: RestBench, location: str, **wanted: object) -> dict[str, Any]:
+    """The subscriber, once it is shown like this."""
+    async with asyncio.timeout(20):
+        while True:
+            found = await shown(bench, location)
+            if wanted.items() <= found.items():
+                return found
+            await asyncio.sleep(0.02)
+
+
+class Target:
+    """A web server that notes what it gets.
+
+    Attributes:
+        port: of it.
+        got: the requests, with their bodies.
+        answers: the statuses of the next answers; 200 after them.
+    """
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.got: asyncio.Queue[tuple[web.BaseRequest, bytes]] = asyncio.Queue()
+        self.answers: list[int | web.Response] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/in"
+
+    async def _handle(self, request: web.BaseRequest) -> web.Response:
+        body = await request.read()
+        self.got.put_nowait((request, body))
+        answer = self.answers.pop(0) if self.answers else 200
+        return (
+            answer if isinstance(answer, web.Response) else web.Response(status=answer)
+        )
+
+    async def next(self) -> tuple[web.BaseRequest, bytes]:
+        async with asyncio.timeout(20):
+            return await self.got.get()
+
+    async def bodies(self, count: int) -> list[bytes]:
+        return [(await self.next())[1] for _ in range(count)]
+
+
+@contextlib.asynccontextmanager
+async def target(port: int = 0) -> AsyncIterator[Target]:
+    found = Target()
+    server = web.Server(found._handle)
+    loop = asyncio.get_running_loop()
+    listening = await loop.create_server(server, "127.0.0.1", port)
+    found.port = listening.sockets[0].getsockname()[1]
+    try:
+        yield found
+    finally:
+        listening.close()
+        await server.shutdown(0.01)
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[RestBench]:
+    async with rest(tmp_path, push=LOOPBACK) as bench:
+        await bench.create("orders", max_deliveries="20")
+        yield bench
+
+
+@pytest.fixture
+async def to() -> AsyncIterator[Target]:
+    async with target() as found:
+        yield found
+
+
+async def test_a_subscriber_is_made_shown_and_ended(
+    bench: RestBench, to: Target
+) -> None:
+    """U1, R4."""
+    queue = await bench.get("/queues/orders")
+    assert queue.link("subscribers") == "/queues/orders/subscribers"
+    location = await made(bench, to.url)
+    assert await shown(bench, location) == {
+        "location": location,
+        "rel": "post-message",
+        "href": to.url,
+        "enabled": True,
+        "failures": 0,
+        "reason": "",
+    }
+    listed = json.loads((await bench.get("/queues/orders/subscribers")).body)
+    assert [each["location"] for each in listed] == [location]
+    await bench.post("/queues/orders/messages", b"1")
+    assert await to.bodies(1) == [b"1"]
+    # It is of its account only.
+    assert (await bench.get(location, user="bob")).status == 404
+    assert (await bench.http("DELETE", location)).status == 204
+    assert (await bench.get(location)).status == 404
+    await bench.post("/queues/orders/messages", b"2")
+    taken = await bench.take()
+    assert taken.body == b"2"
+
+
+async def test_a_forwarded_message_tells_where_it_is_and_where_it_is_from(
+    bench: RestBench, to: Target
+) -> None:
+    """U4: with what its publisher has sent, and nothing of ours."""
+    await made(bench, to.url)
+    await bench.post(
+        "/queues/orders/messages?priority=7",
+        b"<a/>",
+        Content_Type="text/plain",
+        Msg_Properties='color="red"',
+        Link='</more>; rel="related"',
+    )
+    request, body = await to.next()
+    assert body == b"<a/>"
+    base = f"http://127.0.0.1:{bench.web}"
+    links = {each.rel: each.href for each in read_links(request.headers["Link"])}
+    assert links["self"].startswith(f"{base}/queues/orders/messages/")
+    assert links["generator"] == f"{base}/queues/orders"
+    assert links["related"] == "/more"
+    assert request.headers["Content-Type"] == "text/plain"
+    assert request.headers["Msg-Properties"] == 'color="red"'
+    assert "Authorization" not in request.headers
+    assert "Cookie" not in request.headers
+
+
+async def test_another_service_gets_each_message_once_by_one_off_links(
+    bench: RestBench, tmp_path: Path
+) -> None:
+    """U2, with the Authorization that the subscriber was made with."""
+    folder = tmp_path / "other"
+    folder.mkdir()
+    async with rest(folder) as other:
+        await other.create("orders")
+        href = f"http://127.0.0.1:{other.web}/queues/orders/once"
+        answer = await subscribe(
+            bench, href, "post-message-once", Push_Authorization=basic("alice")
+        )
+        assert answer.status == 201
+        for number in range(20):
+            await bench.post("/queues/orders/messages", b"%d" % number)
+        got = [(await other.take(Prefer="wait=20")).body for _ in range(20)]
+        assert got == [b"%d" % number for number in range(20)]
+    assert not await bench.items("orders")
+    assert "Basic" not in (await bench.get(answer.headers["Location"])).text
+
+
+async def test_the_authorization_goes_to_no_other_host(
+    bench: RestBench, to: Target
+) -> None:
+    async with target() as other:
+        moved = web.Response(status=307, headers={"Location": other.url})
+        to.answers.append(moved)
+        answer = await subscribe(bench, to.url, Push_Authorization="Bearer 1")
+        assert answer.status == 201
+        await bench.post("/queues/orders/messages", b"1")
+        first, _ = await to.next()
+        second, _ = await other.next()
+        assert first.headers["Authorization"] == "Bearer 1"
+        assert "Authorization" not in second.headers
+
+
+async def test_an_unknown_outcome_is_asked_for_at_the_same_link(
+    bench: RestBench, to: Target
+) -> None:
+    """U5: also by the next process, since the link is on disk before it is used."""
+    first = web.Response(headers={"Link": '</in/1>; rel="create-next"'})
+    to.answers += [first, 500, 405]
+    location = await made(bench, to.url, "post-message-once")
+    await bench.post("/queues/orders/messages", b"1")
+    paths = [(await to.next())[0].path for _ in range(3)]
+    assert paths == ["/in", "/in/1", "/in/1"]
+    await until(bench, location, failures=0)
+    await bench.until_items("orders", 0)
+
+
+async def test_a_subscriber_that_fails_too_often_is_disabled(
+    bench: RestBench, to: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """U8: it is visible, and can be enabled again."""
+    monkeypatch.setattr(bounds, "PUSH_FAILURES_MAX", 2)
+    to.answers += [500, 500]
+    location = await made(bench, to.url)
+    await bench.post("/queues/orders/messages", b"1")
+    found = await until(bench, location, enabled=False)
+    assert "answered 500" in found["reason"]
+    assert await to.bodies(2) == [b"1", b"1"]
+    again = await bench.post(
+        location, b"enabled=true", Content_Type="application/x-www-form-urlencoded"
+    )
+    assert again.status == 204
+    assert await to.bodies(1) == [b"1"]
+    await until(bench, location, enabled=True, failures=0, reason="")
+    assert (await bench.post(location, b"enabled=perhaps")).status == 400
+    assert (await bench.post(location, b"enabled=false")).status == 204
+    assert not (await shown(bench, location))["enabled"]
+
+
+@pytest.mark.parametrize("status", [401, 406])
+async def test_a_status_that_cannot_change_disables_at_once(
+    bench: RestBench, to: Target, status: int
+) -> None:
+    """U7."""
+    to.answers.append(status)
+    location = await made(bench, to.url)
+    await bench.post("/queues/orders/messages", b"1")
+    await until(bench, location, enabled=False)
+    # The message has not failed.
+    (item,) = (await bench.items("orders")).values()
+    assert item.delivery_count == 0
+
+
+async def test_a_message_that_is_refused_is_dead(bench: RestBench, to: Target) -> None:
+    """U7: and the next one is pushed."""
+    to.answers.append(422)
+    await made(bench, to.url)
+    for body in (b"1", b"2"):
+        await bench.post("/queues/orders/messages", body)
+    assert await to.bodies(2) == [b"1", b"2"]
+    counts = json.loads((await bench.get("/queues/orders")).body)["counts"]
+    assert counts["dead"] == 1
+
+
+async def test_a_target_that_is_busy_says_when(bench: RestBench, to: Target) -> None:
+    """U7: 503 with Retry-After; the message has not failed."""
+    to.answers.append(web.Response(status=503, headers={"Retry-After": "0"}))
+    location = await made(bench, to.url)
+    await bench.post("/queues/orders/messages", b"1")
+    assert await to.bodies(2) == [b"1", b"1"]
+    assert (await shown(bench, location))["failures"] == 0
+
+
+async def test_a_target_that_is_down_makes_no_message_dead(bench: RestBench) -> None:
+    """A message that was never sent has not failed, however often that is tried."""
+    async with target() as first:
+        port, href = first.port, first.url
+    location = await made(bench, href)
+    await bench.post("/queues/orders/messages", b"1")
+    await until(bench, location, failures=1)
+    async with target(port) as to:
+        assert await to.bodies(1) == [b"1"]
+    await until(bench, location, failures=0)
+
+
+async def test_a_subscriber_survives_a_restart(tmp_path: Path, to: Target) -> None:
+    """U1: so do its lock and its link."""
+    first = web.Response(headers={"Link": '</in/1>; rel="create-next"'})
+    async with rest(tmp_path, push=LOOPBACK) as bench:
+        await bench.create("orders")
+        to.answers += [first, 500]
+        await made(bench, to.url, "post-message-once")
+        await bench.post("/queues/orders/messages", b"1")
+        assert [(await to.next())[0].path for _ in range(2)] == ["/in", "/in/1"]
+    async with rest(tmp_path, push=LOOPBACK) as bench:
+        request, body = await to.next()
+        assert (request.path, body) == ("/in/1", b"1")
+        (listed,) = json.loads((await bench.get("/queues/orders/subscribers")).body)
+        assert listed["enabled"]
+
+
+async def test_a_subscriber_ends_with_its_queue(bench: RestBench, to: Target) -> None:
+    location = await made(bench, to.url)
+    await bench.ask(Delete("orders"))
+    assert (await bench.get(location)).status == 404
+    await bench.create("orders")
+    assert json.loads((await bench.get("/queues/orders/subscribers")).body) == []
+
+
+async def test_nothing_is_pushed_where_only_the_service_can_go(tmp_path: Path) -> None:
+    """U9: closed by default."""
+    async with rest(tmp_path) as bench:
+        await bench.create("orders")
+        for href in (
+            "http://127.0.0.1:1/",
+            "https://127.0.0.1:8443/",
+            "https://[::1]:8443/",
+            "https://169.254.169.254/",
+            "http://example.org/",
+            "https://2130706433/",
+            "ftp://example.org/",
+        ):
+            answer = await subscribe(bench, href)
+            assert answer.status == 400, (href, answer)
+            assert "nothing is pushed to this href" in answer.text
+
+
+async def test_a_name_is_checked_when_it_is_resolved(tmp_path: Path) -> None:
+    """U9: localhost is a name like any other until then."""
+    async with rest(tmp_path) as bench:
+        await bench.create("orders")
+        location = await made(bench, "https://localhost:8443/")
+        await bench.post("/queues/orders/messages", b"1")
+        found = await until(bench, location, enabled=False)
+        assert "loopback address" in found["reason"]
+
+
+async def test_the_number_of_subscribers_is_bounded(
+    bench: RestBench, to: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "PUSH_PER_ACCOUNT_MAX", 1)
+    await made(bench, to.url)
+    answer = await subscribe(bench, to.url)
+    assert answer.status == 507
+    assert "as many push subscribers" in answer.text
+
+
+async def test_who_may_not_consume_may_not_subscribe(
+    bench: RestBench, to: Target
+) -> None:
+    answer = await subscribe(bench, to.url, user="bob")
+    assert answer.status in {403, 404}
+    assert (await bench.post("/queues/none/subscribers", atom(to.url))).status == 404
+    wrong = await bench.post("/queues/orders/subscribers", b"{}", Content_Type="a/b")
+    assert wrong.status == 415
