@@ -31,7 +31,7 @@ from qos.journal.files import quoted
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.xdist_group("spark-tables"),
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(600),
 ]
 
 SENT = ("accepted", "offered", "received", "released", "delivered")

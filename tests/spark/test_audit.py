@@ -37,7 +37,7 @@ from qos.journal.schema import parse_line
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.xdist_group("spark-tables"),
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(600),
 ]
 
 LIMITS = Limits(now=datetime(2026, 2, 1, tzinfo=UTC))

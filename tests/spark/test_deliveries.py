@@ -9,7 +9,7 @@ from qos.audit.tables import deliveries
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.xdist_group("spark-tables"),
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(600),
 ]
 
 SENT = ("accepted", "offered", "received", "released", "delivered")

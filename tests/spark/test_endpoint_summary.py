@@ -18,7 +18,7 @@ from qos.journal.schema import EVENTS, Role
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.xdist_group("spark-tables"),
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(600),
 ]
 
 ROLES = {f"{role.value}@x/1": role for role in Role}

@@ -24,7 +24,7 @@ from qos.audit.tables import Limits
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.xdist_group("spark"),
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(600),
 ]
 
 DAYS = 40

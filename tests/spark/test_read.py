@@ -26,7 +26,7 @@ from qos.journal.schema import (
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.xdist_group("spark-tables"),
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(600),
 ]
 
 GOOD: Mapping[str, str | int] = {

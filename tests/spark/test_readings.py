@@ -13,7 +13,7 @@ from qos.spark.sensor_data import NAMESPACE, parse_fields
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.xdist_group("spark-tables"),
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(600),
 ]
 
 

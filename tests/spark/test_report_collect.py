@@ -18,7 +18,7 @@ from qos.audit.tables import Limits, queues_hourly, routes_hourly
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.xdist_group("spark-tables"),
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(600),
 ]
 
 DAY, BEFORE = date(2026, 1, 5), date(2026, 1, 4)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.xdist_group("spark"),
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(600),
 ]
 
 DAY = date(2026, 1, 5)

@@ -18,7 +18,7 @@ from qos.cli.spark_run import SparkRun
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.xdist_group("spark-tables"),
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(600),
 ]
 
 

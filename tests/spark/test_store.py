@@ -26,7 +26,7 @@ from spark_stages import stages
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.xdist_group("spark"),
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(600),
 ]
 
 FIFTH, SIXTH, SEVENTH = (date(2026, 1, day) for day in (5, 6, 7))

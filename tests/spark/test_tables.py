@@ -25,7 +25,7 @@ from qos.audit.tables.routes import merged_percentiles
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.xdist_group("spark-tables"),
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(600),
 ]
 
 DAY = NOON.date()
