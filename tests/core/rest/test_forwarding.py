@@ -244,6 +244,14 @@ def test_u9_a_forbidden_url_disables_the_subscriber() -> None:
     assert play(ONCE, link(200, "/1"), forbidden)[1] == Verdict(Fate.DISABLED, "no")
 
 
+def test_u7_where_there_was_no_connection_nothing_has_failed() -> None:
+    """By the defaults of a queue, its messages would be dead after half a minute."""
+    unsent = NoReply("down", unsent=True)
+    for subscriber in (PLAIN, ONCE, DESTINATION):
+        assert play(subscriber, unsent)[1] == Verdict(Fate.UNSENT, "down")
+    assert play(ONCE, link(200, "/1"), unsent)[1] == Verdict(Fate.UNSENT, "down")
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
