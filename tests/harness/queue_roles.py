@@ -27,7 +27,9 @@ from qos.core.queue.effects import Change
 from qos.errors import RequestFailed
 from qos.journal.writer import JournalWriter
 from qos.stores.queue_store import QueueStore
+from qos.testing.ports import ADDRESS
 from qos.testing.xmpp_server import XmppServer
+from qos.users import Users
 from qos.worker import Job, Worker
 from role import Connect, Role, Say, ended_by_signal, open_log
 from xep_0254 import QueueService
@@ -36,6 +38,7 @@ from xep_0254.queueing import XEP_0254, NewItem
 __all__ = [
     "AFTER_COMMIT",
     "BEFORE_COMMIT",
+    "Listening",
     "LockChange",
     "Poison",
     "PublisherRole",
@@ -82,6 +85,21 @@ CREATE TRIGGER journal_insert AFTER INSERT ON item WHEN NEW.token <> ''
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """Where a service listens for clients of other protocols, on loopback.
+
+    Attributes:
+        users: the file with their users.
+        http: the port.
+        amqp: the port.
+    """
+
+    users: str
+    http: int
+    amqp: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Service(Role):
     """A queue service as a component.
 
@@ -92,6 +110,7 @@ class Service(Role):
         remembers_s: how long the token of an ended item is remembered at least; 0: the
             default, which is too long to see its end in a soak.
         mutant: the name of a mistake to make; see `campaign.mutants`.
+        listening: as by `queue serve --http … --amqp …`; None: XMPP only.
     """
 
     store: str
@@ -99,6 +118,7 @@ class Service(Role):
     qos_journal: str = ""
     remembers_s: float = 0.0
     mutant: str = ""
+    listening: Listening | None = None
 
     @classmethod
     def of(
@@ -130,8 +150,33 @@ class Service(Role):
             signal.signal(number, store.die_at)
         service = QueueService(session.xmpp, store, journal=self.qos_journal or None)
         session.start()
-        await session.work(self._serve(session.online, say))
+        async with contextlib.AsyncExitStack() as stack:
+            if self.listening is not None:
+                await self._listen(self.listening, service, stack)
+            await session.work(self._serve(session.online, say))
         await service.aclose()
+
+    async def _listen(
+        self,
+        listening: Listening,
+        service: QueueService,
+        stack: contextlib.AsyncExitStack,
+    ) -> None:
+        """Serve without XMPP, too, as `queue serve` does."""
+        # They need extras, which most tests do without.
+        from qos.amqp.gateway import Gateway as AmqpGateway
+        from qos.rest.gateway import Gateway as HttpGateway
+
+        domain = self.connect.jid
+        users = Users(listening.users, domain)
+        amqp = AmqpGateway(service.engine, users=users, own_domain=domain)
+        http = HttpGateway(service.engine, users=users, own_domain=domain)
+        for gateway in (amqp, http):
+            service.add_gateway(gateway)
+            stack.push_async_callback(gateway.aclose)
+        service.engine.begin()
+        await amqp.listen(ADDRESS, listening.amqp)
+        await http.listen(ADDRESS, listening.http)
 
     async def _serve(self, online: asyncio.Event, say: Say) -> None:
         await online.wait()

@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -21,6 +22,7 @@ from campaign.disk import SmallDisk
 from campaign.faults import KINDS
 from campaign.supervisor import WORKERS, Files, Member
 from message_roles import EFFECTS
+from notebooks import ACCEPTED, REJECTED, Deed, Notebook
 from qos.cli.status import Status
 from qos.spark.session import NoSpark, check_spark
 from qos.testing.processes import completed
@@ -264,6 +266,55 @@ def test_each_way_of_breaking_the_promise_of_a_queue_is_counted(tmp_path: Path) 
     assert tally.doubled == 1  # i2
     assert tally.false == 2  # i4 and i5
     assert tally.open == 2  # i3 and i5
+
+
+def test_each_way_of_breaking_the_promise_through_a_gateway_is_counted(
+    tmp_path: Path,
+) -> None:
+    """By notebooks: an answer that is not known may be either, but only one."""
+    files = Files(tmp_path, SmallDisk(tmp_path, 1), ("sqlite",))
+    names = [f"h{n}" for n in range(1, 10)]
+    files.published_by("http-publisher").write_text("\n".join(names))
+    outcomes: dict[str, str | None] = dict.fromkeys(names, "accepted")
+    outcomes |= {"h2": "rejected", "h3": "rejected", "twice": "accepted"}
+    del outcomes["h9"]
+    queue = ", ".join(
+        f"('orders', '{name}', '{end}')" for name, end in outcomes.items()
+    )
+    _execute(
+        files.queue_store,
+        "CREATE TABLE item (node TEXT, item_id TEXT, outcome TEXT)",
+        f"INSERT INTO item VALUES {queue}",  # noqa: S608 - ours
+    )
+    http, amqp = (Notebook(str(path)) for path in files.notebooks)
+
+    def ends(book: Notebook, item: str, *, confirmed: bool | None = None) -> None:
+        deed = Deed(item, REJECTED if item == "h2" else ACCEPTED, f"{item}/{uuid4()}")
+        book.took(item, 0)
+        book.ends(deed)
+        if confirmed is not None:
+            book.answered(deed.delivery, confirmed=confirmed)
+
+    for name in ("h1", "h2", "h3", "h5", "h6", "twice"):
+        ends(http, name, confirmed=True)
+    # Nobody knows whether h4 was confirmed, but it is accepted; h5 was not ours.
+    ends(amqp, "h4")
+    ends(amqp, "h5", confirmed=False)
+    ends(amqp, "h6", confirmed=True)
+    # h7 was given back before it came again, and h8 is told by nobody.
+    http.took("h7", 0)
+    http.gives_back("h7", 0)
+    ends(amqp, "h7", confirmed=True)
+    tally = count_items(files)
+    assert (tally.accepted, tally.delivered, tally.not_delivered) == (9, 7, 2)
+    assert tally.lost == 2  # h8, h9
+    # h6 was accepted twice; h5 and h6 came again without a higher count.
+    assert tally.doubled == 2
+    # h3 was accepted and is dead, h8 the other way round, and one is posted twice.
+    assert tally.false == 3
+    assert {each.split()[1] for each in tally.examples} == {
+        *("h3", "h5", "h6", "h8", "h9", "twice")
+    }
 
 
 async def test_only_without_spark_there_is_no_audit(

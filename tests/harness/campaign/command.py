@@ -17,6 +17,7 @@ from campaign.audit import Audited, audit
 from campaign.count import Tally
 from campaign.edges import EDGES
 from campaign.faults import KINDS
+from campaign.gateways import GATEWAY_FAULTS
 from campaign.growth import MEASURES
 from campaign.mutants import MUTANTS
 from campaign.run import SERVERS, Result, Run
@@ -45,6 +46,9 @@ Beside them there are the shipped commands of one account: `listen`, whose stdou
 file on a disk that can be full, or a pipe whose reader can stop; and under two other
 resources `worker`, and one command after the other of `send`, `outbox`, `inbox` and
 `queue publish`. They get SIGKILL, SIGTERM and SIGHUP. Their stdout is read line by line.
+At the queue of the workers there are also a publisher and a worker that speak HTTP, and
+two that speak AMQP, with their own proxies. What they do is in notebooks of theirs.
+
 A foreign domain takes all the room that it can get, an account makes the queue of
 somebody else its dead letters, and an attacker on the network path writes messages before
 and behind the offer of TLS.
@@ -106,10 +110,10 @@ def parser(prog: str) -> Parser:
     )
     parser.add_argument(
         "--programs",
-        choices=("all", "library", "commands"),
+        choices=("all", "library", "commands", "gateways"),
         default="all",
-        help="programs that use the library, the shipped commands (which a soak never "
-        "has), or all (default: %(default)s)",
+        help="programs that use the library, the shipped commands, clients of the "
+        "gateways (a soak never has these two), or all (default: %(default)s)",
     )
     parser.add_argument(
         "--mutant",
@@ -152,9 +156,9 @@ async def run(arguments: argparse.Namespace) -> int:
     stores: tuple[str, ...] = (arguments.store,)
     if arguments.store == "both":
         stores = _STORES
+    if arguments.soak and arguments.programs in {"commands", "gateways"}:
+        raise UsageError(f"--soak does not go with --programs {arguments.programs}")
     if arguments.programs == "commands":
-        if arguments.soak:
-            raise UsageError("--soak does not go with --programs commands")
         stores = ()
     if arguments.plot is not None and not arguments.soak:
         raise UsageError("--plot needs --soak")
@@ -205,6 +209,7 @@ async def _results(
             _new(folder / server),
             stores=stores,
             commands=_commands(arguments),
+            gateways=_gateways(arguments),
             mutant=arguments.mutant,
             seed=seed,
             seconds=minutes * 60,
@@ -230,7 +235,12 @@ async def _results(
 
 def _commands(arguments: argparse.Namespace) -> bool:
     """Whether the installed commands take part, and the hostile members."""
-    return arguments.programs != "library" and not arguments.soak
+    return arguments.programs in {"all", "commands"} and not arguments.soak
+
+
+def _gateways(arguments: argparse.Namespace) -> bool:
+    """Whether publishers and workers that speak HTTP and AMQP take part."""
+    return arguments.programs in {"all", "gateways"} and not arguments.soak
 
 
 def _new(folder: Path) -> Path:
@@ -270,7 +280,7 @@ def _faults(results: Sequence[Result]) -> str:
     counts = [result.faults for result in results]
     kinds = [
         kind
-        for kind in (*KINDS, *EDGES)
+        for kind in (*KINDS, *GATEWAY_FAULTS, *EDGES)
         if kind in KINDS or any(count[kind] for count in counts)
     ]
     rows = [(kind, *(f"{count[kind]:,}" for count in counts)) for kind in kinds]

@@ -16,6 +16,7 @@ from typing import Any
 
 from campaign.supervisor import NODE, WORKERS, Files
 from message_roles import EFFECTS, read_log
+from notebooks import ACCEPTED, REJECTED, read_deeds
 from qos.core.message.model import OutgoingState
 from queue_roles import query, read_work_records
 
@@ -160,19 +161,31 @@ def compare(
 def count_items(files: Files) -> Tally:
     """Compare the published items with the effects of the workers.
 
+    Each item is accepted or dead, and one worker has told so: an XMPP worker's effects are
+    in its database, and the deeds of others in their notebooks.
+
     In a soak the service forgets accepted items: a published item that it does not know
     is taken to be accepted.
     """
-    effects: Counter[str] = Counter()
+    deeds = read_deeds(files.notebooks)
+    effects = deeds.certain(ACCEPTED)
+    dead = deeds.certain(REJECTED)
     prepared = 0
     for worker in WORKERS:
         effects += _ids(files.effects(worker), "effects", "item_id")
         prepared += _prepared(files.effects(worker))
     outcomes: dict[str, str | None] = dict(query(files.queue_store, _OUTCOMES))
-    accepted = {item for item, outcome in outcomes.items() if outcome == "accepted"}
-    published = set(files.published.read_text().split())
+    accepted = {item for item, outcome in outcomes.items() if outcome == ACCEPTED}
+    rejected = {item for item, outcome in outcomes.items() if outcome == REJECTED}
+    published = files.all_published
     if files.elders:
         accepted |= published - outcomes.keys()
+    # A worker that has lost its connection does not know what became of its answer.
+    for deed in deeds.unanswered:
+        if deed.outcome == ACCEPTED and deed.item in accepted - effects.keys():
+            effects[deed.item] += 1
+        if deed.outcome == REJECTED and deed.item in rejected - dead.keys():
+            dead[deed.item] += 1
     told = set[str]()
     unwanted = set[str]()
     for record in read_work_records(files.work_records):
@@ -182,14 +195,23 @@ def count_items(files: Files) -> Tally:
             unwanted.add(record.item_id)
     open_ = {item for item, outcome in outcomes.items() if outcome is None}
     found = {
-        "lost": published - effects.keys() - open_,
-        "doubled": {item for item, times in effects.items() if times > 1},
-        "false": (accepted ^ effects.keys()) | (told - effects.keys()) | unwanted,
+        "lost": published - effects.keys() - dead.keys() - open_,
+        "doubled": deeds.unmarked
+        | {item for item, times in (effects + dead).items() if times > 1},
+        "false": {
+            *(accepted ^ effects.keys()),
+            *(rejected ^ dead.keys()),
+            *(told - effects.keys()),
+            *unwanted,
+            # Posted twice, under another id.
+            *(outcomes.keys() - published),
+        },
         "open": open_,
     }
     return Tally(
         accepted=len(published),
         delivered=len(accepted),
+        not_delivered=len(rejected),
         in_doubt=prepared,
         **{name: len(these) for name, these in found.items()},
         examples=examples_of(found, {}),

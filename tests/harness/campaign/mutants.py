@@ -6,17 +6,29 @@ begins, and nothing else.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from slixmpp.stanza import Message
 
 from qos.cli.account import Account
 from qos.cli.connection import Connection
 from qos.cli.output import _Stdout
+from qos.core.queue.requests import (
+    Ok,
+    Publish,
+    PublishResult,
+    Request,
+    Result,
+    Retract,
+    Unlock,
+)
 from qos.core.queue.selector import Selector
+from qos.engine.queue_engine import Answer, Parts, QueueEngine
 from xep_qos.takers import Takers
 
 __all__ = ["MUTANTS", "apply_mutant"]
@@ -65,11 +77,55 @@ def _any_item() -> None:
     Selector.matches = matches  # type: ignore[method-assign]
 
 
+#: Seconds by which an answer comes before its commit.
+_EARLY_S = 0.3
+
+
+def _answered_early(resource: str, *kinds: type[Request]) -> None:
+    """A gateway's client is answered before what it asks for is on disk.
+
+    Args:
+        resource: what that of the gateway's full JIDs begins with.
+        kinds: of requests that are answered early.
+    """
+    do = QueueEngine.request
+
+    def early(
+        self: QueueEngine,
+        request: Request,
+        requester: str,
+        answer: Answer,
+        *,
+        parts: Parts | None = None,
+    ) -> None:
+        ours = requester.partition("/")[2].startswith(resource)
+        if not (ours and isinstance(request, kinds)):
+            do(self, request, requester, answer, parts=parts)
+            return
+        result: Result = Ok()
+        if isinstance(request, Publish):
+            ids = tuple(item.item_id for item in request.entries)
+            result = PublishResult(request.node, ids)
+        loop = asyncio.get_running_loop()
+        loop.call_soon(answer, result, {})
+        loop.call_later(_EARLY_S, do, self, request, requester, lambda *_: None)
+
+    QueueEngine.request = early  # type: ignore[method-assign]
+
+
 #: Each mistake, by its name.
 MUTANTS: Mapping[str, Callable[[], None]] = {
     "a short write is taken for success": _one_write,
     "a confirm without a taker": _no_taker,
     "a selector that is not asked": _any_item,
+    "HTTP: posted before the commit": partial(_answered_early, "http", Publish),
+    "HTTP: acknowledged before the commit": partial(
+        _answered_early, "http-", Retract, Unlock
+    ),
+    "AMQP: accepted before the commit": partial(_answered_early, "amqp", Publish),
+    "AMQP: settled before the commit": partial(
+        _answered_early, "amqp-", Retract, Unlock
+    ),
 }
 
 

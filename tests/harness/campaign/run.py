@@ -22,6 +22,7 @@ from campaign.count import Tally, count_items, count_messages, unsettled
 from campaign.disk import SmallDisk
 from campaign.edges import Edges
 from campaign.faults import Faults, Ways
+from campaign.gateways import Gateways
 from campaign.growth import Series
 from campaign.pipe import PipeReader
 from campaign.printed import came_to_pass, count_commands, missing
@@ -34,6 +35,9 @@ from campaign.soak import (
     unlimited,
 )
 from campaign.supervisor import (
+    GATEWAY_KINDS,
+    GATEWAY_PUBLISHERS,
+    GATEWAY_WORKERS,
     LOCK_S,
     NODE,
     Files,
@@ -137,6 +141,7 @@ class Run:
         folder: an empty one, for all files.
         stores: the kinds of stores, each with a sender and a receiver.
         commands: let the installed commands on one account take part.
+        gateways: let publishers and workers take part that speak HTTP and AMQP.
         mutant: a mistake that the commands or the service make; see `mutants`.
         seed: decides the faults.
         seconds: how long there are faults.
@@ -153,6 +158,7 @@ class Run:
         *,
         stores: tuple[str, ...],
         commands: bool,
+        gateways: bool,
         mutant: str,
         seed: int,
         seconds: float,
@@ -167,6 +173,7 @@ class Run:
         if commands:
             output = SmallDisk(folder / "output", size_mb)
             self._home_files = HomeFiles(folder, output)
+        self._gateways = gateways
         self._mutant = mutant
         self._together = together
         self._soak: Soak | None = None
@@ -225,15 +232,24 @@ class Run:
             )
             home = self._home(server, clients, components)
             members = [] if home is None else home.members
+            gateways = None
+            if self._gateways:
+                gateways = Gateways(files.folder, files, seed=seed)
+                await stack.enter_async_context(gateways.http)
+                await stack.enter_async_context(gateways.amqp)
+                members += gateways.members
             supervisor = Supervisor(
                 *(server, clients, components, files, self._traffic, members),
                 mutant=self._mutant,
+                listening=None if gateways is None else gateways.listening,
             )
             stack.push_async_callback(supervisor.drop)
             more: Ways = {}
+            if gateways is not None:
+                more = gateways.ways(supervisor)
             if home is not None:
                 edges = await self._edges(stack, supervisor, home, clients, seed)
-                more = edges.ways
+                more = {**more, **edges.ways}
             faults = Faults(
                 *(supervisor, server, (clients, components), files.disk, processes),
                 seed=seed,
@@ -314,6 +330,7 @@ class Run:
         await supervisor.start(processes, "squatter")
         await self._create_nodes(server)
         await supervisor.start(processes, "worker", "publisher", "receiver", "sender")
+        await supervisor.start(processes, *GATEWAY_KINDS)
         await supervisor.start(processes, "hub", "listen", "desk", "errand", "greedy")
 
     async def _create_nodes(self, server: XmppServer) -> None:
@@ -390,14 +407,17 @@ class Run:
             async with asyncio.timeout(_RUN_OUT_S_MAX):
                 # The hub is still there for the messages of `desk`.
                 await supervisor.end(
-                    "publisher", "sender", "desk", "squatter", "greedy"
+                    *("publisher", "sender", "desk", "squatter", "greedy"),
+                    *GATEWAY_PUBLISHERS,
                 )
                 await supervisor.end("hub")
                 # While workers are there to recover prepared effects.
                 while await asyncio.to_thread(unsettled, self.files):  # noqa: ASYNC110
                     await asyncio.sleep(_LOOK_S)
                 await self._print_the_rest()
-                await supervisor.end("worker", "receiver", "listen", "errand")
+                await supervisor.end(
+                    *("worker", "receiver", "listen", "errand"), *GATEWAY_WORKERS
+                )
                 await supervisor.end("service")
         except TimeoutError:
             left = [member.name for member in supervisor.members if not member.done]

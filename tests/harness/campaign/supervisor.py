@@ -22,12 +22,15 @@ from message_roles import End
 from proxy import Proxy
 from qos.cli.status import CommandError, Status
 from qos.testing.xmpp_server import XmppServer, mutual
-from queue_roles import PublisherRole, Service, WorkerRole
+from queue_roles import Listening, PublisherRole, Service, WorkerRole
 from role import Connect, Role
 from role_processes import Processes, RoleProcess
 
 __all__ = [
     "BATCH",
+    "GATEWAY_KINDS",
+    "GATEWAY_PUBLISHERS",
+    "GATEWAY_WORKERS",
     "LOCK_S",
     "NODE",
     "Files",
@@ -53,13 +56,17 @@ _READY_S_MAX = 120.0
 
 _LOOK_S = 0.05
 
-#: The last six are those of `commands`.
+#: The last six are those of `commands`, and the four before them those of `gateways`.
 Kind = Literal[
     "sender",
     "receiver",
     "service",
     "worker",
     "publisher",
+    "http-publisher",
+    "http-worker",
+    "amqp-publisher",
+    "amqp-worker",
     "hub",
     "listen",
     "desk",
@@ -67,6 +74,10 @@ Kind = Literal[
     "greedy",
     "squatter",
 ]
+
+GATEWAY_PUBLISHERS: tuple[Kind, ...] = ("http-publisher", "amqp-publisher")
+GATEWAY_WORKERS: tuple[Kind, ...] = ("http-worker", "amqp-worker")
+GATEWAY_KINDS = (*GATEWAY_PUBLISHERS, *GATEWAY_WORKERS)
 
 
 @dataclass(frozen=True)
@@ -95,6 +106,27 @@ class Files:
     def published(self) -> Path:
         """The ids of the items that the publisher was told are published."""
         return self.folder / "published.log"
+
+    def published_by(self, kind: Kind) -> Path:
+        """Likewise, of a publisher of `gateways`."""
+        return self.folder / f"{kind}.log"
+
+    def notebook(self, kind: Kind) -> Path:
+        """The notebook of a worker of `gateways`."""
+        return self.folder / f"{kind}.log"
+
+    @property
+    def all_published(self) -> set[str]:
+        """The ids of all items that somebody was told are published."""
+        paths = [self.published, *map(self.published_by, GATEWAY_PUBLISHERS)]
+        return {
+            name for path in paths if path.exists() for name in path.read_text().split()
+        }
+
+    @property
+    def notebooks(self) -> list[Path]:
+        """Those of all workers of `gateways`."""
+        return [self.notebook(kind) for kind in GATEWAY_WORKERS]
 
     @property
     def work_records(self) -> Path:
@@ -297,6 +329,7 @@ class Supervisor:
         traffic: the amount.
         more: further members.
         mutant: a mistake that the service makes; see `mutants`.
+        listening: where the service listens for clients of other protocols.
 
     Attributes:
         members: all of them.
@@ -313,8 +346,10 @@ class Supervisor:
         more: Sequence[Member] = (),
         *,
         mutant: str = "",
+        listening: Listening | None = None,
     ) -> None:
         self.traffic = traffic
+        self._listening = listening
         self._server = server
         self._clients = clients
         self._components = components
@@ -400,6 +435,7 @@ class Supervisor:
             qos_journal=self._journal("service"),
             remembers_s=self.traffic.remembers_s,
             mutant=self._mutant,
+            listening=self._listening,
         )
         url = f"sqlite:{role.store}"
         return Member("service", "service", lambda life: role, url)
