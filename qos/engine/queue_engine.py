@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -31,7 +32,6 @@ from qos.core.queue.publishing import ONCE_S_MAX, once_s
 from qos.core.queue.requests import Ok, Purge, Refusal, Request, Result
 from qos.core.queue.service import QueueBounds, QueueContents, Queues
 from qos.core.queue.terminus import Terminus, TerminusName
-from qos.core.queue.topic_node import TopicNode
 from qos.core.strings import bare
 from qos.engine.clock import Clock, Timers
 from qos.engine.pending_ended import PendingEndedItems
@@ -44,6 +44,7 @@ from qos.engine.queue_commit import (
     unwritten,
 )
 from qos.engine.queue_outputs import QueueOutputs, QueuePort
+from qos.engine.watchers import Watchers
 from qos.errors import StoreError
 from qos.journal.items import ItemJournal, ItemRecorder
 from qos.journal.writer import JournalWriter
@@ -121,6 +122,7 @@ class QueueEngine:
         self._creators = creators
         self._bounds = bounds or QueueBounds()
         self._ended_items = PendingEndedItems(store)
+        self._watchers = Watchers()
         contents = store.open()
         self._journal = ItemRecorder()
         if journal is not None:
@@ -361,8 +363,16 @@ class QueueEngine:
 
     def is_topic(self, node: str) -> bool:
         """Whether this is the name of a topic; False while that is unknown."""
+        return self.node_type(node) == "topic"
+
+    def node_type(self, node: str) -> str | None:
+        """`queue` or `topic`; None: there is no such node, or that is unknown."""
         queue = None if self._core is None else self._core.nodes.get(node)
-        return isinstance(queue, TopicNode)
+        return None if queue is None else queue.options.node_type
+
+    def watching(self, node: str) -> AbstractContextManager[asyncio.Event]:
+        """See Watchers."""
+        return self._watchers.watching(node)
 
     def when_offered(self, node: str, jid: str, call: Callable[[], object]) -> None:
         """Call this when the items of a node have been offered to a full JID.
@@ -471,6 +481,7 @@ class QueueEngine:
             self._failed(commit, error)
             return
         self._ended_items.written(commit.changes)
+        self._watchers.written(commit.changes)
         self._outputs.perform(commit, self._core)
         # Also for inputs that came meanwhile and have no effects of their own yet: JIDs
         # that were heard, and items that are due.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from qos.core.queue.requests import Request, Result
 from qos.core.rest.link_header import Link, render_links
 from qos.engine.gateway import ask
+from qos.rest.routes import url
 
 if TYPE_CHECKING:
     from qos.rest.gateway import Gateway
@@ -28,6 +29,7 @@ class Call:
         base: the scheme and authority by which the client has reached the gateway; '': it
             did not say.
         account: the bare JID of the user.
+        topic: the path is one of a topic.
         path: the variables of the path.
         query: of the URL.
         headers: by their names in lower case.
@@ -38,6 +40,7 @@ class Call:
     method: str
     base: str
     account: str
+    topic: bool
     path: Mapping[str, str]
     query: Mapping[str, str]
     headers: Mapping[str, str]
@@ -52,6 +55,11 @@ class Call:
     def jid(self) -> str:
         """A full JID for requests that need no subscriber."""
         return f"{self.account}/http"
+
+    def url(self, name: str, **variables: str) -> str:
+        """The URL of a route of this node, as a path; see `routes.SHARED`."""
+        name = f"topic-{name}" if self.topic else name
+        return url(name, node=self.node, **variables)
 
     async def ask(
         self, request: Request, jid: str = ""

@@ -37,7 +37,7 @@ from qos.engine.gateway import ask
 from qos.engine.queue_outputs import Payloads
 from qos.ids import new_id
 from qos.rest.calls import Answer, Call, as_text
-from qos.rest.routes import url
+from qos.rest.routes import next_url, url
 
 if TYPE_CHECKING:
     from qos.rest.gateway import Gateway
@@ -49,6 +49,7 @@ __all__ = [
     "form_of",
     "message_answer",
     "read",
+    "shown",
     "take",
 ]
 
@@ -56,13 +57,13 @@ log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 
+_FORM = "application/x-www-form-urlencoded"
+
 #: A message may be of any type, and browsers must not take it for a page of ours.
 _GUARDED = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "sandbox",
 }
-
-_FORM = "application/x-www-form-urlencoded"
 
 
 class WaitingConsumer:
@@ -228,7 +229,7 @@ async def take(call: Call) -> Answer:
         answer.links.append(Link(again, "poller"))
         return answer
     item, payload = found
-    answer = _shown(call, item, payload)
+    answer = shown(call, item, payload)
     answer.headers |= applied
     etag = f"{consumer.resource}.{item.token}"
     href = url("acknowledgement", node=call.node, item=item.item_id, etag=etag)
@@ -287,17 +288,20 @@ async def read(call: Call) -> Answer:
     assert isinstance(result, ItemsResult)
     for item in result.items:
         if item.seq in payloads:
-            return _shown(call, item, payloads[item.seq])
+            return shown(call, item, payloads[item.seq])
     text = f"there is no message {call.path['item']!r}"
     raise Refusal(text, condition="item-not-found", type="cancel")
 
 
-def _shown(call: Call, item: Item, payload: str) -> Answer:
+def shown(call: Call, item: Item, payload: str) -> Answer:
+    """A message, with the links of its own."""
     answer = message_answer(item, payload, render_headers(item))
     answer.links += [
-        Link(url("message", node=call.node, item=item.item_id), "self"),
-        Link(url("queue", node=call.node), "generator"),
+        Link(call.url("message", item=item.item_id), "self"),
+        Link(url("topic" if call.topic else "queue", node=call.node), "generator"),
     ]
+    if call.topic:
+        answer.links.append(Link(next_url(call.node, item.seq), "next"))
     return answer
 
 

@@ -12,7 +12,8 @@ from qos.core.rest.link_header import Link
 from qos.engine.queue_engine import Rights, Stats
 from qos.rest.calls import Answer, Call
 from qos.rest.page import HTML, queue_page, service_page
-from qos.rest.routes import url
+from qos.rest.routes import next_url, url
+from qos.rest.topics import latest_seq
 from qos.xml_text import attribute, text
 
 __all__ = ["queue", "service"]
@@ -31,19 +32,28 @@ async def service(call: Call) -> Answer:
     names = await told
     if isinstance(names, Refusal):
         raise names
-    links = [(Link(url("queue", node=name), "queue"), name) for name in names]
+    rels = [call.gateway.engine.node_type(name) or "queue" for name in names]
+    links = [
+        (Link(url(rel, node=name), rel), name)
+        for rel, name in zip(rels, names, strict=True)
+    ]
     kind = _preferred(call)
     if kind == HTML:
-        return service_page(names)
+        return service_page(links)
     if kind == _XML:
         inner = "".join(_as_xml(link, title=name) for link, name in links)
         return _xml("service", inner)
-    queues = [{"name": name, "href": link.href} for link, name in links]
-    return _json({"queues": queues})
+    listed = {
+        f"{rel}s": [
+            {"name": name, "href": link.href} for link, name in links if link.rel == rel
+        ]
+        for rel in ("queue", "topic")
+    }
+    return _json(listed)
 
 
 async def queue(call: Call) -> Answer:
-    """A queue: its links by what the user may do, and its counts."""
+    """A queue or a topic: its links by what the user may do, and its counts."""
     engine, node = call.gateway.engine, call.node
     rights = engine.rights(node, call.jid)
     told: asyncio.Future[Stats | Refusal] = asyncio.get_running_loop().create_future()
@@ -55,13 +65,15 @@ async def queue(call: Call) -> Answer:
     counts = await told
     if isinstance(counts, Refusal):
         raise counts
-    links = _links(node, rights)
+    links = _links(call, rights)
+    if rights.subscribe:
+        links += await _links_of_topic(call) if call.topic else _links_of_queue(node)
     kind = _preferred(call)
     if kind == HTML:
         answer = queue_page(node, links, counts)
     elif kind == _XML:
         inner = f"<name>{text(node)}</name>{''.join(map(_as_xml, links))}"
-        answer = _xml("queue", inner)
+        answer = _xml("topic" if call.topic else "queue", inner)
     else:
         shown = [{"rel": each.rel, "href": each.href} for each in links]
         answer = _json({"name": node, "links": shown, "counts": dict(counts)})
@@ -69,7 +81,7 @@ async def queue(call: Call) -> Answer:
     return answer
 
 
-def _links(node: str, rights: Rights) -> list[Link]:
+def _links(call: Call, rights: Rights) -> list[Link]:
     found = []
     if rights.publish:
         found += [("post-message", "messages"), ("post-batch", "batches")]
@@ -79,10 +91,27 @@ def _links(node: str, rights: Rights) -> list[Link]:
                 ("message-factory", "once"),
                 ("post-batch-once", "batchonce"),
             ]
-    if rights.subscribe:
-        found += [("consumer", "consumer"), ("poller", "consumer")]
-        found += [("subscribers", "subscribers")]
-    return [Link(url(name, node=node), rel) for rel, name in found]
+    return [Link(call.url(name), rel) for rel, name in found]
+
+
+def _links_of_queue(node: str) -> list[Link]:
+    consumer = url("consumer", node=node)
+    return [
+        Link(consumer, "consumer"),
+        Link(consumer, "poller"),
+        Link(url("subscribers", node=node), "subscribers"),
+    ]
+
+
+async def _links_of_topic(call: Call) -> list[Link]:
+    node = call.node
+    return [
+        Link(url("topic-first", node=node), "first"),
+        Link(url("topic-last", node=node), "last"),
+        # The next that is published after this answer.
+        Link(next_url(node, await latest_seq(call)), "next"),
+        Link(url("topic-subscriptions", node=node), "subscriptions"),
+    ]
 
 
 def _tell(told: asyncio.Future[T], seen: T) -> None:

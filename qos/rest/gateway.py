@@ -41,6 +41,7 @@ class Gateway(ConsumersPort[HttpConsumer]):
     Attributes:
         engine: of the queues.
         closing: it stops, and takes no more requests.
+        readers: those that wait for a message of a topic; set at the end.
         link_headers: of HornetQ's dialect; see the constructor.
         relay: sends assured messages; None: nobody may send any.
         targets: who may be sent to.
@@ -78,6 +79,7 @@ class Gateway(ConsumersPort[HttpConsumer]):
         """
         super().__init__(engine, own_domain=own_domain)
         self.closing = False
+        self.readers: set[asyncio.Event] = set()
         self.link_headers = link_headers
         self.relay = relay
         self.sends = TokenBuckets(bounds.SENDS_PER_S, bounds.BURST_S)
@@ -127,6 +129,8 @@ class Gateway(ConsumersPort[HttpConsumer]):
             server.close()
         await self.pushers.aclose()
         self._fail_all("the service stops")
+        for reader in self.readers:
+            reader.set()
         if self.relay is not None:
             self.relay.stop()
         self.pull_consumers.stop()

@@ -17,7 +17,7 @@ from qos.core.rest.waits import WAIT_S_MAX
 from qos.rest.calls import Answer, Call
 from qos.rest.hornetq import descriptions as hornetq
 from qos.rest.hornetq.routes import ROUTES as HORNETQ_ROUTES
-from qos.rest.routes import ROUTES, VARIABLE, Route
+from qos.rest.routes import ROUTES, SHARED, VARIABLE, Route
 
 __all__ = ["STATUSES", "document", "openapi"]
 
@@ -33,7 +33,7 @@ _ALWAYS = (401, 429, 503)
 _POSTED = (400, 403, 404, 408, 413, 507)
 
 #: The statuses of each route, beside those.
-STATUSES: Mapping[str, tuple[int, ...]] = {
+STATUSES: dict[str, tuple[int, ...]] = {
     "service": (200,),
     "openapi": (200,),
     "queue": (200, 404),
@@ -47,12 +47,21 @@ STATUSES: Mapping[str, tuple[int, ...]] = {
     "message": (200, 403, 404),
     "subscribers": (200, 201, 400, 403, 404, 408, 413, 415, 507),
     "subscriber": (200, 204, 400, 403, 404, 408, 413),
-    "acknowledgement": (204, 400, 405, 408, 412, 413, 415),
+    "acknowledgement": (204, 400, 404, 405, 408, 412, 413, 415),
+    "topic": (200, 403, 404),
+    "topic-first": (200, 202, 400, 403, 404),
+    "topic-last": (200, 202, 400, 403, 404),
+    "topic-next": (200, 202, 400, 403, 404),
+    "topic-subscriptions": (200, 201, 400, 403, 404, 408, 409, 413, 415, 507),
+    "topic-subscription": (200, 204, 400, 403, 404, 408, 413),
     **hornetq.STATUSES,
     "device": (200, 202, 400, 403, 408, 413, 422, 507),
     "send": (202, *_POSTED, 405, 410),
     "sent": (200, 202, 400, 404),
 }
+
+for _name in SHARED:
+    STATUSES[f"topic-{_name}"] = STATUSES[_name]
 
 _MEANINGS: Mapping[int, str] = {
     200: "Done.",
@@ -66,7 +75,7 @@ _MEANINGS: Mapping[int, str] = {
     404: "No such queue, message or link, or it is hidden from the user.",
     405: "It was done before; of a post, `create-next` is in Link.",
     408: "The body did not come in time.",
-    409: "The queue gives no one-off links.",
+    409: "The queue gives no one-off links; or another queue has this name.",
     410: "The link is too old and was not used, or its consumer has timed out.",
     412: "The delivery has ended otherwise, or it is there already.",
     413: "Too large.",
@@ -127,6 +136,12 @@ _PARAMETERS: Mapping[str, list[dict[str, Any]]] = {
             "the Authorization to send to the target",
         )
     ],
+    "topic-first": _WAIT_PARAMETERS,
+    "topic-last": _WAIT_PARAMETERS,
+    "topic-next": [
+        _query("after", {"type": "string"}, "given by the link next"),
+        *_WAIT_PARAMETERS,
+    ],
     **hornetq.PARAMETERS,
     "device": [*_SEND_PARAMETERS, _KEY],
     "send": _SEND_PARAMETERS,
@@ -150,6 +165,13 @@ _ENABLED_SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
 }
 
+_SUBSCRIPTION_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "selector": {"type": "string"}},
+    "required": ["name"],
+    "additionalProperties": False,
+}
+
 _BODIES: Mapping[str, dict[str, Any]] = {
     "messages": {_ANY: {}},
     "post": {_ANY: {}},
@@ -160,6 +182,7 @@ _BODIES: Mapping[str, dict[str, Any]] = {
     "acknowledgement": {_FORM: {"schema": _FORM_SCHEMA}},
     "subscribers": {_ATOM: {}},
     "subscriber": {_FORM: {"schema": _ENABLED_SCHEMA}},
+    "topic-subscriptions": {_FORM: {"schema": _SUBSCRIPTION_SCHEMA}},
     **hornetq.BODIES,
 }
 
@@ -198,11 +221,14 @@ def _operation(route: Route, method: str) -> dict[str, Any]:
         "summary": route.summary,
         "responses": {str(each): {"description": _MEANINGS[each]} for each in statuses},
     }
-    parameters = _PARAMETERS.get(route.name)
+    # Topics take messages as queues do.
+    shared = route.name.removeprefix("topic-")
+    name = shared if shared in SHARED else route.name
+    parameters = _PARAMETERS.get(name)
     # Of a route that can be posted to, they are of the post.
     if parameters and (method not in _SAFE or "POST" not in route.methods):
         operation["parameters"] = parameters
-    body = _BODIES.get(route.name)
+    body = _BODIES.get(name)
     if body and method in {"POST", "PUT"}:
         operation["requestBody"] = {"content": body}
     return operation

@@ -32,18 +32,22 @@ _MEANINGS = {
     "post-batch": "POST several messages, all or none",
     "post-batch-once": "POST nothing, and get a link for one batch (create-next)",
     "consumer": "POST to take a message; Prefer: wait=SECONDS waits for one",
+    "first": "GET the oldest message",
+    "last": "GET the newest message",
+    "next": "GET the next message that is published; Prefer: wait=SECONDS waits for it",
+    "subscriptions": "POST name=NAME to get all messages from now on in a queue of yours",
 }
 
 
-def service_page(names: Sequence[str]) -> Answer:
-    """The queues that the user may use."""
+def service_page(links: Sequence[tuple[Link, str]]) -> Answer:
+    """The queues and topics that the user may use, each link with its name."""
     rows = [
-        (f"<a href='{escape(url('queue', node=each))}'>{escape(each)}</a>",)
-        for each in names
+        (f"<a href='{escape(link.href)}'>{escape(name)}</a>", link.rel)
+        for link, name in links
     ]
-    body = (
-        _table(("Queue",), rows) if names else "<p>There is none that you may use.</p>"
-    )
+    body = "<p>There is none that you may use.</p>"
+    if links:
+        body = _table(("Name", "Type"), rows)
     return _page("Queues", f"<h1>Queues</h1>{body}")
 
 

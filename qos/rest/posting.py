@@ -18,7 +18,6 @@ from qos.core.rest.one_off import OneOff
 from qos.core.rest.statuses import Act, status_of
 from qos.ids import new_id, new_key
 from qos.rest.calls import Answer, Call, as_text
-from qos.rest.routes import url
 from xep_0254.request_items import ITEM_BYTES_MAX, ITEM_ID_CHARS_MAX
 
 __all__ = [
@@ -146,7 +145,7 @@ def _next(call: Call, use: str) -> Link:
     token = gateway.one_off.new(
         use, call.node, call.account, item_id=new_id(), now=gateway.engine.now()
     )
-    return Link(url(_LINKS[use], node=call.node, link=token), "create-next")
+    return Link(call.url(_LINKS[use], link=token), "create-next")
 
 
 def _link(call: Call, use: str) -> OneOff | None:
@@ -195,7 +194,7 @@ def idempotency_key(headers: Mapping[str, str]) -> str:
 
 
 def _location(call: Call, item_id: str) -> str:
-    return url("message", node=call.node, item=item_id)
+    return call.url("message", item=item_id)
 
 
 def _listed(call: Call, entries: Sequence[PublishedItem]) -> Answer:

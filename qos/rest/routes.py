@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
-__all__ = ["ROUTES", "VARIABLE", "Route", "find", "url"]
+__all__ = ["ROUTES", "SHARED", "VARIABLE", "Route", "find", "next_url", "url"]
 
 #: A variable of a template.
 VARIABLE = re.compile(r"{([a-z]+)}")
@@ -48,19 +48,30 @@ class Route:
 
 _READ = ("GET", "HEAD")
 _POST = ("POST",)
+_DELETE = ("DELETE",)
 _QUEUE = "/queues/{node}"
+_TOPIC = "/topics/{node}"
 _DEVICE = "/send/{jid}"
 
-ROUTES: Final = (
-    Route("service", "/", _READ, "the queues that the user may use"),
-    Route("openapi", "/openapi.json", _READ, "this description"),
-    Route("queue", _QUEUE, _READ, "a queue, with its links"),
+#: What is done with messages of a queue, and likewise of a topic.
+_MESSAGES = (
     Route("messages", f"{_QUEUE}/messages", _POST, "post a message"),
     Route("batches", f"{_QUEUE}/batches", _POST, "post several messages, all or none"),
     Route("once", f"{_QUEUE}/once", _POST, "get a one-off link for a message"),
     Route("post", f"{_QUEUE}/once/{{link}}", _POST, "post a message once"),
     Route("batchonce", f"{_QUEUE}/batch-once", _POST, "get a one-off link for a batch"),
     Route("postbatch", f"{_QUEUE}/batch-once/{{link}}", _POST, "post a batch once"),
+    Route("message", f"{_QUEUE}/messages/{{item}}", _READ, "a message, not taken"),
+)
+
+#: The names of the routes that topics have too, under names with `topic-`.
+SHARED: Final = tuple(each.name for each in _MESSAGES)
+
+ROUTES: Final = (
+    Route("service", "/", _READ, "the queues and topics that the user may use"),
+    Route("openapi", "/openapi.json", _READ, "this description"),
+    Route("queue", _QUEUE, _READ, "a queue, with its links"),
+    *_MESSAGES,
     Route("consumer", f"{_QUEUE}/consumer", _POST, "take a message"),
     Route(
         "subscribers",
@@ -74,12 +85,31 @@ ROUTES: Final = (
         (*_READ, *_POST, "DELETE"),
         "a push subscriber: show, switch, end",
     ),
-    Route("message", f"{_QUEUE}/messages/{{item}}", _READ, "a message, not taken"),
     Route(
         "acknowledgement",
         f"{_QUEUE}/messages/{{item}}/acknowledgement;etag={{etag}}",
         _POST,
         "end or extend a delivery",
+    ),
+    Route("topic", _TOPIC, _READ, "a topic, with its links"),
+    *(
+        Route(
+            f"topic-{each.name}",
+            each.template.replace(_QUEUE, _TOPIC),
+            each.methods,
+            f"of a topic: {each.summary}",
+        )
+        for each in _MESSAGES
+    ),
+    Route("topic-first", f"{_TOPIC}/first", _READ, "the oldest message of a topic"),
+    Route("topic-last", f"{_TOPIC}/last", _READ, "the newest message of a topic"),
+    Route("topic-next", f"{_TOPIC}/next", _READ, "the message after another one"),
+    Route("topic-subscriptions", f"{_TOPIC}/subscriptions", _POST, "subscribe"),
+    Route(
+        "topic-subscription",
+        f"{_TOPIC}/subscriptions/{{queue}}",
+        (*_READ, *_DELETE),
+        "a subscription, with its links; or its end",
     ),
     Route("device", _DEVICE, (*_READ, *_POST), "get a one-off link, or send by a key"),
     Route("send", f"{_DEVICE}/once/{{link}}", _POST, "send a message once"),
@@ -92,6 +122,11 @@ _BY_NAME: Mapping[str, Route] = {each.name: each for each in ROUTES}
 def url(name: str, **variables: str) -> str:
     """The URL of a route, as a path."""
     return _BY_NAME[name].url(**variables)
+
+
+def next_url(node: str, after: int) -> str:
+    """The URL of the message of a topic after the one with this seq."""
+    return f"{url('topic-next', node=node)}?after={after}"
 
 
 def find(

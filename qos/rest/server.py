@@ -18,14 +18,14 @@ from aiohttp import web
 
 from qos.core.queue.requests import Refusal
 from qos.core.rest.statuses import RETRY_AFTER_S, Act, status_of
-from qos.rest import bounds, consuming, discovery, openapi, posting, sending
+from qos.rest import bounds, consuming, discovery, openapi, posting, sending, topics
 from qos.rest.calls import Answer, Call, as_text
 from qos.rest.hornetq.handlers import HANDLERS as HORNETQ_HANDLERS
 from qos.rest.hornetq.routes import BASE as HORNETQ
 from qos.rest.hornetq.routes import ROUTES as HORNETQ_ROUTES
 from qos.rest.login import CHALLENGES, Login
 from qos.rest.push import handlers as push
-from qos.rest.routes import ROUTES, find
+from qos.rest.routes import ROUTES, SHARED, find
 from qos.rest.shares import NoRoom, Rates, Shares
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ _AUTHORITY = re.compile(r"[A-Za-z0-9._~-]+(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)
 _Handler = Callable[[Call], Awaitable[Answer]]
 
 #: What is done at each route, and what its refusals mean.
-HANDLERS: Mapping[str, tuple[_Handler, Act]] = {
+HANDLERS: dict[str, tuple[_Handler, Act]] = {
     "service": (discovery.service, Act.READ),
     "openapi": (openapi.openapi, Act.READ),
     "queue": (discovery.queue, Act.READ),
@@ -66,15 +66,24 @@ HANDLERS: Mapping[str, tuple[_Handler, Act]] = {
     "subscribers": (push.subscribers, Act.READ),
     "subscriber": (push.subscriber, Act.READ),
     "acknowledgement": (consuming.acknowledge, Act.SETTLE),
+    "topic": (discovery.queue, Act.READ),
+    "topic-first": (topics.first, Act.READ),
+    "topic-last": (topics.last, Act.READ),
+    "topic-next": (topics.following, Act.READ),
+    "topic-subscriptions": (topics.subscribe, Act.READ),
+    "topic-subscription": (topics.subscription, Act.READ),
     **HORNETQ_HANDLERS,
     "device": (sending.device, Act.POST),
     "send": (sending.send, Act.POST),
     "sent": (sending.sent, Act.READ),
 }
 
+for _name in SHARED:
+    HANDLERS[f"topic-{_name}"] = HANDLERS[_name]
+
 _SAFE = frozenset({"GET", "HEAD"})
 
-_BATCHES = frozenset({"batches", "postbatch"})
+_BATCHES = frozenset({"batches", "postbatch", "topic-batches", "topic-postbatch"})
 
 
 class _Refused(asyncio.Protocol):
@@ -181,6 +190,7 @@ class HttpServer:
                 method=request.method,
                 base=_base(request, headers),
                 account=account,
+                topic=route.name.partition("-")[0] == "topic",
                 path=variables,
                 query=query,
                 headers=headers,
@@ -208,6 +218,10 @@ def _now() -> float:
 
 async def _handled(name: str, call: Call) -> Answer:
     handler, act = HANDLERS[name]
+    node_type = call.gateway.engine.node_type(call.path.get("node", ""))
+    here = "topic" if call.topic else "queue"
+    if not name.startswith("hornetq-") and node_type not in {None, here}:
+        return as_text(404, f"there is no {here} {call.node!r}")
     try:
         return await handler(call)
     except Refusal as refusal:

@@ -24,8 +24,10 @@ async def test_the_curl_of_the_guide(tmp_path: Path) -> None:
     async with rest(tmp_path) as bench:
         bench.users_file.write_text(f"shop:{hashed('secret')}\n")
         await bench.create("orders")
+        await bench.create("prices", node_type="topic")
         rights = {f"shop@{DOMAIN}": Affiliation.PUBLISHER}
-        await bench.ask(SetAffiliations("orders", rights))
+        for node in ("orders", "prices"):
+            await bench.ask(SetAffiliations(node, rights))
         typed, wanted = "set -o pipefail\n", ""
         for block in blocks((DOCS / "rest.md").read_text()):
             if block.language == "sh":

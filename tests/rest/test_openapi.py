@@ -28,6 +28,12 @@ CONFIG = """
 "path.jid" = "lamp@localhost%2F1"
 "header.X-RS-Wait" = "0"
 "header.Prefer" = "wait=0"
+
+[[operations]]
+include-path-regex = "^/topics/"
+[operations.parameters]
+"path.node" = "prices"
+"path.queue" = "audit"
 """
 
 
@@ -45,6 +51,10 @@ def test_each_route_is_described_and_nothing_else() -> None:
         assert described.keys() == {each.lower() for each in route.methods}
         for operation in described.values():
             assert operation["summary"] == route.summary
+
+
+#: What has a test of its own; and what topics have like queues.
+ELSEWHERE = "^/(send|hornetq)|^/topics/[^/]+/(messages|once|batch)"
 
 
 async def schemathesis(folder: Path, web: int, *words: str) -> None:
@@ -79,9 +89,8 @@ async def test_no_request_of_schemathesis_is_answered_by_an_undocumented_status(
     """Nor by an error of ours; it makes some hundred requests out of the description."""
     async with rest(tmp_path) as bench:
         await bench.create("orders")
-        await schemathesis(
-            tmp_path, bench.web, "--exclude-path-regex", "^/(send|hornetq)"
-        )
+        await bench.create("prices", node_type="topic")
+        await schemathesis(tmp_path, bench.web, "--exclude-path-regex", ELSEWHERE)
         found = await bench.items("orders")
     # It has come to the core: it has posted, and it has taken what it has posted.
     assert any(each.token for each in found.values())

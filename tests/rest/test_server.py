@@ -168,7 +168,10 @@ async def test_the_service_lists_the_queues_of_a_user(bench: RestBench) -> None:
         "orders",
         "ü",
     ]
-    assert json.loads((await bench.get("/", user="bob")).body) == {"queues": []}
+    assert json.loads((await bench.get("/", user="bob")).body) == {
+        "queues": [],
+        "topics": [],
+    }
 
 
 async def test_what_is_not_there_and_what_is_not_possible(bench: RestBench) -> None:

@@ -224,14 +224,14 @@ async def test_a_client_that_goes_when_its_message_is_locked_has_not_taken_it(
     bench: RestBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C10: at any step between the lock and the answer; it does not count."""
-    shown = consuming._shown
+    shown = consuming.shown
     goes: list[socket.socket] = []
 
     def closes(*arguments: object) -> object:
         goes.pop().close()
         return shown(*arguments)  # type: ignore[arg-type]  # passed on
 
-    monkeypatch.setattr(consuming, "_shown", closes)
+    monkeypatch.setattr(consuming, "shown", closes)
     client = socket.create_connection(("127.0.0.1", bench.web))
     goes.append(client)
     request = f"POST {TAKE} HTTP/1.1\r\nHost: x\r\nAuthorization: {basic('alice')}\r\n"

@@ -15,7 +15,7 @@ OWN_RELS = frozenset(
         *("post-message", "post-batch", "post-message-once", "post-batch-once"),
         *("message-factory", "create-next", "consumer", "poller", "subscribers"),
         *("acknowledgement", "self", "generator", "queue"),
-        *("first", "last", "next"),
+        *("first", "last", "next", "subscriptions", "topic"),
         # Of HornetQ's dialect.
         *("create", "create-with-id", "consume-next", "acknowledge-next"),
         *("pull-consumers", "push-consumers"),

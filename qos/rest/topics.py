@@ -1,0 +1,190 @@
+"""Topics: their messages read one by one, without a session, and subscriptions to them.
+
+A reader follows links: each message has one to the next, which names the seq of the
+message. Nothing is kept for a reader. A subscription is a queue, and is consumed as one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from qos.core.queue.node_options import SELECTOR, TOPIC
+from qos.core.queue.requests import (
+    ConfigureResult,
+    Create,
+    Delete,
+    GetConfigure,
+    Items,
+    ItemsResult,
+    Refusal,
+)
+from qos.core.rest.link_header import Link
+from qos.core.rest.subscriptions import (
+    SubscriptionForm,
+    read_cursor,
+    read_subscription,
+)
+from qos.core.rest.waits import wait_of
+from qos.rest.calls import Answer, Call, as_text
+from qos.rest.consuming import form_of, shown
+from qos.rest.routes import next_url, url
+from xep_0254.requests import NODE_CHARS_MAX
+
+__all__ = [
+    "first",
+    "following",
+    "last",
+    "latest_seq",
+    "subscribe",
+    "subscription",
+]
+
+
+# -- readers ---------------------------------------------------------------
+
+
+async def first(call: Call) -> Answer:
+    """The oldest message that the topic keeps."""
+    return await _read(call, "first", 0, last=False)
+
+
+async def last(call: Call) -> Answer:
+    """The newest message."""
+    return await _read(call, "last", 0, last=True)
+
+
+async def following(call: Call) -> Answer:
+    """The next message after a seq; without one, the next that is published."""
+    after = call.query.get("after")
+    seq = await latest_seq(call) if after is None else read_cursor(after)
+    return await _read(call, "next", seq, last=False)
+
+
+async def latest_seq(call: Call) -> int:
+    """The seq after which messages are new."""
+    result, _ = await call.ask(Items(node=call.node, max_items=1, last=True))
+    assert isinstance(result, ItemsResult)
+    return max([result.dropped, *(item.seq for item in result.items)])
+
+
+async def _read(call: Call, rel: str, after: int, *, last: bool) -> Answer:
+    """Show a message; wait for one, if there is none and the client asks for that."""
+    wait = wait_of(call.headers)
+    applied = {"Preference-Applied": wait.applied} if wait.applied else {}
+    request = Items(node=call.node, max_items=1, after=str(after), last=last)
+    gateway, answer = call.gateway, None
+    with gateway.engine.watching(call.node) as changed:
+        answer = await _found(call, request)
+        gateway.readers.add(changed)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait.seconds):
+                    while answer is None and wait.seconds:
+                        await changed.wait()
+                        changed.clear()
+                        if gateway.closing:
+                            raise _stops()
+                        answer = await _found(call, request)
+        finally:
+            gateway.readers.discard(changed)
+    if answer is None:
+        again = url(f"topic-{rel}", node=call.node)
+        if rel == "next":
+            again = next_url(call.node, after)
+        answer = as_text(202, "there is no message yet; ask again", **applied)
+        answer.headers |= {"Location": again, "Retry-After": "0"}
+        answer.links.append(Link(again, rel))
+    answer.headers |= applied
+    return answer
+
+
+async def _found(call: Call, request: Items) -> Answer | None:
+    result, payloads = await call.ask(request)
+    assert isinstance(result, ItemsResult)
+    for item in result.items:
+        # Else it was dropped at this moment, and a later one is there.
+        if item.seq in payloads:
+            answer = shown(call, item, payloads[item.seq])
+            after = int(request.after)
+            if after and result.dropped > after:
+                answer.headers["Msg-Missed"] = "true"
+            return answer
+        return await _found(call, request)
+    return None
+
+
+def _stops() -> Refusal:
+    return Refusal("the service stops", condition="internal-server-error", type="wait")
+
+
+# -- subscriptions ---------------------------------------------------------
+
+
+async def subscribe(call: Call) -> Answer:
+    """Create a queue that copies from the topic; the same again is no error."""
+    rights = call.gateway.engine.rights(call.node, call.jid)
+    if rights is None:
+        raise _none(call.node)
+    if not rights.subscribe:
+        text = f"{call.account} may not subscribe to {call.node!r}"
+        raise Refusal(text, condition="forbidden", type="auth")
+    form = read_subscription(form_of(call), name_chars_max=NODE_CHARS_MAX)
+    config = {TOPIC: call.node}
+    if form.selector:
+        config[SELECTOR] = form.selector
+    try:
+        await call.ask(Create(form.name, config))
+    except Refusal as refusal:
+        if refusal.condition != "conflict" or not await _is_there(call, form):
+            raise
+        return _subscription(call, form.name, Answer(200))
+    here = url("topic-subscription", node=call.node, queue=form.name)
+    return _subscription(call, form.name, Answer(201, {"Location": here}))
+
+
+async def subscription(call: Call) -> Answer:
+    """Show the links of a subscription, or delete it with its queue."""
+    name = call.path["queue"]
+    if await _config(call, name) is None:
+        raise _none(name)
+    if call.method == "DELETE":
+        await call.ask(Delete(name))
+        return Answer(204)
+    return _subscription(call, name, Answer(200))
+
+
+async def _is_there(call: Call, form: SubscriptionForm) -> bool:
+    """Whether this very subscription is the user's already."""
+    config = await _config(call, form.name)
+    return config is not None and config.get(SELECTOR, "") == form.selector
+
+
+async def _config(call: Call, name: str) -> dict[str, str] | None:
+    """The configuration of a queue of the user that copies from this topic."""
+    try:
+        result, _ = await call.ask(GetConfigure(name))
+    except Refusal as refusal:
+        if refusal.condition in {"forbidden", "item-not-found"}:
+            return None
+        raise
+    assert isinstance(result, ConfigureResult)
+    assert result.node is not None
+    config = result.node.config
+    return config if config.get(TOPIC) == call.node else None
+
+
+def _subscription(call: Call, name: str, answer: Answer) -> Answer:
+    consumer = url("consumer", node=name)
+    answer.links += [
+        Link(consumer, "consumer"),
+        Link(consumer, "poller"),
+        Link(url("queue", node=name), "queue"),
+        Link(url("topic", node=call.node), "generator"),
+    ]
+    return answer
+
+
+def _none(name: str) -> Refusal:
+    text = f"there is no topic or subscription {name!r}"
+    return Refusal(text, condition="item-not-found", type="cancel")
