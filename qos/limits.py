@@ -480,6 +480,10 @@ LIMITS: Final = (
         "bytes of the document by which a client of HornetQ makes a queue",
     ),
     Limit(
+        "qos.core.rest.hornetq.registrations:REGISTRATION_BYTES_MAX",
+        "bytes of the document by which a client of HornetQ asks for push",
+    ),
+    Limit(
         "qos.core.rest.hornetq.forms:NAME_CHARS_MAX",
         "characters of the name of a subscription",
     ),

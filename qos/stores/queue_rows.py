@@ -250,6 +250,7 @@ MIGRATIONS: Migrations = (
             href TEXT NOT NULL,
             base TEXT NOT NULL,
             authorization TEXT NOT NULL,
+            selector TEXT NOT NULL,
             created_at REAL NOT NULL,
             enabled INTEGER NOT NULL,
             reason TEXT NOT NULL

@@ -38,6 +38,7 @@ class PushSubscriber:
             `https://example.org`, or ''.
         authorization: for the host of `href`, as its maker has given it: a value of the
             header Authorization, or ''.
+        selector: which messages are pushed; '': all.
         created_at: seconds since 1970.
         enabled: messages are pushed.
         reason: why it is not enabled, or what failed last; ''.
@@ -50,6 +51,7 @@ class PushSubscriber:
     href: str
     base: str
     authorization: str = ""
+    selector: str = ""
     created_at: float
     enabled: bool = True
     reason: str = ""

@@ -69,7 +69,7 @@ async def _make(call: Call, kind: str, config: Mapping[str, str]) -> Answer:
 
 async def queue(call: Call) -> Answer:
     """A queue: its links by what the user may do."""
-    return _shown(call, "queue", "pull-consumers")
+    return _shown(call, "queue", "pull-consumers", "push-consumers")
 
 
 async def topic(call: Call) -> Answer:
@@ -77,7 +77,7 @@ async def topic(call: Call) -> Answer:
     return _shown(call, "topic", "pull-subscriptions")
 
 
-def _shown(call: Call, kind: str, consumers: str) -> Answer:
+def _shown(call: Call, kind: str, *consumers: str) -> Answer:
     rights = rights_at(call, kind)
     links = []
     if rights.publish:
@@ -88,7 +88,9 @@ def _shown(call: Call, kind: str, consumers: str) -> Answer:
             Link(f"{create_url}/{{id}}", "create-with-id"),
         ]
     if rights.subscribe:
-        links.append(Link(url(f"hornetq-{consumers}", node=call.node), consumers))
+        links += [
+            Link(url(f"hornetq-{each}", node=call.node), each) for each in consumers
+        ]
     shown = "".join(
         f"<atom:link rel={attribute(each.rel)} href={attribute(absolute(call, each.href))}/>"
         for each in links

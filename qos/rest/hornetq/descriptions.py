@@ -22,6 +22,8 @@ STATUSES: Mapping[str, tuple[int, ...]] = {
     "hornetq-create": (*_POSTED, 307),
     "hornetq-create-id": (*_POSTED, 410, 422),
     "hornetq-pull-consumers": (201, 400, 403, 404, 408, 413, 415),
+    "hornetq-push-consumers": (201, 400, 403, 404, 408, 413, 415),
+    "hornetq-push-consumer": (200, 204, 404),
     "hornetq-consumer": (204, 404, 405, 410),
     "hornetq-next": (200, 400, 403, 404, 405, 408, 410, 412, 413),
     "hornetq-acknowledgement": (204, 400, 405, 408, 410, 412, 413, 415),
@@ -85,5 +87,6 @@ BODIES: Mapping[str, dict[str, Any]] = {
     "hornetq-create": {_ANY: {}},
     "hornetq-create-id": {_ANY: {}},
     "hornetq-pull-consumers": _form(autoAck=_BOOLEAN, selector={"type": "string"}),
+    "hornetq-push-consumers": {"application/xml": {"schema": {"type": "string"}}},
     "hornetq-acknowledgement": _form(acknowledge=_BOOLEAN),
 }

@@ -7,7 +7,7 @@ from typing import Final
 
 from qos.core.rest.statuses import Act
 from qos.rest.calls import Answer, Call
-from qos.rest.hornetq import consuming, creating, subscribing
+from qos.rest.hornetq import consuming, creating, pushing, subscribing
 from qos.rest.hornetq.links import in_words
 
 __all__ = ["HANDLERS"]
@@ -24,6 +24,8 @@ HANDLERS: Final[Mapping[str, tuple[Callable[[Call], Awaitable[Answer]], Act]]] =
     "hornetq-create": (in_words(creating.create), Act.POST),
     "hornetq-create-id": (in_words(creating.create_with_id), Act.POST),
     "hornetq-pull-consumers": (in_words(consuming.pull_consumers), Act.PULL),
+    "hornetq-push-consumers": (in_words(pushing.push_consumers), Act.PULL),
+    "hornetq-push-consumer": (in_words(pushing.push_consumer), Act.READ),
     "hornetq-consumer": (in_words(consuming.consumer), Act.READ),
     "hornetq-next": (in_words(consuming.next_message), Act.PULL),
     "hornetq-acknowledgement": (in_words(consuming.acknowledge), Act.SETTLE),

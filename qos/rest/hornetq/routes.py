@@ -43,6 +43,18 @@ ROUTES: Final = (
         "HornetQ: make a pull consumer",
     ),
     Route(
+        "hornetq-push-consumers",
+        f"{_QUEUE}/push-consumers",
+        _POST,
+        "HornetQ: ask for push",
+    ),
+    Route(
+        "hornetq-push-consumer",
+        f"{_QUEUE}/push-consumers/{{subscriber}}",
+        (*_READ, "DELETE"),
+        "HornetQ: a push consumer",
+    ),
+    Route(
         "hornetq-consumer",
         _CONSUMER,
         (*_READ, "DELETE"),

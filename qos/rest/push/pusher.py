@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 from qos.core.backoff import Backoff
 from qos.core.queue.effects import Notification, NotifyNode, NotifySubscription
 from qos.core.queue.item import Item, ItemOutcome
-from qos.core.queue.node_options import QUEUE_REQUESTS
+from qos.core.queue.node_options import QUEUE_REQUESTS, SELECTOR
 from qos.core.queue.push import (
     PushLink,
     PushSubscriber,
@@ -160,7 +160,7 @@ class Pusher:
         """Subscribe; what it holds since before comes again."""
         store = self._engine.store
         self._links = store.push_links(self.subscriber.subscriber_id)
-        options = {QUEUE_REQUESTS: "10"}
+        options = {QUEUE_REQUESTS: "10", SELECTOR: self.subscriber.selector}
         subscribe = Subscribe(self._node, self.jid, options, link=True)
         # In the same turn: nothing is given out without credit.
         _, credit = await asyncio.gather(
