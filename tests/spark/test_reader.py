@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.crash,
-    pytest.mark.xdist_group("spark-processes"),
+    pytest.mark.xdist_group("spark"),
     pytest.mark.timeout(7200 if "READS" in os.environ else 600),
 ]
 
