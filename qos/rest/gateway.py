@@ -13,7 +13,7 @@ from qos.core.token_bucket import TokenBuckets
 from qos.engine.gateway import Consumer, ConsumersPort
 from qos.engine.queue_engine import QueueEngine
 from qos.rest import bounds
-from qos.rest.hornetq.consumers import PullConsumers
+from qos.rest.hornetq.registry import PullConsumers
 from qos.rest.login import Login
 from qos.rest.push.pushers import Pushers
 from qos.rest.server import HttpServer
