@@ -112,6 +112,8 @@ class ItemLedger:
         self._done: dict[str, Counter[str]] = {}
         #: The time at which each worker last left, by full JID.
         self._departed_at: dict[str, float] = {}
+        # The holders that must be told that another one has ended an item.
+        self._untold: set[tuple[str, str]] = set()
         #: The node of each item, by seq.
         self._where: dict[int, str] = {}
 
@@ -239,15 +241,25 @@ class ItemLedger:
         ]
         check(invariants.no_more_than_wanted, to, len(held), PARALLEL)
 
+    def told_of_end(self, to: str, item_ids: Sequence[str]) -> None:
+        """The service tells a worker that these items are retracted."""
+        self._untold.difference_update((to, each) for each in item_ids)
+
+    def restarted(self) -> None:
+        """The service has started: it tells nobody what happened before."""
+        self._untold.clear()
+        self.defaults(())
+
     def answered(
         self,
-        account: str,
+        to: str,
         request: Request,
         result: Result | Refusal,
         disk: QueueDisk,
         asked_at: float,
     ) -> None:
-        """The service tells an account the result of a request."""
+        """The service tells a full JID the result of its request."""
+        account = bare(to)
         if isinstance(result, Refusal):
             if isinstance(request, Create) and not isinstance(result, Unwritten):
                 condition = result.condition
@@ -257,7 +269,7 @@ class ItemLedger:
         if isinstance(request, Publish) and isinstance(result, PublishResult):
             self._posted(request, result, asked_at)
         elif isinstance(request, Retract):
-            self._ended_first(request, result)
+            self._ended_first(to, request, result)
             for each in request.settlements:
                 settled = disk.settled(request.node, [(each.item_id, each.token)])
                 ended = settled.get(each.item_id)
@@ -282,7 +294,7 @@ class ItemLedger:
                 check(invariants.one_post_is_the_first, facts)
                 check(invariants.an_old_link_makes_nothing, facts, issued_at, asked_at)
 
-    def _ended_first(self, request: Retract, result: Result) -> None:
+    def _ended_first(self, by: str, request: Retract, result: Result) -> None:
         """Somebody is told that it has ended an item; of several, it is not told which."""
         if len(request.settlements) > 1 or result != Ok():
             return
@@ -291,6 +303,10 @@ class ItemLedger:
         facts.first_ends[each.token] += 1
         count = facts.first_ends[each.token]
         self._ledger.check(invariants.one_end_is_the_first, facts, count)
+        lock = facts.lock
+        if lock is not None and lock.token == each.token and lock.holder != by:
+            # It is told after the answer.
+            self._untold.add((lock.holder, each.item_id))
 
     # -- publisher and workers ---------------------------------------------
 
@@ -316,7 +332,9 @@ class ItemLedger:
 
     def left(self) -> list[str]:
         """The items that have not ended, in words."""
-        found = []
+        found = [
+            f"{who} still has {item}, which ended" for who, item in sorted(self._untold)
+        ]
         for facts in self.items.values():
             if facts.stored and not facts.ended:
                 found.append(f"{facts} has not ended")

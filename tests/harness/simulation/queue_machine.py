@@ -32,7 +32,6 @@ from qos.core.queue.requests import (
     Unsubscribe,
 )
 from qos.core.queue.service import QueueBounds
-from qos.core.strings import bare
 from qos.engine.queue_engine import QueueEngine
 from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.stores.queue_store import QueueStore
@@ -308,7 +307,7 @@ class QueueMachine(Machine, QueuePort):
         result: Result | Refusal,
         _payloads: Mapping[int, str],
     ) -> None:
-        self._ledger.answered(bare(to), request, result, self.disk.kept, asked_at)
+        self._ledger.answered(to, request, result, self.disk.kept, asked_at)
         self.send(to, Answered(iq_id, result))
 
     def bounced(self, to: str, body: object, condition: str) -> None:
@@ -322,7 +321,7 @@ class QueueMachine(Machine, QueuePort):
     def restarted(self) -> None:
         """See QueuePort."""
         self._made = False
-        self._ledger.defaults(())
+        self._ledger.restarted()
         if self._gate is not None:
             self._gate.forget(self._tokens())
         if self._kept is not None:
@@ -370,7 +369,8 @@ class QueueMachine(Machine, QueuePort):
         """See QueuePort."""
         event: Event
         match notification:
-            case NotifyRetract(_, node, item_ids):
+            case NotifyRetract(to, node, item_ids):
+                self._ledger.told_of_end(to, item_ids)
                 event = Event(node=node, retracted=item_ids)
             case NotifyUnlock(_, node, item_ids):
                 event = Event(node=node, unlocked=item_ids)

@@ -287,6 +287,15 @@ QUEUE = (
         seed=222,
     ),
     Mutant(
+        "another-holder-is-not-told",
+        "qos.core.queue.node",
+        "if notify or item.holder != requester:",
+        "if notify:",
+        "A worker is told that another one of its account has ended its item.",
+        by=("everything_ends",),
+        seed=423,
+    ),
+    Mutant(
         "releases-are-counted",
         "qos.core.queue.item_lifecycle",
         "counts = input_ in {ItemInput.FAIL, ItemInput.REJECT}",

@@ -146,8 +146,9 @@ class SimulatedQueueing(XEP_0254):
     ) -> None:
         """See XEP_0254."""
         wanted = [Settlement(item_id=each, token=token) for each, token in items]
-        # Ours says no; here a single item tries the event of XEP-0254 §2.3 as well.
-        request = Retract(node, tuple(wanted), notify=len(wanted) == 1)
+        # Ours says no; here some try the event of XEP-0254 §2.3 as well.
+        notify = len(wanted) == 1 and wanted[0].token[-1:] in {*"02468"}
+        request = Retract(node, tuple(wanted), notify=notify)
         await self._ask(request, "retract", timeout_s)
 
     async def unlock(
