@@ -369,18 +369,26 @@ class QueueServiceDisk(Disk[QueueChange]):
     Attributes:
         kept: the contents.
         seen: called with each change that is synced.
+        committed: called after the changes of each commit.
     """
 
-    def __init__(self, name: str, seen: Callable[[QueueChange], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        seen: Callable[[QueueChange], None],
+        committed: Callable[[], None],
+    ) -> None:
         super().__init__(name)
         self.kept = QueueDisk()
         self.seen = seen
+        self.committed = committed
 
     def apply(self, changes: Sequence[QueueChange]) -> None:
         """See Disk."""
         for change in changes:
             self.kept.apply(change)
             self.seen(change)
+        self.committed()
 
 
 class SimulatedQueueStore:

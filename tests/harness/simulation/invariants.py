@@ -430,6 +430,11 @@ def nothing_for_strangers(item: Item, node: Node | None) -> str | None:
     return f"{item.item_id} of {item.publisher} is in {node.name!r}, which is not his"
 
 
+def copied_once_with_the_item(item_id: str, count: int) -> str | None:
+    """The commit of a topic's item has one copy for each queue that subscribes."""
+    return None if count == 1 else f"there are {count} copies of {item_id}"
+
+
 def nobody_takes_the_room_of_others(account: str, condition: str) -> str | None:
     """An account below its limit of nodes finds room for more, whatever others create."""
     if account != _BOSS or condition != "resource-constraint":

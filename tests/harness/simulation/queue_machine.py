@@ -35,6 +35,7 @@ from qos.core.queue.service import QueueBounds
 from qos.engine.queue_engine import QueueEngine
 from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.stores.queue_store import QueueStore
+from simulation.copies import CopyLedger
 from simulation.disks import QueueServiceDisk, SimulatedQueueStore
 from simulation.gate import Gate
 from simulation.items import ItemLedger
@@ -148,9 +149,11 @@ class QueueMachine(Machine, QueuePort):
         self._engine: QueueEngine | None = None
         self._probes: dict[str, str] = {}
         self._clock = self.clock()
+        self._copies = CopyLedger(ledger.check)
         self.disk = QueueServiceDisk(
             self.name,
             self._wrote,
+            self._copies.committed,
         )
         config = {
             "queue#lock_timeout": f"{settings.lock_s}",
@@ -269,6 +272,7 @@ class QueueMachine(Machine, QueuePort):
         if self._kept is not None:
             self._kept.look()
         self._ledger.written(change, self._clock.now(), self.disk.kept.nodes)
+        self._copies.written(change, self.disk.kept.nodes)
         if isinstance(change, RemoveNode) and change.name == MADE:
             self._ledger.lived(self._made)
 

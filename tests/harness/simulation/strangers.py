@@ -1,7 +1,7 @@
 """An owner with a private queue, and a stranger who takes all that he can get.
 
 The owner's dead letters go to a queue that is open at first, then private, then
-deleted. The stranger names that queue as the dead-letter node of a queue of his own,
+deleted. At the end he has a topic. The stranger names that queue as the dead-letter node of a queue of his own,
 makes the owner a co-owner of his queue, and lets items die there. He creates queues
 until he is refused, and takes the name of the owner's queue as soon as that is free.
 """
@@ -29,7 +29,7 @@ from simulation.queue_machine import BOSS, MADE
 
 __all__ = ["Owner", "Stranger"]
 
-_LETTERS, _VAULT, _TRAP = "letters", "vault", "trap"
+_LETTERS, _VAULT, _TRAP, _NEWS = "letters", "vault", "trap", "news"
 
 _OPEN = {"pubsub#access_model": "open", "pubsub#publish_model": "open"}
 _CLOSED = {"pubsub#access_model": "whitelist", "pubsub#publish_model": "publishers"}
@@ -105,6 +105,20 @@ class Owner(_Scripted):
         await self._publish(MADE, "reply")
         await asyncio.sleep(1.0)
         await self._ask(CloseLink(MADE))
+        await self._have_news()
+
+    async def _have_news(self) -> None:
+        """Publish to a topic while queues come that copy from it, and go."""
+        await self._ask(Create(_NEWS, {"queue#node_type": "topic"}))
+        for number in range(4):
+            queue = f"{_NEWS}-{number}"
+            await self._ask(Create(queue, {"queue#topic": _NEWS}))
+            await self._publish(_NEWS, f"{queue}-a")
+            await self._publish(_NEWS, f"{queue}-b")
+            await self._ask(Delete(queue))
+        await self._ask(Create(f"{_NEWS}-left", {"queue#topic": _NEWS}))
+        await self._publish(_NEWS, "last")
+        await self._ask(Delete(_NEWS))
 
 
 class Stranger(_Scripted):
