@@ -31,7 +31,8 @@ class CopyLedger:
         if node is None:
             return
         if TOPIC in node.config:
-            self._copies[node.identity, item.item_id] += 1
+            # A second copy has the id with a suffix, if the first one is there.
+            self._copies[node.identity, item.item_id.partition("#")[0]] += 1
         elif node.config.get(NODE_TYPE) == "topic":
             self._due += [
                 (each.identity, item.item_id)

@@ -114,6 +114,8 @@ class Owner(_Scripted):
             queue = f"{_NEWS}-{number}"
             await self._ask(Create(queue, {"queue#topic": _NEWS}))
             await self._publish(_NEWS, f"{queue}-a")
+            # As if the answer had been lost.
+            await self._publish(_NEWS, f"{queue}-a")
             await self._publish(_NEWS, f"{queue}-b")
             await self._ask(Delete(queue))
         await self._ask(Create(f"{_NEWS}-left", {"queue#topic": _NEWS}))
