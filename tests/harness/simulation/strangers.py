@@ -109,6 +109,7 @@ class Owner(_Scripted):
 
     async def _have_news(self) -> None:
         """Publish to a topic while queues come that copy from it, and go."""
+        await self._ask(Delete("more"))
         await self._ask(Create(_NEWS, {"queue#node_type": "topic"}))
         for number in range(4):
             queue = f"{_NEWS}-{number}"
