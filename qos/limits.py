@@ -487,6 +487,14 @@ LIMITS: Final = (
         "qos.core.rest.hornetq.forms:NAME_CHARS_MAX",
         "characters of the name of a subscription",
     ),
+    Limit(
+        "qos.core.rest.hornetq.registrations:HEADERS_MAX",
+        "headers that a push consumer of HornetQ sends to its target",
+    ),
+    Limit(
+        "qos.core.rest.hornetq.registrations:HEADER_CHARS_MAX",
+        "characters of such a header",
+    ),
     Limit("qos.core.rest.link_header:LINKS_MAX", "links in the headers of a response"),
     Limit(
         "qos.core.rest.push_targets:URL_CHARS_MAX",

@@ -251,6 +251,7 @@ MIGRATIONS: Migrations = (
             base TEXT NOT NULL,
             authorization TEXT NOT NULL,
             selector TEXT NOT NULL,
+            headers TEXT NOT NULL,
             created_at REAL NOT NULL,
             enabled INTEGER NOT NULL,
             reason TEXT NOT NULL
@@ -298,7 +299,6 @@ _ENDED_ROW = ("outcome", *(name for name in ENDED if name != "outcome"))
 _item_values = attrgetter(*_ITEM_ROW[len(_ITEM_PACKED) :])
 _ended_values = attrgetter(*_ENDED_ROW[1:])
 _subscription_values = attrgetter(*SUBSCRIPTION)
-_push_subscriber_values = attrgetter(*PUSH_SUBSCRIBER)
 _push_link_values = attrgetter(*PUSH_LINK)
 
 _json = json.JSONEncoder(
@@ -443,7 +443,7 @@ def rows(changes: Iterable[Change]) -> Iterator[Row]:
                 yield _REMOVE_PUSH_LINK, its_key, its_key
             case SavePushSubscriber(subscriber):
                 key = subscriber.subscriber_id
-                yield _SAVE_PUSH_SUBSCRIBER, key, _push_subscriber_values(subscriber)
+                yield _SAVE_PUSH_SUBSCRIBER, key, _push_subscriber_row(subscriber)
             case RemovePushSubscriber(subscriber_id):
                 yield _REMOVE_PUSH_SUBSCRIBER, None, (subscriber_id,)
             case SaveNode(node):
@@ -488,6 +488,13 @@ def _node_row(node: Node) -> tuple[Value, ...]:
     packed = {"config": _json(node.config), "affiliations": _json(affiliations)}
     return tuple(
         packed[name] if name in packed else getattr(node, name) for name in NODE
+    )
+
+
+def _push_subscriber_row(its: PushSubscriber) -> tuple[Value, ...]:
+    return tuple(
+        _json(dict(its.headers)) if name == "headers" else getattr(its, name)
+        for name in PUSH_SUBSCRIBER
     )
 
 
@@ -542,6 +549,7 @@ def node_from(plain: dict[str, Any]) -> Node:
 def push_subscriber_from(plain: dict[str, Any]) -> PushSubscriber:
     """See item_from."""
     plain["enabled"] = bool(plain["enabled"])
+    plain["headers"] = dict(json.loads(plain["headers"]))
     return PushSubscriber(**plain)
 
 

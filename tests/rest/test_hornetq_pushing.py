@@ -73,6 +73,47 @@ async def test_only_messages_of_its_selector_are_pushed(bench: RestBench) -> Non
     assert (await bench.items("orders")).keys() == {"0"}
 
 
+async def test_messages_of_a_topic_are_pushed(bench: RestBench) -> None:
+    """H14: by a queue of its own, which ends with its subscription."""
+    answer = await bench.post(
+        "/hornetq/topics",
+        b"<topic name='news'/>",
+        Content_Type="application/hornetq.jms.topic+xml",
+    )
+    assert answer.status == 201, answer
+    target = f"http://127.0.0.1:{bench.web}/hornetq/queues/bills"
+    inner = f"<link rel='destination' href='{target}'/>" + authentication("secret")
+    made = await bench.post(
+        "/hornetq/topics/news/push-subscriptions",
+        f"<push-registration>{inner}</push-registration>".encode(),
+        Content_Type="application/xml",
+    )
+    assert made.status == 201, made
+    path = "/hornetq/queues/news/create/1"
+    assert (await bench.post(path, b"new")).status == 201
+    await bench.until_items("bills", 1)
+    location = made.headers["Location"]
+    assert target in (await bench.get(location)).text
+    assert (await bench.get(location, user="bob")).status == 404
+    assert (await bench.http("DELETE", location)).status == 204
+    assert (await bench.get(location)).status == 404
+    assert (await bench.post("/hornetq/queues/news/create/2", b"2")).status == 201
+    await bench.until_items("bills", 1)
+
+
+async def test_a_template_has_the_id_of_the_message(bench: RestBench) -> None:
+    """H14: rel template, and headers of the registration."""
+    href = f"http://127.0.0.1:{bench.web}/hornetq/queues/bills/create/{{id}}"
+    inner = f"<link rel='template' href='{href}'/><header name='X-From'>here</header>"
+    made = await register(bench, inner + authentication("secret"))
+    assert made.status == 201, made
+    assert (await bench.post("/hornetq/queues/orders/create/1", b"1")).status == 201
+    await bench.until_items("bills", 1)
+    ((item_id, item),) = (await bench.items("bills")).items()
+    assert item_id.startswith(made.headers["Location"].rpartition("/")[2])
+    assert item.properties["http_x$from"] == "here"
+
+
 async def test_a_push_consumer_is_shown_and_deleted(bench: RestBench) -> None:
     """H14: without its password."""
     href = "http://127.0.0.1:9/in"

@@ -5,6 +5,8 @@ The service itself makes the requests that a subscriber asks for. What is here i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import field
 from typing import TypeAlias
 
 from qos.core.record import record
@@ -39,6 +41,7 @@ class PushSubscriber:
         authorization: for the host of `href`, as its maker has given it: a value of the
             header Authorization, or ''.
         selector: which messages are pushed; '': all.
+        headers: for the host of `href`, by name.
         created_at: seconds since 1970.
         enabled: messages are pushed.
         reason: why it is not enabled, or what failed last; ''.
@@ -52,6 +55,7 @@ class PushSubscriber:
     base: str
     authorization: str = ""
     selector: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
     created_at: float
     enabled: bool = True
     reason: str = ""

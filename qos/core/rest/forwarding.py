@@ -5,6 +5,7 @@ The relation of the subscriber's link decides (rows U2, U3, U5 and U7 of REST-*)
     post-message-once  an empty POST asks for a one-off link, `create-next`; the message is
                        posted there; the answer has the link for the next message
     destination        HEAD asks for the links of the destination, and the best one is used
+    template           the message is posted where its key is the `{id}` of the URL (HornetQ)
     any other          the message is posted, with an `Idempotency-Key`
 
 A one-off link has to be written down before it is used, and to be used again if the
@@ -43,6 +44,8 @@ RETRY_AFTER_S_MAX = 3600.0
 
 _ONCE = "post-message-once"
 _DESTINATION = "destination"
+_TEMPLATE = "template"
+_ID = "{id}"
 
 #: The links of a destination, the best first; `create…` are those of HornetQ.
 _OFFERED = (_ONCE, "create-with-id", "post-message", "create")
@@ -158,6 +161,8 @@ def forward(link: AtomLink, *, key: str, kept: str = "", unused: str = "") -> _S
         kept: the one-off link that was written down for this message, or ''.
         unused: a one-off link that no message was posted to, or ''.
     """
+    if link.rel == _TEMPLATE:
+        return (yield from _plain(_filled(link.href, key), key))
     if link.rel not in {_ONCE, _DESTINATION}:
         return (yield from _plain(link.href, key))
     if kept:
@@ -181,7 +186,7 @@ def _begin(link: AtomLink, key: str) -> _Steps:
             return _about_target(answer)
         rel, entry = _best(answer)
         if rel == "create-with-id":
-            entry = entry.replace("{id}", quote(key, safe=""))
+            entry = _filled(entry, key)
         if not entry:
             return Verdict(Fate.DISABLED, f"{link.href} offers no link to post to")
         if rel != _ONCE:
@@ -198,6 +203,10 @@ def _begin(link: AtomLink, key: str) -> _Steps:
 def _plain(url: str, key: str) -> _Steps:
     answer = yield from _ask(PushRequest("POST", url, message=True, key=key))
     return _verdict(answer)
+
+
+def _filled(template: str, key: str) -> str:
+    return template.replace(_ID, quote(key, safe=""))
 
 
 def _once(url: str) -> Generator[PushRequest, _Answer, _Answer]:

@@ -74,7 +74,7 @@ async def queue(call: Call) -> Answer:
 
 async def topic(call: Call) -> Answer:
     """A topic; its messages are posted as those of a queue are."""
-    return _shown(call, "topic", "pull-subscriptions")
+    return _shown(call, "topic", "pull-subscriptions", "push-subscriptions")
 
 
 def _shown(call: Call, kind: str, *consumers: str) -> Answer:

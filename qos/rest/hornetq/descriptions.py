@@ -24,6 +24,8 @@ STATUSES: Mapping[str, tuple[int, ...]] = {
     "hornetq-pull-consumers": (201, 400, 403, 404, 408, 413, 415),
     "hornetq-push-consumers": (201, 400, 403, 404, 408, 413, 415),
     "hornetq-push-consumer": (200, 204, 404),
+    "hornetq-push-subscriptions": (201, 400, 403, 404, 408, 413, 415),
+    "hornetq-push-subscription": (200, 204, 400, 404),
     "hornetq-consumer": (204, 404, 405, 410),
     "hornetq-next": (200, 400, 403, 404, 405, 408, 410, 412, 413),
     "hornetq-acknowledgement": (204, 400, 405, 408, 410, 412, 413, 415),
@@ -88,5 +90,6 @@ BODIES: Mapping[str, dict[str, Any]] = {
     "hornetq-create-id": {_ANY: {}},
     "hornetq-pull-consumers": _form(autoAck=_BOOLEAN, selector={"type": "string"}),
     "hornetq-push-consumers": {"application/xml": {"schema": {"type": "string"}}},
+    "hornetq-push-subscriptions": {"application/xml": {"schema": {"type": "string"}}},
     "hornetq-acknowledgement": _form(acknowledge=_BOOLEAN),
 }

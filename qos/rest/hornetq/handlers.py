@@ -25,6 +25,8 @@ HANDLERS: Final[Mapping[str, tuple[Callable[[Call], Awaitable[Answer]], Act]]] =
     "hornetq-create-id": (in_words(creating.create_with_id), Act.POST),
     "hornetq-pull-consumers": (in_words(consuming.pull_consumers), Act.PULL),
     "hornetq-push-consumers": (in_words(pushing.push_consumers), Act.PULL),
+    "hornetq-push-subscriptions": (in_words(pushing.push_subscriptions), Act.PULL),
+    "hornetq-push-subscription": (in_words(pushing.push_subscription), Act.READ),
     "hornetq-push-consumer": (in_words(pushing.push_consumer), Act.READ),
     "hornetq-consumer": (in_words(consuming.consumer), Act.READ),
     "hornetq-next": (in_words(consuming.next_message), Act.PULL),

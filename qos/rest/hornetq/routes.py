@@ -29,6 +29,18 @@ ROUTES: Final = (
         _POST,
         "HornetQ: subscribe to a topic, and consume",
     ),
+    Route(
+        "hornetq-push-subscriptions",
+        f"{_TOPIC}/push-subscriptions",
+        _POST,
+        "HornetQ: subscribe to a topic, and have it pushed",
+    ),
+    Route(
+        "hornetq-push-subscription",
+        f"{_TOPIC}/push-subscriptions/{{subscriber}}",
+        (*_READ, "DELETE"),
+        "HornetQ: a push subscription",
+    ),
     Route("hornetq-create", f"{_QUEUE}/create", _POST, "HornetQ: post a message"),
     Route(
         "hornetq-create-id",

@@ -28,21 +28,14 @@ from qos.rest.hornetq.consumers import DURABLE, VOLATILE, Identity, PullConsumer
 from qos.rest.hornetq.consuming import check_may_subscribe, made
 from xep_0254.requests import NODE_CHARS_MAX
 
-__all__ = ["pull_subscriptions"]
+__all__ = ["create_subscription", "pull_subscriptions", "subscription_node"]
 
 
 async def pull_subscriptions(call: Call) -> Answer:
     """Subscribe to a topic, or find the subscription of this name again."""
     form = subscription_form(form_of(call))
     check_may_subscribe(call, "topic")
-    node = f"subscription/{call.node}/{call.account}/{form.name or new_id()}"
-    if len(node) > NODE_CHARS_MAX:
-        raise Refusal(
-            f"with its topic and user, the name of a subscription has at most "
-            f"{NODE_CHARS_MAX} characters",
-            condition="bad-request",
-            type="modify",
-        )
+    node = subscription_node(call, form.name or new_id())
     consumers = call.gateway.pull_consumers
     kind = DURABLE if form.durable else VOLATILE
     identity = Identity(
@@ -71,6 +64,37 @@ async def pull_subscriptions(call: Call) -> Answer:
         raise
     with consumer.used():
         return made(call, consumer, 204 if exists else 201)
+
+
+def subscription_node(call: Call, name: str) -> str:
+    """The queue of a subscription of the user to a topic.
+
+    Raises:
+        Refusal: its name is too long.
+    """
+    node = f"subscription/{call.node}/{call.account}/{name}"
+    if len(node) > NODE_CHARS_MAX:
+        raise Refusal(
+            f"with its topic and user, the name of a subscription has at most "
+            f"{NODE_CHARS_MAX} characters",
+            condition="bad-request",
+            type="modify",
+        )
+    return node
+
+
+async def create_subscription(call: Call, name: str, selector: str) -> str:
+    """Make the queue of a durable subscription without a pull consumer; its name.
+
+    Raises:
+        Refusal: it cannot be made.
+    """
+    node = subscription_node(call, name)
+    config = {TOPIC: call.node}
+    if selector:
+        config[SELECTOR] = selector
+    await call.ask(Create(node, config))
+    return node
 
 
 def _other(why: str) -> Answer:

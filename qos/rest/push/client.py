@@ -73,8 +73,8 @@ class PushClient:
             request: with `message`, it has this body and these headers.
             body: of the message.
             headers: of the message.
-            subscriber: its authorization goes to the host of its own URL, and nowhere
-                else.
+            subscriber: its authorization and headers go to the host of its own URL, and
+                nowhere else.
         """
         try:
             target = self.rules.target(request.url)
@@ -84,8 +84,10 @@ class PushClient:
         use = _Use(target)
         _use.set(use)
         named: dict[str, str] = dict(headers) if request.message else {}
-        if subscriber.authorization and _origin(target) == _origin(own):
-            named["Authorization"] = subscriber.authorization
+        if _origin(target) == _origin(own):
+            named |= subscriber.headers
+            if subscriber.authorization:
+                named["Authorization"] = subscriber.authorization
         if request.key:
             named["Idempotency-Key"] = f'"{request.key}"'
         try:

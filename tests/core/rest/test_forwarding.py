@@ -237,6 +237,13 @@ def test_a_redirect_to_nowhere_has_failed(location: str | None) -> None:
     assert play(PLAIN, (307, headers))[1].fate is Fate.FAILED
 
 
+def test_h14_a_template_has_the_key_in_place_of_its_id() -> None:
+    template = AtomLink("template", "https://example.org/{id}/in")
+    requests, verdict = play(template, 201)
+    assert [each.url for each in requests] == ["https://example.org/k%201/in"]
+    assert verdict.fate is Fate.ACCEPTED
+
+
 def test_u9_a_forbidden_url_disables_the_subscriber() -> None:
     forbidden = NoReply("no", forbidden=True)
     for subscriber in (PLAIN, ONCE, DESTINATION):

@@ -15,9 +15,12 @@ messages go where is refused if it is not possible.
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
+from collections.abc import Mapping
 from xml.etree import ElementTree as ET
 
+from qos.core.opaque_body import is_header_value
 from qos.core.queue.node_options import (
     QUEUE_REQUESTS,
     SELECTOR,
@@ -29,12 +32,34 @@ from qos.core.record import record
 from qos.core.rest.push_links import AtomLink, read_atom_link, render_atom_link
 from qos.xml_text import text
 
-__all__ = ["REGISTRATION_BYTES_MAX", "Registration", "read_registration", "render"]
+__all__ = [
+    "HEADERS_MAX",
+    "HEADER_CHARS_MAX",
+    "REGISTRATION_BYTES_MAX",
+    "Registration",
+    "read_registration",
+    "render",
+]
 
 #: The most bytes of the document.
 REGISTRATION_BYTES_MAX = 16 * 1024
 
 _XML = ("application/xml", "text/xml")
+
+#: The most headers of a registration, and the characters of one.
+HEADERS_MAX = 16
+HEADER_CHARS_MAX = 1024
+
+_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,64}")
+
+#: Headers that say what a request is, how it is carried, or by whom.
+_OURS = frozenset(
+    {
+        *("authorization", "connection", "content-length", "content-type", "cookie"),
+        *("expect", "host", "idempotency-key", "keep-alive", "link", "msg-properties"),
+        *("te", "trailer", "transfer-encoding", "upgrade"),
+    }
+)
 
 _IGNORED = frozenset({"durable", "maxRetries", "retryWaitMillis", "disableOnFailure"})
 
@@ -47,11 +72,13 @@ class Registration:
         link: where to, and how.
         selector: which messages it wants; '': all.
         authorization: a value of the header Authorization for the target; ''.
+        headers: to be sent to the target with each request.
     """
 
     link: AtomLink
     selector: str
     authorization: str
+    headers: Mapping[str, str]
 
 
 def read_registration(body: bytes, content_type: str) -> Registration:
@@ -76,6 +103,7 @@ def read_registration(body: bytes, content_type: str) -> Registration:
     if _local(root) != "push-registration":
         raise _bad("<push-registration> is expected")
     link, selector, authorization = None, "", ""
+    headers: dict[str, str] = {}
     for each in root:
         name = _local(each)
         if name == "link" and link is None:
@@ -85,6 +113,8 @@ def read_registration(body: bytes, content_type: str) -> Registration:
         elif name == "sessionCount":
             if (each.text or "").strip() not in {"", "1"}:
                 raise _bad("sessionCount: messages are pushed one after the other")
+        elif name == "header":
+            headers |= _header(each)
         elif name == "selector":
             selector = (each.text or "").strip()
         elif name not in _IGNORED:
@@ -95,7 +125,9 @@ def read_registration(body: bytes, content_type: str) -> Registration:
         subscribe_options({QUEUE_REQUESTS: "1", SELECTOR: selector})
     except BadOption as error:
         raise _bad(str(error)) from None
-    return Registration(link, selector, authorization)
+    if len(headers) > HEADERS_MAX:
+        raise _bad(f"at most {HEADERS_MAX} headers are possible")
+    return Registration(link, selector, authorization, headers)
 
 
 def render(link: AtomLink, selector: str) -> bytes:
@@ -114,10 +146,20 @@ def _link(element: ET.Element) -> AtomLink:
     if element.get("method", "POST").upper() != "POST":
         raise _bad("link: messages are pushed by POST")
     rel = element.get("rel", "")
-    if rel == "template":
-        raise _bad("link: say rel='destination', and its create-with-id is used")
+    if rel == "template" and element.get("href", "").count("{id}") != 1:
+        raise _bad("link: the href of a template has {id} once")
     plain = ET.Element("link", rel=rel, href=element.get("href", ""))
     return read_atom_link(ET.tostring(plain), _XML[0])
+
+
+def _header(element: ET.Element) -> dict[str, str]:
+    name = element.get("name", "").strip().lower()
+    value = (element.text or "").strip()
+    if not _NAME.fullmatch(name) or name in _OURS or name.startswith("proxy-"):
+        raise _bad(f"header: {name[:40]!r} cannot be set")
+    if not is_header_value(value) or len(value) > HEADER_CHARS_MAX:
+        raise _bad(f"header {name}: at most {HEADER_CHARS_MAX} characters of ASCII")
+    return {name: value}
 
 
 def _authorization(element: ET.Element) -> str:
