@@ -55,7 +55,7 @@ MINUTES ?= 10
 HOURS ?= 1
 CAMPAIGN_ARGS ?=
 
-.PHONY: help demo test docs simulate campaign soak power-cut bench-guard calls fuzz flood scale looks readers sends pushes check format clean system java compiler
+.PHONY: help demo test docs simulate campaign soak power-cut bench-guard calls fuzz flood scale looks readers sends pushes spark check format clean system java compiler
 
 help:
 	@echo 'make demo         see it work: a bad link, killed workers, an audit; no server needed'
@@ -74,6 +74,7 @@ help:
 	@echo 'make readers      $(READS) reads beside audits that are killed, each read a whole audit'
 	@echo 'make sends        $(SENDS) messages posted to a device, $(SEND_KILLS) kills, answers lost: each once'
 	@echo 'make pushes       $(PUSHES) messages between two services, $(PUSH_KILLS) kills, answers lost: each once'
+	@echo 'make spark        the pipeline as a declarative one, on a cluster, and its queues under kill -9'
 	@echo 'make check        format, lint, types and the order of imports only'
 	@echo 'make format       rewrite the sources as check wants them'
 	@echo 'make clean        remove all that was built, .venv included'
@@ -91,7 +92,7 @@ test: system
 	$(BIN)/coverage run -m pytest -n $(JOBS) $(PYTEST_ARGS) tests/core
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --fail-under=100
-	$(BIN)/pytest -n $(JOBS) $(PYTEST_ARGS) --ignore=tests/core
+	$(BIN)/pytest -n $(JOBS) -m 'not long' $(PYTEST_ARGS) --ignore=tests/core
 	@$(MAKE) --no-print-directory bench-guard
 
 # The guide and the reference of the API. Its pages are read by the tests of tests/docs.
@@ -151,6 +152,10 @@ sends: .venv/dev.stamp
 # Two services push to each other; each message comes once.
 pushes: .venv/dev.stamp
 	PUSHES=$(PUSHES) PUSH_KILLS=$(PUSH_KILLS) $(BIN)/pytest -n 0 -s --no-header tests/rest/test_push_kills.py
+
+# Some minutes each; the other tests of Spark are in `make test`.
+spark: system .venv/dev.stamp .venv/spark.jsa
+	$(BIN)/pytest -n 2 -m long $(PYTEST_ARGS)
 
 check: .venv/dev.stamp
 	$(BIN)/ruff format --check

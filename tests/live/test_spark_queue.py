@@ -141,6 +141,7 @@ NAMES = [f"i{number:03}" for number in range(80)]
 LATER = [f"later{number:02}" for number in range(20)]
 
 
+@pytest.mark.long
 async def test_each_item_is_in_the_result_once_whatever_is_killed(
     tmp_path: Path,
 ) -> None:

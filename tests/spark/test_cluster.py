@@ -38,6 +38,7 @@ def submit(
     )
 
 
+@pytest.mark.long
 def test_a_cluster_of_two_workers_finds_what_one_laptop_finds(
     tmp_path: Path, spark_as_it_comes: dict[str, str], fleets: Fleets
 ) -> None:

@@ -73,6 +73,7 @@ def run(project: Path, **settings: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_two_runs_of_the_pipeline_come_to_what_an_audit_comes_to(
     project: Path, tmp_path: Path, fleets: Fleets, audited_fleets: Path
 ) -> None:
