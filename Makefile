@@ -74,7 +74,7 @@ help:
 	@echo 'make readers      $(READS) reads beside audits that are killed, each read a whole audit'
 	@echo 'make sends        $(SENDS) messages posted to a device, $(SEND_KILLS) kills, answers lost: each once'
 	@echo 'make pushes       $(PUSHES) messages between two services, $(PUSH_KILLS) kills, answers lost: each once'
-	@echo 'make spark        the pipeline as a declarative one, on a cluster, and its queues under kill -9'
+	@echo 'make spark        the pipeline as a declarative one, on a cluster, and under kill -9'
 	@echo 'make check        format, lint, types and the order of imports only'
 	@echo 'make format       rewrite the sources as check wants them'
 	@echo 'make clean        remove all that was built, .venv included'

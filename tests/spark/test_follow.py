@@ -132,6 +132,7 @@ def fails(
     monkeypatch.setattr(where, name, failing)
 
 
+@pytest.mark.long
 def test_a_stream_that_is_killed_all_the_time_comes_to_what_an_audit_does(
     spark: SparkSession,
     made: Path,

@@ -85,6 +85,7 @@ def start() -> Iterator[Callable[..., Process]]:
         each.close()
 
 
+@pytest.mark.long
 def test_a_killed_follower_goes_on_and_a_stopped_one_ends_its_batch(
     start: Callable[..., Process],
     tmp_path: Path,

@@ -92,7 +92,7 @@ def test_a_file_that_is_not_closed_shows_that_there_is_a_namesake(
     assert audited(spark, tmp_path, names) == [("unproven", "which-journal")]
 
 
-@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize("is_open", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_an_audit_of_a_day_knows_the_namesakes_of_other_days(
     is_open: bool, spark: SparkSession, tmp_path: Path
 ) -> None:
