@@ -10,17 +10,17 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Generic, ParamSpec, Protocol, TypeVar
 
-from qos.core.queue.effects import Notification
+from qos.core.queue.effects import Change, Notification
 from qos.core.queue.item import Item
 from qos.core.queue.requests import Refusal, Request, Result
 from qos.core.quota import domain_of
 from qos.core.strings import bare
-from qos.engine.queue_engine import QueueEngine
+from qos.engine.queue_engine import Answer, QueueEngine
 from qos.engine.queue_outputs import Payloads
 from qos.engine.queue_ports import GatewayPort
 from qos.ids import new_id
 
-__all__ = ["Consumer", "ConsumersPort", "ask"]
+__all__ = ["Consumer", "ConsumersPort", "ask", "save"]
 
 P = ParamSpec("P")
 
@@ -118,6 +118,21 @@ async def ask(
     Raises:
         Refusal: it is refused.
     """
+    return await _answered(lambda answer: engine.request(request, requester, answer))
+
+
+async def save(engine: QueueEngine, change: Change) -> None:
+    """Write what a gateway keeps beside the queues; see QueueEngine.save.
+
+    Raises:
+        Refusal: it could not be written.
+    """
+    await _answered(lambda answer: engine.save([change], answer))
+
+
+async def _answered(
+    ask_for: Callable[[Answer], None],
+) -> tuple[Result, Mapping[int, str]]:
     answered: asyncio.Future[tuple[Result, Mapping[int, str]]]
     answered = asyncio.get_running_loop().create_future()
 
@@ -129,5 +144,5 @@ async def ask(
         else:
             answered.set_result((result, payloads))
 
-    engine.request(request, requester, answer)
+    ask_for(answer)
     return await answered

@@ -106,7 +106,7 @@ class Service:
                 await asyncio.sleep(0.2)
 
     async def bodies(self) -> Counter[str]:
-        """What has come."""
+        """The bodies that have come, and how often."""
         async with rest(self.folder) as bench:
             assert not await bench.items("out")
             items = (await bench.items("in")).values()

@@ -12,7 +12,6 @@ from qos.core.rest.hornetq.registrations import (
     render,
 )
 from qos.core.rest.push_links import AtomLink
-from qos.core.rest.push_targets import BadTarget
 from qos.ids import new_id
 from qos.rest.calls import Answer, Call
 from qos.rest.hornetq.consuming import check_may_subscribe
@@ -64,17 +63,9 @@ async def push_subscription(call: Call) -> Answer:
 
 
 def _asked(call: Call) -> tuple[Registration, str]:
-    """What is asked for, and its URL in normal form."""
+    """The registration in the body, and its URL in normal form."""
     asked = read_registration(call.body, call.headers.get("content-type", ""))
-    try:
-        target = call.gateway.pushers.client.rules.target(asked.link.href)
-    except BadTarget as error:
-        raise Refusal(
-            f"nothing is pushed to this href: {error}",
-            condition="bad-request",
-            type="modify",
-        ) from None
-    return asked, target.url
+    return asked, call.gateway.pushers.target(asked.link.href)
 
 
 async def _made(
@@ -112,10 +103,11 @@ def _shown(pusher: Pusher) -> Answer:
 
 
 def _found(call: Call) -> Pusher:
-    for pusher in call.gateway.pushers.of(call.node, call.account):
-        if pusher.subscriber.subscriber_id == call.path["subscriber"]:
-            return pusher
-    raise _unknown(f"push consumer of {call.node!r}")
+    path = call.path
+    pusher = call.gateway.pushers.find(call.node, call.account, path["subscriber"])
+    if pusher is None:
+        raise _unknown(f"push consumer of {call.node!r}")
+    return pusher
 
 
 def _unknown(what: str) -> Refusal:

@@ -11,7 +11,6 @@ from qos.core.queue.push import PushSubscriber
 from qos.core.queue.requests import Refusal
 from qos.core.rest.link_header import Link
 from qos.core.rest.push_links import read_atom_link
-from qos.core.rest.push_targets import BadTarget
 from qos.ids import new_id
 from qos.rest.calls import Answer, Call
 from qos.rest.push.pusher import Pusher
@@ -34,16 +33,13 @@ async def subscribers(call: Call) -> Answer:
         found = call.gateway.pushers.of(call.node, call.account)
         return Answer(200, dict(_JSON), body=_as_json([_shown(each) for each in found]))
     link = read_atom_link(call.body, call.headers.get("content-type", ""))
-    try:
-        target = call.gateway.pushers.client.rules.target(link.href)
-    except BadTarget as error:
-        raise _bad(f"nothing is pushed to this href: {error}") from None
+    href = call.gateway.pushers.target(link.href)
     made = PushSubscriber(
         subscriber_id=new_id(),
         node=call.node,
         account=call.account,
         rel=link.rel,
-        href=target.url,
+        href=href,
         base=call.base,
         authorization=_authorization(call),
         created_at=call.gateway.engine.now(),
@@ -55,10 +51,8 @@ async def subscribers(call: Call) -> Answer:
 async def subscriber(call: Call) -> Answer:
     """Show a push subscriber, switch it on or off, or end it (row U8)."""
     pushers = call.gateway.pushers
-    for pusher in pushers.of(call.node, call.account):
-        if pusher.subscriber.subscriber_id == call.path["subscriber"]:
-            break
-    else:
+    pusher = pushers.find(call.node, call.account, call.path["subscriber"])
+    if pusher is None:
         text = f"you have no such push subscriber of {call.node!r}"
         raise Refusal(text, condition="item-not-found", type="cancel")
     if call.method == "DELETE":

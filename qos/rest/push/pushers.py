@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Mapping, MutableMapping
+from collections.abc import Coroutine, MutableMapping
 from typing import Any
 
 from qos.core.queue.effects import Change
@@ -13,9 +13,10 @@ from qos.core.queue.push import (
     RemovePushSubscriber,
     SavePushSubscriber,
 )
-from qos.core.queue.requests import Refusal, Result
+from qos.core.queue.requests import Refusal
 from qos.core.rest.forwarding import Fate
-from qos.core.rest.push_targets import PushRules
+from qos.core.rest.push_targets import BadTarget, PushRules
+from qos.engine.gateway import save
 from qos.engine.queue_engine import QueueEngine
 from qos.rest import bounds
 from qos.rest.push.client import PushClient
@@ -95,6 +96,25 @@ class Pushers:
             if (each.subscriber.node, each.subscriber.account) == (node, account)
         ]
 
+    def find(self, node: str, account: str, subscriber_id: str) -> Pusher | None:
+        """A subscriber of an account at a node; None: it has no such one."""
+        for each in self.of(node, account):
+            if each.subscriber.subscriber_id == subscriber_id:
+                return each
+        return None
+
+    def target(self, href: str) -> str:
+        """A URL in normal form.
+
+        Raises:
+            Refusal: nothing is pushed there.
+        """
+        try:
+            return self.client.rules.target(href).url
+        except BadTarget as error:
+            text = f"nothing is pushed to this href: {error}"
+            raise Refusal(text, condition="bad-request", type="modify") from None
+
     async def remove(self, pusher: Pusher) -> None:
         """End a subscriber."""
         await self.save(RemovePushSubscriber(pusher.subscriber.subscriber_id))
@@ -112,18 +132,7 @@ class Pushers:
         Raises:
             Refusal: it could not be written.
         """
-        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def answer(result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
-            if written.done():
-                return
-            if isinstance(result, Refusal):
-                written.set_exception(result)
-            else:
-                written.set_result(None)
-
-        self.engine.save([change], answer)
-        await written
+        await save(self.engine, change)
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
         """Let this be done."""

@@ -1,4 +1,4 @@
-"""What is kept of push subscribers."""
+"""The records of push subscribers."""
 
 from qos.core.queue.push import PushSubscriber
 
