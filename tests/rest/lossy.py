@@ -52,11 +52,13 @@ class AnswersLost:
         raise ConnectionResetError
 
 
-async def start(folder: Path, port: int, *options: str) -> asyncio.subprocess.Process:
-    """A service of rest_process.py that listens."""
-    program = Path(__file__).with_name("rest_process.py")
+async def start(
+    folder: Path, port: int, *options: str, program: str = "rest_process.py"
+) -> asyncio.subprocess.Process:
+    """A service of a program beside this module, once it listens."""
+    path = Path(__file__).with_name(program)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(program), str(folder), str(port), *options),
+        *(sys.executable, str(path), str(folder), str(port), *options),
         stdout=subprocess.PIPE,
         env={"PYTHONPATH": ":".join(sys.path)},
     )

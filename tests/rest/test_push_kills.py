@@ -9,8 +9,6 @@ import contextlib
 import json
 import os
 import random
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,7 +17,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from lossy import AnswersLost, kill
+from lossy import AnswersLost, kill, start
 from qos.core.rest.messages import render_message
 from qos.testing.ports import free_ports
 from rest_bench import basic, rest
@@ -62,15 +60,7 @@ class Service:
             await bench.publish("out", *(bodies(name)))
 
     async def start(self) -> None:
-        program = Path(__file__).with_name("push_process.py")
-        self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, program, str(self.folder), str(self.port)),
-            stdout=subprocess.PIPE,
-            env={"PYTHONPATH": ":".join(sys.path)},
-        )
-        assert self._process.stdout is not None
-        async with asyncio.timeout(60):
-            assert await self._process.stdout.readline() == b"listens\n"
+        self._process = await start(self.folder, self.port, program="push_process.py")
 
     async def kill(self) -> None:
         if self._process is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from urllib.parse import parse_qsl
 
 from qos.core.queue.item import ItemOutcome
 from qos.core.queue.requests import (
@@ -14,6 +13,7 @@ from qos.core.queue.requests import (
     Settlement,
     Unlock,
 )
+from qos.core.rest.forms import OtherFields, read_fields
 
 __all__ = ["EXTEND_S_MAX", "REASON_CHARS_MAX", "read_acknowledgement"]
 
@@ -79,20 +79,12 @@ def _bad(why: str) -> Refusal:
 
 def _fields(form: str) -> dict[str, str]:
     try:
-        pairs = parse_qsl(
-            form,
-            keep_blank_values=True,
-            strict_parsing=True,
-            max_num_fields=len(_FIELDS),
-            errors="strict",
-        )
+        return read_fields(form, _FIELDS)
+    except OtherFields:
+        text = f"each of {', '.join(sorted(_FIELDS))} once, and no others"
+        raise _bad(text) from None
     except ValueError:
         raise _bad("name=value is expected, joined by &") from None
-    fields = dict(pairs)
-    unknown = fields.keys() - _FIELDS
-    if unknown or len(fields) < len(pairs):
-        raise _bad(f"each of {', '.join(sorted(_FIELDS))} once, and no others")
-    return fields
 
 
 def _alone(fields: Mapping[str, str], name: str) -> None:

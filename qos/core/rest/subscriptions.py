@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl
-
 from qos.core.queue.requests import Refusal
 from qos.core.record import record
+from qos.core.rest.forms import OtherFields, read_fields
 
 __all__ = ["SubscriptionForm", "read_cursor", "read_subscription"]
 
@@ -39,18 +38,11 @@ def read_subscription(form: str, *, name_chars_max: int) -> SubscriptionForm:
         Refusal: it is no such form.
     """
     try:
-        pairs = parse_qsl(
-            form,
-            keep_blank_values=True,
-            strict_parsing=True,
-            max_num_fields=len(_FIELDS),
-            errors="strict",
-        )
+        fields = read_fields(form, _FIELDS)
+    except OtherFields:
+        raise _bad("the form: name and selector once, and no others") from None
     except ValueError:
         raise _bad("the form: name=NAME is expected, and selector=SELECTOR") from None
-    fields = dict(pairs)
-    if fields.keys() - _FIELDS or len(fields) < len(pairs):
-        raise _bad("the form: name and selector once, and no others")
     name = fields.get("name", "")
     # A control character would be none of XML, by which others name the queue.
     if not (0 < len(name) <= name_chars_max and name.isprintable()):
