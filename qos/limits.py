@@ -183,37 +183,37 @@ LIMITS: Final = (
         "unanswered batches to a peer whose answer is still recognised",
     ),
     # -- a queue service
-    Limit("qos.core.queue.service:QueueBounds.nodes", "nodes of a service"),
+    Limit("qos.core.queue.bounds:QueueBounds.nodes", "nodes of a service"),
     Limit(
-        "qos.core.queue.service:QueueBounds.nodes_per_account",
+        "qos.core.queue.bounds:QueueBounds.nodes_per_account",
         "nodes of a service created by one account",
     ),
     Limit(
-        "qos.core.queue.service:QueueBounds.nodes_per_domain",
+        "qos.core.queue.bounds:QueueBounds.nodes_per_domain",
         "nodes of a service created by one foreign domain",
     ),
     Limit("qos.core.queue.owner_requests:_AFFILIATIONS_MAX", "affiliations of a node"),
     Limit(
-        "qos.core.queue.service:QueueBounds.subscriptions", "subscriptions of a service"
+        "qos.core.queue.bounds:QueueBounds.subscriptions", "subscriptions of a service"
     ),
     Limit(
-        "qos.core.queue.service:QueueBounds.termini",
+        "qos.core.queue.bounds:QueueBounds.termini",
         "durable termini of AMQP links",
     ),
     Limit(
-        "qos.core.queue.service:QueueBounds.termini_per_account",
+        "qos.core.queue.bounds:QueueBounds.termini_per_account",
         "durable termini of one account",
     ),
     Limit(
-        "qos.core.queue.service:QueueBounds.termini_per_domain",
+        "qos.core.queue.bounds:QueueBounds.termini_per_domain",
         "durable termini of all accounts of a foreign domain",
     ),
     Limit(
-        "qos.core.queue.service:QueueBounds.subscriptions_per_account",
+        "qos.core.queue.bounds:QueueBounds.subscriptions_per_account",
         "subscriptions of one account",
     ),
     Limit(
-        "qos.core.queue.service:QueueBounds.subscriptions_per_domain",
+        "qos.core.queue.bounds:QueueBounds.subscriptions_per_domain",
         "subscriptions of one foreign domain",
     ),
     Limit(

@@ -23,6 +23,7 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 
 import xep_qos
 from qos import arguments
+from qos.core.queue.bounds import MESSAGE_QUOTAS, QueueBounds
 from qos.core.queue.item import Affiliation
 from qos.core.queue.requests import (
     GetOptions,
@@ -35,7 +36,6 @@ from qos.core.queue.requests import (
     Subscribe,
     Unsubscribe,
 )
-from qos.core.queue.service import MESSAGE_QUOTAS, QueueBounds
 from qos.core.quota import Quotas, domain_of, own_domains
 from qos.core.strings import bare
 from qos.engine.clock import LoopClock
@@ -519,7 +519,7 @@ def _from(jid: str) -> str:
 def _creators(
     creators: str | Collection[str], xmpp: ClientXMPP | ComponentXMPP
 ) -> frozenset[str] | None:
-    """The accounts that may create nodes, for `qos.core.queue.service.may_create`.
+    """The accounts that may create nodes, for `qos.core.queue.bounds.may_create`.
 
     Raises:
         InvalidArgument: the value is neither a rule nor a list of accounts.

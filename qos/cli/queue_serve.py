@@ -13,7 +13,7 @@ from qos.cli.account import component_from, store_url
 from qos.cli.output import note
 from qos.cli.ready import report_ready, tell_systemd
 from qos.cli.status import CommandError, Status
-from qos.core.queue.service import QueueBounds
+from qos.core.queue.bounds import QueueBounds
 from qos.core.quota import Quotas
 from qos.engine.queue_engine import QueueEngine
 from qos.errors import LocalProtocolError, StoreInUse, UsageError

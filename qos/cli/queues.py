@@ -14,9 +14,9 @@ from typing import TypeAlias
 
 from qos.cli import queue_gateways, queue_help, queue_options, queue_values
 from qos.cli.options import add_journal, add_quotas
+from qos.core.queue.bounds import MESSAGE_QUOTAS, QueueBounds
 from qos.core.queue.item import PRIORITIES, PRIORITY, Affiliation
 from qos.core.queue.node_options import NODE_FIELDS, NODE_TYPE
-from qos.core.queue.service import MESSAGE_QUOTAS, QueueBounds
 from qos.options.login import add_login
 from qos.options.parser import Parser, seconds, whole
 from qos.stream.server import PORT_COMPONENT

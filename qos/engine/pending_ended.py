@@ -102,7 +102,7 @@ class PendingEndedItems:
     def ended(
         self, node: str, item_ids: Sequence[str], *, since: float
     ) -> dict[str, list[EndedItem]]:
-        """See qos.core.queue.service.EndedItems."""
+        """See qos.core.queue.contents.EndedItems."""
         found: dict[str, list[EndedItem]] = {}
         if node not in self._deleted:
             found = self._store.all_ended(node, item_ids, since=since)
@@ -114,7 +114,7 @@ class PendingEndedItems:
     def settled(
         self, node: str, tokens: Sequence[tuple[str, str]]
     ) -> dict[str, EndedItem]:
-        """See qos.core.queue.service.EndedItems."""
+        """See qos.core.queue.contents.EndedItems."""
         found = {
             item_id: each
             for item_id, token in tokens
@@ -135,7 +135,7 @@ class PendingEndedItems:
         limit: int,
         now: float = -math.inf,
     ) -> list[Item]:
-        """See qos.core.queue.service.EndedItems."""
+        """See qos.core.queue.contents.EndedItems."""
         changed = [
             item
             for item in self._items.values()
@@ -160,7 +160,7 @@ class PendingEndedItems:
     def find_archived(
         self, node: str, item_id: str, outcome: ItemOutcome
     ) -> list[Item]:
-        """See qos.core.queue.service.EndedItems."""
+        """See qos.core.queue.contents.EndedItems."""
         wanted = (node, item_id, outcome)
         found = [
             item
@@ -175,7 +175,7 @@ class PendingEndedItems:
     def count_archived(
         self, node: str, outcome: ItemOutcome, *, now: float = -math.inf
     ) -> int:
-        """See qos.core.queue.service.EndedItems; the state of the last commit."""
+        """See qos.core.queue.contents.EndedItems; the state of the last commit."""
         if node in self._deleted:
             return 0
         return self._store.count_archived(node, outcome, now=now)

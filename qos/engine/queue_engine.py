@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from qos.core.queue.access import may_publish, may_subscribe, may_use
+from qos.core.queue.bounds import QueueBounds
+from qos.core.queue.contents import QueueContents
 from qos.core.queue.effects import (
     Change,
     ForgetOld,
@@ -30,7 +32,7 @@ from qos.core.queue.item import Item
 from qos.core.queue.node import QueueNode
 from qos.core.queue.publishing import ONCE_S_MAX, once_s
 from qos.core.queue.requests import Ok, Purge, Refusal, Request, Result
-from qos.core.queue.service import QueueBounds, QueueContents, Queues
+from qos.core.queue.service import Queues
 from qos.core.queue.terminus import Terminus, TerminusName
 from qos.core.strings import bare
 from qos.engine.clock import Clock, Timers

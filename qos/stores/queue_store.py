@@ -14,10 +14,10 @@ import math
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 
+from qos.core.queue.contents import QueueContents
 from qos.core.queue.effects import Change
 from qos.core.queue.item import EndedItem, Item, ItemOutcome
 from qos.core.queue.push import PushLink, PushSubscriber
-from qos.core.queue.service import QueueContents
 from qos.core.queue.terminus import Terminus
 from qos.errors import InvalidArgument, StoreError
 from qos.stores.queue_rows import (

@@ -23,6 +23,7 @@ from proton import ProtonException
 from proton.utils import BlockingConnection
 
 from qos.amqp.gateway import Gateway
+from qos.core.queue.bounds import QueueBounds
 from qos.core.queue.effects import Notification
 from qos.core.queue.item import Item
 from qos.core.queue.requests import (
@@ -35,7 +36,6 @@ from qos.core.queue.requests import (
     Request,
     Result,
 )
-from qos.core.queue.service import QueueBounds
 from qos.engine.clock import LoopClock
 from qos.engine.queue_engine import QueueEngine
 from qos.engine.queue_outputs import Payloads, QueuePort

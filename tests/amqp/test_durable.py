@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from amqp_bench import BOSS, Bench, gateway, rhea, until
+from qos.core.queue.bounds import QueueBounds
 from qos.core.queue.item import ItemState
 from qos.core.queue.requests import Publish, PublishedItem
-from qos.core.queue.service import QueueBounds
 from qos.core.queue.terminus import ExpiryPolicy
 from qos.testing.ports import free_ports
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from qos.core.queue.bounds import QueueBounds
 from qos.core.queue.effects import (
     Change,
     Notification,
@@ -39,7 +40,7 @@ from qos.core.queue.requests import (
     Unlock,
     Unsubscribe,
 )
-from qos.core.queue.service import QueueBounds, Queues
+from qos.core.queue.service import Queues
 from simulation.queue_disk import QueueDisk
 
 NODE = "orders"

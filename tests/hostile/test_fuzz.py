@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from grammar import CONTENTS, QUEUE_REQUESTS, REQUESTS, Asked, Grammar, Written
-from qos.core.queue.service import QueueBounds
+from qos.core.queue.bounds import QueueBounds
 from qos.errors import QosError
 from siege import QUEUES, Siege, besieged_device, besieged_service, size_of
 from xep_0254 import XEP_0254, NewItem

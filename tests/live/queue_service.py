@@ -23,7 +23,7 @@ from xml.sax.saxutils import escape, quoteattr
 from slixmpp import ClientXMPP, ComponentXMPP
 
 from clients import log_in, make_client, make_component
-from qos.core.queue.service import QueueBounds
+from qos.core.queue.bounds import QueueBounds
 from qos.stream.closing import close
 from qos.testing.prosody import Prosody, mutual
 from qos.testing.xmpp_server import XmppServer

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from qos.core.backoff import Backoff
-from qos.core.queue.service import QueueBounds
+from qos.core.queue.bounds import QueueBounds
 from qos.testing.prosody import Prosody
 from queue_service import (
     EAGER,

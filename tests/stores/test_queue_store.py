@@ -19,6 +19,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 
 from killed_runs import Runs
+from qos.core.queue.contents import QueueContents
 from qos.core.queue.effects import (
     Change,
     ForgetOld,
@@ -48,7 +49,6 @@ from qos.core.queue.push import (
     SavePushLink,
     SavePushSubscriber,
 )
-from qos.core.queue.service import QueueContents
 from qos.core.queue.terminus import Terminus
 from qos.stores.queue_store import QueueStore
 from qos.testing.store_records import NASTY_TEXTS

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from qos.core.queue import item_lifecycle
 from qos.core.queue.access import affiliation, is_owner
+from qos.core.queue.bounds import may_create
 from qos.core.queue.dead_letters import bind, shown_config
 from qos.core.queue.effects import (
     QueueEffect,
@@ -40,7 +41,7 @@ from qos.core.queue.requests import (
     Subscriptions,
     SubscriptionsResult,
 )
-from qos.core.queue.service import Queues, may_create
+from qos.core.queue.service import Queues
 from qos.core.queue.topics import check_create, check_unchanged
 from qos.core.quota import domain_of
 from qos.core.record import replace

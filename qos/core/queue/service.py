@@ -9,14 +9,13 @@ from __future__ import annotations
 import hashlib
 import heapq
 import itertools
-import math
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable
 from urllib.parse import quote
 
 from qos.core.queue import item_lifecycle
 from qos.core.queue.access import may_publish, may_subscribe, may_use
+from qos.core.queue.bounds import QueueBounds
+from qos.core.queue.contents import EndedItems, QueueContents
 from qos.core.queue.dead_letters import dead_letter_node
 from qos.core.queue.effects import (
     NotifyItem,
@@ -26,159 +25,24 @@ from qos.core.queue.effects import (
     RemoveNode,
     SaveItem,
 )
-from qos.core.queue.item import EndedItem, Item, ItemOutcome, Node, Subscription
+from qos.core.queue.item import Item, Node, Subscription
 from qos.core.queue.node import SEQ_CHARS, QueueNode
 from qos.core.queue.node_options import NODE_TYPE
 from qos.core.queue.requests import Refusal, Suspend
 from qos.core.queue.stats import stats
 from qos.core.queue.termini import Termini
-from qos.core.queue.terminus import Terminus
 from qos.core.queue.topic_node import TopicNode
 from qos.core.queue.topics import Topics
-from qos.core.quota import Quotas, Share, Tally, domain_of
-from qos.core.record import record
 from qos.core.strings import ID_CHARS_MAX, bare
 
 __all__ = [
-    "MESSAGE_QUOTAS",
-    "EndedItems",
-    "QueueBounds",
-    "QueueContents",
     "Queues",
-    "may_create",
 ]
 
 #: The number of full JIDs of one account that are remembered as present; beyond it, the
 #: oldest is forgotten. It is above the number that can subscribe, so a bare
 #: subscription may have some more.
 _RESOURCES_MAX = 2000
-
-
-#: Limits for messages that wait at a service until they are published. That takes
-#: almost no time, so the limits are much lower than for a device that may be away. A
-#: publisher that is refused tries again later.
-MESSAGE_QUOTAS = Quotas(messages=100, bytes=1024 * 1024)
-
-
-class EndedItems(Protocol):
-    """The records that are not held in memory: the store is asked for them."""
-
-    def ended(
-        self, node: str, item_ids: Sequence[str], *, since: float
-    ) -> dict[str, list[EndedItem]]:
-        """The remembered ends, after `since`, of items with these ids; by id."""
-
-    def settled(
-        self, node: str, tokens: Sequence[tuple[str, str]]
-    ) -> dict[str, EndedItem]:
-        """The ends with these pairs of item id and token, by item id."""
-
-    def archived(
-        self,
-        node: str,
-        outcome: ItemOutcome,
-        *,
-        after: int,
-        limit: int,
-        now: float = -math.inf,
-    ) -> list[Item]:
-        """Accepted items that are kept at `now`, or (rejected) dead ones, by seq."""
-
-    def find_archived(
-        self, node: str, item_id: str, outcome: ItemOutcome
-    ) -> list[Item]:
-        """The archived items that had this id, by seq.
-
-        Some may be about to be removed.
-        """
-
-    def count_archived(
-        self, node: str, outcome: ItemOutcome, *, now: float = -math.inf
-    ) -> int:
-        """How many of the archived items are kept at `now`."""
-
-
-@dataclass(slots=True)
-class QueueContents:
-    """The contents of the store that a queue service needs when it starts.
-
-    Attributes:
-        nodes: all nodes, by name.
-        subscriptions: all subscriptions, by node and JID.
-        items: the items that are available or acquired, by seq.
-        termini: the durable termini of links of gateways.
-        dead: how many items each node keeps as dead; a node with none is left out.
-        next_seq: one more than the largest seq that was ever used.
-        next_order: one more than the largest `Item.order` of an item that is there.
-    """
-
-    nodes: list[Node] = field(default_factory=list)
-    subscriptions: list[Subscription] = field(default_factory=list)
-    items: list[Item] = field(default_factory=list)
-    termini: list[Terminus] = field(default_factory=list)
-    dead: dict[str, int] = field(default_factory=dict)
-    next_seq: int = 1
-    next_order: int = 1
-
-
-@record(frozen=True, slots=True, kw_only=True)
-class QueueBounds:
-    """The limits on nodes and subscriptions: per account, per foreign domain, in total.
-
-    All nodes, subscriptions and durable termini are in memory. A node counts for the account that
-    created it, whoever owns it later, since an account can be made owner without its
-    consent. A dormant subscription does not count.
-
-    Attributes:
-        nodes_per_account: created by one account.
-        nodes_per_domain: created by all accounts of one foreign domain.
-        nodes: in total.
-        subscriptions_per_account: of one account; each worker has one to each node.
-        subscriptions_per_domain: of all accounts of one foreign domain.
-        subscriptions: in total.
-        termini_per_account: durable termini of links of one account.
-        termini_per_domain: of all accounts of one foreign domain.
-        termini: in total.
-        own_domains: the domains that are not foreign; the limits per domain do not
-            apply.
-    """
-
-    nodes_per_account: int = 100
-    nodes_per_domain: int = 1_000
-    nodes: int = 10_000
-    subscriptions_per_account: int = 1_000
-    subscriptions_per_domain: int = 10_000
-    subscriptions: int = 100_000
-    termini_per_account: int = 100
-    termini_per_domain: int = 1_000
-    termini: int = 10_000
-    own_domains: frozenset[str] = frozenset()
-
-    def of_nodes(self) -> Tally:
-        """A counter of nodes, with these limits."""
-        share = Share(self.nodes_per_account, self.nodes_per_domain, self.nodes)
-        return Tally(share, self.own_domains)
-
-    def of_subscriptions(self) -> Tally:
-        """A counter of subscriptions, with these limits."""
-        share = Share(
-            self.subscriptions_per_account,
-            self.subscriptions_per_domain,
-            self.subscriptions,
-        )
-        return Tally(share, self.own_domains)
-
-    def of_termini(self) -> Tally:
-        """A counter of durable termini, with these limits."""
-        share = Share(self.termini_per_account, self.termini_per_domain, self.termini)
-        return Tally(share, self.own_domains)
-
-
-def may_create(creators: Collection[str] | None, account: str) -> bool:
-    """Whether an account may create nodes; see `Queues.creators`."""
-    if creators is None:
-        return True
-    return account in creators or f"@{domain_of(account)}" in creators
 
 
 class Queues:

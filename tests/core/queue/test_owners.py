@@ -3,6 +3,7 @@
 import pytest
 
 from qos.core.queue import owner_requests
+from qos.core.queue.bounds import QueueBounds
 from qos.core.queue.effects import NotifyNode
 from qos.core.queue.item import Affiliation, ItemOutcome, Node
 from qos.core.queue.requests import (
@@ -21,7 +22,6 @@ from qos.core.queue.requests import (
     SetAffiliations,
     Subscriptions,
 )
-from qos.core.queue.service import QueueBounds
 from queue_world import (
     ANT,
     BEE,

@@ -3,6 +3,7 @@
 import pytest
 
 from qos.core.queue import service
+from qos.core.queue.bounds import QueueBounds
 from qos.core.queue.effects import NotifyItem, NotifySubscription, NotifyUnlock, Probe
 from qos.core.queue.item import Affiliation, ItemOutcome, ItemState
 from qos.core.queue.requests import (
@@ -12,7 +13,6 @@ from qos.core.queue.requests import (
     SetAffiliations,
     Subscribe,
 )
-from qos.core.queue.service import QueueBounds
 from queue_world import (
     ANT,
     BEE,

@@ -2,6 +2,7 @@
 
 import pytest
 
+from qos.core.queue.bounds import QueueBounds
 from qos.core.queue.effects import (
     NotifyItem,
     NotifySubscription,
@@ -24,7 +25,6 @@ from qos.core.queue.requests import (
     SubscriptionsResult,
     Unsubscribe,
 )
-from qos.core.queue.service import QueueBounds
 from queue_world import (
     ANT,
     BEE,

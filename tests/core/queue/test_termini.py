@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from qos.core.queue.bounds import QueueBounds
 from qos.core.queue.effects import NotifyItem, Probe
 from qos.core.queue.item import Affiliation, ItemState
 from qos.core.queue.requests import (
@@ -15,7 +16,6 @@ from qos.core.queue.requests import (
     Subscribe,
     Suspend,
 )
-from qos.core.queue.service import QueueBounds
 from qos.core.queue.terminus import ExpiryPolicy, Terminus, kept_for
 from queue_world import ANT, BEE, BEE_2, NODE, OWNER, PLAIN, World
 

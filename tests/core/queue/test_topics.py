@@ -3,6 +3,7 @@
 import pytest
 
 from qos.core.queue import topics
+from qos.core.queue.bounds import QueueBounds
 from qos.core.queue.effects import NotifyNode, RemoveItem, SaveItem
 from qos.core.queue.item import Affiliation, Item
 from qos.core.queue.requests import (
@@ -18,7 +19,6 @@ from qos.core.queue.requests import (
     SetAffiliations,
     Subscribe,
 )
-from qos.core.queue.service import QueueBounds
 from qos.core.strings import ID_CHARS_MAX
 from queue_world import (
     ANT,

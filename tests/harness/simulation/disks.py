@@ -25,9 +25,9 @@ from qos.core.message.model import (
     Outgoing,
     OutgoingState,
 )
+from qos.core.queue.contents import QueueContents
 from qos.core.queue.effects import Change as QueueChange
 from qos.core.queue.item import EndedItem, Item, ItemOutcome
-from qos.core.queue.service import QueueContents
 from qos.engine.clock import Clock
 from qos.errors import StoreError, StoreFull
 from qos.stores.base import Change, Contents, Journal, Parameters, accounts_of

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from qos.core.queue.contents import QueueContents
 from qos.core.queue.effects import (
     Change,
     RemoveItem,
@@ -23,7 +24,6 @@ from qos.core.queue.item import (
     ItemOutcome,
     ItemState,
 )
-from qos.core.queue.service import QueueContents
 from queue_tables import QueueTables
 
 __all__ = ["QueueDisk"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
+from qos.core.queue.bounds import QueueBounds
 from qos.core.queue.effects import Change as QueueChange
 from qos.core.queue.effects import (
     Notification,
@@ -31,7 +32,6 @@ from qos.core.queue.requests import (
     Unlock,
     Unsubscribe,
 )
-from qos.core.queue.service import QueueBounds
 from qos.engine.queue_engine import QueueEngine
 from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.stores.queue_store import QueueStore

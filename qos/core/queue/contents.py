@@ -1,0 +1,74 @@
+"""What the store has of a queue service: at its start, and when it is asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from qos.core.queue.item import EndedItem, Item, ItemOutcome, Node, Subscription
+from qos.core.queue.terminus import Terminus
+
+__all__ = ["EndedItems", "QueueContents"]
+
+
+class EndedItems(Protocol):
+    """The records that are not held in memory: the store is asked for them."""
+
+    def ended(
+        self, node: str, item_ids: Sequence[str], *, since: float
+    ) -> dict[str, list[EndedItem]]:
+        """The remembered ends, after `since`, of items with these ids; by id."""
+
+    def settled(
+        self, node: str, tokens: Sequence[tuple[str, str]]
+    ) -> dict[str, EndedItem]:
+        """The ends with these pairs of item id and token, by item id."""
+
+    def archived(
+        self,
+        node: str,
+        outcome: ItemOutcome,
+        *,
+        after: int,
+        limit: int,
+        now: float = -math.inf,
+    ) -> list[Item]:
+        """Accepted items that are kept at `now`, or (rejected) dead ones, by seq."""
+
+    def find_archived(
+        self, node: str, item_id: str, outcome: ItemOutcome
+    ) -> list[Item]:
+        """The archived items that had this id, by seq.
+
+        Some may be about to be removed.
+        """
+
+    def count_archived(
+        self, node: str, outcome: ItemOutcome, *, now: float = -math.inf
+    ) -> int:
+        """How many of the archived items are kept at `now`."""
+
+
+@dataclass(slots=True)
+class QueueContents:
+    """The contents of the store that a queue service needs when it starts.
+
+    Attributes:
+        nodes: all nodes, by name.
+        subscriptions: all subscriptions, by node and JID.
+        items: the items that are available or acquired, by seq.
+        termini: the durable termini of links of gateways.
+        dead: how many items each node keeps as dead; a node with none is left out.
+        next_seq: one more than the largest seq that was ever used.
+        next_order: one more than the largest `Item.order` of an item that is there.
+    """
+
+    nodes: list[Node] = field(default_factory=list)
+    subscriptions: list[Subscription] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
+    termini: list[Terminus] = field(default_factory=list)
+    dead: dict[str, int] = field(default_factory=dict)
+    next_seq: int = 1
+    next_order: int = 1
