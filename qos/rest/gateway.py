@@ -15,6 +15,7 @@ from qos.engine.queue_engine import QueueEngine
 from qos.rest import bounds
 from qos.rest.hornetq.registry import PullConsumers
 from qos.rest.login import Login
+from qos.rest.push.client import PushClient
 from qos.rest.push.pushers import Pushers
 from qos.rest.server import HttpServer
 from qos.rest.shares import Rates
@@ -84,7 +85,8 @@ class Gateway(ConsumersPort[HttpConsumer]):
         self.relay = relay
         self.sends = TokenBuckets(bounds.SENDS_PER_S, bounds.BURST_S)
         self.targets = targets
-        self.pushers = Pushers(engine, self.consumers, push or PushRules())
+        client = PushClient(push or PushRules())
+        self.pushers = Pushers(engine, self.consumers, client)
         self._rates = rates or Rates()
         self.pull_consumers = PullConsumers(self)
         self._login = Login(users)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec
@@ -258,7 +257,7 @@ class Pusher:
             await self.disable(f"{why}{verdict.reason}")
         elif len(self._links) >= bounds.PUSH_LINKS_MAX:
             await self.disable(f"{len(self._links)} messages have no known outcome")
-        return _BACKOFF.delay_s(self.failures, random.random())  # noqa: S311 - jitter
+        return _BACKOFF.delay_s(self.failures, self._pushers.jitter())
 
     def _settle(self, item: Item, verdict: Verdict) -> Coroutine[Any, Any, object]:
         outcome = _OUTCOMES.get(verdict.fate, ItemOutcome.RELEASED)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
-from collections.abc import Coroutine, MutableMapping
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping, MutableMapping
+from typing import Any, Protocol
 
 from qos.core.queue.effects import Change
 from qos.core.queue.push import (
@@ -14,15 +15,36 @@ from qos.core.queue.push import (
     SavePushSubscriber,
 )
 from qos.core.queue.requests import Refusal
-from qos.core.rest.forwarding import Fate
+from qos.core.rest.forwarding import Fate, NoReply, PushReply, PushRequest
 from qos.core.rest.push_targets import BadTarget, PushRules
 from qos.engine.gateway import save
 from qos.engine.queue_engine import QueueEngine
 from qos.rest import bounds
-from qos.rest.push.client import PushClient
 from qos.rest.push.pusher import Pusher
 
-__all__ = ["Pushers"]
+__all__ = ["Client", "Pushers"]
+
+
+class Client(Protocol):
+    """Makes the requests of all subscribers; it is a PushClient.
+
+    Attributes:
+        rules: where it may push to.
+    """
+
+    rules: PushRules
+
+    async def send(
+        self,
+        request: PushRequest,
+        body: bytes,
+        headers: Mapping[str, str],
+        subscriber: PushSubscriber,
+    ) -> PushReply | NoReply:
+        """Make a request; nothing is raised. See PushClient."""
+
+    async def aclose(self) -> None:
+        """Close all connections."""
 
 
 class Pushers:
@@ -32,6 +54,7 @@ class Pushers:
         engine: of the queues.
         consumers: of the gateway, by full JID.
         client: makes their requests.
+        jitter: a random number from 0 to 1; it spreads the attempts.
         counts: how many attempts have had each fate, since the start.
         closing: nothing is started any more.
     """
@@ -40,7 +63,9 @@ class Pushers:
         self,
         engine: QueueEngine,
         consumers: MutableMapping[str, Any],
-        rules: PushRules,
+        client: Client,
+        *,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
         """Take the subscribers that are on disk.
 
@@ -48,7 +73,8 @@ class Pushers:
         """
         self.engine = engine
         self.consumers = consumers
-        self.client = PushClient(rules)
+        self.client = client
+        self.jitter = jitter
         self.counts: Counter[Fate] = Counter()
         self.closing = False
         self._pushers = {
