@@ -1,4 +1,4 @@
-"""A queue service as a component, in a process of its own; for `qos.bench.queue_rows`."""
+"""A queue service as a component, in a process of its own; for the queues of a benchmark."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from slixmpp import ComponentXMPP
 from qos.core.queue.requests import Create, Refusal, Result
 from qos.testing.child import run_commands
 from qos.testing.ports import ADDRESS
+from qos.users import Users
 from xep_0254.service import QueueService
 
 __all__ = ["Serving"]
@@ -49,26 +50,45 @@ class Serving:
         """
         # It needs the extra `amqp`.
         from qos.amqp.gateway import Gateway
-        from qos.users import Users
 
         engine = self._service.engine
         gateway = Gateway(engine, users=Users(users, self._jid), name=self._jid)
         self._service.add_gateway(gateway)
+        await self._create(node, owner)
+        await gateway.listen(ADDRESS, port)
+
+    async def serve_http(self, *, port: int, users: str, owner: str, node: str) -> None:
+        """Serve HTTP too, as `queue serve --http` does; see `serve_amqp`."""
+        # It needs the extra `rest`.
+        from qos.rest.gateway import Gateway
+        from qos.rest.shares import Rates
+
+        gateway = Gateway(
+            self._service.engine,
+            users=Users(users, self._jid),
+            own_domain=self._jid,
+            # One user may use all that there is.
+            rates=Rates(requests=0, bytes=0),
+        )
+        self._service.add_gateway(gateway)
+        await self._create(node, owner)
+        await gateway.listen(ADDRESS, port)
+
+    async def _create(self, node: str, owner: str) -> None:
         made: asyncio.Future[Result | Refusal] = (
             asyncio.get_running_loop().create_future()
         )
-        engine.request(
+        self._service.engine.request(
             Create(node), f"{owner}/bench", lambda result, _: made.set_result(result)
         )
         result = await made
         if isinstance(result, Refusal):
             raise result
-        await gateway.listen(ADDRESS, port)
 
 
 async def _live() -> None:
     serving = Serving()
-    await run_commands([serving.serve, serving.serve_amqp])
+    await run_commands([serving.serve, serving.serve_amqp, serving.serve_http])
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from qos.bench.gateway_rows import Gateway
+from qos.bench.gateway_rows import AmqpGateway, Gateway, PlainHttp
 from qos.bench.mosquitto import LIBRARIES, Mqtt
 from qos.bench.rabbitmq import RabbitMq
 from qos.bench.sample import Contender
@@ -21,6 +21,7 @@ __all__ = [
     "of_fan",
     "of_ours",
     "of_peers",
+    "of_posting",
     "of_publishing",
     "of_queues",
     "of_the_same_promise",
@@ -106,7 +107,7 @@ def of_queues(
     return Section(
         "Queues, with four workers: an item ends when its worker has accepted it",
         [each.name for each in [*ours, *gateways, *peers]],
-        _compared(ours, gateways, peers),
+        _compared([*ours, *gateways], peers),
         wire=False,
         confirms=True,
     )
@@ -117,22 +118,34 @@ def of_publishing(gateways: Sequence[Gateway], peers: Sequence[Contender]) -> Se
     return Section(
         "Queues, publish only: an item ends when the broker has confirmed it",
         [each.name for each in [*gateways, *peers]],
-        _compared([], gateways, peers),
+        _compared(gateways, peers),
+        wire=False,
+        confirms=True,
+    )
+
+
+def of_posting(gateways: Sequence[Gateway], floor: PlainHttp) -> Section:
+    """Posts by HTTP, compared with those to a server that does nothing with them."""
+    return Section(
+        "HTTP, publish only, and a server that only answers",
+        [each.name for each in [*gateways, floor]],
+        {"floor": {each.name: floor.name for each in gateways}},
         wire=False,
         confirms=True,
     )
 
 
 def _compared(
-    ours: Sequence[Contender], gateways: Sequence[Gateway], peers: Sequence[Contender]
+    ours: Sequence[Contender], peers: Sequence[Contender]
 ) -> dict[str, dict[str, str]]:
-    """All are compared with aio-pika on RabbitMQ, and gateways with their own client."""
+    """All are compared with aio-pika on RabbitMQ, and by AMQP with their own client."""
     (first,) = (each.name for each in peers if _is_rabbitmq(each, None))
     return {
-        "aio-pika": {each.name: first for each in [*ours, *gateways]},
+        "aio-pika": {each.name: first for each in ours},
         "AMQP 1.0": {
             one.name: other.name
-            for one in gateways
+            for one in ours
+            if isinstance(one, AmqpGateway)
             for other in peers
             if _is_rabbitmq(other, one.client)
         },

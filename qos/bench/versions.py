@@ -21,6 +21,7 @@ _LIBRARIES = (
     "aio-pika",
     "nats-py",
     "python-qpid-proton",
+    "aiohttp",
 )
 
 # The option that prints the version of each. RabbitMQ takes seconds for this; the name

@@ -130,10 +130,11 @@ def _add_rows(parser: Parser) -> None:
         "--queue",
         action="store_true",
         help="add queues: ours (XEP-0254 on a Prosody of its own, single items and "
-        "batches; and by AMQP 1.0, with rhea and proton), RabbitMQ with aio-pika and by "
-        "AMQP 1.0, and NATS JetStream with nats-py; by AMQP also without workers; a "
-        "missing one is left out; needs the "
-        "extras `bench` and `amqp`, and for rhea `npm install rhea`",
+        "batches; by AMQP 1.0, with rhea and proton; and by HTTP), RabbitMQ with "
+        "aio-pika and by AMQP 1.0, and NATS JetStream with nats-py; by AMQP and HTTP "
+        "also without workers, with aiohttp alone as the floor of HTTP; a missing one "
+        "is left out; needs the extras `bench`, `amqp` and `rest`, and for rhea `npm "
+        "install rhea`",
     )
 
 

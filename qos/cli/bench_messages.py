@@ -151,7 +151,7 @@ def _others(
 ) -> tuple[list[Contender], list[Section]]:
     """The other rows to measure, and the sections of the report, ours included."""
     from qos.bench import peers, sections
-    from qos.bench.gateway_rows import gateway_rows
+    from qos.bench.gateway_rows import PlainHttp, amqp_rows, http_rows
     from qos.bench.queue_rows import queue_rows
 
     others: list[Contender] = []
@@ -166,14 +166,15 @@ def _others(
         shown.append(sections.of_the_same_promise(ours, replying))
         shown.append(sections.of_peers(as_used))
     if arguments.queue:
-        queues, gateways = queue_rows(), gateway_rows()
+        queues, gateways = queue_rows(), [*amqp_rows(), *http_rows()]
         its_peers = peers.queue_peers()
         others += [*queues, *gateways, *its_peers]
         shown.append(sections.of_queues(queues, gateways, its_peers))
-        gateways = gateway_rows(receives=False)
-        rabbits = peers.rabbitmq_rows(receives=False)
-        others += [*gateways, *rabbits]
-        shown.append(sections.of_publishing(gateways, rabbits))
+        amqp, rabbits = amqp_rows(receives=False), peers.rabbitmq_rows(receives=False)
+        http, floor = http_rows(receives=False), PlainHttp()
+        others += [*amqp, *rabbits, *http, floor]
+        shown.append(sections.of_publishing(amqp, rabbits))
+        shown.append(sections.of_posting(http, floor))
     return others, shown
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from qos.bench.figures import Measured, percentile, ratio, spread
-from qos.bench.gateway_rows import gateway_rows
+from qos.bench.gateway_rows import Gateway, PlainHttp, amqp_rows, http_rows
 from qos.bench.peers import as_used, queue_peers, rabbitmq_rows, replying
 from qos.bench.plot import plot
 from qos.bench.queue_rows import queue_rows
@@ -15,6 +15,7 @@ from qos.bench.sections import (
     Section,
     of_ours,
     of_peers,
+    of_posting,
     of_publishing,
     of_queues,
     of_the_same_promise,
@@ -187,6 +188,11 @@ def test_a_table_says_how_much_the_machine_was_disturbed() -> None:
     assert "window 1, 200 bytes; others used 2% to 40% of the processors" in table
 
 
+def gateways() -> list[Gateway]:
+    """The rows of our gateways, with workers."""
+    return [*amqp_rows(), *http_rows()]
+
+
 def test_every_table_fits_into_120_columns() -> None:
     """With the longest names, every figure known, and large ones."""
     ours = [*FLOOR, *settings_for(list(Level), STORES, managed=True)]
@@ -195,8 +201,9 @@ def test_every_table_fits_into_120_columns() -> None:
         of_ours(ours),
         of_the_same_promise(ours, replying()),
         of_peers(as_used()),
-        of_queues(queues[3:], gateway_rows(), queues[:3]),
-        of_publishing(gateway_rows(receives=False), rabbitmq_rows(receives=False)),
+        of_queues(queues[3:], gateways(), queues[:3]),
+        of_publishing(amqp_rows(receives=False), rabbitmq_rows(receives=False)),
+        of_posting(http_rows(receives=False), PlainHttp()),
     ]
     ends = ("sender", "receiver", "server")
     known = {
@@ -218,7 +225,7 @@ def test_every_table_fits_into_120_columns() -> None:
         caveats=dict.fromkeys(rows, "it keeps nothing of what it has"),
     )
     shown = tables(found)
-    assert len(shown) == 5
+    assert len(shown) == 6
     lines = "\n".join([*shown, caveats(found)]).splitlines()
     assert max(map(len, lines)) <= 120
 
@@ -359,23 +366,29 @@ def test_a_short_table_leaves_out_what_is_not_known() -> None:
 
 def test_ours_are_compared_with_rabbitmq() -> None:
     """With the usual client of it; and those of the gateway with the same client."""
-    section = of_queues(queue_rows(), gateway_rows(), queue_peers())
+    section = of_queues(queue_rows(), gateways(), queue_peers())
     assert section.bases == {
         "aio-pika": {
             "XEP-0254 on Prosody, one item a stanza": "RabbitMQ, aio-pika",
             "XEP-0254 on Prosody, batches of 32": "RabbitMQ, aio-pika",
             "AMQP gateway, rhea": "RabbitMQ, aio-pika",
             "AMQP gateway, proton": "RabbitMQ, aio-pika",
+            "HTTP gateway": "RabbitMQ, aio-pika",
         },
         "AMQP 1.0": {
             "AMQP gateway, rhea": "RabbitMQ, AMQP 1.0, rhea",
             "AMQP gateway, proton": "RabbitMQ, AMQP 1.0, proton",
         },
     }
-    only = of_publishing(gateway_rows(receives=False), rabbitmq_rows(receives=False))
+    only = of_publishing(amqp_rows(receives=False), rabbitmq_rows(receives=False))
     assert only.bases["AMQP 1.0"] == {
         f"{one}, publish only": f"{other}, publish only"
         for one, other in section.bases["AMQP 1.0"].items()
+    }
+    by_http = of_posting(http_rows(receives=False), PlainHttp())
+    assert by_http.bases["floor"] == {
+        "HTTP gateway, publish only": "aiohttp alone, publish only",
+        "HTTP gateway, one-off, publish only": "aiohttp alone, publish only",
     }
 
 

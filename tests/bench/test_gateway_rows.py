@@ -1,4 +1,4 @@
-"""The gateway as rows.
+"""The gateways as rows.
 
 A real service with its gateway, real clients, and the items left on disk.
 """
@@ -12,7 +12,13 @@ import pytest
 from amqp_bench import rhea_folder
 from measuring import check, processes_in
 from qos.bench.amqp_clients import CLIENTS
-from qos.bench.gateway_rows import Gateway, gateway_rows
+from qos.bench.gateway_rows import (
+    AmqpGateway,
+    HttpGateway,
+    PlainHttp,
+    amqp_rows,
+    http_rows,
+)
 from qos.bench.queue_roles import WORKERS
 from qos.bench.sample import Work
 from qos.testing.processes import NotInstalled
@@ -28,7 +34,7 @@ async def test_each_item_of_a_row_is_accepted_once_and_nothing_is_left(
 ) -> None:
     """Each counted item was on disk, was delivered to a worker, and ended there."""
     monkeypatch.setenv("NODE_PATH", str(rhea_folder()))
-    contender = Gateway(client)
+    contender = AmqpGateway(client)
     try:
         await contender.start(tmp_path)
         first = await contender.measure(WORK)
@@ -53,7 +59,7 @@ async def test_each_item_of_a_row_is_accepted_once_and_nothing_is_left(
 
 async def test_what_is_only_published_is_on_disk_and_stays(tmp_path: Path) -> None:
     """Publish to accepted is measured by itself: nobody works beside it."""
-    contender = Gateway("proton", receives=False)
+    contender = AmqpGateway("proton", receives=False)
     try:
         await contender.start(tmp_path)
         sample = await contender.measure(WORK)
@@ -73,7 +79,7 @@ async def test_without_rhea_it_is_said_in_one_line_how_to_get_it(
     """The benchmark leaves the row out."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NODE_PATH", str(tmp_path))
-    contender = Gateway("rhea")
+    contender = AmqpGateway("rhea")
     with pytest.raises(NotInstalled, match=r"^there is no rhea .*npm install rhea, .*"):
         await contender.start(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -89,16 +95,71 @@ async def test_without_proton_there_is_no_gateway(
     """Also for rhea: the service itself needs it."""
     monkeypatch.setenv("NODE_PATH", str(rhea_folder()))
     monkeypatch.setitem(sys.modules, "proton", None)
-    contender = Gateway(client)
+    contender = AmqpGateway(client)
     with pytest.raises(NotInstalled, match=r"^there is no .*xmpp-qos\[amqp\]'$"):
         await contender.start(tmp_path)
     await contender.stop()
     assert not processes_in(tmp_path)
 
 
-def test_there_is_a_row_for_each_client() -> None:
-    """The issue asks for both."""
-    assert [each.name for each in gateway_rows()] == [
+async def test_by_http_each_item_is_taken_and_acknowledged_once(tmp_path: Path) -> None:
+    """Likewise; three requests for each item."""
+    contender = HttpGateway()
+    try:
+        await contender.start(tmp_path)
+        first = await contender.measure(WORK)
+        check(first, WORK, in_window=False)
+        with sqlite3.connect(tmp_path / "queue.sqlite") as db:
+            assert db.execute("SELECT COUNT(*) FROM item").fetchone() == (0,)
+            accepted = db.execute("SELECT accepted FROM node").fetchone()
+        db.close()
+        assert accepted == (first.messages,)
+        assert len(processes_in(tmp_path)) == 3
+    finally:
+        await contender.stop()
+    assert not processes_in(tmp_path)
+
+
+async def test_one_off_links_are_measured_beside_aiohttp_alone(tmp_path: Path) -> None:
+    """Each item is posted once and stays; the floor keeps nothing."""
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "floor").mkdir()
+    contender, floor = HttpGateway(once=True, receives=False), PlainHttp()
+    try:
+        await contender.start(tmp_path / "ours")
+        await floor.start(tmp_path / "floor")
+        sample = await contender.measure(WORK)
+        with sqlite3.connect(tmp_path / "ours" / "queue.sqlite") as db:
+            items = db.execute("SELECT COUNT(*) FROM item").fetchone()
+        db.close()
+        assert items == (sample.messages,)
+        assert (await floor.measure(WORK)).messages >= WORK.window
+    finally:
+        await contender.stop()
+        await floor.stop()
+    assert not processes_in(tmp_path / "ours") + processes_in(tmp_path / "floor")
+
+
+async def test_without_aiohttp_there_is_no_gateway_and_no_floor(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The benchmark leaves the rows out."""
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    for contender in (HttpGateway(), PlainHttp()):
+        with pytest.raises(NotInstalled, match=r"^there is no .*xmpp-qos\[rest\]'$"):
+            await contender.start(tmp_path)
+        await contender.stop()
+    assert not processes_in(tmp_path)
+
+
+def test_there_is_a_row_for_each_client_and_way() -> None:
+    """Where nobody works, one-off links are a way of their own."""
+    assert [each.name for each in [*amqp_rows(), *http_rows()]] == [
         "AMQP gateway, rhea",
         "AMQP gateway, proton",
+        "HTTP gateway",
+    ]
+    assert [each.name for each in http_rows(receives=False)] == [
+        "HTTP gateway, publish only",
+        "HTTP gateway, one-off, publish only",
     ]
