@@ -30,12 +30,12 @@ from qos.core.queue.requests import (
     Publish,
     Refusal,
     Request,
-    Result,
     SetAffiliations,
     SetOptions,
     Subscribe,
     Unsubscribe,
 )
+from qos.core.queue.results import Result
 from qos.core.quota import Quotas, domain_of, own_domains
 from qos.core.strings import bare
 from qos.engine.clock import LoopClock

@@ -18,7 +18,8 @@ from qos.core.queue.node_options import (
     SUBSCRIBE_FIELDS,
     subscription_values,
 )
-from qos.core.queue.requests import (
+from qos.core.queue.requests import Refusal
+from qos.core.queue.results import (
     AffiliationsResult,
     ConfigureResult,
     CreateResult,
@@ -28,7 +29,6 @@ from qos.core.queue.requests import (
     Ok,
     OptionsResult,
     PublishResult,
-    Refusal,
     RequeueResult,
     Result,
     SubscribeResult,

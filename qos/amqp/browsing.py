@@ -21,12 +21,11 @@ from qos.core.amqp.messages import render_item
 from qos.core.queue.item_names import ItemNames
 from qos.core.queue.requests import (
     Items,
-    ItemsResult,
     KeepTerminus,
     Refusal,
-    Result,
     Suspend,
 )
+from qos.core.queue.results import ItemsResult, Result
 from qos.core.queue.selector import Selector, SelectorError, parse
 from qos.core.queue.terminus import Terminus
 from qos.core.record import replace

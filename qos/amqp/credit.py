@@ -7,7 +7,8 @@ from typing import TypeAlias
 
 from proton import Sender
 
-from qos.core.queue.requests import Credit, CreditResult, Refusal, Result
+from qos.core.queue.requests import Credit, Refusal
+from qos.core.queue.results import CreditResult, Result
 from qos.engine.queue_engine import Answer
 
 __all__ = ["LinkCredit"]

@@ -15,7 +15,8 @@ from qos.amqp.deliveries import Delivery
 from qos.amqp.outcomes import settlement_of
 from qos.core.amqp.delivery_states import Told
 from qos.core.queue.item import Item, ItemOutcome
-from qos.core.queue.requests import Refusal, Request, Result, Retract, Unlock
+from qos.core.queue.requests import Refusal, Request, Retract, Unlock
+from qos.core.queue.results import Result
 from qos.engine.queue_engine import Answer, Parts
 
 __all__ = ["Ending", "Endings", "Held"]

@@ -31,8 +31,8 @@ from qos.core.queue.requests import (
     PublishedItem,
     Refusal,
     Request,
-    Result,
 )
+from qos.core.queue.results import Result
 from qos.engine.queue_engine import Answer
 from qos.errors import RemoteProtocolError
 from qos.ids import new_key

@@ -26,9 +26,9 @@ from qos.core.queue.requests import (
     OpenLink,
     Refusal,
     Request,
-    Result,
     Suspend,
 )
+from qos.core.queue.results import Result
 from qos.core.queue.terminus import Terminus as Kept
 from qos.core.record import replace
 from qos.engine.queue_engine import Answer

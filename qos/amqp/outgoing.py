@@ -37,16 +37,15 @@ from qos.core.queue.item import Item, ItemOutcome
 from qos.core.queue.node_options import BATCH_MAX, QUEUE_REQUESTS, SELECTOR
 from qos.core.queue.requests import (
     Credit,
-    CreditResult,
     KeepTerminus,
     Refusal,
     Request,
-    Result,
     Retract,
     Settlement,
     Subscribe,
     Suspend,
 )
+from qos.core.queue.results import CreditResult, Result
 from qos.core.queue.terminus import Terminus
 from qos.core.record import replace
 from qos.engine.queue_engine import Answer, Parts

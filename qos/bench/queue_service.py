@@ -6,7 +6,8 @@ import asyncio
 
 from slixmpp import ComponentXMPP
 
-from qos.core.queue.requests import Create, Refusal, Result
+from qos.core.queue.requests import Create, Refusal
+from qos.core.queue.results import Result
 from qos.testing.child import run_commands
 from qos.testing.ports import ADDRESS
 from qos.users import Users

@@ -12,7 +12,8 @@ from typing import Generic, ParamSpec, Protocol, TypeVar
 
 from qos.core.queue.effects import Change, Notification
 from qos.core.queue.item import Item
-from qos.core.queue.requests import Refusal, Request, Result
+from qos.core.queue.requests import Refusal, Request
+from qos.core.queue.results import Result
 from qos.core.quota import domain_of
 from qos.core.strings import bare
 from qos.engine.queue_engine import Answer, QueueEngine

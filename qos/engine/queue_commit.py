@@ -22,7 +22,8 @@ from qos.core.queue.effects import (
     SaveItem,
     SaveNode,
 )
-from qos.core.queue.requests import Refusal, Result
+from qos.core.queue.requests import Refusal
+from qos.core.queue.results import Result
 from qos.core.record import record
 from qos.errors import StoreFull
 

@@ -31,7 +31,8 @@ from qos.core.queue.handle import handle
 from qos.core.queue.item import Item
 from qos.core.queue.node import QueueNode
 from qos.core.queue.publishing import ONCE_S_MAX, once_s
-from qos.core.queue.requests import Ok, Purge, Refusal, Request, Result
+from qos.core.queue.requests import Purge, Refusal, Request
+from qos.core.queue.results import Ok, Result
 from qos.core.queue.service import Queues
 from qos.core.queue.terminus import Terminus, TerminusName
 from qos.core.strings import bare

@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 
 from qos.core.queue.effects import Notification, NotifyItem, Probe
 from qos.core.queue.item import Item
-from qos.core.queue.requests import ItemsResult
+from qos.core.queue.results import ItemsResult
 from qos.core.queue.service import Queues
 from qos.engine.queue_commit import (
     NOTIFICATIONS,

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from qos.core.queue.requests import Request, Result
+from qos.core.queue.requests import Request
+from qos.core.queue.results import Result
 from qos.core.rest.link_header import Link, render_links
 from qos.engine.gateway import ask
 from qos.rest.routes import url

@@ -20,15 +20,13 @@ from qos.core.queue.node_options import QUEUE_REQUESTS, SELECTOR
 from qos.core.queue.requests import (
     Extend,
     Items,
-    ItemsResult,
-    Ok,
     Refusal,
-    Result,
     Settlement,
     Subscribe,
     Unlock,
     Unsubscribe,
 )
+from qos.core.queue.results import ItemsResult, Ok, Result
 from qos.core.rest.acknowledgement import read_acknowledgement
 from qos.core.rest.link_header import Link
 from qos.core.rest.messages import render_headers, render_message

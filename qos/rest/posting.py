@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from qos.core.queue.requests import (
     Publish,
     PublishedItem,
-    PublishResult,
     Refusal,
 )
+from qos.core.queue.results import PublishResult
 from qos.core.rest.batches import Part, read_batch
 from qos.core.rest.link_header import Link
 from qos.core.rest.messages import read_message

@@ -11,14 +11,13 @@ import contextlib
 
 from qos.core.queue.node_options import SELECTOR, TOPIC
 from qos.core.queue.requests import (
-    ConfigureResult,
     Create,
     Delete,
     GetConfigure,
     Items,
-    ItemsResult,
     Refusal,
 )
+from qos.core.queue.results import ConfigureResult, ItemsResult
 from qos.core.rest.link_header import Link
 from qos.core.rest.subscriptions import (
     SubscriptionForm,

@@ -29,13 +29,12 @@ from qos.core.queue.item import Item
 from qos.core.queue.requests import (
     Create,
     Items,
-    ItemsResult,
     Publish,
     PublishedItem,
     Refusal,
     Request,
-    Result,
 )
+from qos.core.queue.results import ItemsResult, Result
 from qos.engine.clock import LoopClock
 from qos.engine.queue_engine import QueueEngine
 from qos.engine.queue_outputs import Payloads, QueuePort

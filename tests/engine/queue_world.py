@@ -28,18 +28,17 @@ from qos.core.queue.properties import Properties, content_digest
 from qos.core.queue.requests import (
     Create,
     Extend,
-    ExtendResult,
     Publish,
     PublishedItem,
     Refusal,
     Request,
-    Result,
     Retract,
     Settlement,
     Subscribe,
     Unlock,
     Unsubscribe,
 )
+from qos.core.queue.results import ExtendResult, Result
 from qos.core.queue.service import Queues
 from simulation.queue_disk import QueueDisk
 

@@ -18,25 +18,27 @@ from qos.core.queue.item import Item, ItemOutcome
 from qos.core.queue.requests import (
     Configure,
     Create,
-    CreateResult,
     Delete,
     Items,
-    ItemsResult,
-    Ok,
     Publish,
     PublishedItem,
-    PublishResult,
     Purge,
     Refusal,
     Request,
     Requeue,
-    RequeueResult,
-    Result,
     Retract,
     Settlement,
     Subscribe,
-    SubscribeResult,
     Unlock,
+)
+from qos.core.queue.results import (
+    CreateResult,
+    ItemsResult,
+    Ok,
+    PublishResult,
+    RequeueResult,
+    Result,
+    SubscribeResult,
 )
 from qos.engine.queue_engine import Answer, QueueEngine, Stats, Unwritten
 from qos.engine.queue_outputs import Payloads, QueuePort

@@ -23,10 +23,10 @@ from qos.core.queue.requests import (
     Publish,
     PublishedItem,
     Refusal,
-    Result,
     Subscribe,
 )
 from qos.core.queue.requests import Request as QueueRequest
+from qos.core.queue.results import Result
 from qos.engine import Inbox, InboxLimits, Outbox, OutboxLimits
 from qos.engine.queue_engine import QueueEngine
 from qos.engine.queue_outputs import Payloads, QueuePort

@@ -19,8 +19,8 @@ from qos.core.queue.requests import (
     Purge,
     SetAffiliations,
     Subscriptions,
-    SubscriptionsResult,
 )
+from qos.core.queue.results import SubscriptionsResult
 from qos.rest import consuming
 from qos.users import hashed
 from rest_bench import RestBench, basic, rest

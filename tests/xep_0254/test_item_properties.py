@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from qos.core.queue.item import Item, ItemOutcome, ItemState
 from qos.core.queue.properties import Properties, content_digest
-from qos.core.queue.requests import ItemsResult, Publish, PublishedItem, Refusal
+from qos.core.queue.requests import Publish, PublishedItem, Refusal
+from qos.core.queue.results import ItemsResult
 from qos.errors import InvalidArgument
 from xep_0254 import client_stanza, events
 from xep_0254.events import parse_event

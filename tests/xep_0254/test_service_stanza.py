@@ -15,7 +15,7 @@ from qos.core.queue.item import (
     Node,
     Subscription,
 )
-from qos.core.queue.requests import (
+from qos.core.queue.results import (
     AffiliationsResult,
     ConfigureResult,
     CreateResult,

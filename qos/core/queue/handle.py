@@ -25,7 +25,6 @@ from qos.core.queue.requests import (
     Purge,
     Request,
     Requeue,
-    Result,
     Retract,
     SetAffiliations,
     SetOptions,
@@ -35,6 +34,7 @@ from qos.core.queue.requests import (
     Unlock,
     Unsubscribe,
 )
+from qos.core.queue.results import Result
 from qos.core.queue.service import Queues
 
 __all__ = ["handle"]

@@ -6,12 +6,11 @@ from qos.core.queue.effects import QueueEffect
 from qos.core.queue.requests import (
     CloseLink,
     Credit,
-    CreditResult,
     KeepTerminus,
-    Ok,
     OpenLink,
     Suspend,
 )
+from qos.core.queue.results import CreditResult, Ok
 from qos.core.queue.service import Queues
 from qos.core.queue.subscriber_requests import found
 from qos.core.strings import bare

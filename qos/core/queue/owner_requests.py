@@ -24,21 +24,23 @@ from qos.core.queue.node_options import (
 )
 from qos.core.queue.requests import (
     Affiliations,
-    AffiliationsResult,
     Configure,
-    ConfigureResult,
     Create,
-    CreateResult,
     DefaultConfig,
     Delete,
     GetConfigure,
-    Ok,
     Purge,
     Refusal,
     Requeue,
-    RequeueResult,
     SetAffiliations,
     Subscriptions,
+)
+from qos.core.queue.results import (
+    AffiliationsResult,
+    ConfigureResult,
+    CreateResult,
+    Ok,
+    RequeueResult,
     SubscriptionsResult,
 )
 from qos.core.queue.service import Queues

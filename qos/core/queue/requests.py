@@ -1,4 +1,4 @@
-"""The requests to a queue service, their results and refusals.
+"""The requests to a queue service, and their refusal; results: `qos.core.queue.results`.
 
 The words are those of XEP-0060, XEP-0254 and our extensions. Their XML is in
 `xep_0254.requests`, `xep_0254.request_items` and `xep_0254.service_stanza`.
@@ -12,10 +12,7 @@ from typing import TypeAlias
 
 from qos.core.queue.item import (
     Affiliation,
-    Item,
     ItemOutcome,
-    Node,
-    Subscription,
 )
 from qos.core.queue.lifetime import Lifetime
 from qos.core.queue.properties import Properties
@@ -25,43 +22,30 @@ from qos.errors import ErrorType, RemoteProtocolError
 
 __all__ = [
     "Affiliations",
-    "AffiliationsResult",
     "CloseLink",
     "Configure",
-    "ConfigureResult",
     "Create",
-    "CreateResult",
     "Credit",
-    "CreditResult",
     "DefaultConfig",
     "Delete",
     "Extend",
-    "ExtendResult",
     "GetConfigure",
     "GetOptions",
     "Items",
-    "ItemsResult",
     "KeepTerminus",
-    "Ok",
     "OpenLink",
-    "OptionsResult",
     "Publish",
-    "PublishResult",
     "PublishedItem",
     "Purge",
     "Refusal",
     "Request",
     "Requeue",
-    "RequeueResult",
-    "Result",
     "Retract",
     "SetAffiliations",
     "SetOptions",
     "Settlement",
     "Subscribe",
-    "SubscribeResult",
     "Subscriptions",
-    "SubscriptionsResult",
     "Suspend",
     "Unlock",
     "Unsubscribe",
@@ -454,141 +438,4 @@ Request: TypeAlias = (
     | Suspend
     | Unlock
     | Unsubscribe
-)
-
-
-# -- results ---------------------------------------------------------------
-
-
-@record(frozen=True, slots=True)
-class Ok:
-    """Done; an empty result.
-
-    Attributes:
-        repeated: of a retract or an unlock: all of it had been done before.
-    """
-
-    repeated: bool = False
-
-
-@record(frozen=True, slots=True)
-class PublishResult:
-    """The ids under which the items are known.
-
-    Attributes:
-        node: the name of the node.
-        item_ids: of all items, in the order of the request.
-        repeated: those of them whose items had been published before.
-    """
-
-    node: str
-    item_ids: tuple[str, ...]
-    repeated: tuple[str, ...] = ()
-
-
-@record(frozen=True, slots=True)
-class SubscribeResult:
-    """The subscription, with its options (XEP-0254 listing 3)."""
-
-    subscription: Subscription
-
-
-@record(frozen=True, slots=True)
-class OptionsResult:
-    """The options of a subscription, as a form to fill in."""
-
-    subscription: Subscription
-
-
-@record(frozen=True, slots=True)
-class ExtendResult:
-    """The seconds from now for which the locks last."""
-
-    node: str
-    seconds: float
-    item_ids: tuple[str, ...]
-
-
-@record(frozen=True, slots=True)
-class CreditResult:
-    """How many deliveries there have been since the first Credit of this full JID."""
-
-    served: int
-
-
-@record(frozen=True, slots=True, kw_only=True)
-class ItemsResult:
-    """Items of a node; their payloads are in the store.
-
-    Attributes:
-        node: the name of the node.
-        items: in the order of delivery, as far as it is known.
-        count: how many there are in total (XEP-0059).
-        now: the time at which this result is true.
-        owner: the requester owned the node at that time; only an owner sees the holders
-            of items.
-        dropped: see `Node.dropped`.
-    """
-
-    node: str
-    items: tuple[Item, ...]
-    count: int
-    now: float
-    owner: bool = False
-    dropped: int = 0
-
-
-@record(frozen=True, slots=True)
-class SubscriptionsResult:
-    """Subscriptions; owner: with the details for the owner of the node."""
-
-    node: str
-    subscriptions: tuple[Subscription, ...]
-    owner: bool = False
-
-
-@record(frozen=True, slots=True)
-class AffiliationsResult:
-    """Affiliations, each as (node, bare JID, affiliation)."""
-
-    node: str
-    affiliations: tuple[tuple[str, str, Affiliation], ...]
-    owner: bool = False
-
-
-@record(frozen=True, slots=True)
-class CreateResult:
-    """The name of the new node."""
-
-    node: str
-
-
-@record(frozen=True, slots=True)
-class ConfigureResult:
-    """The configuration of a node, as a form; None: the default configuration."""
-
-    node: Node | None
-
-
-@record(frozen=True, slots=True)
-class RequeueResult:
-    """The ids of the items that were requeued."""
-
-    node: str
-    item_ids: tuple[str, ...]
-
-
-Result: TypeAlias = (
-    AffiliationsResult
-    | ConfigureResult
-    | CreateResult
-    | CreditResult
-    | ExtendResult
-    | ItemsResult
-    | Ok
-    | OptionsResult
-    | PublishResult
-    | RequeueResult
-    | SubscribeResult
-    | SubscriptionsResult
 )

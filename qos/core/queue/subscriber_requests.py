@@ -28,22 +28,24 @@ from qos.core.queue.node_options import (
 from qos.core.queue.ready_items import FILTERS_MAX
 from qos.core.queue.requests import (
     Extend,
-    ExtendResult,
     Fields,
     GetOptions,
     Items,
-    ItemsResult,
-    Ok,
-    OptionsResult,
     Publish,
-    PublishResult,
     Refusal,
     Retract,
     SetOptions,
     Subscribe,
-    SubscribeResult,
     Unlock,
     Unsubscribe,
+)
+from qos.core.queue.results import (
+    ExtendResult,
+    ItemsResult,
+    Ok,
+    OptionsResult,
+    PublishResult,
+    SubscribeResult,
 )
 from qos.core.queue.service import Queues
 from qos.core.queue.topic_node import TopicNode

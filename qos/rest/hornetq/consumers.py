@@ -20,11 +20,11 @@ from qos.core.queue.requests import (
     Extend,
     Refusal,
     Request,
-    Result,
     Retract,
     Settlement,
     Unlock,
 )
+from qos.core.queue.results import Result
 from qos.core.record import record
 from qos.core.rest.hornetq.position import Place, Position
 from qos.core.rest.statuses import Act, status_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from qos.core.queue.push import PushSubscriber
-from qos.core.queue.requests import Delete, Refusal, Result
+from qos.core.queue.requests import Delete, Refusal
+from qos.core.queue.results import Result
 from qos.core.rest.hornetq.registrations import (
     Registration,
     read_registration,

@@ -13,13 +13,12 @@ from qos.core.queue.lifetime import Lifetime
 from qos.core.queue.node_options import SELECTOR, TOPIC
 from qos.core.queue.requests import (
     CloseLink,
-    ConfigureResult,
     Create,
     GetConfigure,
     OpenLink,
     Refusal,
-    Result,
 )
+from qos.core.queue.results import ConfigureResult, Result
 from qos.core.rest.hornetq.forms import SubscriptionForm, subscription_form
 from qos.ids import new_id
 from qos.rest.calls import Answer, Call, as_text

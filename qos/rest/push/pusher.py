@@ -27,17 +27,16 @@ from qos.core.queue.push import (
 )
 from qos.core.queue.requests import (
     Credit,
-    CreditResult,
     Extend,
     Refusal,
     Request,
-    Result,
     Retract,
     Settlement,
     Subscribe,
     Unlock,
     Unsubscribe,
 )
+from qos.core.queue.results import CreditResult, Result
 from qos.core.record import replace
 from qos.core.rest.forwarding import Fate, PushRequest, Verdict, forward
 from qos.core.rest.link_header import Link, render_links

@@ -7,9 +7,9 @@ from qos.core.queue.item import Affiliation
 from qos.core.queue.requests import (
     Configure,
     Items,
-    ItemsResult,
     SetAffiliations,
 )
+from qos.core.queue.results import ItemsResult
 from queue_world import ANT, BEE, NODE, OWNER, PLAIN, PUBLISHER, STRANGER, World, entry
 
 

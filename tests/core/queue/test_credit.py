@@ -3,7 +3,8 @@
 import pytest
 
 from qos.core.queue.item import ItemOutcome
-from qos.core.queue.requests import Credit, CreditResult, Refusal
+from qos.core.queue.requests import Credit, Refusal
+from qos.core.queue.results import CreditResult
 from queue_world import ANT, BEE, BEE_2, NODE, PLAIN, World
 
 

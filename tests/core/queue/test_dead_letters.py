@@ -6,20 +6,18 @@ from qos.core.queue.effects import NotifyItem
 from qos.core.queue.item import Affiliation, ItemOutcome, ItemState
 from qos.core.queue.requests import (
     Configure,
-    ConfigureResult,
     Create,
     Delete,
     GetConfigure,
     Items,
-    ItemsResult,
     Publish,
     Purge,
     Requeue,
-    RequeueResult,
     SetAffiliations,
     Settlement,
     Unlock,
 )
+from qos.core.queue.results import ConfigureResult, ItemsResult, RequeueResult
 from queue_world import (
     ANT,
     BEE,

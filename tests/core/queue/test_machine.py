@@ -34,13 +34,13 @@ from qos.core.queue.requests import (
     Refusal,
     Request,
     Requeue,
-    RequeueResult,
     Retract,
     Settlement,
     Subscribe,
     Unlock,
     Unsubscribe,
 )
+from qos.core.queue.results import RequeueResult
 from qos.core.strings import bare
 from queue_agreement import disk_agrees, memory_agrees
 from queue_model import HOLD_S, ITEMS_MAX, LOCK_S, WANTS, Fact, Model, Wish

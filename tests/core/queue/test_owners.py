@@ -8,11 +8,8 @@ from qos.core.queue.effects import NotifyNode
 from qos.core.queue.item import Affiliation, ItemOutcome, Node
 from qos.core.queue.requests import (
     Affiliations,
-    AffiliationsResult,
     Configure,
-    ConfigureResult,
     Create,
-    CreateResult,
     DefaultConfig,
     Delete,
     GetConfigure,
@@ -22,6 +19,7 @@ from qos.core.queue.requests import (
     SetAffiliations,
     Subscriptions,
 )
+from qos.core.queue.results import AffiliationsResult, ConfigureResult, CreateResult
 from queue_world import (
     ANT,
     BEE,

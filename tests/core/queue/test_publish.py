@@ -10,10 +10,10 @@ from qos.core.queue.requests import (
     Affiliations,
     Configure,
     Publish,
-    PublishResult,
     Requeue,
     SetAffiliations,
 )
+from qos.core.queue.results import PublishResult
 from queue_world import (
     ANT,
     BEE,

@@ -21,7 +21,6 @@ from qos.core.queue.ready_items import (
 )
 from qos.core.queue.requests import (
     GetOptions,
-    OptionsResult,
     Publish,
     PublishedItem,
     Refusal,
@@ -29,6 +28,7 @@ from qos.core.queue.requests import (
     SetOptions,
     Subscribe,
 )
+from qos.core.queue.results import OptionsResult
 from qos.core.record import replace
 from queue_world import (
     ANT,

@@ -9,7 +9,6 @@ from qos.core.queue.item import ItemOutcome
 from qos.core.queue.requests import (
     Configure,
     Extend,
-    Ok,
     Publish,
     Refusal,
     Requeue,
@@ -17,6 +16,7 @@ from qos.core.queue.requests import (
     Settlement,
     Unlock,
 )
+from qos.core.queue.results import Ok
 from queue_world import (
     ANT,
     BEE,

@@ -14,16 +14,18 @@ from qos.core.queue.requests import (
     Configure,
     Delete,
     GetOptions,
-    Ok,
-    OptionsResult,
     Refusal,
     SetAffiliations,
     SetOptions,
     Subscribe,
-    SubscribeResult,
     Subscriptions,
-    SubscriptionsResult,
     Unsubscribe,
+)
+from qos.core.queue.results import (
+    Ok,
+    OptionsResult,
+    SubscribeResult,
+    SubscriptionsResult,
 )
 from queue_world import (
     ANT,

@@ -12,13 +12,12 @@ from qos.core.queue.requests import (
     Delete,
     GetConfigure,
     Items,
-    ItemsResult,
     Publish,
-    PublishResult,
     Purge,
     SetAffiliations,
     Subscribe,
 )
+from qos.core.queue.results import ItemsResult, PublishResult
 from qos.core.strings import ID_CHARS_MAX
 from queue_world import (
     ANT,

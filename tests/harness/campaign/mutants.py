@@ -19,14 +19,12 @@ from qos.cli.account import Account
 from qos.cli.connection import Connection
 from qos.cli.output import _Stdout
 from qos.core.queue.requests import (
-    Ok,
     Publish,
-    PublishResult,
     Request,
-    Result,
     Retract,
     Unlock,
 )
+from qos.core.queue.results import Ok, PublishResult, Result
 from qos.core.queue.selector import Selector
 from qos.engine.queue_engine import Answer, Parts, QueueEngine
 from xep_qos.takers import Takers

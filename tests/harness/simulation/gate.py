@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from qos.core.queue.item import Item
-from qos.core.queue.requests import Credit, CreditResult, Refusal, Result
+from qos.core.queue.requests import Credit, Refusal
+from qos.core.queue.results import CreditResult, Result
 from qos.engine.queue_engine import QueueEngine
 from simulation import invariants
 from simulation.ledger import Ledger

@@ -13,17 +13,14 @@ from qos.core.queue.properties import Properties
 from qos.core.queue.requests import (
     Create,
     Extend,
-    ExtendResult,
-    Ok,
     Publish,
-    PublishResult,
     Refusal,
     Request,
-    Result,
     Retract,
     Settlement,
     Unlock,
 )
+from qos.core.queue.results import ExtendResult, Ok, PublishResult, Result
 from qos.core.strings import bare
 from qos.engine.queue_commit import Unwritten
 from simulation import invariants

@@ -15,12 +15,12 @@ from qos.core.queue.requests import (
     KeepTerminus,
     Refusal,
     Request,
-    Result,
     Settlement,
     Subscribe,
     Suspend,
     Unsubscribe,
 )
+from qos.core.queue.results import Result
 from qos.core.queue.terminus import ExpiryPolicy, Terminus, kept_for
 from qos.core.record import replace
 from simulation import invariants

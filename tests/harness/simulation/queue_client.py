@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import itertools
 
-from qos.core.queue.requests import Refusal, Request, Result
+from qos.core.queue.requests import Refusal, Request
+from qos.core.queue.results import Result
 from qos.errors import NoAnswer, RequestRefused
 from simulation.loop import SimulatedLoop
 from simulation.machines import Machine

@@ -25,13 +25,13 @@ from qos.core.queue.requests import (
     OpenLink,
     Refusal,
     Request,
-    Result,
     Retract,
     Settlement,
     Subscribe,
     Unlock,
     Unsubscribe,
 )
+from qos.core.queue.results import Result
 from qos.engine.queue_engine import QueueEngine
 from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.stores.queue_store import QueueStore

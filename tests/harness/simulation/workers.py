@@ -20,14 +20,13 @@ from qos.core.queue.item import ItemOutcome
 from qos.core.queue.node_options import QUEUE_REQUESTS, SELECTOR
 from qos.core.queue.requests import (
     Extend,
-    ExtendResult,
     Retract,
     Settlement,
     Subscribe,
-    SubscribeResult,
     Unlock,
     Unsubscribe,
 )
+from qos.core.queue.results import ExtendResult, SubscribeResult
 from qos.errors import StoreError, StoreFull
 from qos.worker import Job, Worker
 from simulation.disks import Disk
