@@ -76,6 +76,7 @@ async def serving(
         return
     # It needs the extra.
     from qos.rest.gateway import Gateway
+    from qos.rest.push.client import PushClient
 
     users, targets = wanted
     gateway = Gateway(
@@ -86,7 +87,7 @@ async def serving(
         relay=None if targets is None else service.relay(),
         targets=targets,
         rates=_rates(arguments),
-        push=PushRules.of(arguments.http_push or ()),
+        push=PushClient(PushRules.of(arguments.http_push or ())),
     )
     service.add_gateway(gateway)
     try:

@@ -16,7 +16,7 @@ from qos.rest import bounds
 from qos.rest.hornetq.registry import PullConsumers
 from qos.rest.login import Login
 from qos.rest.push.client import PushClient
-from qos.rest.push.pushers import Pushers
+from qos.rest.push.pushers import Client, Pushers
 from qos.rest.server import HttpServer
 from qos.rest.shares import Rates
 from qos.rest.targets import Targets
@@ -61,7 +61,7 @@ class Gateway(ConsumersPort[HttpConsumer]):
         relay: Relay | None = None,
         targets: Targets | None = None,
         rates: Rates | None = None,
-        push: PushRules | None = None,
+        push: Client | None = None,
     ) -> None:
         """Begin without listening.
 
@@ -76,7 +76,8 @@ class Gateway(ConsumersPort[HttpConsumer]):
             relay: for assured messages; None: none are sent.
             targets: who may be sent to; None: nobody.
             rates: what one user may use a second; None: the defaults.
-            push: where messages may be pushed to; None: to public hosts by https.
+            push: makes the requests of push, and is closed with the gateway; None: one
+                that pushes to public hosts by https.
         """
         super().__init__(engine, own_domain=own_domain)
         self.closing = False
@@ -85,7 +86,7 @@ class Gateway(ConsumersPort[HttpConsumer]):
         self.relay = relay
         self.sends = TokenBuckets(bounds.SENDS_PER_S, bounds.BURST_S)
         self.targets = targets
-        client = PushClient(push or PushRules())
+        client = push or PushClient(PushRules())
         self.pushers = Pushers(engine, self.consumers, client)
         self._rates = rates or Rates()
         self.pull_consumers = PullConsumers(self)

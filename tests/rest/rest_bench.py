@@ -20,6 +20,7 @@ from amqp_bench import DOMAIN, Bench
 from qos.core.rest.link_header import read_links
 from qos.core.rest.push_targets import PushRules
 from qos.rest.gateway import Gateway
+from qos.rest.push.client import PushClient
 from qos.rest.shares import Rates
 from qos.users import Users
 
@@ -127,7 +128,7 @@ class RestBench(Web, Bench):
             own_domain=DOMAIN,
             link_headers=link_headers,
             rates=rates,
-            push=PushRules.of(push),
+            push=PushClient(PushRules.of(push)),
         )
         self.ports.add(self.rest)
         self.web = 0
