@@ -1,4 +1,4 @@
-"""Dispatch: the choice of a worker for each item, and the times of items.
+"""Dispatch: the choice of a worker for each item.
 
 Within a priority, first deliveries go out in the order of publishing, and redeliveries
 after them. The worker with the fewest items gets the next one; among equals, the worker
@@ -9,19 +9,14 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import itemgetter
 
-from qos.core.queue.item import Item, ItemState, Subscription
+from qos.core.queue.item import Item, Subscription
 from qos.core.queue.ready_items import Kind, ReadyItems
 
-__all__ = ["Candidate", "Candidates", "ItemTimers"]
-
-#: The number of outdated entries that a heap may hold, beyond one for each item.
-_SLACK = 1000
-
-_Live = Callable[[str], Item | None]
+__all__ = ["Candidate", "Candidates"]
 
 
 @dataclass(slots=True)
@@ -89,56 +84,3 @@ class Candidates:
         kind = self._ready.kind_of(selector, candidate.holder)
         entry = (candidate.load, candidate.turn, next(self._tie), candidate)
         heapq.heappush(self._heaps.setdefault(kind, []), entry)
-
-
-class ItemTimers:
-    """The times at which an item needs attention: its delay, its ttl, its lock."""
-
-    def __init__(self, live: _Live) -> None:
-        self._live = live
-        self._heap: list[tuple[float, str]] = []
-
-    def expect(self, item: Item, now: float, *, count: int) -> None:
-        """Note when this item needs attention next.
-
-        Args:
-            item: as it is now.
-            now: the time.
-            count: how many items the node has; shows when most entries are outdated.
-        """
-        for moment in _moments(item, now):
-            heapq.heappush(self._heap, (moment, item.item_id))
-        if len(self._heap) > 3 * count + _SLACK:
-            # A delay that is over still counts until it has been acted on.
-            self._heap = [entry for entry in set(self._heap) if self._counts(*entry)]
-            heapq.heapify(self._heap)
-
-    def _counts(self, moment: float, item_id: str) -> bool:
-        item = self._live(item_id)
-        if item is None:
-            return False
-        if item.state is ItemState.ACQUIRED:
-            return moment == item.deadline
-        return moment in (item.available_at, item.expires_at)
-
-    def next_at(self) -> float | None:
-        """The earliest time; its reason may be gone by now."""
-        return self._heap[0][0] if self._heap else None
-
-    def due(self, now: float) -> Iterator[Item]:
-        """The items whose time has come."""
-        while self._heap and self._heap[0][0] <= now:
-            _, item_id = heapq.heappop(self._heap)
-            item = self._live(item_id)
-            if item is not None:
-                yield item
-
-
-def _moments(item: Item, now: float) -> Iterator[float]:
-    if item.state is ItemState.ACQUIRED:
-        yield item.deadline
-        return
-    if item.is_held_back(now):
-        yield item.available_at
-    if item.expires_at is not None:
-        yield item.expires_at

@@ -7,10 +7,10 @@ drop the old value and put the new one.
 
 from __future__ import annotations
 
-from qos.core.queue.dispatch import ItemTimers
 from qos.core.queue.holders import Holders
 from qos.core.queue.item import Item, ItemState
 from qos.core.queue.ready_items import ReadyItems
+from qos.core.queue.timers import ItemTimers
 from qos.core.strings import bare
 
 __all__ = ["ItemIndex"]
