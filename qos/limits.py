@@ -224,7 +224,7 @@ LIMITS: Final = (
         "qos.core.queue.subscriber_requests:_PAGE_MAX", "items in an answer to a browse"
     ),
     Limit(
-        "qos.core.queue.service:_RESOURCES_MAX", "remembered full JIDs of one account"
+        "qos.core.queue.presence:_RESOURCES_MAX", "remembered full JIDs of one account"
     ),
     Limit(
         "qos.core.queue.node_options:NODE_FIELDS.queue#max_items",

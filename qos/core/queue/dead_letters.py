@@ -1,4 +1,4 @@
-"""Dead-letter nodes: the node that takes the dead items of another, and who allows it.
+"""Dead letters: the node that takes the dead items of another, and who allows it.
 
 An owner names the dead-letter node in the configuration. The name is looked up once, at
 that moment. The node remembers the identity of the named node and the account that set
@@ -8,17 +8,22 @@ publish to the dead-letter node.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
+from urllib.parse import quote
 
+from qos.core.queue import item_lifecycle
 from qos.core.queue.access import is_owner, may_publish
+from qos.core.queue.effects import QueueEffect, SaveItem
 from qos.core.queue.item import Item, Node
-from qos.core.queue.node import QueueNode
+from qos.core.queue.node import SEQ_CHARS, QueueNode
 from qos.core.queue.node_options import DEAD_LETTER_NODE
 from qos.core.queue.requests import Refusal
 from qos.core.queue.topic_node import TopicNode
 from qos.core.record import replace
+from qos.core.strings import ID_CHARS_MAX
 
-__all__ = ["bind", "dead_letter_node", "shown_config"]
+__all__ = ["bind", "place_dead", "shown_config"]
 
 Nodes = Mapping[str, QueueNode]
 
@@ -62,7 +67,7 @@ def bind(nodes: Nodes, node: Node, account: str) -> Node:
     return replace(node, dead_letter=target.node.identity, dead_letter_by=account)
 
 
-def dead_letter_node(nodes: Nodes, queue: QueueNode, item: Item) -> QueueNode | None:
+def _dead_letter_node(nodes: Nodes, queue: QueueNode, item: Item) -> QueueNode | None:
     """The node to which an item that died here moves; None: it stays here, as dead.
 
     The limits of the dead-letter node count, as they would for a publish by the account
@@ -74,6 +79,41 @@ def dead_letter_node(nodes: Nodes, queue: QueueNode, item: Item) -> QueueNode | 
     if is_owner(target.node, queue.node.dead_letter_by) or target.has_room(item.size):
         return target
     return None
+
+
+def place_dead(
+    nodes: Nodes, queue: QueueNode, now: float
+) -> tuple[list[QueueEffect], set[str]]:
+    """Move a node's newly dead items to its dead-letter node, or keep them.
+
+    An item moves as a dead letter only once. If it dies again, it stays where it is:
+    otherwise two nodes that name each other would pass it back and forth for ever.
+
+    Returns:
+        The effects, and the names of the nodes that have taken some.
+    """
+    effects: list[QueueEffect] = []
+    to: set[str] = set()
+    for item in queue.died:
+        target = None
+        if not item.origin:
+            target = _dead_letter_node(nodes, queue, item)
+        if target is None:
+            queue.dead += 1
+            effects.append(SaveItem(item))
+            continue
+        letter = item_lifecycle.requeued(
+            item,
+            node=target.node.name,
+            item_id=target.free_id(_letter_id(item), item.seq),
+            origin=queue.node.name,
+            origin_id=item.item_id,
+            now=now,
+        )
+        to.add(target.node.name)
+        effects += target.take_in(letter, now)
+    queue.died.clear()
+    return effects, to
 
 
 def shown_config(nodes: Nodes, node: Node) -> Node:
@@ -96,3 +136,15 @@ def _in_force(nodes: Nodes, node: Node) -> QueueNode | None:
     if is_owner(node, account) and may_publish(target.node, target.options, account):
         return target
     return None
+
+
+def _letter_id(item: Item) -> str:
+    """The id of a dead letter: it shows the origin, and differs for any two origins.
+
+    A slash in the node's name is quoted. An id that would be too long is replaced by
+    its SHA-256.
+    """
+    item_id = f"{quote(item.node, safe='')}/{item.item_id}"
+    if len(item_id) <= ID_CHARS_MAX - SEQ_CHARS:
+        return item_id
+    return hashlib.sha256(item_id.encode()).hexdigest()

@@ -6,43 +6,35 @@ result and the effects, in order, or with a Refusal that has changed nothing.
 
 from __future__ import annotations
 
-import hashlib
-import heapq
 import itertools
 from collections.abc import Callable, Collection, Iterable
-from urllib.parse import quote
 
-from qos.core.queue import item_lifecycle
 from qos.core.queue.access import may_publish, may_subscribe, may_use
 from qos.core.queue.bounds import QueueBounds
 from qos.core.queue.contents import EndedItems, QueueContents
-from qos.core.queue.dead_letters import dead_letter_node
+from qos.core.queue.dead_letters import place_dead
 from qos.core.queue.effects import (
     NotifyItem,
     NotifySubscription,
     Probe,
     QueueEffect,
     RemoveNode,
-    SaveItem,
 )
 from qos.core.queue.item import Item, Node, Subscription
-from qos.core.queue.node import SEQ_CHARS, QueueNode
+from qos.core.queue.node import QueueNode
 from qos.core.queue.node_options import NODE_TYPE
+from qos.core.queue.presence import Presence
 from qos.core.queue.requests import Refusal, Suspend
 from qos.core.queue.stats import stats
 from qos.core.queue.termini import Termini
+from qos.core.queue.timers import NodeTimers
 from qos.core.queue.topic_node import TopicNode
 from qos.core.queue.topics import Topics
-from qos.core.strings import ID_CHARS_MAX, bare
+from qos.core.strings import bare
 
 __all__ = [
     "Queues",
 ]
-
-#: The number of full JIDs of one account that are remembered as present; beyond it, the
-#: oldest is forgotten. It is above the number that can subscribe, so a bare
-#: subscription may have some more.
-_RESOURCES_MAX = 2000
 
 
 class Queues:
@@ -50,10 +42,7 @@ class Queues:
 
     Attributes:
         nodes: by name.
-        present: by account, its full JIDs that were heard of since the start; True: by
-            available presence.
-        silent: likewise, the full JIDs that failed to answer. They get no items until
-            the next stanza from them, of any kind.
+        presence: of the full JIDs that work here.
         ended_items: the records of items that have ended.
         creators: the accounts that may create nodes: bare JIDs, or `@` and a domain for
             all accounts of it; None: every account.
@@ -82,16 +71,12 @@ class Queues:
         self.topics = Topics()
         self.new_id = new_id
         self.nodes: dict[str, QueueNode] = {}
-        self.present: dict[str, dict[str, bool]] = {}
-        self.silent: dict[str, dict[str, bool]] = {}
+        self.presence = Presence()
         self.next_seq = itertools.count(start.next_seq).__next__
         self._next_order = itertools.count(start.next_order).__next__
-        # By account, the nodes where it has a subscription or holds an item.
-        self._nodes_of: dict[str, set[str]] = {}
         # The nodes that have changed since the last dispatch.
         self._touched: set[str] = set()
-        self._expected: dict[str, float] = {}
-        self._wakes: list[tuple[float, str]] = []
+        self._timers = NodeTimers()
         # When full JIDs that are suspended will have left.
         self._leaving: dict[str, float] = {}
         # Their default outcomes, until they have left or subscribe again.
@@ -111,7 +96,7 @@ class Queues:
                 now=now,
             )
             for jid in (*queue.subscriptions, *queue.holders()):
-                self._nodes_of.setdefault(bare(jid), set()).add(node.name)
+                self.presence.works_at(bare(jid), node.name)
 
     # -- nodes -------------------------------------------------------------
 
@@ -182,9 +167,8 @@ class Queues:
         }
         self.nodes_created.add(queue.node.creator, -1)
         self._touched.discard(name)
-        self._expected.pop(name, None)
-        for account in list(self._nodes_of):
-            self.forget(account, name)
+        self._timers.stop(name)
+        self.presence.deleted(name)
 
     def delete(self, name: str, now: float) -> list[QueueEffect]:
         """Delete a node with its locked items, and tell everybody who works there.
@@ -214,7 +198,8 @@ class Queues:
         queue = self.shown(name, bare(requester))
         letters = sum(1 for _ in self.letters(name))
         copying = len(self.topics.of(name))
-        return stats(queue, self.present, letters=letters, copying=copying, now=now)
+        present = self.presence.present
+        return stats(queue, present, letters=letters, copying=copying, now=now)
 
     # -- who is there ------------------------------------------------------
 
@@ -255,30 +240,29 @@ class Queues:
         effects: list[QueueEffect] = []
         if self._leaving.pop(jid, None) is not None:
             effects += self.termini.time(jid, None)
-        resources = self.present.get(account, {})
-        before = resources.get(jid)
+        present = self.presence.present
+        before = present.get(account, {}).get(jid)
         if before or (before is not None and not available):
             return effects
-        available = self.silent.get(account, {}).pop(jid, False) or available
-        for name in self._nodes_of.get(account, ()):
+        available = self.presence.speaks(jid) or available
+        for name in self.presence.nodes_of(account):
             if not self.nodes[name].listens_to(jid):
                 continue
-            self.present.setdefault(account, resources)[jid] = available
+            self.presence.heard(jid, available=available)
             if before is None:
                 effects += self.nodes[name].resend(jid)
-            effects += self.nodes[name].subscriptions.awake(jid, self.present)
+            effects += self.nodes[name].subscriptions.awake(jid, present)
             self._touched.add(name)
-        _limit(resources)
         return effects
 
     def absent(self, jid: str, now: float) -> list[QueueEffect]:
         """A probe of this full JID has failed."""
-        account = bare(jid)
-        if any(jid in known for known in self._of(account)):
+        if self.presence.is_known(jid):
             return []
         effects: list[QueueEffect] = []
-        for name in self._nodes_of.get(account, ()):
-            effects += self.queue(name).subscriptions.absent(jid, self.present, now)
+        present = self.presence.present
+        for name in self.presence.nodes_of(bare(jid)):
+            effects += self.queue(name).subscriptions.absent(jid, present, now)
         return effects
 
     def works_at(self, jid: str, name: str) -> list[QueueEffect]:
@@ -286,7 +270,7 @@ class Queues:
 
         Its presence matters now.
         """
-        self._nodes_of.setdefault(bare(jid), set()).add(name)
+        self.presence.works_at(bare(jid), name)
         self._defaults.pop(jid, None)
         return self.heard(jid)
 
@@ -302,8 +286,7 @@ class Queues:
         """
         if request.defaults:
             self._defaults[jid] = request
-        for known in self._of(bare(jid)):
-            known.pop(jid, None)
+        self.presence.departed(jid)
         if until is None:
             return []
         self._leaving[jid] = until
@@ -313,14 +296,11 @@ class Queues:
         """Handle unavailable presence from a full JID (XEP-0254 §4)."""
         account = bare(jid)
         self._leaving.pop(jid, None)
-        present, silent = self._of(account)
-        present.pop(jid, None)
-        silent.pop(jid, None)
-        # Silent resources have not left.
-        there = {account: {**present, **silent}}
+        self.presence.departed(jid)
+        there = self.presence.of(account)
         effects = self.termini.end(jid)
         asked = self._defaults.pop(jid, None)
-        for name in list(self._nodes_of.get(account, ())):
+        for name in list(self.presence.nodes_of(account)):
             defaults = asked.defaults if asked and asked.node == name else ()
             effects += self.queue(name).departed(jid, there, defaults=defaults, now=now)
             effects += self.place_dead(name, now)
@@ -334,7 +314,7 @@ class Queues:
         if name not in self.nodes:
             return []
         effects = self.queue(name).bounced(jid, tokens, now)
-        self._suspend(name)
+        self._silence(name)
         return effects + self.place_dead(name, now)
 
     def probes(self) -> list[QueueEffect]:
@@ -357,12 +337,7 @@ class Queues:
         """
         queue = self.nodes.get(name)
         if queue is None or not queue.knows(account):
-            names = self._nodes_of.get(account, set())
-            names.discard(name)
-            if not names:
-                self._nodes_of.pop(account, None)
-                self.present.pop(account, None)
-                self.silent.pop(account, None)
+            self.presence.left(account, name)
 
     def forget_presence(self, keep: Collection[str] = ()) -> None:
         """Forget presence after a lost session: it is not known who is there.
@@ -371,13 +346,7 @@ class Queues:
             keep: the full JIDs that are known to be there, since they do not depend on
                 the session.
         """
-        kept = [(bare(jid), jid) for jid in keep]
-        before = dict(self.present)
-        self.present.clear()
-        for account, jid in kept:
-            if jid in before.get(account, {}):
-                self.present.setdefault(account, {})[jid] = before[account][jid]
-        self.silent.clear()
+        self.presence.forget(keep)
         for queue in self.nodes.values():
             queue.live.holders.forget_departed()
 
@@ -407,50 +376,21 @@ class Queues:
                 effects += self.delete(copying, now)
         return effects + self.place_dead(name, now)
 
-    def _suspend(self, name: str) -> None:
+    def _silence(self, name: str) -> None:
         suspended = self.nodes[name].suspended
         for jid in suspended:
-            present, _ = self._of(bare(jid))
-            if jid in present:
-                silent = self.silent.setdefault(bare(jid), {})
-                silent[jid] = present.pop(jid)
-                _limit(silent)
+            self.presence.failed(jid)
         suspended.clear()
-
-    def _of(self, account: str) -> tuple[dict[str, bool], dict[str, bool]]:
-        """The resources of an account that are present, and those that are silent."""
-        return self.present.get(account, {}), self.silent.get(account, {})
 
     # -- dead letters ------------------------------------------------------
 
     def place_dead(self, name: str, now: float) -> list[QueueEffect]:
-        """Move a node's newly dead items to its dead-letter node, or keep them.
-
-        An item moves as a dead letter only once. If it dies again, it stays where it
-        is: otherwise two nodes that name each other would pass it back and forth for
-        ever.
-        """
+        """Move a node's newly dead items to its dead-letter node, or keep them."""
         queue = self.nodes[name]
-        effects: list[QueueEffect] = []
-        for item in queue.died:
-            target = None
-            if not item.origin:
-                target = dead_letter_node(self.nodes, queue, item)
-            if target is None:
-                queue.dead += 1
-                effects.append(SaveItem(item))
-                continue
-            letter = item_lifecycle.requeued(
-                item,
-                node=target.node.name,
-                item_id=target.free_id(_letter_id(item), item.seq),
-                origin=name,
-                origin_id=item.item_id,
-                now=now,
-            )
-            self._touched.add(target.node.name)
-            effects += target.take_in(letter, now)
-        queue.died.clear()
+        if not queue.died:
+            return []
+        effects, to = place_dead(self.nodes, queue, now)
+        self._touched |= to
         return effects
 
     def letters(self, origin: str) -> Iterable[tuple[QueueNode, Item]]:
@@ -464,24 +404,15 @@ class Queues:
     def next_at(self) -> float | None:
         """The latest time to call `due`; None: there is no timed event."""
         times = list(self._leaving.values())
-        at = self._next_wake()
+        at = self._timers.next_at()
         return min(times if at is None else (at, *times), default=None)
-
-    def _next_wake(self) -> float | None:
-        while (
-            self._wakes and self._expected.get(self._wakes[0][1]) != self._wakes[0][0]
-        ):
-            heapq.heappop(self._wakes)
-        return self._wakes[0][0] if self._wakes else None
 
     def due(self, now: float) -> list[QueueEffect]:
         """Handle all timed events up to now."""
         effects: list[QueueEffect] = []
         for jid in [jid for jid, at in self._leaving.items() if at <= now]:
             effects += self.departed(jid, now)
-        while (at := self._next_wake()) is not None and at <= now:
-            _, name = heapq.heappop(self._wakes)
-            del self._expected[name]
+        for name in self._timers.due(now):
             self._touched.add(name)
             effects += self._pass_time(name, now)
         return effects
@@ -490,7 +421,7 @@ class Queues:
         queue = self.nodes[name]
         effects = queue.due(now)
         effects += self.place_dead(name, now)
-        self._suspend(name)
+        self._silence(name)
         for ended in queue.subscriptions.end_dormant(now):
             effects.append(ended)
             self.forget(bare(ended.jid), name)
@@ -510,18 +441,18 @@ class Queues:
             passed |= new
             for name in new:
                 effects += self._pass_time(name, now)
+        present = self.presence.present
         while self._touched:
             name = self._touched.pop()
             queue = self.nodes[name]
-            effects += queue.dispatch(self.present, new_token=self.new_id, now=now)
+            effects += queue.dispatch(present, new_token=self.new_id, now=now)
             if queue.is_over():
                 effects += self.delete(name, now)
                 continue
             # A step evaluates new selectors for some items only; the next one goes on.
             at = now if queue.classifying else queue.next_at()
-            if at is not None and at != self._expected.get(name):
-                self._expected[name] = at
-                heapq.heappush(self._wakes, (at, name))
+            if at is not None:
+                self._timers.set(name, at)
         return effects
 
     def is_live(self, notification: NotifyItem) -> bool:
@@ -534,20 +465,3 @@ def _not_found(name: str) -> Refusal:
     return Refusal(
         f"there is no node {name!r}", condition="item-not-found", type="cancel"
     )
-
-
-def _limit(resources: dict[str, bool]) -> None:
-    if len(resources) > _RESOURCES_MAX:
-        del resources[next(iter(resources))]
-
-
-def _letter_id(item: Item) -> str:
-    """The id of a dead letter: it shows the origin, and differs for any two origins.
-
-    A slash in the node's name is quoted. An id that would be too long is replaced by
-    its SHA-256.
-    """
-    item_id = f"{quote(item.node, safe='')}/{item.item_id}"
-    if len(item_id) <= ID_CHARS_MAX - SEQ_CHARS:
-        return item_id
-    return hashlib.sha256(item_id.encode()).hexdigest()

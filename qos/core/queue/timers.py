@@ -1,4 +1,4 @@
-"""Timers: when an item of a node needs attention."""
+"""Timers: when an item needs attention, and when a node does."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from qos.core.queue.item import Item, ItemState
 
-__all__ = ["ItemTimers"]
+__all__ = ["ItemTimers", "NodeTimers"]
 
 #: The number of outdated entries that a heap may hold, beyond one for each item.
 _SLACK = 1000
@@ -66,3 +66,36 @@ def _moments(item: Item, now: float) -> Iterator[float]:
         yield item.available_at
     if item.expires_at is not None:
         yield item.expires_at
+
+
+class NodeTimers:
+    """The time of the next timed event of each node."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, float] = {}
+        # With entries that are outdated.
+        self._heap: list[tuple[float, str]] = []
+
+    def set(self, node: str, at: float) -> None:
+        """Let the timer of this node run until then, in place of any other time."""
+        if self._times.get(node) != at:
+            self._times[node] = at
+            heapq.heappush(self._heap, (at, node))
+
+    def stop(self, node: str) -> None:
+        """Stop the timer of this node; harmless if it does not run."""
+        self._times.pop(node, None)
+
+    def next_at(self) -> float | None:
+        """The earliest time; None: no timer runs."""
+        heap = self._heap
+        while heap and self._times.get(heap[0][1]) != heap[0][0]:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
+
+    def due(self, now: float) -> Iterator[str]:
+        """The nodes whose time has come; their timers have stopped."""
+        while (at := self.next_at()) is not None and at <= now:
+            _, node = heapq.heappop(self._heap)
+            del self._times[node]
+            yield node

@@ -154,7 +154,7 @@ class Queue(RuleBasedStateMachine):
 
     @property
     def present(self) -> dict[str, dict[str, bool]]:
-        return self.world.core.present
+        return self.world.core.presence.present
 
     def save(self) -> None:
         """Everything true so far is on disk: a crash goes back to this."""
@@ -409,7 +409,7 @@ class Queue(RuleBasedStateMachine):
 
     @rule(jid=workers, available=st.booleans())
     def heard(self, jid: str, available: bool) -> None:
-        was_there = self.world.core.silent.get(bare(jid), {}).get(jid, False)
+        was_there = self.world.core.presence.silent.get(bare(jid), {}).get(jid, False)
         self.world.add(self.world.core.heard(jid, available=available))
         self.model.silent.discard(jid)
         self.model.gone.discard(jid)
@@ -422,7 +422,7 @@ class Queue(RuleBasedStateMachine):
     def departed(self, jid: str) -> None:
         there = {
             **self.present.get(bare(jid), {}),
-            **self.world.core.silent.get(bare(jid), {}),
+            **self.world.core.presence.silent.get(bare(jid), {}),
         }
         there.pop(jid, None)
         self.world.add(self.world.core.departed(jid, self.now))

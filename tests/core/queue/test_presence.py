@@ -2,7 +2,7 @@
 
 import pytest
 
-from qos.core.queue import service
+from qos.core.queue import presence
 from qos.core.queue.bounds import QueueBounds
 from qos.core.queue.effects import NotifyItem, NotifySubscription, NotifyUnlock, Probe
 from qos.core.queue.item import Affiliation, ItemOutcome, ItemState
@@ -305,7 +305,7 @@ def test_a_worker_is_heard_however_many_of_its_account_have_spoken() -> None:
     it.subscribe(BEE)
     it.sent.clear()
     it.publish("a")
-    assert len(it.core.present["bee@x"]) == 2
+    assert len(it.core.presence.present["bee@x"]) == 2
     assert it.item("i1").holder == BEE
 
 
@@ -313,12 +313,12 @@ def test_of_too_many_resources_the_latest_are_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A bare subscription listens to all resources; their number must be limited."""
-    monkeypatch.setattr(service, "_RESOURCES_MAX", 3)
+    monkeypatch.setattr(presence, "_RESOURCES_MAX", 3)
     it = World(PLAIN)
     it.subscribe("bee@x", 100, by="bee@x/0")
     for number in range(1, 5):
         it.heard(f"bee@x/{number}", available=True)
-    assert list(it.core.present["bee@x"]) == ["bee@x/2", "bee@x/3", "bee@x/4"]
+    assert list(it.core.presence.present["bee@x"]) == ["bee@x/2", "bee@x/3", "bee@x/4"]
 
 
 @pytest.mark.parametrize("last", ["settled", "timed out", "purged"])
@@ -534,7 +534,7 @@ def test_the_subscription_of_who_has_gone_unheard_ends_after_a_day() -> None:
     assert it.core.next_at() is None
     # This resource had no subscription any more.
     it.heard(BEE)
-    assert "bee@x" not in it.core.present
+    assert "bee@x" not in it.core.presence.present
 
 
 def test_each_dormant_subscription_ends_in_its_time() -> None:

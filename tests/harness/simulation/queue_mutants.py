@@ -191,7 +191,7 @@ QUEUE = (
         "link-outlives-the-process",
         "qos.core.queue.service",
         "for jid in sorted(links - self.termini.keys()):",
-        "for jid in sorted(links & self.present.keys()):",
+        "for jid in sorted(links & self.presence.present.keys()):",
         "A link without a durable terminus has left when the service starts.",
         by=("ends_in_time",),
         seed=267,
