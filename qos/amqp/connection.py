@@ -42,6 +42,7 @@ from qos.core.amqp.sasl import (
     WrongProtocol,
 )
 from qos.core.amqp.values import DecodeError
+from qos.core.queue.consumer_jids import consumer_jid
 from qos.engine.queue_engine import QueueEngine
 from qos.ids import new_id
 
@@ -302,7 +303,7 @@ class AmqpConnection(asyncio.Protocol):
             return
         if self._timer is not None:
             self._timer.cancel()
-        self.jid = f"{account}/amqp-{new_id()}"
+        self.jid = consumer_jid(account, "amqp", new_id())
         amqp = Transport(Transport.SERVER)
         amqp.max_frame_size = bounds.FRAME_BYTES_MAX
         amqp.channel_max = bounds.CHANNELS_MAX - 1

@@ -20,6 +20,7 @@ from qos.amqp.outgoing import OutgoingLink
 from qos.amqp.termini import Expiry, KeptTerminus, expiry_of
 from qos.amqp.unsettled import Away, Sent
 from qos.core.amqp.front import Attach, Transfer
+from qos.core.queue.consumer_jids import consumer_jid
 from qos.core.queue.requests import (
     CloseLink,
     Create,
@@ -107,7 +108,7 @@ class Links:
             return
         account = self._connection.jid.partition("/")[0]
         self._steal(link)
-        attached = _Attached(f"{account}/amqp-{new_id()}", asked=self.asked)
+        attached = _Attached(consumer_jid(account, "amqp", new_id()), asked=self.asked)
         self._attached[_key(link)] = attached
         asked = terms.asked_by(link)
         if asked.dynamic:

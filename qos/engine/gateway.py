@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Generic, ParamSpec, Protocol, TypeVar
 
+from qos.core.queue.consumer_jids import is_consumer_jid
 from qos.core.queue.effects import Change, Notification
 from qos.core.queue.item import Item
 from qos.core.queue.requests import Refusal, Request
@@ -75,7 +76,10 @@ class ConsumersPort(GatewayPort, Generic[C]):
 
     def inherits(self, jid: str) -> bool:
         """See GatewayPort."""
-        return bool(self._own_domain) and domain_of(bare(jid)) == self._own_domain
+        if self._own_domain and domain_of(bare(jid)) == self._own_domain:
+            return True
+        # A former consumer of some gateway: no XMPP server has such a resource.
+        return is_consumer_jid(jid)
 
     def dropped(self, to: str, item: Item) -> None:
         """See QueuePort."""

@@ -1,8 +1,8 @@
 """The ways to the subscribers of one queue service: XMPP, and gateways beside it.
 
 Each full JID belongs to one port. A gateway names the full JIDs that are its own, and
-they are looked up there: an XMPP client may choose any resource, so that the form of a
-JID proves nothing.
+they are looked up there: an XMPP client may choose any resource. Only for a JID that
+nobody names does its form count: see `GatewayPort.inherits`.
 """
 
 from __future__ import annotations

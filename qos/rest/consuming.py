@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, ParamSpec
 from urllib.parse import urlencode
 
+from qos.core.queue.consumer_jids import consumer_jid
 from qos.core.queue.effects import Notification, NotifyNode, NotifySubscription
 from qos.core.queue.item import Item, ItemOutcome
 from qos.core.queue.node_options import QUEUE_REQUESTS, SELECTOR
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 __all__ = [
     "WaitingConsumer",
     "acknowledge",
-    "consumer_jid",
     "form_of",
     "message_answer",
     "read",
@@ -86,7 +86,7 @@ class WaitingConsumer:
                 '': a new one.
         """
         self.resource = resource or new_id()
-        self.jid = consumer_jid(account, self.resource)
+        self.jid = consumer_jid(account, "http", self.resource)
         self.ended = asyncio.Event()
         self._gateway = gateway
         self._node = node
@@ -193,11 +193,6 @@ class WaitingConsumer:
                 self.fail(Refusal(text, condition="forbidden", type="auth"))
 
 
-def consumer_jid(account: str, resource: str) -> str:
-    """The full JID of a consumer."""
-    return f"{account}/http-{resource}"
-
-
 def _broken(why: str) -> Refusal:
     return Refusal(why, condition="internal-server-error", type="wait")
 
@@ -251,7 +246,7 @@ async def acknowledge(call: Call) -> Answer:
         item_id=call.path["item"],
         token=token or "-",
     )
-    jid = consumer_jid(call.account, resource)
+    jid = consumer_jid(call.account, "http", resource)
     result, _ = await call.ask(request, jid)
     if isinstance(request, Extend):
         return Answer(204)

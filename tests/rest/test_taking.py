@@ -449,3 +449,25 @@ async def test_one_queue_has_workers_of_three_protocols(bench: RestBench) -> Non
         await publish(bench, body, Content_Type=kind)
         (found,) = await bench.rhea("receive", node="orders")
         assert bytes(found["body"]["content"]["data"]) == body
+
+
+async def test_the_xmpp_server_hears_nothing_of_consumers_by_http(
+    tmp_path: Path,
+) -> None:
+    """Their full JIDs are of accounts that it has, but it has no such resources."""
+    erin = "erin@home.example.org"
+    async with rest(tmp_path) as bench:
+        lines = bench.users_file.read_text()
+        bench.users_file.write_text(f"{lines}{erin}:{hashed('secret')}\n")
+        await bench.create("orders", lock_timeout="0.2")
+        await bench.ask(SetAffiliations("orders", {erin: Affiliation.MEMBER}))
+        await publish(bench, b"1", b"2")
+        acknowledged = await bench.take(user=erin)
+        await bench.settle(acknowledged, "acknowledge=true", user=erin)
+        await bench.take(user=erin)
+        await bench.until_locked("orders", 0)
+        for request in (Purge("orders"), Delete("orders")):
+            await publish(bench, b"3")
+            await bench.take(user=erin)
+            await bench.ask(request)
+        assert not bench.xmpp.notified

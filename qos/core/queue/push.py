@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TypeAlias
 
+from qos.core.queue.consumer_jids import consumer_jid
 from qos.core.record import record
 
 __all__ = [
@@ -63,7 +64,7 @@ class PushSubscriber:
     @property
     def jid(self) -> str:
         """The full JID of this consumer."""
-        return f"{self.account}/http-push-{self.subscriber_id}"
+        return consumer_jid(self.account, "http-push", self.subscriber_id)
 
 
 @record(frozen=True, slots=True)

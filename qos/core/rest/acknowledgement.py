@@ -69,8 +69,9 @@ def read_acknowledgement(form: str, *, node: str, item_id: str, token: str) -> R
         delivery_failed=failed,
         reason=fields.get("reject", "").strip()[:REASON_CHARS_MAX],
     )
-    settles = Retract if outcome is ItemOutcome.ACCEPTED else Unlock
-    return settles(node, (settlement,))
+    if outcome is ItemOutcome.ACCEPTED:
+        return Retract(node, (settlement,), notify=False)
+    return Unlock(node, (settlement,))
 
 
 def _bad(why: str) -> Refusal:

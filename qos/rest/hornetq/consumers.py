@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from qos.core.queue.consumer_jids import consumer_jid
 from qos.core.queue.item import Item, ItemOutcome
 from qos.core.queue.requests import (
     CloseLink,
@@ -30,7 +31,7 @@ from qos.core.rest.hornetq.position import Place, Position
 from qos.core.rest.statuses import Act, status_of
 from qos.core.rest.waits import Wait
 from qos.engine.gateway import ask
-from qos.rest.consuming import WaitingConsumer, consumer_jid
+from qos.rest.consuming import WaitingConsumer
 
 if TYPE_CHECKING:
     from qos.rest.gateway import Gateway
@@ -86,7 +87,7 @@ class Identity:
     @property
     def jid(self) -> str:
         """Its full JID."""
-        return consumer_jid(self.account, self.resource)
+        return consumer_jid(self.account, "http", self.resource)
 
 
 def delivery_of(item: Item) -> str:

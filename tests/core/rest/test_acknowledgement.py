@@ -35,7 +35,7 @@ def settlement(
 @pytest.mark.parametrize(
     ("form", "request_"),
     [
-        ("acknowledge=true", Retract("n", (settlement(ACCEPTED),))),
+        ("acknowledge=true", Retract("n", (settlement(ACCEPTED),), notify=False)),
         ("acknowledge=false", Unlock("n", (settlement(RELEASED),))),
         (
             "acknowledge=false&delivery-failed=false",
