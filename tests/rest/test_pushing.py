@@ -64,13 +64,13 @@ class Target:
     Attributes:
         port: of it.
         got: the requests, with their bodies.
-        answers: the statuses of the next answers; 200 after them.
+        answers: the statuses of the next answers; 200 after them; None: there is none.
     """
 
     def __init__(self) -> None:
         self.port = 0
         self.got: asyncio.Queue[tuple[web.BaseRequest, bytes]] = asyncio.Queue()
-        self.answers: list[int | web.Response] = []
+        self.answers: list[int | web.Response | None] = []
 
     @property
     def url(self) -> str:
@@ -80,9 +80,12 @@ class Target:
         body = await request.read()
         self.got.put_nowait((request, body))
         answer = self.answers.pop(0) if self.answers else 200
-        return (
-            answer if isinstance(answer, web.Response) else web.Response(status=answer)
-        )
+        if answer is None:
+            await asyncio.get_running_loop().create_future()
+        if isinstance(answer, int):
+            return web.Response(status=answer)
+        assert answer is not None
+        return answer
 
     async def next(self) -> tuple[web.BaseRequest, bytes]:
         async with asyncio.timeout(20):
@@ -304,6 +307,22 @@ async def test_a_subscriber_survives_a_restart(tmp_path: Path, to: Target) -> No
         assert (request.path, body) == ("/in/1", b"1")
         (listed,) = json.loads((await bench.get("/queues/orders/subscribers")).body)
         assert listed["enabled"]
+
+
+async def test_what_is_on_its_way_at_a_restart_has_not_failed(
+    tmp_path: Path, to: Target
+) -> None:
+    """Its lock goes on: one failed delivery would make it dead here."""
+    first = web.Response(headers={"Link": '</in/1>; rel="create-next"'})
+    async with rest(tmp_path, push=LOOPBACK) as bench:
+        await bench.create("orders", max_deliveries="1")
+        to.answers += [first, None]
+        await made(bench, to.url, "post-message-once")
+        await bench.post("/queues/orders/messages", b"1")
+        await to.bodies(2)
+    async with rest(tmp_path, push=LOOPBACK) as bench:
+        request, body = await to.next()
+        assert (request.path, body) == ("/in/1", b"1")
 
 
 async def test_a_subscriber_ends_with_its_queue(bench: RestBench, to: Target) -> None:

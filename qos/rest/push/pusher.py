@@ -159,7 +159,8 @@ class Pusher:
         store = self._engine.store
         self._links = store.push_links(self.subscriber.subscriber_id)
         options = {QUEUE_REQUESTS: "10", SELECTOR: self.subscriber.selector}
-        subscribe = Subscribe(self._node, self.jid, options, link=True)
+        # No link: that would have left at a restart, and what it held would have failed.
+        subscribe = Subscribe(self._node, self.jid, options)
         # In the same turn: nothing is given out without credit.
         _, credit = await asyncio.gather(
             self._ask(subscribe), self._ask(Credit(self._node, 0))

@@ -142,10 +142,20 @@ class Pushers:
             raise Refusal(text, condition="bad-request", type="modify") from None
 
     async def remove(self, pusher: Pusher) -> None:
-        """End a subscriber."""
-        await self.save(RemovePushSubscriber(pusher.subscriber.subscriber_id))
-        if self._pushers.pop(pusher.subscriber.subscriber_id, None) is not None:
-            pusher.leave()
+        """End a subscriber.
+
+        Raises:
+            Refusal: it could not be written, and goes on.
+        """
+        # In one commit: nobody would end a subscription that is left behind.
+        pusher.leave()
+        try:
+            await self.save(RemovePushSubscriber(pusher.subscriber.subscriber_id))
+        except Refusal:
+            if pusher.subscriber.enabled:
+                pusher.start()
+            raise
+        self._pushers.pop(pusher.subscriber.subscriber_id, None)
 
     def forget(self, pusher: Pusher) -> None:
         """The node of a subscriber is deleted, and it is gone from the disk with it."""
