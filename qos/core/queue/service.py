@@ -244,8 +244,11 @@ class Queues:
         before = present.get(account, {}).get(jid)
         if before or (before is not None and not available):
             return effects
+        names = self.presence.nodes_of(account)
+        if not names:
+            return effects
         available = self.presence.speaks(jid) or available
-        for name in self.presence.nodes_of(account):
+        for name in names:
             if not self.nodes[name].listens_to(jid):
                 continue
             self.presence.heard(jid, available=available)
@@ -313,8 +316,9 @@ class Queues:
         """Handle an event with these deliveries that bounced from this full JID."""
         if name not in self.nodes:
             return []
-        effects = self.queue(name).bounced(jid, tokens, now)
-        self._silence(name)
+        queue = self.queue(name)
+        effects = queue.bounced(jid, tokens, now)
+        self._silence(queue)
         return effects + self.place_dead(name, now)
 
     def probes(self) -> list[QueueEffect]:
@@ -376,11 +380,10 @@ class Queues:
                 effects += self.delete(copying, now)
         return effects + self.place_dead(name, now)
 
-    def _silence(self, name: str) -> None:
-        suspended = self.nodes[name].suspended
-        for jid in suspended:
+    def _silence(self, queue: QueueNode) -> None:
+        for jid in queue.suspended:
             self.presence.failed(jid)
-        suspended.clear()
+        queue.suspended.clear()
 
     # -- dead letters ------------------------------------------------------
 
@@ -420,8 +423,10 @@ class Queues:
     def _pass_time(self, name: str, now: float) -> list[QueueEffect]:
         queue = self.nodes[name]
         effects = queue.due(now)
-        effects += self.place_dead(name, now)
-        self._silence(name)
+        if queue.died:
+            effects += self.place_dead(name, now)
+        if queue.suspended:
+            self._silence(queue)
         for ended in queue.subscriptions.end_dormant(now):
             effects.append(ended)
             self.forget(bare(ended.jid), name)
