@@ -94,7 +94,7 @@ def place_dead(
     """
     effects: list[QueueEffect] = []
     to: set[str] = set()
-    for item in queue.died:
+    for item in queue.deliveries.died:
         target = None
         if not item.origin:
             target = _dead_letter_node(nodes, queue, item)
@@ -112,7 +112,7 @@ def place_dead(
         )
         to.add(target.node.name)
         effects += target.take_in(letter, now)
-    queue.died.clear()
+    queue.deliveries.died.clear()
     return effects, to
 
 

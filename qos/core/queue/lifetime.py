@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from qos.core.quick_enum import QuickEnum
 
-__all__ = ["Lifetime", "is_over"]
+__all__ = ["Lifetime", "NodeLinks", "is_over"]
 
 
 class Lifetime(QuickEnum):
@@ -40,3 +40,33 @@ def is_over(lifetime: Lifetime, *, made_by: bool, links: int, messages: int) -> 
     """
     by_links, by_messages = _KEPT_BY[lifetime]
     return not (made_by or (by_links and links) or (by_messages and messages))
+
+
+class NodeLinks:
+    """The links of gateways to a node or from it; their number may keep the node."""
+
+    def __init__(self) -> None:
+        self._jids: set[str] = set()
+        # The link that has made the node, while that is there.
+        self._made_by = ""
+
+    def opened(self, jid: str, *, made: bool) -> None:
+        """Count the link of this full JID; `made`: it has made the node."""
+        self._jids.add(jid)
+        if made:
+            self._made_by = jid
+
+    def closed(self, jid: str) -> None:
+        """Stop counting the link of this full JID."""
+        self._jids.discard(jid)
+        if self._made_by == jid:
+            self._made_by = ""
+
+    def is_over(self, lifetime: Lifetime, *, subscriptions: int, messages: int) -> bool:
+        """Whether the node is to be deleted, with these counts; see `is_over`."""
+        return is_over(
+            lifetime,
+            made_by=bool(self._made_by),
+            links=len(self._jids) + subscriptions,
+            messages=messages,
+        )

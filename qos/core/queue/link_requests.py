@@ -35,9 +35,7 @@ def open_link(
 ) -> tuple[Ok, _Effects]:
     """Count a link; see `OpenLink`."""
     queue = service.queue(request.node)
-    queue.links.add(requester)
-    if request.made:
-        queue.made_by = requester
+    queue.links.opened(requester, made=request.made)
     return Ok(), []
 
 
@@ -46,9 +44,7 @@ def close_link(
 ) -> tuple[Ok, _Effects]:
     """Stop counting a link; see `CloseLink`."""
     queue = service.queue(request.node)
-    queue.links.discard(requester)
-    if queue.made_by == requester:
-        queue.made_by = ""
+    queue.links.closed(requester)
     return Ok(), []
 
 

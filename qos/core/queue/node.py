@@ -1,21 +1,18 @@
-"""One queue: its items, its subscriptions, and the choice of the next worker.
+"""One queue: its items, its subscriptions, and their deliveries.
 
 A node holds all items that are available or locked, without their payloads. Items that
 have ended are in the store. Every method that changes something returns the effects, in
-order. A node knows no other node: dead items are left in `died`, for
-`qos.core.queue.service` to place.
+order. A node knows no other node.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from qos.core.queue import item_lifecycle
 from qos.core.queue.access import is_owner
-from qos.core.queue.dispatch import Candidates
+from qos.core.queue.deliveries import Deliveries
 from qos.core.queue.effects import (
-    NotifyItem,
     NotifyNode,
     NotifyRetract,
     NotifyUnlock,
@@ -36,7 +33,7 @@ from qos.core.queue.item import (
 )
 from qos.core.queue.item_index import ItemIndex
 from qos.core.queue.item_lifecycle import ItemInput
-from qos.core.queue.lifetime import Lifetime, is_over
+from qos.core.queue.lifetime import Lifetime, NodeLinks
 from qos.core.queue.node_options import NodeOptions, node_options
 from qos.core.queue.publishing import has_room, new_items
 from qos.core.queue.requests import PublishedItem, Settlement
@@ -50,12 +47,6 @@ __all__ = ["SEQ_CHARS", "QueueNode"]
 #: The length of the suffix that `QueueNode.free_id` may add to an id.
 SEQ_CHARS = 20
 
-_INPUTS = {
-    ItemOutcome.RELEASED: ItemInput.RELEASE,
-    ItemOutcome.MODIFIED: ItemInput.MODIFY,
-    ItemOutcome.REJECTED: ItemInput.REJECT,
-}
-
 
 class QueueNode:
     """The items of a node and their subscribers.
@@ -66,11 +57,8 @@ class QueueNode:
         subscriptions: its subscriptions, by JID.
         live: its items that are available or locked.
         dead: how many items are kept here as dead.
-        links: the full JIDs of links of gateways to it or from it.
-        made_by: the full JID of the link that has made it, while that is there; or ''.
-        died: the items that have died since this list was last emptied.
-        suspended: the full JIDs whose lock timed out or whose event bounced since this
-            list was last emptied.
+        links: of gateways, to it or from it.
+        deliveries: of its items.
     """
 
     def __init__(
@@ -109,11 +97,10 @@ class QueueNode:
             subscribers=subscribers,
         )
         self.dead = dead
-        self.links: set[str] = set()
-        self.made_by = ""
-        self.died: list[Item] = []
-        self.suspended: list[str] = []
-        self._next_order = next_order
+        self.links = NodeLinks()
+        self.deliveries = Deliveries(
+            node.name, self.live, self.subscriptions, self.options, next_order
+        )
 
     def has_room(self, size: int) -> bool:
         """Whether one more item of this many bytes is within the limits."""
@@ -133,10 +120,9 @@ class QueueNode:
 
     def is_over(self) -> bool:
         """Whether its lifetime has ended."""
-        return bool(self.node.lifetime) and is_over(
+        return bool(self.node.lifetime) and self.links.is_over(
             Lifetime(self.node.lifetime),
-            made_by=bool(self.made_by),
-            links=len(self.links) + len(self.subscriptions),
+            subscriptions=len(self.subscriptions),
             messages=len(self.items),
         )
 
@@ -146,7 +132,7 @@ class QueueNode:
         Running deadlines do not change.
         """
         self.node = node
-        self.options = node_options(node.config)
+        self.options = self.deliveries.options = node_options(node.config)
 
     # -- publishers --------------------------------------------------------
 
@@ -243,6 +229,33 @@ class QueueNode:
         Raises:
             Refusal: of the first item that is refused.
         """
+        effects: list[QueueEffect] = []
+        told: dict[tuple[str, bool], list[str]] = {}
+        accepted = 0
+        for item, settlement in self._permitted(settlements, requester, ended):
+            if item.state is ItemState.AVAILABLE:
+                effects += self._remove(item, now)
+                continue
+            effects += self.deliveries.settled(item, settlement, requester, now)
+            retracts = settlement.outcome is ItemOutcome.ACCEPTED
+            accepted += retracts
+            if notify or item.holder != requester:
+                told.setdefault((item.holder, retracts), []).append(item.item_id)
+        if accepted:
+            self.node = replace(self.node, accepted=self.node.accepted + accepted)
+            effects.append(SaveNode(self.node))
+        for (to, retracts), item_ids in told.items():
+            event = NotifyRetract if retracts else NotifyUnlock
+            effects.append(event(to, self.node.name, tuple(item_ids)))
+        return effects
+
+    def _permitted(
+        self,
+        settlements: Sequence[Settlement],
+        requester: str,
+        ended: Mapping[str, EndedItem],
+    ) -> list[tuple[Item, Settlement]]:
+        """The settlements that are still to be done, with their items."""
         assert len({each.item_id for each in settlements}) == len(settlements)
         account = bare(requester)
         owns = is_owner(self.node, account)
@@ -260,156 +273,12 @@ class QueueNode:
             ):
                 assert item is not None
                 to_do.append((item, settlement))
-        effects: list[QueueEffect] = []
-        told: dict[tuple[str, bool], list[str]] = {}
-        accepted = 0
-        for item, settlement in to_do:
-            if item.state is ItemState.AVAILABLE:
-                effects += self._remove(item, now)
-                continue
-            effects += self._settled(item, settlement, requester, now)
-            retracts = settlement.outcome is ItemOutcome.ACCEPTED
-            accepted += retracts
-            if notify or item.holder != requester:
-                told.setdefault((item.holder, retracts), []).append(item.item_id)
-        if accepted:
-            self.node = replace(self.node, accepted=self.node.accepted + accepted)
-            effects.append(SaveNode(self.node))
-        for (to, retracts), item_ids in told.items():
-            event = NotifyRetract if retracts else NotifyUnlock
-            effects.append(event(to, self.node.name, tuple(item_ids)))
-        return effects
-
-    def _settled(
-        self, item: Item, settlement: Settlement, by: str, now: float
-    ) -> list[QueueEffect]:
-        outcome = settlement.outcome
-        if outcome is ItemOutcome.ACCEPTED:
-            return self._accept(item, by, now)
-        if settlement.annotations:
-            item = replace(item, annotations=settlement.annotations)
-        input_ = _INPUTS[outcome]
-        reason = "rejected"
-        if settlement.delivery_failed:
-            input_, reason = ItemInput.FAIL, "failed"
-        if settlement.reason:
-            reason = f"{reason}: {settlement.reason}"
-        return self._give_back(
-            item,
-            input_,
-            now,
-            reason=reason,
-            excluded=settlement.undeliverable_here,
-            by=by,
-            outcome=outcome,
-        )
-
-    def _accept(self, item: Item, by: str, now: float) -> list[QueueEffect]:
-        self.live.drop(item)
-        end: QueueEffect = RemoveItem(item.seq)
-        if keep_s := self.options.keep_accepted:
-            end = SaveItem(item_lifecycle.accepted(item, now=now, keep_s=keep_s))
-        ended = self._ended(item, now, by, ItemOutcome.ACCEPTED)
-        return [end, SaveEnded(ended)]
-
-    def _give_back(
-        self,
-        item: Item,
-        input_: ItemInput,
-        now: float,
-        *,
-        reason: str = "",
-        excluded: bool = False,
-        by: str = "",
-        outcome: ItemOutcome | None = None,
-    ) -> list[QueueEffect]:
-        after = item_lifecycle.given_back(
-            item,
-            input_,
-            now=now,
-            order=self._next_order(),
-            options=self.options,
-            reason=reason,
-            excluded=excluded,
-        )
-        if after.state is ItemState.ARCHIVED:
-            return self._die(item, after, now, by, outcome)
-        self.live.drop(item)
-        self.live.put(after, now)
-        return [SaveItem(after)]
-
-    def _die(
-        self,
-        item: Item,
-        after: Item,
-        now: float,
-        by: str = "",
-        outcome: ItemOutcome | None = None,
-    ) -> list[QueueEffect]:
-        self.live.drop(item)
-        self.died.append(after)
-        return [SaveEnded(self._ended(item, now, by, outcome))]
-
-    def _ended(
-        self, item: Item, now: float, by: str = "", outcome: ItemOutcome | None = None
-    ) -> EndedItem:
-        return item_lifecycle.ended(
-            item,
-            now=now,
-            dedupe_s=self.options.dedupe_window,
-            by=by,
-            outcome=outcome,
-        )
+        return to_do
 
     def _remove(self, item: Item, now: float) -> list[QueueEffect]:
         """Remove an item that its publisher, an owner or a purge withdraws."""
         self.live.drop(item)
-        return [RemoveItem(item.seq), SaveEnded(self._ended(item, now))]
-
-    def extend(
-        self,
-        tokens: Sequence[tuple[str, str]],
-        requester: str,
-        *,
-        seconds: float,
-        now: float,
-    ) -> tuple[list[QueueEffect], float]:
-        """Move the deadlines of locks, all or none.
-
-        Returns:
-            The effects, and the number of seconds from now until the first lock ends.
-
-        Raises:
-            Refusal: of the first item that is refused.
-        """
-        items = []
-        for item_id, token in tokens:
-            item = self.items.get(item_id)
-            if item is not None and token != item.token:
-                # Even if the requester holds the item again, under another token, this
-                # delivery has ended. An empty token would match any delivery, so it is
-                # replaced.
-                token = token or "-"
-            wanted = Settlement(item_id=item_id, token=token)
-            item_lifecycle.check_settlement(
-                item, None, wanted, requester=requester, may_withdraw=False
-            )
-            assert item is not None
-            items.append(item)
-        effects: list[QueueEffect] = []
-        left_s = math.inf
-        for item in items:
-            after = item_lifecycle.extended(
-                item,
-                seconds=seconds,
-                now=now,
-                timeout_s=self.options.lock_timeout,
-            )
-            self.live.drop(item)
-            self.live.put(after, now)
-            left_s = min(left_s, after.deadline - now)
-            effects.append(SaveItem(after))
-        return effects, left_s
+        return [RemoveItem(item.seq), SaveEnded(self.deliveries.ended(item, now))]
 
     def subscribe(
         self,
@@ -429,48 +298,10 @@ class QueueNode:
         effects = self.subscriptions.keep(subscription)
         if subscription.durable_locks:
             room = subscription.queue_requests - self.live.holders.own(requester)
-            effects += self._take_over(
+            effects += self.deliveries.take_over(
                 requester, subscription.selector, room, new_token, now
             )
-        return [*effects, *self.resend(requester)]
-
-    def _take_over(
-        self,
-        jid: str,
-        selector: str,
-        room: int,
-        new_token: Callable[[], str],
-        now: float,
-    ) -> list[QueueEffect]:
-        """Give a worker the durable locks of its account whose holder has left.
-
-        Only a holder that sent unavailable presence has left. One that is silent, or
-        has not been heard of since a start, may still be working on the item until the
-        deadline.
-        """
-        effects: list[QueueEffect] = []
-        for item_id in self.live.holders.of_departed(bare(jid)):
-            item = self.items[item_id]
-            if jid in item.excluded or len(effects) >= room:
-                continue
-            if not self.live.ready.matches(selector, item):
-                continue
-            after = item_lifecycle.taken_over(
-                item, holder=jid, token=new_token(), order=self._next_order()
-            )
-            self.live.drop(item)
-            self.live.put(after, now)
-            effects.append(SaveItem(after))
-        return effects
-
-    def resend(self, jid: str) -> list[QueueEffect]:
-        """Send again what this full JID holds; it is present."""
-        self.live.holders.returned(jid)
-        return [
-            self._notify(item, jid)
-            for item in self.live.locks(jid)
-            if item.holder == jid
-        ]
+        return [*effects, *self.deliveries.resend(requester)]
 
     def departed(
         self,
@@ -492,32 +323,18 @@ class QueueNode:
         known = [each for each in defaults if each.token in held]
         effects = self.settle(known, jid, ended={}, notify=False, now=now)
         for item_id in self.live.holders.held(jid):
-            effects += self._give_back(
+            effects += self.deliveries.give_back(
                 self.items[item_id], ItemInput.FAIL, now, reason="gone"
             )
         self.live.holders.departed(jid)
         return effects + self.subscriptions.departed(jid, there)
-
-    def bounced(
-        self, jid: str, tokens: Collection[str], now: float
-    ) -> list[QueueEffect]:
-        """Release the items of an event that bounced.
-
-        The worker has not received them.
-        """
-        effects: list[QueueEffect] = []
-        for item in self.live.locks(jid):
-            if item.token in tokens:
-                effects += self._give_back(item, ItemInput.RELEASE, now)
-                self.suspended.append(jid)
-        return effects
 
     def release_all(self, account: str, now: float) -> list[QueueEffect]:
         """Release every lock of an account that may no longer work here."""
         effects: list[QueueEffect] = []
         for item_id in self.live.holders.of_account(account):
             item = self.items[item_id]
-            effects += self._give_back(item, ItemInput.RELEASE, now)
+            effects += self.deliveries.give_back(item, ItemInput.RELEASE, now)
             effects.append(NotifyUnlock(item.holder, self.node.name, (item_id,)))
         return effects
 
@@ -575,80 +392,11 @@ class QueueNode:
         for item in self.live.timers.due(now):
             if item.state is ItemState.ACQUIRED:
                 if item.deadline <= now:
-                    effects += self._time_out(item, now)
+                    effects += self.deliveries.time_out(item, now)
             elif item.expires_at is not None and item.expires_at <= now:
-                effects += self._die(item, item_lifecycle.expired(item, now=now), now)
+                effects += self.deliveries.die(
+                    item, item_lifecycle.expired(item, now=now), now
+                )
             elif not item.is_held_back(now):
                 self.live.mark_ready(item)
         return effects
-
-    def _time_out(self, item: Item, now: float) -> list[QueueEffect]:
-        self.suspended.append(item.holder)
-        told = NotifyUnlock(item.holder, self.node.name, (item.item_id,))
-        return [
-            *self._give_back(item, ItemInput.FAIL, now, reason="timed out"),
-            told,
-        ]
-
-    # -- dispatch ----------------------------------------------------------
-
-    @property
-    def classifying(self) -> bool:
-        """Whether a dispatch is to be called again at once; see `ReadyItems.classify`."""
-        return self.live.ready.classifying
-
-    def dispatch(
-        self, present: Present, *, new_token: Callable[[], str], now: float
-    ) -> list[QueueEffect]:
-        """Lock the items that can be delivered, and send them; call `due` first.
-
-        Args:
-            present: by account, the full JIDs that were heard of.
-            new_token: makes a random token that was never used before.
-            now: the time.
-        """
-        effects: list[QueueEffect] = []
-        ready, holders = self.live.ready, self.live.holders
-        ready.classify()
-        if not ready.any():
-            return effects
-        free = Candidates(
-            (
-                candidate
-                for each in self.subscriptions.values()
-                for candidate in holders.candidates(each, present)
-            ),
-            ready,
-        )
-        while free and (item := ready.pop(free.kinds())) is not None:
-            chosen = free.take(item)
-            subscription = chosen.subscription
-            fresh = holders.candidate(subscription, chosen.holder)
-            if fresh != chosen:
-                # Outdated: another worker of its account has been served meanwhile.
-                self.live.mark_ready(item)
-                if fresh is not None:
-                    free.put(fresh)
-                continue
-            self.live.drop(item)
-            item = item_lifecycle.acquired(
-                item,
-                holder=chosen.holder,
-                token=new_token(),
-                durable=subscription.durable_locks,
-                now=now,
-                timeout_s=self.options.lock_timeout,
-            )
-            self.live.put(item, now)
-            holders.served(item.holder)
-            effects += (SaveItem(item), self._notify(item, item.holder))
-            again = holders.candidate(subscription, item.holder)
-            if again is not None:
-                free.put(again)
-        return effects
-
-    def _notify(self, item: Item, to: str) -> NotifyItem:
-        subscription = self.subscriptions.get(to) or self.subscriptions.get(bare(to))
-        if subscription is None:
-            return NotifyItem(to, item)
-        return NotifyItem(to, item, subscription.batch, subscription.acknowledged)

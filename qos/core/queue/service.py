@@ -253,7 +253,7 @@ class Queues:
                 continue
             self.presence.heard(jid, available=available)
             if before is None:
-                effects += self.nodes[name].resend(jid)
+                effects += self.nodes[name].deliveries.resend(jid)
             effects += self.nodes[name].subscriptions.awake(jid, present)
             self._touched.add(name)
         return effects
@@ -317,7 +317,7 @@ class Queues:
         if name not in self.nodes:
             return []
         queue = self.queue(name)
-        effects = queue.bounced(jid, tokens, now)
+        effects = queue.deliveries.bounced(jid, tokens, now)
         self._silence(queue)
         return effects + self.place_dead(name, now)
 
@@ -381,16 +381,16 @@ class Queues:
         return effects + self.place_dead(name, now)
 
     def _silence(self, queue: QueueNode) -> None:
-        for jid in queue.suspended:
+        for jid in queue.deliveries.suspended:
             self.presence.failed(jid)
-        queue.suspended.clear()
+        queue.deliveries.suspended.clear()
 
     # -- dead letters ------------------------------------------------------
 
     def place_dead(self, name: str, now: float) -> list[QueueEffect]:
         """Move a node's newly dead items to its dead-letter node, or keep them."""
         queue = self.nodes[name]
-        if not queue.died:
+        if not queue.deliveries.died:
             return []
         effects, to = place_dead(self.nodes, queue, now)
         self._touched |= to
@@ -423,9 +423,9 @@ class Queues:
     def _pass_time(self, name: str, now: float) -> list[QueueEffect]:
         queue = self.nodes[name]
         effects = queue.due(now)
-        if queue.died:
+        if queue.deliveries.died:
             effects += self.place_dead(name, now)
-        if queue.suspended:
+        if queue.deliveries.suspended:
             self._silence(queue)
         for ended in queue.subscriptions.end_dormant(now):
             effects.append(ended)
@@ -450,12 +450,14 @@ class Queues:
         while self._touched:
             name = self._touched.pop()
             queue = self.nodes[name]
-            effects += queue.dispatch(present, new_token=self.new_id, now=now)
+            effects += queue.deliveries.dispatch(
+                present, new_token=self.new_id, now=now
+            )
             if queue.is_over():
                 effects += self.delete(name, now)
                 continue
             # A step evaluates new selectors for some items only; the next one goes on.
-            at = now if queue.classifying else queue.next_at()
+            at = now if queue.deliveries.classifying else queue.next_at()
             if at is not None:
                 self._timers.set(name, at)
         return effects

@@ -171,7 +171,7 @@ def extend(
     """Extend locks (our extension): the worker is still working."""
     queue = service.queue(request.node)
     with _not_shown(service, request.node, requester):
-        effects, left_s = queue.extend(
+        effects, left_s = queue.deliveries.extend(
             request.tokens, requester, seconds=request.seconds, now=now
         )
     item_ids = tuple(item_id for item_id, _ in request.tokens)

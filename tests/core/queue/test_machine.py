@@ -568,7 +568,9 @@ class Queue(RuleBasedStateMachine):
         self.model.due(self.now)
         self.gave(effects)
         # New selectors are evaluated for one item a step here.
-        while any(queue.classifying for queue in self.world.core.nodes.values()):
+        while any(
+            queue.deliveries.classifying for queue in self.world.core.nodes.values()
+        ):
             assert self.world.core.next_at() == self.now, "not woken for the next items"
             effects = self.world.core.dispatch(self.now)
             self.gave(effects)

@@ -55,7 +55,7 @@ def colored(item_id: str, color: str, **options: Any) -> PublishedItem:
 def wanted(it: World, selector: str, jid: str = BEE, requests: int = 100) -> list[str]:
     """The items that a new worker with this selector gets, after all steps needed."""
     it.subscribe(jid, requests, selector=selector)
-    while it.core.nodes[NODE].classifying:
+    while it.core.nodes[NODE].deliveries.classifying:
         it.flush()
     return [item_id for item_id, to in it.given() if to == jid]
 
@@ -233,7 +233,7 @@ def test_a_selector_survives_a_restart() -> None:
     assert len(it.given()) == 9
     it.boot()
     queue = it.core.nodes[NODE]
-    assert queue.classifying
+    assert queue.deliveries.classifying
     assert queue.subscriptions.is_classifying(BEE)
     assert not queue.subscriptions.is_classifying(ANT), "it is no subscriber"
     it.heard(BEE)
@@ -253,7 +253,7 @@ def test_a_new_selector_is_evaluated_in_slices() -> None:
     it.publish(entry("last", priority=9, properties={"n": 7}))
     it.subscribe(BEE, 3, selector="n = 7")
     steps = 1
-    while it.core.nodes[NODE].classifying:
+    while it.core.nodes[NODE].deliveries.classifying:
         assert it.core.next_at() == it.now
         assert it.given() == []
         assert it.stats()["unmatched"] == 0, "not known yet"

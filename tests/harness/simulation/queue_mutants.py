@@ -243,7 +243,7 @@ QUEUE = (
     ),
     Mutant(
         "extension-is-not-written",
-        "qos.core.queue.node",
+        "qos.core.queue.deliveries",
         "            effects.append(SaveItem(after))\n        return effects, left_s",
         "        return effects, left_s",
         "A lock lasts as long as its holder was told, over a restart.",
@@ -279,7 +279,7 @@ QUEUE = (
     ),
     Mutant(
         "bounce-takes-all",
-        "qos.core.queue.node",
+        "qos.core.queue.deliveries",
         "if item.token in tokens:",
         "if item.token:",
         "An event that comes back ends the deliveries that were in it.",
@@ -315,9 +315,9 @@ QUEUE = (
     ),
     Mutant(
         "timeout-is-not-counted",
-        "qos.core.queue.node",
-        'self._give_back(item, ItemInput.FAIL, now, reason="timed out")',
-        'self._give_back(item, ItemInput.RELEASE, now, reason="timed out")',
+        "qos.core.queue.deliveries",
+        'self.give_back(item, ItemInput.FAIL, now, reason="timed out")',
+        'self.give_back(item, ItemInput.RELEASE, now, reason="timed out")',
         "A delivery that has timed out has failed.",
         by=("each_failure_is_counted",),
         seed=1,
@@ -370,8 +370,8 @@ QUEUE = (
     ),
     Mutant(
         "lock-goes-to-one-that-does-not-want-it",
-        "qos.core.queue.node",
-        "if not self.live.ready.matches(selector, item):",
+        "qos.core.queue.deliveries",
+        "if not self._live.ready.matches(selector, item):",
         "if not item.item_id:",
         "A durable lock is taken over by a worker that wants the item.",
         by=("given_what_is_wanted",),
