@@ -8,6 +8,7 @@ order. A node knows no other node.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import ClassVar
 
 from qos.core.queue import item_lifecycle
 from qos.core.queue.access import is_owner
@@ -59,7 +60,10 @@ class QueueNode:
         dead: how many items are kept here as dead.
         links: of gateways, to it or from it.
         deliveries: of its items.
+        index: the type of `live`.
     """
+
+    index: ClassVar[type[ItemIndex]] = ItemIndex
 
     def __init__(
         self,
@@ -85,7 +89,7 @@ class QueueNode:
         """
         self.node = node
         self.options: NodeOptions = node_options(node.config)
-        self.live = ItemIndex()
+        self.live = self.index()
         for item in items:
             self.live.put(item, now)
         # After the items: their selectors are evaluated in slices.

@@ -428,7 +428,7 @@ def _page(
             named = map(queue.items.get, request.item_ids)
             live = [each for each in named if each is not None]
         elif isinstance(queue, TopicNode):
-            page = queue.latest if request.last else queue.after
+            page = queue.live.latest if request.last else queue.live.after
             return page(after, limit), len(queue.items)
         else:
             live = list(queue.items.values())

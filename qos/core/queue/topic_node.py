@@ -9,48 +9,43 @@ and is no dead letter: its copies may still be handled.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Mapping, Sequence
 
 from qos.core.queue.effects import QueueEffect, SaveItem, SaveNode
-from qos.core.queue.item import EndedItem, Item, Node, Subscription
+from qos.core.queue.item import EndedItem, Item
+from qos.core.queue.item_index import ItemIndex
 from qos.core.queue.node import QueueNode
 from qos.core.queue.publishing import new_items
 from qos.core.queue.requests import PublishedItem
-from qos.core.quota import Tally
 from qos.core.record import replace
 
 __all__ = ["TopicNode"]
 
 
-class TopicNode(QueueNode):
-    """The items of a topic."""
+class SeqIndex(ItemIndex):
+    """The items of a topic, found by seq as well."""
 
-    def __init__(
-        self,
-        node: Node,
-        *,
-        items: Iterable[Item] = (),
-        subscriptions: Iterable[Subscription] = (),
-        dead: int = 0,
-        next_order: Callable[[], int],
-        subscribers: Tally,
-        now: float,
-    ) -> None:
-        """See QueueNode."""
-        super().__init__(
-            node,
-            items=items,
-            subscriptions=subscriptions,
-            dead=dead,
-            next_order=next_order,
-            subscribers=subscribers,
-            now=now,
-        )
-        self._by_seq = {item.seq: item for item in self.items.values()}
-        self._seqs = sorted(self._by_seq)
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_seq: dict[int, Item] = {}
+        self._seqs: list[int] = []
 
-    # -- readers -----------------------------------------------------------
+    def put(self, item: Item, now: float) -> None:
+        """See ItemIndex."""
+        super().put(item, now)
+        self._by_seq[item.seq] = item
+        insort(self._seqs, item.seq)
+
+    def drop(self, item: Item) -> None:
+        """See ItemIndex."""
+        super().drop(item)
+        del self._seqs[bisect_left(self._seqs, item.seq)]
+        del self._by_seq[item.seq]
+
+    def oldest(self) -> Item | None:
+        """The item with the smallest seq."""
+        return self._by_seq[self._seqs[0]] if self._seqs else None
 
     def after(self, seq: int, limit: int) -> list[Item]:
         """The first items with a larger seq."""
@@ -61,6 +56,13 @@ class TopicNode(QueueNode):
         """The last items with a larger seq."""
         start = max(bisect_right(self._seqs, seq), len(self._seqs) - limit)
         return [self._by_seq[each] for each in self._seqs[start:]]
+
+
+class TopicNode(QueueNode):
+    """The items of a topic."""
+
+    live: SeqIndex
+    index = SeqIndex
 
     # -- see QueueNode -----------------------------------------------------
 
@@ -89,8 +91,6 @@ class TopicNode(QueueNode):
         )
         for item, _ in new:
             self.live.put(item, now)
-            self._seqs.append(item.seq)
-            self._by_seq[item.seq] = item
         saved: list[QueueEffect] = [SaveItem(item, payload) for item, payload in new]
         return saved + self._trim(now)
 
@@ -111,9 +111,9 @@ class TopicNode(QueueNode):
         """Drop the oldest items that the limits do not allow."""
         effects: list[QueueEffect] = []
         dropped = self.node.dropped
-        while self._seqs and self._exceeds(now):
-            dropped = self._seqs[0]
-            effects += self._remove(self._by_seq[dropped], now)
+        while (oldest := self.live.oldest()) and self._exceeds(now):
+            dropped = oldest.seq
+            effects += self._remove(oldest, now)
         if effects:
             self.node = replace(self.node, dropped=dropped)
             effects.append(SaveNode(self.node))
@@ -122,18 +122,14 @@ class TopicNode(QueueNode):
     def _exceeds(self, now: float) -> bool:
         options, end = self.options, self._oldest_end()
         return (
-            len(self._seqs) > options.keep_items
+            len(self.items) > options.keep_items
             or (options.max_bytes is not None and self.live.size > options.max_bytes)
             or (end is not None and end <= now)
         )
 
     def _oldest_end(self) -> float | None:
         """When the oldest item has been kept for long enough; None: never."""
-        if not self._seqs or self.options.keep_seconds is None:
-            return None
-        return self._by_seq[self._seqs[0]].published_at + self.options.keep_seconds
-
-    def _remove(self, item: Item, now: float) -> list[QueueEffect]:
-        del self._seqs[bisect_left(self._seqs, item.seq)]
-        del self._by_seq[item.seq]
-        return super()._remove(item, now)
+        oldest, keep_s = self.live.oldest(), self.options.keep_seconds
+        return (
+            None if oldest is None or keep_s is None else oldest.published_at + keep_s
+        )
