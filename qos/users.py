@@ -17,12 +17,13 @@ import hmac
 import os
 import re
 import secrets
-import stat
 from base64 import b64decode, b64encode
-from pathlib import Path
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from qos.errors import UsageError
 from qos.jids import normal_jid
+from qos.line_file import LineFile
 
 __all__ = [
     "NO_PASSWORD",
@@ -78,6 +79,13 @@ def _key(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
     )
 
 
+class _Stored(NamedTuple):
+    """What the file says: the hash of each name, and the name of each hash."""
+
+    hashes: dict[str, str]
+    names: dict[str, str]
+
+
 class Users:
     """The users in a file."""
 
@@ -91,42 +99,38 @@ class Users:
         Raises:
             UsageError: the file cannot be read, a line is wrong, or others may read it.
         """
-        self._path = Path(path)
         self._domain = domain
-        self._seen: tuple[int, int] | None = None
-        self._hashes: dict[str, str] = {}
-        self._names: dict[str, str] = {}
+        self._file = LineFile(path, _stored_users, private=True)
         # A name that does not exist takes as long as one that does.
         self._nobody = hashed("")
         self._checks = asyncio.Semaphore(_CHECKS_MAX)
-        self._read()
 
     def account(self, name: str) -> str | None:
         """The account of this user; None: there is none, or the file is broken."""
         try:
-            self._read()
+            users = self._file.now()
         except UsageError:
             return None
-        return self._account(name) if name in self._hashes else None
+        return self._account(name) if name in users.hashes else None
 
     def stored(self, name: str) -> str | None:
         """What is stored for this user: it changes with each new password."""
-        return self._hashes.get(name)
+        return self._file.last.hashes.get(name)
 
     def account_of_token(self, token: str) -> str | None:
         """The account of the user with this token; None: there is none."""
         try:
-            self._read()
+            users = self._file.now()
         except UsageError:
             return None
         # By the hash: how long that takes tells nothing about the token.
-        name = self._names.get(hashed_token(token))
+        name = users.names.get(hashed_token(token))
         return None if name is None else self._account(name)
 
     async def check(self, name: str, password: str) -> str | None:
         """The account of this user, if the password is right; else None."""
         account = self.account(name)
-        stored = self._hashes.get(name, self._nobody)
+        stored = self._file.last.hashes.get(name, self._nobody)
         has_password = _parts(stored) is not None and account is not None
         async with self._checks:
             right = await asyncio.to_thread(
@@ -137,30 +141,18 @@ class Users:
     def _account(self, name: str) -> str:
         return account_of(name, self._domain)
 
-    def _read(self) -> None:
-        try:
-            found = self._path.stat()
-            if (found.st_mtime_ns, found.st_size) == self._seen:
-                return
-            lines = self._path.read_text("utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{self._path} cannot be read: {error}") from None
-        if found.st_mode & (stat.S_IRWXO):
-            raise UsageError(f"{self._path} is open to all: chmod 600 {self._path}")
-        hashes = {}
-        for number, line in enumerate(lines, start=1):
-            if not line.strip() or line.startswith("#"):
-                continue
-            name, _, stored = line.strip().partition(":")
-            if not (is_name(name) and _is_stored(stored)):
-                raise UsageError(
-                    f"{self._path}, line {number}: NAME:HASH is expected, as written by "
-                    "`xmpp-qos queue amqp-user` or `http-user`"
-                )
-            hashes[name] = stored
-        self._hashes = hashes
-        self._names = {stored: name for name, stored in hashes.items()}
-        self._seen = (found.st_mtime_ns, found.st_size)
+
+def _stored_users(lines: Iterator[str]) -> _Stored:
+    hashes = {}
+    for line in lines:
+        name, _, stored = line.strip().partition(":")
+        if not (is_name(name) and _is_stored(stored)):
+            raise ValueError(
+                "NAME:HASH is expected, as written by `xmpp-qos queue amqp-user` or "
+                "`http-user`"
+            )
+        hashes[name] = stored
+    return _Stored(hashes, {stored: name for name, stored in hashes.items()})
 
 
 def account_of(name: str, domain: str) -> str:

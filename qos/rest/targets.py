@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import logging
 import os
-from pathlib import Path
+from collections.abc import Iterator
 
 from qos.core.quota import domain_of
 from qos.core.strings import bare
 from qos.errors import UsageError
 from qos.jids import account_or_domain, normal_jid
+from qos.line_file import LineFile
 from qos.users import account_of, is_name
 
 __all__ = ["Targets"]
@@ -40,50 +41,32 @@ class Targets:
         Raises:
             UsageError: the file cannot be read, or a line is wrong.
         """
-        self._path = Path(path)
         self._domain = domain
-        self._seen: tuple[int, int] | None = None
-        self._targets: dict[str, frozenset[str]] = {}
-        self._read()
+        self._file = LineFile(path, self._parse)
 
     def allow(self, account: str, to: str) -> bool:
         """Whether this account may send to this full JID; never if the file is broken."""
         try:
-            self._read()
+            targets = self._file.now()
         except UsageError as error:
             log.error("nobody may send: %s", error)
             return False
         forms = {to, bare(to), f"@{domain_of(to)}"}
         return any(
-            not forms.isdisjoint(self._targets.get(each, ()))
-            for each in (account, _ALL)
+            not forms.isdisjoint(targets.get(each, ())) for each in (account, _ALL)
         )
 
-    def _read(self) -> None:
-        try:
-            found = self._path.stat()
-            if (found.st_mtime_ns, found.st_size) == self._seen:
-                return
-            lines = self._path.read_text("utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{self._path} cannot be read: {error}") from None
+    def _parse(self, lines: Iterator[str]) -> dict[str, frozenset[str]]:
         targets: dict[str, frozenset[str]] = {}
-        for number, line in enumerate(lines, start=1):
-            if not line.strip() or line.startswith("#"):
-                continue
+        for line in lines:
             name, colon, jids = line.partition(":")
             name = name.strip()
-            try:
-                if not colon or not (name == _ALL or is_name(name)):
-                    raise ValueError("USER: JID … is expected")
-                wanted = frozenset(map(_target, jids.split()))
-            except ValueError as error:
-                text = f"{self._path}, line {number}: {error}"
-                raise UsageError(text) from None
+            if not colon or not (name == _ALL or is_name(name)):
+                raise ValueError("USER: JID … is expected")
+            wanted = frozenset(map(_target, jids.split()))
             account = _ALL if name == _ALL else account_of(name, self._domain)
             targets[account] = targets.get(account, frozenset()) | wanted
-        self._targets = targets
-        self._seen = (found.st_mtime_ns, found.st_size)
+        return targets
 
 
 def _target(text: str) -> str:

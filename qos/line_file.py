@@ -1,0 +1,82 @@
+"""A file of lines that somebody edits while it is in use."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from qos.errors import UsageError
+
+__all__ = ["LineFile"]
+
+T = TypeVar("T")
+
+
+class LineFile(Generic[T]):
+    """What a file says; it is read again when it has changed.
+
+    Empty lines, and those that begin with `#`, say nothing.
+
+    Attributes:
+        last: what the file said when it was read without an error.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        parse: Callable[[Iterator[str]], T],
+        *,
+        private: bool = False,
+    ) -> None:
+        """Read the file.
+
+        Args:
+            path: of the file, in UTF-8.
+            parse: what its lines say; a ValueError is about the line that it has taken
+                last.
+            private: others may not use the file.
+
+        Raises:
+            UsageError: the file cannot be read, a line is wrong, or others may use it.
+        """
+        self._path = Path(path)
+        self._parse = parse
+        self._private = private
+        self._seen: tuple[int, int] | None = None
+        self.last: T = self.now()
+
+    def now(self) -> T:
+        """What the file says now.
+
+        Raises:
+            UsageError: as the constructor does.
+        """
+        try:
+            found = self._path.stat()
+            seen = found.st_mtime_ns, found.st_size
+            if seen == self._seen:
+                return self.last
+            lines = self._path.read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{self._path} cannot be read: {error}") from None
+        if self._private and found.st_mode & stat.S_IRWXO:
+            raise UsageError(f"{self._path} is open to all: chmod 600 {self._path}")
+        number = 0
+
+        def said() -> Iterator[str]:
+            nonlocal number
+            for line in lines:
+                number += 1
+                if line.strip() and not line.startswith("#"):
+                    yield line
+
+        try:
+            self.last = self._parse(said())
+        except ValueError as error:
+            text = f"{self._path}, line {number}: {error}"
+            raise UsageError(text) from None
+        self._seen = seen
+        return self.last
