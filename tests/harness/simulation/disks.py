@@ -28,6 +28,7 @@ from qos.core.message.model import (
 from qos.core.queue.contents import QueueContents
 from qos.core.queue.effects import Change as QueueChange
 from qos.core.queue.item import EndedItem, Item, ItemOutcome
+from qos.core.queue.push import PushLink, PushSubscriber
 from qos.engine.clock import Clock
 from qos.errors import StoreError, StoreFull
 from qos.stores.base import Change, Contents, Journal, Parameters, accounts_of
@@ -425,6 +426,15 @@ class SimulatedQueueStore:
         """See QueueStore."""
         payloads = self.disk.kept.payloads
         return {seq: payloads[seq] for seq in seqs if seq in payloads}
+
+    def push_subscribers(self) -> list[PushSubscriber]:
+        """See QueueStore."""
+        return list(self.disk.kept.push_subscribers.values())
+
+    def push_links(self, subscriber_id: str) -> dict[int, PushLink]:
+        """See QueueStore."""
+        links = self.disk.kept.push_links.values()
+        return {each.seq: each for each in links if each.subscriber_id == subscriber_id}
 
     def all_ended(
         self, node: str, item_ids: Sequence[str], *, since: float

@@ -408,8 +408,11 @@ def failures_are_counted(facts: ItemFacts, count: int) -> str | None:
 
 
 def dead_in_time(facts: ItemFacts, count: int) -> str | None:
-    """An item is dead after as many failed deliveries as the node allows."""
-    if count == FAILS_MAX:
+    """An item is dead after as many failed deliveries as the node allows.
+
+    Or when a target has refused it.
+    """
+    if count == FAILS_MAX or facts.refused:
         return None
     return f"{facts} is dead after {count} failed deliveries"
 
@@ -428,6 +431,50 @@ def nothing_for_strangers(item: Item, node: Node | None) -> str | None:
     if node is None or item.publisher != _BOSS or is_owner(node, _BOSS):
         return None
     return f"{item.item_id} of {item.publisher} is in {node.name!r}, which is not his"
+
+
+def a_link_is_kept_before_it_is_used(
+    facts: ItemFacts, url: str, kept: set[str]
+) -> str | None:
+    """A one-off link is on disk before a message is posted to it."""
+    return None if url in kept else f"{facts} is posted to {url}, which is not kept"
+
+
+def arrives_once(facts: ItemFacts, subscriber_id: str) -> str | None:
+    """The target of a push subscriber gets each message once at most."""
+    count = facts.arrived[subscriber_id]
+    return f"{facts} is there {count} times" if count > 1 else None
+
+
+def nobody_else_gets_what_is_posted(
+    facts: ItemFacts, to: str, ledger: Ledger
+) -> str | None:
+    """While a message is on its way to a target, nobody else gets it.
+
+    The exception: the clock of the service was set.
+    """
+    if facts.posted_by in {"", to} or "queue" in ledger.jumped:
+        return None
+    if facts.posted_until <= ledger.now():
+        return None
+    return f"{facts} is given to {to}, and {facts.posted_by} has posted it"
+
+
+def accepted_is_at_the_target(facts: ItemFacts, holder: str) -> str | None:
+    """A message that was accepted for a push subscriber is at its target."""
+    account, _, resource = holder.partition("/http-push-")
+    if not resource or facts.arrived[resource]:
+        return None
+    return f"{facts} is accepted for {resource} of {account}, and is not there"
+
+
+def what_is_there_has_not_failed(
+    facts: ItemFacts, source: str, failed: bool
+) -> str | None:
+    """A message that is at its target, as that has said, has not failed."""
+    if not failed or facts.there_for != source:
+        return None
+    return f"{facts} is at the target of {source}, and has failed"
 
 
 def copied_once_with_the_item(item_id: str, count: int) -> str | None:

@@ -21,6 +21,7 @@ from qos.core.queue.requests import (
     Unlock,
 )
 from qos.core.queue.results import ExtendResult, Ok, PublishResult, Result
+from qos.core.rest.forwarding import NoReply, PushReply
 from qos.core.strings import bare
 from qos.engine.queue_commit import Unwritten
 from simulation import invariants
@@ -32,6 +33,9 @@ __all__ = ["PARALLEL", "ItemFacts", "ItemLedger", "Lock"]
 
 #: The most items that a worker has at a time.
 PARALLEL = 2
+
+#: The statuses by which a target says that it has a message.
+_THERE = frozenset({200, 201, 405})
 
 
 @dataclass(slots=True)
@@ -77,6 +81,12 @@ class ItemFacts:
         default: the token of the delivery that is released when its worker has left.
         first_posts: how many posts were told to be the first one.
         first_ends: by token, how many settlements were told to be the first one.
+        posted_by: the push subscriber that has posted it last, until there is a reply.
+        posted_until: when that request is over at the latest.
+        there_for: the push subscriber to which the target has said, in its last reply
+            about it, that it has it; or ''.
+        refused: the target has refused it.
+        arrived: how many times it has come to the target, by push subscriber.
     """
 
     planned: PlannedItem
@@ -95,6 +105,11 @@ class ItemFacts:
     default: str = ""
     first_posts: int = 0
     first_ends: Counter[str] = field(default_factory=Counter)
+    posted_by: str = ""
+    posted_until: float = 0.0
+    there_for: str = ""
+    refused: bool = False
+    arrived: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
         return self.planned.item_id
@@ -145,6 +160,10 @@ class ItemLedger:
             if outcome is ItemOutcome.ACCEPTED and change.ended.item_id in self.items:
                 facts = self.items[change.ended.item_id]
                 facts.ended = outcome.value
+                lock = facts.lock
+                if lock is not None and lock.token == change.ended.token:
+                    check = invariants.accepted_is_at_the_target
+                    self._ledger.check(check, facts, lock.holder)
 
     def _counts(self, facts: ItemFacts, item: Item, now: float) -> None:
         locked, count = facts.locked, item.delivery_count
@@ -184,6 +203,8 @@ class ItemLedger:
         for each in settlements:
             facts = self.items[each.item_id]
             failed = each.delivery_failed or each.outcome is ItemOutcome.REJECTED
+            check = invariants.what_is_there_has_not_failed
+            self._ledger.check(check, facts, source, failed)
             said = facts.said_to_have_failed if failed else facts.returned
             said.add(each.token)
             lock = facts.lock
@@ -223,6 +244,7 @@ class ItemLedger:
             check(invariants.told_what_is_on_disk, item, disk.items.get(item.seq))
             check(invariants.failures_are_counted, facts, item.delivery_count)
             before = facts.lock
+            check(invariants.nobody_else_gets_what_is_posted, facts, to, self._ledger)
             if before is None or before.token != item.token:
                 check(invariants.one_holder, facts, to, now)
                 facts.lock = Lock(item.token, to, item.durable)
@@ -320,6 +342,28 @@ class ItemLedger:
         check(invariants.properties_are_kept, facts, properties)
         check(invariants.given_what_is_wanted, facts, selector, count)
 
+    # -- push --------------------------------------------------------------
+
+    def posts(self, item_id: str, jid: str, until: float) -> None:
+        """A push subscriber posts a message, and waits for a reply until then."""
+        facts = self.items[item_id]
+        facts.posted_by, facts.posted_until, facts.there_for = jid, until, ""
+
+    def replied(self, item_id: str, jid: str, reply: PushReply | NoReply) -> None:
+        """The subscriber has a reply, or knows that there is none."""
+        facts = self.items[item_id]
+        if facts.posted_by == jid:
+            facts.posted_by = ""
+            there = isinstance(reply, PushReply) and reply.status in _THERE
+            facts.there_for = jid if there else ""
+
+    def arrived(self, facts: ItemFacts, subscriber_id: str) -> None:
+        """The target has taken a message."""
+        facts.arrived[subscriber_id] += 1
+        self._ledger.check(invariants.arrives_once, facts, subscriber_id)
+
+    # -- workers -----------------------------------------------------------
+
     def done(self, worker: str, done: Counter[str]) -> None:
         """These effects are in the database of a worker."""
         self._done[worker] = done
@@ -335,7 +379,7 @@ class ItemLedger:
         for facts in self.items.values():
             if facts.stored and not facts.ended:
                 found.append(f"{facts} has not ended")
-            elif facts.ended == "accepted" and not facts.done:
+            elif facts.ended == "accepted" and not (facts.done or facts.arrived):
                 found.append(f"{facts} is accepted, and its effect is missing")
             elif facts.stored and not facts.published:
                 found.append(f"{facts} is there, and its publisher does not know")

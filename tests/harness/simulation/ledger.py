@@ -104,7 +104,7 @@ class Ledger:
     """
 
     def __init__(self, now: Callable[[], float], repeated: Set[str]) -> None:
-        self._now = now
+        self.now = now
         self.repeated = repeated
         self.messages: dict[int, MessageFacts] = {}
         self.wiped = False
@@ -128,7 +128,7 @@ class Ledger:
     def planned(self, planned: PlannedMessage) -> MessageFacts:
         """An application begins to send it."""
         facts = MessageFacts(
-            planned, order=next(self._orders), at=self._now(), fails=planned.fails
+            planned, order=next(self._orders), at=self.now(), fails=planned.fails
         )
         self.messages[planned.number] = facts
         return facts
@@ -222,7 +222,7 @@ class Ledger:
     def told(self, facts: MessageFacts, outcome: OutgoingState) -> None:
         """Its sender has been told its outcome."""
         before, facts.told = facts.told, outcome
-        facts.told_at = self._now()
+        facts.told_at = self.now()
         if before not in {None, outcome}:
             self.check(invariants.one_outcome, facts, before)
         self.check(invariants.delivered_was_taken, facts, self)

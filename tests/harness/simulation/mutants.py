@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from simulation.message_mutants import CONSUMER, POSTED, RECEIVER, SENDER
 from simulation.mutant import Mutant
+from simulation.push_mutants import PUSH
 from simulation.queue_mutants import BRIDGE, QUEUE, WORKER
 
 __all__ = ["MUTANTS", "Mutant"]
 
-MUTANTS = (*SENDER, *POSTED, *RECEIVER, *CONSUMER, *QUEUE, *WORKER, *BRIDGE)
+MUTANTS = (*SENDER, *POSTED, *RECEIVER, *CONSUMER, *QUEUE, *WORKER, *BRIDGE, *PUSH)

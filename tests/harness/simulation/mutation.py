@@ -24,7 +24,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 #: Modules that are slow to import, and have nothing of ours in them.
-_HEAVY = ("asyncio", "slixmpp", "sqlite3", "argparse", "logging", "random")
+_HEAVY = ("asyncio", "aiohttp", "slixmpp", "sqlite3", "argparse", "logging", "random")
 
 _PR_SET_PDEATHSIG = 1
 

@@ -186,7 +186,7 @@ class Network:
         self.flying -= 1
         source, target = flight.source, self.there.get(flight.to)
         for machine in (source, target):
-            if machine is not None and self._is_apart(machine.name):
+            if machine is not None and self.is_apart(machine.name):
                 return
         before = flight.target
         if not flight.late and (
@@ -212,7 +212,8 @@ class Network:
             target.cut(flight.bounce_s)
             self._bounce(flight, "service-unavailable")
 
-    def _is_apart(self, name: str) -> bool:
+    def is_apart(self, name: str) -> bool:
+        """Whether a partition keeps this from or to a machine; it is counted then."""
         until_s, lost = self._apart.get(name, (0.0, None))
         if lost is None or until_s <= self._loop.time():
             return False

@@ -20,7 +20,9 @@ __all__ = [
     "HANDOVERS_MAX",
     "LONG_S",
     "MACHINES",
+    "PUSH_RELS",
     "RECEIVERS",
+    "REQUEST_FAULTS",
     "SELECTORS",
     "SENDERS",
     "STANZA_FAULTS",
@@ -57,7 +59,7 @@ SENDERS = ("ann",)
 TEXT_SENDERS = ("bob-1", "bob-2")
 RECEIVERS = ("lamp", "bell")
 WORKERS = ("bee", "wasp")
-MACHINES = (*SENDERS, *TEXT_SENDERS, *RECEIVERS, "queue", "shop", *WORKERS)
+MACHINES = (*SENDERS, *TEXT_SENDERS, *RECEIVERS, "queue", "shop", *WORKERS, "target")
 
 #: The description of each kind of fault. {at} is a time or a count.
 FAULTS = {
@@ -86,11 +88,17 @@ FAULTS = {
     "full": "the disk of {target} is full at commit {at:.0f}, for {seconds:.0f} commits",
     "error": "the disk of {target} fails with EIO at commit {at:.0f}, for "
     "{seconds:.0f} commits",
+    "unheard": "the connection breaks before {target} has request {at:.0f}",
+    "unanswered": "the connection breaks in place of the answer of {target} to request "
+    "{at:.0f}",
+    "hang": "{target} does nothing for {seconds:.2f} s about request {at:.0f}",
+    "status": "{target} answers request {at:.0f} with {seconds:.0f}",
 }
 
 
-#: Faults that concern a stanza, and faults with a time.
+#: Faults that concern a stanza, or a request by HTTP, and faults with a time.
 STANZA_FAULTS = frozenset({"lose", "duplicate", "delay", "late", "unsure", "bounce"})
+REQUEST_FAULTS = frozenset({"unheard", "unanswered", "hang", "status"})
 TIMED_FAULTS = frozenset(
     {"cut", "partition", "kill", "stop", "jump", "wipe", "leave", "replay"}
 )
@@ -117,6 +125,15 @@ BOTH_SELECTORS = (
 )
 
 
+#: How messages are forwarded to push subscribers.
+PUSH_RELS = (
+    *("post-message-once",) * 4,
+    "destination",
+    "template",
+    "post-message",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """A fault.
@@ -124,8 +141,9 @@ class Fault:
     Attributes:
         kind: one of FAULTS.
         target: one of MACHINES.
-        at: seconds after the start, or the number of the stanza, effect or commit.
-        seconds: how long, or by how much; for a disk, how many commits.
+        at: seconds after the start, or the number of the stanza, request, effect or
+            commit.
+        seconds: how long, or by how much; for a disk, how many commits; a status.
         how: `resource`: it comes back under another resource.
     """
 
@@ -238,6 +256,10 @@ class Settings:
         terminus_s: the timeout of that terminus.
         durable_terminus: it outlives the process of the service.
         default_released: what it has when it ends is released, by its default outcome.
+        push: the selectors of the push subscribers, one each.
+        push_rel: how messages are forwarded to them.
+        push_only: there are no workers.
+        link_s: how long the target knows a one-off link that was not used.
     """
 
     quota: int = 20
@@ -255,6 +277,10 @@ class Settings:
     terminus_s: int = 0
     durable_terminus: bool = False
     default_released: bool = False
+    push: tuple[str, ...] = ()
+    push_rel: str = "post-message-once"
+    push_only: bool = False
+    link_s: float = 3600.0
 
 
 @dataclass(frozen=True, slots=True)

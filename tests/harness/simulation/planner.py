@@ -20,7 +20,9 @@ from simulation.plan import (
     ALWAYS,
     BOTH_SELECTORS,
     LONG_S,
+    PUSH_RELS,
     RECEIVERS,
+    REQUEST_FAULTS,
     SENDERS,
     TEXT_SENDERS,
     TROUBLE_S,
@@ -68,6 +70,8 @@ def plan_of(seed: int) -> Plan:
     settings = replace(settings, strangers=bool(items) and strangers)
     settings, items = _selected(seed, settings, items)
     settings, more = _kept(seed, settings) if items else (settings, [])
+    faults += more
+    settings, more = _pushed(seed, settings, items)
     faults += more
     return Plan(
         seed=seed,
@@ -181,6 +185,52 @@ def _kept(seed: int, settings: Settings) -> tuple[Settings, list[Fault]]:
         default_released=chance.random() < 0.5,
     )
     return settings, faults
+
+
+def _pushed(
+    seed: int, settings: Settings, items: tuple[PlannedItem, ...]
+) -> tuple[Settings, list[Fault]]:
+    """Perhaps let items be pushed to a target, beside the workers or without any.
+
+    By a draw of its own, as in `_consumed`.
+    """
+    chance = random.Random(f"one-off links {seed}")
+    if not items or chance.random() < 0.75:
+        return settings, []
+    alone = chance.random() < 0.5
+    push = settings.selectors if any(settings.selectors) else ("",)
+    if not alone:
+        push = (chance.choice(("", *settings.selectors)),)
+    faults = [_about_push(chance, items) for _ in range(chance.choice((0, 2, 4, 8)))]
+    settings = replace(
+        settings,
+        push=push,
+        push_rel=chance.choice(PUSH_RELS),
+        push_only=alone,
+        link_s=chance.choice((1.0, 8.0, 3600.0)),
+    )
+    return settings, faults
+
+
+def _about_push(chance: random.Random, items: tuple[PlannedItem, ...]) -> Fault:
+    """Something happens to a request, or to one of its ends while it is made."""
+    kind = chance.choice((*sorted(REQUEST_FAULTS), "kill", "kill", "die", "timed"))
+    which = chance.randrange(1, chance.choice((4, 10, 25)))
+    if kind == "status":
+        status = chance.choice((400, 500, 500, 503, 503))
+        return Fault(kind, "target", which, status)
+    if kind == "hang":
+        return Fault(kind, "target", which, chance.uniform(0.0, 20.0))
+    if kind in REQUEST_FAULTS:
+        return Fault(kind, "target", which)
+    if kind == "die":
+        return Fault(kind, "target", which, chance.choice((0.1, 1.0, 8.0)))
+    item = chance.choice(items)
+    at = item.at + chance.choice((0.0, 0.0, item.works_s)) + chance.uniform(0.0, 0.3)
+    if kind == "timed":
+        kind = chance.choice(("stop", "partition"))
+        return Fault(kind, "target", at, chance.uniform(0.1, 20.0))
+    return Fault(kind, chance.choice(("queue", "target")), at, chance.uniform(0.1, 3.0))
 
 
 def _regretted(

@@ -34,6 +34,7 @@ from qos.core.queue.requests import (
 from qos.core.queue.results import Result
 from qos.engine.queue_engine import QueueEngine
 from qos.engine.queue_outputs import Payloads, QueuePort
+from qos.engine.queue_ports import QueuePorts
 from qos.stores.queue_store import QueueStore
 from simulation.copies import CopyLedger
 from simulation.disks import QueueServiceDisk, SimulatedQueueStore
@@ -41,9 +42,11 @@ from simulation.gate import Gate
 from simulation.items import ItemLedger
 from simulation.kept_link import KeptLink
 from simulation.loop import SimulatedLoop
-from simulation.machines import Machine
+from simulation.machines import Machine, MachineClock
 from simulation.network import Network
 from simulation.plan import FAILS_MAX, Settings
+from simulation.pushing import PUSHED, PushEngine, PushGateway, subscribers
+from simulation.target import PushTarget
 from xep_0254.events import DeliveredItem, Event
 
 __all__ = [
@@ -127,11 +130,13 @@ class QueueMachine(Machine, QueuePort):
         settings: Settings,
         ledger: ItemLedger,
         gate: Gate | None = None,
+        target: PushTarget | None = None,
     ) -> None:
         super().__init__(loop, network, "queue", SERVICE, seed)
         self._ids = itertools.count(1)
         self._ledger = ledger
         self._gate = gate
+        self._target = target
         self._kept: KeptLink | None = None
         if gate is not None and settings.expiry is not None:
             self._kept = KeptLink(
@@ -170,18 +175,35 @@ class QueueMachine(Machine, QueuePort):
                 "shop@x": Affiliation.PUBLISHER,
                 "bee@x": Affiliation.MEMBER,
                 "wasp@x": Affiliation.MEMBER,
+                PUSHED: Affiliation.MEMBER,
             },
         )
+        for each in subscribers(settings, NODE, loop.time()):
+            self.disk.kept.push_subscribers[each.subscriber_id] = each
 
     def boot(self) -> None:
         """See Machine."""
         clock = self._clock = self.clock()
         store = SimulatedQueueStore(self.disk, clock, self.effect)
         self._probes.clear()
-        self._engine = QueueEngine(
-            cast(QueueStore, store), self, clock=clock, bounds=_BOUNDS
-        )
+        self._engine = self._open(cast(QueueStore, store), clock)
         self.restarted()
+
+    def _open(self, store: QueueStore, clock: MachineClock) -> QueueEngine:
+        if self._target is None:
+            return QueueEngine(store, self, clock=clock, bounds=_BOUNDS)
+        ports = QueuePorts(self)
+        engine = PushEngine(
+            store,
+            ports,
+            clock=clock,
+            bounds=_BOUNDS,
+            ledger=self._ledger,
+            machine=self,
+        )
+        ports.add(PushGateway(engine, self, self._target, self._ledger))
+        engine.begin()
+        return engine
 
     @property
     def engine(self) -> QueueEngine:

@@ -42,6 +42,7 @@ from simulation.plan import (
 from simulation.queue_machine import BOSS, MADE, NODE, SERVICE, Presence, QueueMachine
 from simulation.shop import Shop
 from simulation.strangers import Owner, Stranger
+from simulation.target import PushTarget
 from simulation.workers import WorkerMachine
 
 __all__ = ["Result", "World", "run"]
@@ -129,6 +130,16 @@ class World:
             if plan.messages
         }
         self.items = ItemLedger(self.ledger, plan.items)
+        self.target: PushTarget | None = None
+        if plan.items and plan.settings.push:
+            self.target = PushTarget(
+                self.loop,
+                self.network,
+                plan.seed,
+                settings=plan.settings,
+                ledger=self.items,
+                faults=plan.faults,
+            )
         self.queue = QueueMachine(
             self.loop,
             self.network,
@@ -139,6 +150,7 @@ class World:
             gate=None
             if plan.settings.durable_locks
             else Gate(jid_of("wasp", plan.settings), NODE, self.ledger),
+            target=self.target,
         )
         self.shop = Shop(
             self.loop,
@@ -160,11 +172,13 @@ class World:
                 ledger=self.items,
             )
             for name in WORKERS
-            if plan.items
+            if plan.items and not plan.settings.push_only
         }
         self.machines: dict[str, Machine] = {**self.endpoints, **self.workers}
         if plan.items:
             self.machines |= {"queue": self.queue, "shop": self.shop}
+        if self.target is not None:
+            self.machines["target"] = self.target
         if plan.items and plan.settings.strangers:
             self.machines |= {
                 "boss": Owner(self.loop, self.network, "boss", f"{BOSS}/1", plan.seed),
