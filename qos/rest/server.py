@@ -11,6 +11,7 @@ import logging
 import re
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
+from time import monotonic
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
@@ -153,7 +154,7 @@ class HttpServer:
         if account is None:
             return as_text(401, "log in", WWW_Authenticate=", ".join(CHALLENGES))
         try:
-            self._shares.admit(account, _now())
+            self._shares.admit(account, monotonic())
             return await self._routed(request, headers, account)
         except NoRoom as error:
             answer = _refused(error.status, str(error))
@@ -182,9 +183,9 @@ class HttpServer:
         limit = bounds.BATCH_BYTES_MAX if is_batch else bounds.BODY_BYTES_MAX
         size = _size(request, limit)
         with self._shares.taken(account, size):
-            self._shares.received(account, size, _now())
+            self._shares.received(account, size, monotonic())
             body = await _body(request, limit)
-            self._shares.received(account, len(body) - size, _now())
+            self._shares.received(account, len(body) - size, monotonic())
             call = Call(
                 gateway=self._gateway,
                 method=request.method,
@@ -209,11 +210,6 @@ class HttpServer:
             log.warning("%s: wrong password, token or user", request.remote)
             await asyncio.sleep(_WRONG_S)
         return account
-
-
-def _now() -> float:
-    """The time, for rates: it is never set back."""
-    return asyncio.get_running_loop().time()
 
 
 async def _handled(name: str, call: Call) -> Answer:
@@ -311,15 +307,21 @@ async def _body(request: web.BaseRequest, limit: int) -> bytes:
         request.writer.output_size = 0
     body = bytearray()
     try:
-        async with asyncio.timeout(bounds.BODY_S):
-            async for chunk in request.content.iter_any():
-                body += chunk
-                if len(body) > limit:
-                    raise _too_large(limit)
+        if request.content.is_eof():
+            # All of it has come already, as it mostly does.
+            body += request.content.read_nowait()
+        else:
+            async with asyncio.timeout(bounds.BODY_S):
+                async for chunk in request.content.iter_any():
+                    body += chunk
+                    if len(body) > limit:
+                        break
     except TimeoutError:
         raise _BodyError(408, "the body is not complete in time") from None
     except web.RequestPayloadError:
         raise _BodyError(400, "the body is broken") from None
+    if len(body) > limit:
+        raise _too_large(limit)
     return bytes(body)
 
 
