@@ -22,7 +22,7 @@ from qos.amqp.deliveries import Delivery
 from qos.amqp.unsettled import Publication, Publications
 from qos.core.amqp.delivery_states import write_unsettled
 from qos.core.amqp.front import Attach, AttachAnswer, Transfer
-from qos.core.amqp.messages import MustDetach, read_message
+from qos.core.amqp.messages import MustDetach, ReceivedMessage, read_message
 from qos.core.amqp.positions import cut_at
 from qos.core.amqp.resuming import Position
 from qos.core.queue.item import ItemOutcome
@@ -87,17 +87,20 @@ class _Batch:
 
     Attributes:
         node: where all of them go.
+        new_ids: none of them has a message-id; or each of them has one.
         entries: their items, by id.
         sources: their deliveries, in the same order.
     """
 
     node: str
+    new_ids: bool
     entries: dict[str, PublishedItem] = field(default_factory=dict)
     sources: list[_Arrived] = field(default_factory=list)
 
-    def takes(self, node: str, entry: PublishedItem) -> bool:
+    def takes(self, node: str, message: ReceivedMessage) -> bool:
         """Whether a message may join; the ids of a request are different."""
-        return node == self.node and entry.item_id not in self.entries
+        alike = (node, message.new_id) == (self.node, self.new_ids)
+        return alike and message.entry.item_id not in self.entries
 
 
 class IncomingLink:
@@ -290,10 +293,10 @@ class IncomingLink:
             self._known(arrived, error)
             return
         self._connection.pending(len(content))
-        if self._new is not None and not self._new.takes(node, message.entry):
+        if self._new is not None and not self._new.takes(node, message):
             self.flush()
         if self._new is None:
-            self._new = _Batch(node)
+            self._new = _Batch(node, message.new_id)
             self._connection.flush_after_read(self)
         self._new.entries[message.entry.item_id] = message.entry
         self._new.sources.append(arrived)
@@ -308,14 +311,17 @@ class IncomingLink:
         def answer(sources: Sequence[_Arrived]) -> Answer:
             return self._connection.guarded(partial(self._answer, sources))
 
+        def publish(entries: tuple[PublishedItem, ...]) -> Publish:
+            return Publish(batch.node, entries, new_ids=batch.new_ids)
+
         def parts() -> list[tuple[Request, Answer]]:
             return [
-                (Publish(batch.node, (entry,)), answer((source,)))
+                (publish((entry,)), answer((source,)))
                 for entry, source in zip(entries, sources, strict=True)
             ]
 
         self._connection.engine.request(
-            Publish(batch.node, entries),
+            publish(entries),
             self._connection.jid,
             answer(sources),
             parts=parts if len(entries) > 1 else None,

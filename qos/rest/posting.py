@@ -46,21 +46,21 @@ _QUOTED_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 async def message(call: Call) -> Answer:
     """Post a message; an `Idempotency-Key` is the id of its item."""
-    entry = _entry(
-        call, call.body, call.headers, idempotency_key(call.headers) or new_key()
-    )
-    await call.ask(Publish(call.node, (entry,)))
+    key = idempotency_key(call.headers)
+    entry = _entry(call, call.body, call.headers, key or new_key())
+    await call.ask(Publish(call.node, (entry,), new_ids=not key))
     return Answer(200, {"Content-Location": _location(call, entry.item_id)})
 
 
 async def batch(call: Call) -> Answer:
     """Post several messages, all or none; each may have an `Idempotency-Key`."""
     parts = read_batch(call.body, call.headers.get("content-type", ""))
-    keys = [idempotency_key(part.headers) or new_key() for part in parts]
-    if len(set(keys)) < len(keys):
+    keys = [idempotency_key(part.headers) for part in parts]
+    ids = [key or new_key() for key in keys]
+    if len(set(ids)) < len(ids):
         raise _bad("two messages of the batch have the same Idempotency-Key")
-    entries = _entries(call, parts, keys)
-    await call.ask(Publish(call.node, entries))
+    entries = _entries(call, parts, ids)
+    await call.ask(Publish(call.node, entries, new_ids=not any(keys)))
     return _listed(call, entries)
 
 

@@ -107,10 +107,12 @@ class ReceivedMessage:
     Attributes:
         entry: the item to publish.
         to: the node that its properties name, or ''.
+        new_id: the id of the item was made for it: it has no message-id.
     """
 
     entry: PublishedItem
     to: str
+    new_id: bool
 
 
 # -- from a publisher ------------------------------------------------------
@@ -154,9 +156,9 @@ def read_message(
             type="modify",
             pubsub="payload-too-big",
         )
-    item_id = _item_id(_field(properties, _MESSAGE_ID)) or new_id()
+    message_id = _item_id(_field(properties, _MESSAGE_ID))
     entry = PublishedItem(
-        item_id=item_id,
+        item_id=message_id or new_id(),
         payload=payload,
         digest=hashlib.sha256(found.bare).hexdigest(),
         size=size,
@@ -165,7 +167,8 @@ def read_message(
         properties=named,
     )
     kind, to = _field(properties, _TO)
-    return ReceivedMessage(entry, str(to) if kind == "string" else "")
+    node = str(to) if kind == "string" else ""
+    return ReceivedMessage(entry, node, not message_id)
 
 
 def _check_annotations(found: Sections, which: Section) -> None:

@@ -119,11 +119,14 @@ class Publish:
             this publisher at this time, for one publish: if one of them has been used,
             all are repeated, whatever the content; and new items are refused (`gone`)
             once the node might have forgotten a use. It is for a gateway.
+        new_ids: the service has made the ids for this request, so that no item has had
+            any of them, and the store need not be searched. It is for a gateway.
     """
 
     node: str
     entries: tuple[PublishedItem, ...]
     issued_at: float | None = None
+    new_ids: bool = False
 
 
 @record(frozen=True, slots=True)

@@ -88,7 +88,7 @@ def publish(
     item_ids = tuple(entry.item_id for entry in request.entries)
     unsure = [
         entry.item_id
-        for entry in request.entries
+        for entry in (() if request.new_ids else request.entries)
         if (item := queue.items.get(entry.item_id)) is None
         or (item.publisher, item.digest) != (account, entry.digest)
     ]

@@ -141,7 +141,8 @@ async def create(call: Call) -> Answer:
         answer = as_text(307, "send it again, to the URL in Location")
         answer.headers["Location"] = _one_off(call)
         return answer
-    await call.ask(Publish(call.node, (_entry(call, new_key()),)))
+    entry = _entry(call, new_key())
+    await call.ask(Publish(call.node, (entry,), new_ids=True))
     return _created(call)
 
 
