@@ -8,9 +8,7 @@ exception in one of them ends this connection, and no other.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
-import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -27,20 +25,12 @@ from qos.amqp import bounds, conditions
 from qos.amqp.deliveries import Delivery
 from qos.amqp.incoming import IncomingLink
 from qos.amqp.links import Links, OurLink
+from qos.amqp.login import Login
 from qos.amqp.outgoing import OutgoingLink
 from qos.amqp.pump import Pump
 from qos.amqp.termini import KeptTermini
 from qos.amqp.unsettled import Unsettled
 from qos.core.amqp.front import Attach, Front
-from qos.core.amqp.sasl import (
-    ANONYMOUS,
-    EXTERNAL,
-    PLAIN,
-    SASL_HEADER,
-    Attempt,
-    SaslServer,
-    WrongProtocol,
-)
 from qos.core.amqp.values import DecodeError
 from qos.core.queue.consumer_jids import consumer_jid
 from qos.engine.queue_engine import QueueEngine
@@ -80,7 +70,7 @@ class AmqpConnection(asyncio.Protocol):
         self._gateway = gateway
         self._loop = asyncio.get_running_loop()
         self._tcp: asyncio.Transport | None = None
-        self._sasl: SaslServer | None = None
+        self._login: Login | None = None
         self._pump: Pump | None = None
         self.front = Front(bounds.FRAME_BYTES_MAX)
         self._links = Links(self)
@@ -88,7 +78,6 @@ class AmqpConnection(asyncio.Protocol):
         self._writing: asyncio.Handle | None = None
         # Links that collect requests while bytes are read.
         self._collecting: list[IncomingLink | OutgoingLink] = []
-        self._checking: asyncio.Task[None] | None = None
         # The link of the last delivery, by its address, until there is another event.
         self._delivering: tuple[int, OurLink] | None = None
         self._pending_bytes = 0
@@ -107,7 +96,12 @@ class AmqpConnection(asyncio.Protocol):
             log.warning("%s: too many AMQP connections", self._peer)
             transport.abort()
             return
-        self._sasl = SaslServer(self._mechanisms())
+        self._login = Login(
+            transport,
+            self._gateway,
+            begin=self.guarded(self._begin),
+            drop=self._drop,
+        )
         self._timer = self._loop.call_later(bounds.LOGIN_S, self._drop, "no login")
 
     def data_received(self, data: bytes) -> None:
@@ -137,8 +131,8 @@ class AmqpConnection(asyncio.Protocol):
         for handle in (self._timer, self._writing):
             if handle is not None:
                 handle.cancel()
-        if self._checking is not None:
-            self._checking.cancel()
+        if self._login is not None:
+            self._login.cancel()
         self._links.end_all(released=False)
         self._gateway.leaves(self)
         self._tcp = None
@@ -207,96 +201,18 @@ class AmqpConnection(asyncio.Protocol):
         assert self._pump is not None
         return self._pump.connection.remote_container or ""
 
-    # -- logging in --------------------------------------------------------
-
-    def _mechanisms(self) -> list[str]:
-        assert self._tcp is not None
-        offered = []
-        encrypted = self._tcp.get_extra_info("ssl_object") is not None
-        if self._certificate_name():
-            offered.append(EXTERNAL)
-        if self._gateway.users is not None and (encrypted or self._is_local()):
-            offered.append(PLAIN)
-        if self._gateway.anonymous is not None:
-            offered.append(ANONYMOUS)
-        return offered
-
-    def _is_local(self) -> bool:
-        assert self._tcp is not None
-        peer = self._tcp.get_extra_info("peername")
-        return ipaddress.ip_address(peer[0].partition("%")[0]).is_loopback
-
-    def _certificate_name(self) -> str:
-        """The common name of the peer's certificate, which TLS has verified; or ''."""
-        assert self._tcp is not None
-        tls: ssl.SSLObject | None = self._tcp.get_extra_info("ssl_object")
-        certificate = tls.getpeercert() if tls is not None else None
-        subject: dict[str, str] = {}
-        for relative in (certificate or {}).get("subject", ()):
-            assert isinstance(relative, tuple)
-            subject.update(dict(relative))  # type: ignore[arg-type]  # pairs of texts
-        return subject.get("commonName", "")
+    # -- proton ------------------------------------------------------------
 
     def _received(self, data: bytes) -> None:
         if self._pump is None:
-            self._received_sasl(data)
+            if self._login is not None:
+                self._login.received(data)
             return
         if self.silent and len(data) > _HEARTBEAT_BYTES:
             for jid in self.silent:
                 self.engine.heard(jid)
             self.silent.clear()
         self._push(data)
-
-    def _received_sasl(self, data: bytes) -> None:
-        assert self._tcp is not None
-        if self._sasl is None:
-            return
-        try:
-            attempt = self._sasl.receive(data)
-        except WrongProtocol:
-            self._tcp.write(SASL_HEADER)
-            self._drop("no SASL")
-            return
-        except DecodeError as error:
-            self._drop(str(error))
-            return
-        self._flush_sasl()
-        if attempt is not None:
-            self._tcp.pause_reading()
-            self._checking = self._loop.create_task(self._check(attempt, self._sasl))
-
-    def _flush_sasl(self) -> None:
-        if self._tcp is not None and self._sasl is not None and self._sasl.output:
-            self._tcp.write(bytes(self._sasl.output))
-            self._sasl.output.clear()
-
-    async def _check(self, attempt: Attempt, sasl: SaslServer) -> None:
-        account = await self._account(attempt)
-        if self._tcp is None:
-            return
-        if account is None:
-            log.warning("%s: no login as %r", self._peer, attempt.user)
-            # One guess a second for each connection.
-            await asyncio.sleep(1.0)
-        # A peer that has begun without SASL hears nothing of it.
-        rest = sasl.decided(account is not None)
-        if rest.startswith(b"AMQP\x00"):
-            sasl.output.clear()
-        self._flush_sasl()
-        self._sasl = None
-        if account is None:
-            self._drop("wrong password or user")
-            return
-        self.guarded(self._begin)(account, rest)
-
-    async def _account(self, attempt: Attempt) -> str | None:
-        gateway = self._gateway
-        if attempt.mechanism == ANONYMOUS:
-            return gateway.anonymous
-        assert gateway.users is not None
-        if attempt.mechanism == EXTERNAL:
-            return gateway.users.account(self._certificate_name())
-        return await gateway.users.check(attempt.user, attempt.password)
 
     def _begin(self, account: str, rest: bytes) -> None:
         if self._tcp is None:
@@ -317,8 +233,6 @@ class AmqpConnection(asyncio.Protocol):
         self._tcp.resume_reading()
         self._tick()
         self._push(rest)
-
-    # -- proton ------------------------------------------------------------
 
     def _push(self, data: bytes) -> None:
         assert self._pump is not None

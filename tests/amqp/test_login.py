@@ -14,7 +14,7 @@ import pytest
 from proton.utils import BlockingConnection
 
 from amqp_bench import BOSS, Bench, gateway
-from qos.amqp import bounds, connection
+from qos.amqp import bounds, login
 from qos.core.amqp.sasl import AMQP_HEADER, SASL_HEADER
 
 
@@ -111,7 +111,7 @@ async def test_anonymous_is_offered_only_where_it_is_asked_for(tmp_path: Path) -
 async def test_no_password_is_taken_from_another_machine_without_tls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection.AmqpConnection, "_is_local", lambda _: False)
+    monkeypatch.setattr(login.Login, "_is_local", lambda _: False)
     async with gateway(tmp_path) as bench:
         assert await mechanisms(bench) == []
 
