@@ -224,12 +224,6 @@ class BrowsingLink:
         """Whether it has come to its end, with its terminus."""
         return self._ended
 
-    def take_away(self, condition: Condition) -> None:
-        """Detach a suspended link, which is attached elsewhere."""
-        self._link.condition = condition
-        self._link.close()
-        self._connection.write_soon()
-
     def suspend(self, seconds: float | None) -> None:
         """The link is gone, and its durable terminus is kept for so long."""
         assert self._kept is not None
@@ -254,9 +248,7 @@ class BrowsingLink:
         if self._link.state & Link.LOCAL_UNINIT:
             self._link.source.type = self._link.source.UNSPECIFIED
             self._link.open()
-        self._link.condition = condition
-        self._link.close()
-        self._connection.write_soon()
+        self._connection.detach(self._link, condition)
 
 
 def _settle(delivery: Delivery) -> None:

@@ -16,6 +16,7 @@ from proton import (
     Condition,
     Endpoint,
     Event,
+    Link,
     SymbolList,
     Transport,
     symbol,
@@ -33,6 +34,7 @@ from qos.amqp.unsettled import Unsettled
 from qos.core.amqp.front import Attach, Front
 from qos.core.amqp.values import DecodeError
 from qos.core.queue.consumer_jids import consumer_jid
+from qos.core.queue.terminus import TerminusName
 from qos.engine.queue_engine import QueueEngine
 from qos.ids import new_id
 
@@ -171,6 +173,16 @@ class AmqpConnection(asyncio.Protocol):
             self._tcp.pause_reading()
         elif not self._tcp.is_reading():
             self._tcp.resume_reading()
+
+    def detach(self, link: Link, condition: Condition) -> None:
+        """Close a link, for this reason."""
+        link.condition = condition
+        link.close()
+        self.write_soon()
+
+    def terminus_name(self, link: str) -> TerminusName:
+        """The name of the terminus of a link: account, container-id and link name."""
+        return self.jid.partition("/")[0], self.container, link
 
     def left(self, jid: str) -> None:
         """The link of this full JID is gone."""

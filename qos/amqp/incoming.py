@@ -266,12 +266,6 @@ class IncomingLink:
             self._published.part = bytes(self._content)
         return self._published
 
-    def take_away(self, condition: Condition) -> None:
-        """Detach a suspended link, which is attached elsewhere."""
-        self._link.condition = condition
-        self._link.close()
-        self._connection.write_soon()
-
     def _read(self, delivery: Delivery, content: bytes, tag: bytes) -> None:
         """Read a message; it is published with the others that came with it."""
         arrived = _Arrived(delivery, tag, Publication(), len(content))
@@ -379,6 +373,4 @@ class IncomingLink:
         self.flush()
         self._ended = True
         self._published.forget(lambda _tag: False)
-        self._link.condition = condition
-        self._link.close()
-        self._connection.write_soon()
+        self._connection.detach(self._link, condition)

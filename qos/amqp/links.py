@@ -17,6 +17,7 @@ from qos.amqp.browsing import BrowsingLink, split_address
 from qos.amqp.conditions import condition_of
 from qos.amqp.incoming import IncomingLink
 from qos.amqp.outgoing import OutgoingLink
+from qos.amqp.suspended import Suspended, SuspendedLinks
 from qos.amqp.termini import Expiry, KeptTerminus, expiry_of
 from qos.amqp.unsettled import Away, Sent
 from qos.core.amqp.front import Attach, Transfer
@@ -27,7 +28,6 @@ from qos.core.queue.requests import (
     OpenLink,
     Refusal,
     Request,
-    Suspend,
 )
 from qos.core.queue.results import Result
 from qos.core.queue.terminus import Terminus as Kept
@@ -48,6 +48,7 @@ class _Attached:
     """A link that is attached, or waits for its node.
 
     Attributes:
+        link: proton's.
         jid: a full JID of its own: of 128 random bits, and nobody else's.
         node: the node that counts it as a link; '': none.
         ours: its end here; None: its node is being made.
@@ -56,6 +57,7 @@ class _Attached:
         asked: the attach of the peer.
     """
 
+    link: Link
     jid: str
     node: str = ""
     ours: OurLink | None = None
@@ -76,9 +78,7 @@ class Links:
         self._connection = connection
         # By name and direction: a name is used once for each.
         self._attached: dict[tuple[str, bool], _Attached] = {}
-        # Termini whose link is detached, but whose timer does not run yet: by link name.
-        self._suspended: dict[str, tuple[_Attached, KeptTerminus]] = {}
-        self._away: list[Away] = []
+        self._suspended = SuspendedLinks(connection)
 
     def of(self, link: Link | None) -> OurLink | None:
         """Our end of this link; None: it is refused, ended, or not attached yet."""
@@ -108,7 +108,9 @@ class Links:
             return
         account = self._connection.jid.partition("/")[0]
         self._steal(link)
-        attached = _Attached(consumer_jid(account, "amqp", new_id()), asked=self.asked)
+        attached = _Attached(
+            link, consumer_jid(account, "amqp", new_id()), asked=self.asked
+        )
         self._attached[_key(link)] = attached
         asked = terms.asked_by(link)
         if asked.dynamic:
@@ -122,7 +124,7 @@ class Links:
         Transport §2.6.1: a link of the same name is attached once.
         """
         links = self._connection.links
-        name = (*self._terminus(link.name), bool(link.is_sender))
+        name = (*self._connection.terminus_name(link.name), bool(link.is_sender))
         other = links.get(name)
         if other is not None and other is not self:
             other._stolen(_key(link))
@@ -130,16 +132,14 @@ class Links:
 
     def _stolen(self, key: tuple[str, bool]) -> None:
         attached = self._attached.get(key)
-        ours = None if attached is None else attached.ours
         if attached is None or attached.expiry is None or not attached.expiry.keeps:
             return  # its terminus is its own: nothing can go on with it
-        assert ours is not None
         self._leave(key, Terminus.EXPIRE_WITH_LINK, released=False)
         text = "another connection has attached a link of this name"
-        ours.take_away(Condition(conditions.STOLEN, text))
+        self._connection.detach(attached.link, Condition(conditions.STOLEN, text))
 
     def _forget(self, key: tuple[str, bool]) -> None:
-        name = (*self._terminus(key[0]), key[1])
+        name = (*self._connection.terminus_name(key[0]), key[1])
         if self._connection.links.get(name) is self:
             del self._connection.links[name]
 
@@ -196,7 +196,7 @@ class Links:
         terms.offer(link)
         attached.session = link.session
         attached.expiry = expiry = expiry_of(link.remote_target)
-        name, now = self._terminus(link.name), connection.engine.now()
+        name, now = self._connection.terminus_name(link.name), connection.engine.now()
         attached.ours = IncomingLink(
             connection,
             link,
@@ -208,75 +208,92 @@ class Links:
         return None
 
     def _consumer(
-        self, link: Sender, attached: _Attached, node: str | None
+        self, link: Sender, attached: _Attached, address: str | None
     ) -> Condition | None:
         connection, engine = self._connection, self._connection.engine
-        durable = engine.terminus(self._terminus(link.name))
-        if node is None and durable is None:
-            return Condition(conditions.INVALID_FIELD, "the source names no node")
-        if node is None:
+        durable = engine.terminus(connection.terminus_name(link.name))
+        if address is not None:
+            source = terms.source_of(link, address)
+        elif durable is not None:
             # The peer asks for its terminus as it was.
-            assert durable is not None
-            node, selector, copies = _again(link, durable[0])
-            expiry = Expiry.of(durable[0])
+            source = terms.source_again(link, durable[0])
         else:
-            expiry = expiry_of(link.remote_source)
-            link.source.durability = terms.durability_of(link, expiry)
-            selector, copies = terms.selector_of(link), terms.copies(link)
-        address, state = node, "live"
-        if copies:
+            return Condition(conditions.INVALID_FIELD, "the source names no node")
+        node, state = source.address, "live"
+        if source.copies:
             node, state = split_address(node, engine, connection.jid)
         if engine.rights(node, connection.jid) is None:
             return terms.no_node(node)
-        kept = connection.termini.taken(self._terminus(link.name), node, engine.now())
-        self._suspended.pop(link.name, None)
-        terminus = Kept(
-            jid=attached.jid,
-            container=connection.container,
-            link=link.name,
-            node=node,
-            address=address,
-            selector=selector,
-            copies=copies,
-            durability=int(link.source.durability),
-            policy=expiry.kept(),
-            timeout_s=expiry.timeout_s,
-        )
-        before = None
-        if durable is not None:
-            before, terminus = self._durable(durable, terminus)
-            attached.jid = terminus.jid
-        elif kept is not None and not copies:
-            attached.jid = kept.jid
-            terminus = replace(terminus, jid=kept.jid)
-        if kept is not None and kept.jid == attached.jid:
-            before = connection.unsettled.sent(kept.jid) or before or {}
-        # A terminus that is durable no more is kept, too, so that the core forgets it.
-        wanted = terminus if terminus.durability or durable else None
+        before, kept = self._resumed(link, attached, source, node, durable)
         self._count(attached, node)
         terms.offer(link)
         attached.session = link.session
-        if copies:
+        if source.copies:
             link.source.distribution_mode = Terminus.DIST_MODE_COPY
             attached.ours = BrowsingLink(
-                connection, link, node, state=state, selector=selector, kept=wanted
+                connection, link, node, state=state, selector=source.selector, kept=kept
             )
-            attached.expiry = None if wanted is None else expiry
+            attached.expiry = None if kept is None else source.expiry
             return None
         link.source.distribution_mode = Terminus.DIST_MODE_MOVE
-        attached.expiry = expiry
+        attached.expiry = source.expiry
         attached.ours = ours = OutgoingLink(
             connection,
             link,
             node,
             attached.jid,
-            selector=selector,
+            selector=source.selector,
             before=before,
             asked=attached.asked,
-            kept=wanted,
+            kept=kept,
         )
         connection.joined(attached.jid, ours)
         return None
+
+    def _resumed(
+        self,
+        link: Sender,
+        attached: _Attached,
+        source: terms.Source,
+        node: str,
+        durable: tuple[Kept, list[str]] | None,
+    ) -> tuple[Sent | None, Kept | None]:
+        """What a link to a consumer has of an earlier link of its terminus.
+
+        Its full JID is then that of the earlier one.
+
+        Returns:
+            The deliveries that the earlier link has not settled (None: there was no
+            such link), and the terminus that the core keeps, if it keeps any.
+        """
+        connection = self._connection
+        now = connection.engine.now()
+        name = connection.terminus_name(link.name)
+        suspended = connection.termini.taken(name, node, now)
+        self._suspended.attached(link.name)
+        terminus = Kept(
+            jid=attached.jid,
+            container=connection.container,
+            link=link.name,
+            node=node,
+            address=source.address,
+            selector=source.selector,
+            copies=source.copies,
+            durability=int(link.source.durability),
+            policy=source.expiry.kept(),
+            timeout_s=source.expiry.timeout_s,
+        )
+        before = None
+        if durable is not None:
+            before, terminus = self._durable(durable, terminus)
+            attached.jid = terminus.jid
+        elif suspended is not None and not source.copies:
+            attached.jid = suspended.jid
+            terminus = replace(terminus, jid=suspended.jid)
+        if suspended is not None and suspended.jid == attached.jid:
+            before = connection.unsettled.sent(suspended.jid) or before or {}
+        # A terminus that is durable no more is kept, too, so that the core forgets it.
+        return before, terminus if terminus.durability or durable else None
 
     def _durable(
         self, durable: tuple[Kept, list[str]], asked: Kept
@@ -327,31 +344,13 @@ class Links:
             if link.session == session:
                 self._leave(_key(link), Terminus.EXPIRE_WITH_SESSION, released=True)
             link = following
-        for name, (each, _) in list(self._suspended.items()):
-            if each.session == session:
-                self._start_timer(name, Terminus.EXPIRE_WITH_SESSION)
-        now = self._connection.engine.now()
-        for away in self._away:
-            if away.session == session:
-                away.ended(Terminus.EXPIRE_WITH_SESSION, now)
+        self._suspended.session_closed(session)
 
     def end_all(self, *, released: bool) -> None:
         """The connection ends; `released`: in order."""
         for key in list(self._attached):
             self._leave(key, Terminus.EXPIRE_WITH_CONNECTION, released=released)
-        for name in list(self._suspended):
-            self._start_timer(name, Terminus.EXPIRE_WITH_CONNECTION)
-        self._suspended.clear()
-        now = self._connection.engine.now()
-        for away in self._away:
-            away.ended(Terminus.EXPIRE_WITH_CONNECTION, now)
-        self._away.clear()
-
-    # -- termini -----------------------------------------------------------
-
-    def _terminus(self, name: str) -> tuple[str, str, str]:
-        connection = self._connection
-        return connection.jid.partition("/")[0], connection.container, name
+        self._suspended.connection_closed()
 
     def _leave(self, key: tuple[str, bool], ended: int, *, released: bool) -> None:
         """A link is gone, and perhaps not its terminus.
@@ -362,13 +361,14 @@ class Links:
             released: in order.
         """
         attached = self._attached.get(key)
-        if attached is None or attached.expiry is None:
+        expiry = None if attached is None else attached.expiry
+        if attached is None or expiry is None:
             self._end(key, released=released)
             return
-        seconds = attached.expiry.after(ended)
-        if seconds != 0 and isinstance(attached.ours, IncomingLink):
-            self._keep_published(key[0], attached.ours, attached, ended)
-        ours = attached.ours
+        seconds, ours = expiry.after(ended), attached.ours
+        if seconds != 0 and isinstance(ours, IncomingLink) and ours.tracked:
+            away = Away(ours.suspend(), expiry, attached.session)
+            self._suspended.add_publisher(key[0], away, ended)
         if (
             seconds == 0
             or not isinstance(ours, OutgoingLink | BrowsingLink)
@@ -380,41 +380,8 @@ class Links:
         self._forget(key)
         ours.suspend(seconds)
         kept = KeptTerminus(attached.jid, attached.node)
-        self._connection.termini[self._terminus(key[0])] = kept
-        self._suspended[key[0]] = attached, kept
-        self._start_timer(key[0], ended)
-
-    def _keep_published(
-        self, name: str, ours: IncomingLink, attached: _Attached, ended: int
-    ) -> None:
-        """Keep what a publisher has not settled."""
-        assert attached.expiry is not None
-        connection = self._connection
-        if not ours.tracked:
-            return
-        away = Away(ours.suspend(), attached.expiry, attached.session)
-        connection.unsettled.keep_published(self._terminus(name), away.published)
-        away.ended(ended, connection.engine.now())
-        if len(self._away) >= bounds.LINKS_MAX:
-            self._away.pop(0).ended(
-                Terminus.EXPIRE_WITH_CONNECTION, connection.engine.now()
-            )
-        self._away.append(away)
-
-    def _start_timer(self, name: str, ended: int) -> None:
-        """Let a suspended terminus expire, if this starts its timer."""
-        attached, kept = self._suspended[name]
-        assert attached.expiry is not None
-        seconds = attached.expiry.after(ended)
-        if seconds is None:
-            return
-        del self._suspended[name]
-        # Unless another connection has attached it again.
-        if self._connection.termini.get(self._terminus(name)) is kept:
-            kept.until = self._connection.engine.now() + seconds
-            self._request(attached, CloseLink(attached.node))
-            # The last request: with any other one, it would count as heard of.
-            self._request(attached, Suspend(attached.node, seconds))
+        suspended = Suspended(kept, expiry, attached.session)
+        self._suspended.add_consumer(key[0], suspended, ended)
 
     def _end(self, key: tuple[str, bool], *, released: bool) -> None:
         attached = self._attached.pop(key, None)
@@ -431,12 +398,6 @@ class Links:
     ) -> None:
         engine = self._connection.engine
         engine.request(request, attached.jid, answer or _ignore)
-
-
-def _again(link: Sender, kept: Kept) -> tuple[str, str, bool]:
-    """The node, the selector and the mode of a terminus as it was; they are shown."""
-    terms.show_kept(link, kept)
-    return kept.address, kept.selector, kept.copies
 
 
 def _key(link: Link) -> tuple[str, bool]:

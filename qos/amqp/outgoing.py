@@ -446,12 +446,6 @@ class OutgoingLink:
         self._kept.update(dict.fromkeys(self._held))
         self._connection.unsettled.keep_sent(self.jid, self._kept)
 
-    def take_away(self, condition: Condition) -> None:
-        """Detach a suspended link, which is attached elsewhere."""
-        self._link.condition = condition
-        self._link.close()
-        self._connection.write_soon()
-
     @property
     def ended(self) -> bool:
         """Whether it has come to its end, with its terminus."""
@@ -464,9 +458,7 @@ class OutgoingLink:
             link.source.type = link.source.UNSPECIFIED
             link.open()
         self.end(released=True)
-        link.condition = condition
-        link.close()
-        self._connection.write_soon()
+        self._connection.detach(link, condition)
 
 
 def _token(delivery: Delivery) -> str:

@@ -6,6 +6,8 @@ that we have, the outcomes, the distribution mode. A peer checks that itself.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from proton import (
     UNDESCRIBED,
     Array,
@@ -25,17 +27,16 @@ from qos.core.queue.terminus import DURABILITIES
 from qos.core.queue.terminus import Terminus as Kept
 
 __all__ = [
+    "Source",
     "asked_by",
-    "copies",
     "copy_terms",
-    "durability_of",
     "lifetime_of",
     "no_node",
     "offer",
     "refuse",
-    "selector_of",
     "show_dynamic",
-    "show_kept",
+    "source_again",
+    "source_of",
     "why_not",
 ]
 
@@ -152,7 +153,7 @@ def offer(link: Link) -> None:
     outcomes.exit()
 
 
-def selector_of(link: Link) -> str:
+def _selector_of(link: Link) -> str:
     """The selectors that the peer asks for, as one; they are shown as in force.
 
     A filter of any other type is left out: messaging §3.5.8.
@@ -178,7 +179,37 @@ def selector_of(link: Link) -> str:
     return " AND ".join(f"({each})" for each in selectors)
 
 
-def durability_of(link: Link, expiry: Expiry) -> int:
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The source of a link to a consumer.
+
+    Attributes:
+        address: of a node, perhaps with the state of the items; see `split_address`.
+        selector: of the items that it wants; '': of all.
+        copies: it only wants to look.
+        expiry: of the terminus.
+    """
+
+    address: str
+    selector: str
+    copies: bool
+    expiry: Expiry
+
+
+def source_of(link: Link, address: str) -> Source:
+    """The source that the peer asks for; it is shown as it is in force."""
+    expiry = expiry_of(link.remote_source)
+    link.source.durability = _durability_of(link, expiry)
+    return Source(address, _selector_of(link), _copies(link), expiry)
+
+
+def source_again(link: Link, kept: Kept) -> Source:
+    """The source as it was, of a terminus that the core keeps; it is shown."""
+    _show_kept(link, kept)
+    return Source(kept.address, kept.selector, kept.copies, Expiry.of(kept))
+
+
+def _durability_of(link: Link, expiry: Expiry) -> int:
     """The durability of a source that is in force.
 
     It is lowered to none if nothing of the terminus outlives its connection.
@@ -187,7 +218,7 @@ def durability_of(link: Link, expiry: Expiry) -> int:
     return min(asked, len(DURABILITIES) - 1) if expiry.keeps else 0
 
 
-def show_kept(link: Link, kept: Kept) -> None:
+def _show_kept(link: Link, kept: Kept) -> None:
     """Show what is in force of a terminus that the core keeps (§3.5.3)."""
     shown, expiry = link.source, Expiry.of(kept)
     shown.type = Terminus.SOURCE
@@ -201,6 +232,6 @@ def show_kept(link: Link, kept: Kept) -> None:
         shown.filter.put_object({symbol("selector"): selector})
 
 
-def copies(link: Link) -> bool:
+def _copies(link: Link) -> bool:
     """Whether the peer only wants to look (distribution mode `copy`)."""
     return bool(link.remote_source.distribution_mode == Terminus.DIST_MODE_COPY)

@@ -1,0 +1,119 @@
+"""The links of one connection that are gone, while their termini are kept.
+
+The timer of such a terminus starts when what its expiry policy names has ended: the link,
+its session, or the connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proton import Session, Terminus
+
+from qos.amqp import bounds
+from qos.amqp.termini import Expiry, KeptTerminus
+from qos.amqp.unsettled import Away
+from qos.core.queue.requests import CloseLink, Refusal, Request, Suspend
+from qos.core.queue.results import Result
+
+if TYPE_CHECKING:
+    from qos.amqp.connection import AmqpConnection
+
+__all__ = ["Suspended", "SuspendedLinks"]
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """A suspended link to a consumer.
+
+    Attributes:
+        kept: its terminus.
+        expiry: of its terminus.
+        session: that it had.
+    """
+
+    kept: KeptTerminus
+    expiry: Expiry
+    session: Session | None
+
+
+class SuspendedLinks:
+    """The suspended links of one connection."""
+
+    def __init__(self, connection: AmqpConnection) -> None:
+        self._connection = connection
+        # To consumers, by link name, until their timers run.
+        self._consumers: dict[str, Suspended] = {}
+        self._publishers: list[Away] = []
+
+    def add_consumer(self, name: str, link: Suspended, ended: int) -> None:
+        """Keep the terminus of a link to a consumer.
+
+        Args:
+            name: of the link.
+            link: the link.
+            ended: the policy that names what has ended.
+        """
+        connection = self._connection
+        connection.termini[connection.terminus_name(name)] = link.kept
+        self._consumers[name] = link
+        self._start_timer(name, ended)
+
+    def add_publisher(self, name: str, link: Away, ended: int) -> None:
+        """Keep what a publisher has not settled; as above."""
+        connection = self._connection
+        published = link.published
+        connection.unsettled.keep_published(connection.terminus_name(name), published)
+        link.ended(ended, connection.engine.now())
+        if len(self._publishers) >= bounds.LINKS_MAX:
+            self._publishers.pop(0).ended(
+                Terminus.EXPIRE_WITH_CONNECTION, connection.engine.now()
+            )
+        self._publishers.append(link)
+
+    def attached(self, name: str) -> None:
+        """A link to a consumer is attached again, or another one of its name."""
+        self._consumers.pop(name, None)
+
+    def session_closed(self, session: Session) -> None:
+        """A session has ended."""
+        for name, each in list(self._consumers.items()):
+            if each.session == session:
+                self._start_timer(name, Terminus.EXPIRE_WITH_SESSION)
+        now = self._connection.engine.now()
+        for away in self._publishers:
+            if away.session == session:
+                away.ended(Terminus.EXPIRE_WITH_SESSION, now)
+
+    def connection_closed(self) -> None:
+        """The connection has ended."""
+        for name in list(self._consumers):
+            self._start_timer(name, Terminus.EXPIRE_WITH_CONNECTION)
+        self._consumers.clear()
+        now = self._connection.engine.now()
+        for away in self._publishers:
+            away.ended(Terminus.EXPIRE_WITH_CONNECTION, now)
+        self._publishers.clear()
+
+    def _start_timer(self, name: str, ended: int) -> None:
+        """Let the terminus of a consumer expire, if this starts its timer."""
+        connection, link = self._connection, self._consumers[name]
+        kept, seconds = link.kept, link.expiry.after(ended)
+        if seconds is None:
+            return
+        del self._consumers[name]
+        # Unless another connection has attached it again.
+        if connection.termini.get(connection.terminus_name(name)) is kept:
+            kept.until = connection.engine.now() + seconds
+            self._request(kept.jid, CloseLink(kept.node))
+            # The last request: with any other one, it would count as heard of.
+            self._request(kept.jid, Suspend(kept.node, seconds))
+
+    def _request(self, jid: str, request: Request) -> None:
+        self._connection.engine.request(request, jid, _ignore)
+
+
+def _ignore(_result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
+    """The node may be gone by now."""
