@@ -16,10 +16,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
-from qos.core.queue.access import may_publish, may_subscribe, may_use
+from qos.core.queue.access import may_use
 from qos.core.queue.bounds import QueueBounds
 from qos.core.queue.contents import QueueContents
 from qos.core.queue.effects import (
@@ -28,13 +27,10 @@ from qos.core.queue.effects import (
     QueueEffect,
 )
 from qos.core.queue.handle import handle
-from qos.core.queue.item import Item
 from qos.core.queue.node import QueueNode
-from qos.core.queue.publishing import ONCE_S_MAX, once_s
 from qos.core.queue.requests import Purge, Refusal, Request
 from qos.core.queue.results import Ok, Result
 from qos.core.queue.service import Queues
-from qos.core.queue.terminus import Terminus, TerminusName
 from qos.core.strings import bare
 from qos.engine.clock import Clock, Timers
 from qos.engine.pending_ended import PendingEndedItems
@@ -47,13 +43,14 @@ from qos.engine.queue_commit import (
     unwritten,
 )
 from qos.engine.queue_outputs import QueueOutputs, QueuePort
+from qos.engine.queue_state import QueueState
 from qos.engine.watchers import Watchers
 from qos.errors import StoreError
 from qos.journal.items import ItemJournal, ItemRecorder
 from qos.journal.writer import JournalWriter
 from qos.stores.queue_store import QueueStore
 
-__all__ = ["Answer", "Parts", "QueueEngine", "Rights", "Stats", "Unwritten"]
+__all__ = ["Answer", "Parts", "QueueEngine", "Stats", "Unwritten"]
 
 log = logging.getLogger(__name__)
 
@@ -72,23 +69,7 @@ Parts: TypeAlias = Callable[[], Sequence[tuple[Request, Answer]]]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Rights:
-    """The rights of an account at a node: at least one of them.
-
-    Attributes:
-        subscribe: it may subscribe.
-        publish: it may publish.
-        once_s: the seconds in which an id that the service gives out can be used for
-            one publish; 0: the node remembers no ids.
-    """
-
-    subscribe: bool
-    publish: bool
-    once_s: float
-
-
-class QueueEngine:
+class QueueEngine(QueueState):
     """A queue service with its store.
 
     Attributes:
@@ -131,7 +112,7 @@ class QueueEngine:
         if journal is not None:
             self._journal = ItemJournal(journal(store.store_id), store, contents.items)
         core = self._new_core(contents)
-        self._core: Queues | None = core
+        super().__init__(core)
         # While there is no core: the nodes that may exist, and the names of deleted
         # ones.
         self._former: Mapping[str, QueueNode] = {}
@@ -331,48 +312,6 @@ class QueueEngine:
         ]
         self._show(View(tell, names))
 
-    def open_nodes(self) -> tuple[list[str], list[str]]:
-        """The nodes that everybody may subscribe to, and those to publish to.
-
-        Sorted.
-        """
-        nodes = [] if self._core is None else sorted(self._core.nodes.items())
-        # The empty account has no affiliation anywhere, so it stands for any account.
-        return (
-            [
-                name
-                for name, each in nodes
-                if may_subscribe(each.node, each.options, "")
-            ],
-            [name for name, each in nodes if may_publish(each.node, each.options, "")],
-        )
-
-    def rights(self, node: str, requester: str) -> Rights | None:
-        """The rights of a full JID at a node, at this moment; all while that is unknown.
-
-        None: there is no such node, or the requester may not use it.
-        """
-        if self._core is None:
-            return Rights(subscribe=True, publish=True, once_s=ONCE_S_MAX)
-        queue = self._core.nodes.get(node)
-        if queue is None:
-            return None
-        account = bare(requester)
-        subscribe = may_subscribe(queue.node, queue.options, account)
-        publish = may_publish(queue.node, queue.options, account)
-        if not (subscribe or publish):
-            return None
-        return Rights(subscribe, publish, once_s(queue.options))
-
-    def is_topic(self, node: str) -> bool:
-        """Whether this is the name of a topic; False while that is unknown."""
-        return self.node_type(node) == "topic"
-
-    def node_type(self, node: str) -> str | None:
-        """`queue` or `topic`; None: there is no such node, or that is unknown."""
-        queue = None if self._core is None else self._core.nodes.get(node)
-        return None if queue is None else queue.options.node_type
-
     def watching(self, node: str) -> AbstractContextManager[asyncio.Event]:
         """See Watchers."""
         return self._watchers.watching(node)
@@ -389,31 +328,6 @@ class QueueEngine:
             return
         # Each step evaluates it for some more.
         self._show(View(lambda _seen: self.when_offered(node, jid, call), None))
-
-    def terminus(self, name: TerminusName) -> tuple[Terminus, list[str]] | None:
-        """The terminus of this name, and the tokens of the deliveries that it holds.
-
-        As of this moment; None: there is none, or that is unknown.
-        """
-        found = None if self._core is None else self._core.termini.named(name)
-        if self._core is None or found is None:
-            return None
-        return found, self._core.tokens(found.node, found.jid)
-
-    def keeps(self, jid: str) -> bool:
-        """Whether this full JID is that of a terminus."""
-        return self._core is not None and jid in self._core.termini
-
-    def held(self, node: str, jid: str) -> list[Item]:
-        """What this full JID holds at a node with ordinary locks, as of this moment."""
-        queue = None if self._core is None else self._core.nodes.get(node)
-        if queue is None:
-            return []
-        return [queue.items[each] for each in queue.live.holders.held(jid)]
-
-    def publishes(self, account: str) -> bool:
-        """Whether this bare JID may publish to a node; True while this is unknown."""
-        return self._core is None or self._core.publishes(account)
 
     def _show(self, view: View[T]) -> None:
         if self._core is None:

@@ -9,7 +9,8 @@ from typing import TypeVar
 
 from qos.core.queue.requests import Refusal
 from qos.core.rest.link_header import Link
-from qos.engine.queue_engine import Rights, Stats
+from qos.engine.queue_engine import Stats
+from qos.engine.queue_state import Rights
 from qos.rest.calls import Answer, Call
 from qos.rest.page import HTML, queue_page, service_page
 from qos.rest.routes import next_url, url

@@ -16,7 +16,7 @@ from qos.core.rest.hornetq.names import plain_name, properties_of
 from qos.core.rest.link_header import Link
 from qos.core.rest.messages import read_message
 from qos.core.rest.statuses import Act, status_of
-from qos.engine.queue_engine import Rights
+from qos.engine.queue_state import Rights
 from qos.ids import new_id, new_key
 from qos.rest.calls import Answer, Call, as_text
 from qos.rest.hornetq.links import absolute
