@@ -466,6 +466,10 @@ LIMITS: Final = (
         "qos.core.rest.messages:CONTENT_TYPE_MAX",
         "characters of a header that is kept with its item",
     ),
+    Limit(
+        "qos.core.rest.replying:CORRELATION_BYTES_MAX",
+        "bytes of a correlation id in a URL",
+    ),
     Limit("qos.core.rest.messages:TIME_MS_MAX", "milliseconds of a ttl or a delay"),
     Limit(
         "qos.core.rest.acknowledgement:REASON_CHARS_MAX",

@@ -36,6 +36,7 @@ from qos.engine.gateway import ask
 from qos.engine.queue_outputs import Payloads
 from qos.ids import new_id
 from qos.rest.calls import Answer, Call, as_text
+from qos.rest.replying import reply_links
 from qos.rest.routes import next_url, url
 
 if TYPE_CHECKING:
@@ -295,6 +296,7 @@ def shown(call: Call, item: Item, payload: str) -> Answer:
     ]
     if call.topic:
         answer.links.append(Link(next_url(call.node, item.seq), "next"))
+    answer.links += reply_links(call, item, payload)
     return answer
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from qos.core.queue.item import PRIORITIES
 from qos.core.rest.messages import TIME_MS_MAX
+from qos.core.rest.replying import QUERY
 from qos.core.rest.waits import WAIT_S_MAX
 from qos.rest.calls import Answer, Call
 from qos.rest.hornetq import descriptions as hornetq
@@ -99,11 +100,16 @@ def _header(name: str, schema: dict[str, Any], text: str) -> dict[str, Any]:
     return {"name": name, "in": "header", "schema": schema, "description": text}
 
 
+_CORRELATION = _query(
+    QUERY, {"type": "string"}, "the id of the request that this replies to"
+)
+
 _POST_PARAMETERS = [
     _query("priority", _integer(PRIORITIES[0], PRIORITIES[-1]), "larger is earlier"),
     _query("ttl", _integer(1, TIME_MS_MAX), "milliseconds until it expires"),
     _query("expiration", {"type": "integer"}, "when it expires, in ms since 1970"),
     _query("delay", _integer(0, TIME_MS_MAX), "milliseconds before it is delivered"),
+    _CORRELATION,
     _header("Msg-Properties", {"type": "string"}, "a dictionary of RFC 9651"),
 ]
 
@@ -122,6 +128,8 @@ _WAIT_PARAMETERS = [
 _PARAMETERS: Mapping[str, list[dict[str, Any]]] = {
     "messages": [*_POST_PARAMETERS, _KEY],
     "batches": _POST_PARAMETERS,
+    "once": [_CORRELATION],
+    "batchonce": [_CORRELATION],
     "post": _POST_PARAMETERS,
     "postbatch": _POST_PARAMETERS,
     "sent": _WAIT_PARAMETERS,

@@ -15,9 +15,11 @@ from qos.core.rest.batches import Part, read_batch
 from qos.core.rest.link_header import Link
 from qos.core.rest.messages import read_message
 from qos.core.rest.one_off import OneOff
+from qos.core.rest.replying import QUERY, with_correlation
 from qos.core.rest.statuses import Act, status_of
 from qos.ids import new_id, new_key
 from qos.rest.calls import Answer, Call, as_text
+from qos.rest.replying import read_reply_to
 from xep_0254.request_items import ITEM_BYTES_MAX, ITEM_ID_CHARS_MAX
 
 __all__ = [
@@ -145,7 +147,8 @@ def _next(call: Call, use: str) -> Link:
     token = gateway.one_off.new(
         use, call.node, call.account, item_id=new_id(), now=gateway.engine.now()
     )
-    return Link(call.url(_LINKS[use], link=token), "create-next")
+    href = call.url(_LINKS[use], link=token)
+    return Link(with_correlation(href, call.query.get(QUERY, "")), "create-next")
 
 
 def _link(call: Call, use: str) -> OneOff | None:
@@ -172,6 +175,7 @@ def _entries(
 def _entry(
     call: Call, body: bytes, headers: Mapping[str, str], item_id: str
 ) -> PublishedItem:
+    headers, reply_to = read_reply_to(call, headers)
     return read_message(
         body,
         headers,
@@ -179,6 +183,7 @@ def _entry(
         item_id=item_id,
         now=call.gateway.engine.now(),
         bytes_max=ITEM_BYTES_MAX,
+        more=reply_to,
     )
 
 

@@ -23,10 +23,11 @@ async def test_the_curl_of_the_guide(tmp_path: Path) -> None:
     """In one shell, as a reader would; what is printed is what the page shows."""
     async with rest(tmp_path) as bench:
         bench.users_file.write_text(f"shop:{hashed('secret')}\n")
-        await bench.create("orders")
+        for node in ("orders", "questions", "replies"):
+            await bench.create(node)
         await bench.create("prices", node_type="topic")
         rights = {f"shop@{DOMAIN}": Affiliation.PUBLISHER}
-        for node in ("orders", "prices"):
+        for node in ("orders", "questions", "replies", "prices"):
             await bench.ask(SetAffiliations(node, rights))
         typed, wanted = "set -o pipefail\n", ""
         for block in blocks((DOCS / "rest.md").read_text()):

@@ -1,15 +1,17 @@
-"""The body of a message that was published by AMQP, for those who speak another protocol."""
+"""The body and the id of a message that was published by AMQP, for other protocols."""
 
 from __future__ import annotations
 
+from qos.core.amqp.message_ids import id_property, id_text
 from qos.core.amqp.messages import as_published
 from qos.core.amqp.sections import Section, Sections, split
 from qos.core.amqp.values import DecodeError, decode, elements
 from qos.core.opaque_body import OCTETS, is_header_value
 
-__all__ = ["body_of"]
+__all__ = ["body_of", "message_id_of"]
 
-_CONTENT_TYPE = 6
+#: Fields of properties (messaging §3.2.4), by their places.
+_MESSAGE_ID, _CONTENT_TYPE = 0, 6
 
 _TEXT = "text/plain; charset=utf-8"
 
@@ -42,10 +44,30 @@ def _body(found: Sections) -> tuple[bytes, str] | None:
     return value, _media_type(found, OCTETS)
 
 
+def message_id_of(payload: str) -> str:
+    """The message-id of an item, as `message_ids` writes it.
+
+    '': it has none, or was not published by AMQP.
+    """
+    _, bare = as_published(payload)
+    if not bare:
+        return ""
+    try:
+        fields = _fields(split(bare))
+        return id_text(id_property(decode(fields[_MESSAGE_ID]))) if fields else ""
+    except DecodeError:
+        # An XMPP client has made it up.
+        return ""
+
+
+def _fields(found: Sections) -> list[bytes]:
+    properties = found.values.get(Section.PROPERTIES)
+    return [] if properties is None else elements(properties)
+
+
 def _media_type(found: Sections, default: str) -> str:
     """What the properties name, or the default."""
-    properties = found.values.get(Section.PROPERTIES)
-    fields = [] if properties is None else elements(properties)
+    fields = _fields(found)
     if len(fields) <= _CONTENT_TYPE:
         return default
     _, named = decode(fields[_CONTENT_TYPE])

@@ -8,9 +8,7 @@ The text is the bare message with its footer, byte for byte, and to AMQP the sam
 leave. The attribute has the message annotations. The child is there to be read, if the
 body is a string (`<body/>`) or one data section with XML (that element itself).
 
-Any other item leaves as properties and one data section, and its bytes are the same at each
-delivery. The section has the body that was published by HTTP (`qos.core.opaque_body`), or
-the payload.
+Any other item leaves as `qos.core.amqp.other_items` says.
 """
 
 from __future__ import annotations
@@ -25,6 +23,8 @@ from functools import lru_cache
 from xml.etree import ElementTree as ET
 
 from qos.core.amqp import values
+from qos.core.amqp.message_ids import CORRELATION_ID, id_property
+from qos.core.amqp.other_items import REPLY_TO, bare_message
 from qos.core.amqp.sections import (
     Section,
     Sections,
@@ -34,14 +34,8 @@ from qos.core.amqp.sections import (
     split,
 )
 from qos.core.amqp.values import DecodeError, Value, decode, elements
-from qos.core.opaque_body import unwrap
 from qos.core.queue.item import PRIORITIES, Item
-from qos.core.queue.properties import (
-    XML_PREFIX,
-    Properties,
-    properties_size,
-    why_not,
-)
+from qos.core.queue.properties import Properties, properties_size, why_not
 from qos.core.queue.properties import Value as PropertyValue
 from qos.core.queue.requests import PublishedItem, Refusal
 from qos.core.queue.selector.values import INTEGERS
@@ -82,8 +76,8 @@ _MESSAGE_ID, _TO, _EXPIRY = 0, 2, 8
 _STANDARD = {
     _TO: "JMSDestination",
     3: "JMSType",
-    4: "JMSReplyTo",
-    5: "JMSCorrelationID",
+    4: REPLY_TO,
+    5: CORRELATION_ID,
     10: "JMSXGroupID",
     11: "JMSXGroupSeq",
 }
@@ -92,8 +86,6 @@ _STANDARD = {
 _COMPOUND = frozenset({0x00, 0x45, 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0})
 
 _ID_KINDS = ("ulong", "uuid", "binary", "string")
-
-_XML_TYPE = "application/xml"
 
 
 class MustDetach(Refusal):
@@ -264,7 +256,7 @@ def _properties(found: Sections, properties: list[bytes]) -> Properties:
         name: value
         for place, name in _STANDARD.items()
         if place < len(properties)
-        and (value := _plain(decode(properties[place]))) is not None
+        and (value := _standard(name, decode(properties[place]))) is not None
     }
     given: dict[str, PropertyValue] = {}
     section_ = found.values.get(Section.APPLICATION_PROPERTIES)
@@ -286,6 +278,10 @@ def _properties(found: Sections, properties: list[bytes]) -> Properties:
         if why_not(each) is None:
             return each
     return {}
+
+
+def _standard(name: str, value: Value) -> PropertyValue | None:
+    return id_property(value) if name == CORRELATION_ID else _plain(value)
 
 
 def _plain(value: Value) -> PropertyValue | None:
@@ -354,7 +350,7 @@ def render_item(item: Item, payload: str, now: float) -> bytes:
         annotations = merged(annotations, b64decode(item.annotations))
     if annotations:
         annotations = section(Section.MESSAGE_ANNOTATIONS, annotations)
-    return _header(item, now) + annotations + (bare or _of_another(item, payload))
+    return _header(item, now) + annotations + (bare or bare_message(item, payload))
 
 
 def with_annotations(item: Item, changes: bytes) -> str:
@@ -413,38 +409,3 @@ def as_published(payload: str) -> tuple[bytes, bytes]:
         # An XMPP client has made up such an element: to AMQP it is XML like any other.
         pass
     return b"", b""
-
-
-def _application_properties(item: Item) -> bytes:
-    """The properties that its publisher gave to an item of XMPP, in one order."""
-    pairs = [
-        each
-        for name, value in sorted(item.properties.items())
-        if not name.startswith(XML_PREFIX)
-        for each in (values.string(name), _packed(value))
-    ]
-    if not pairs:
-        return b""
-    return section(Section.APPLICATION_PROPERTIES, values.pack_map(pairs))
-
-
-def _packed(value: PropertyValue) -> bytes:
-    if isinstance(value, bool):
-        return values.boolean(value)
-    if isinstance(value, str):
-        return values.string(value)
-    return values.long(value) if isinstance(value, int) else values.double(value)
-
-
-def _of_another(item: Item, payload: str) -> bytes:
-    """A message of properties and one data section: its body by HTTP, or XML."""
-    body, media_type = unwrap(payload) or (payload.encode(), _XML_TYPE)
-    fields = [values.NULL] * 10
-    fields[_MESSAGE_ID] = values.string(item.item_id)
-    fields[6] = values.symbol(media_type)
-    fields[9] = values.timestamp(int(1000 * item.published_at))
-    return (
-        section(Section.PROPERTIES, values.pack_list(fields))
-        + _application_properties(item)
-        + section(Section.DATA, values.binary(body))
-    )

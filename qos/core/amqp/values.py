@@ -36,6 +36,7 @@ __all__ = [
     "ubyte",
     "uint",
     "ulong",
+    "uuid",
 ]
 
 Kind: TypeAlias = Literal[
@@ -230,6 +231,11 @@ def ulong(value: int) -> bytes:
     """An encoded ulong."""
     short = value <= _SHORT_MAX
     return b"\x53" + bytes((value,)) if short else b"\x80" + struct.pack(">Q", value)
+
+
+def uuid(value: bytes) -> bytes:
+    """An encoded uuid, of its 16 bytes."""
+    return b"\x98" + value
 
 
 def long(value: int) -> bytes:

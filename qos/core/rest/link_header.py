@@ -16,6 +16,7 @@ OWN_RELS = frozenset(
         *("message-factory", "create-next", "consumer", "poller", "subscribers"),
         *("acknowledgement", "self", "generator", "queue"),
         *("first", "last", "next", "subscriptions", "topic"),
+        *("reply-to-once", "reply-to-batch", "reply-to-batch-once"),
         # Of HornetQ's dialect.
         *("create", "create-with-id", "consume-next", "acknowledge-next"),
         *("pull-consumers", "push-consumers"),

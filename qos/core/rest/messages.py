@@ -15,6 +15,7 @@ from email.utils import formatdate
 from xml.etree import ElementTree as ET
 
 from qos.core.amqp.bodies import body_of
+from qos.core.amqp.message_ids import CORRELATION_ID
 from qos.core.amqp.messages import NAMESPACE as AMQP_NAMESPACE
 from qos.core.opaque_body import BODY, NAMESPACE, is_header_value, unwrap, wrap
 from qos.core.queue.item import PRIORITIES, Item
@@ -26,8 +27,9 @@ from qos.core.queue.properties import (
     why_not,
 )
 from qos.core.queue.requests import PublishedItem, Refusal
-from qos.core.rest.link_header import OWN_RELS, read_links, render_links
+from qos.core.rest.link_header import OWN_RELS, Link, read_links, render_links
 from qos.core.rest.msg_properties import read_properties, render_properties
+from qos.core.rest.replying import QUERY, read_correlation
 from qos.core.strings import utf8_size
 from qos.xml_text import XML_NAMESPACE, render
 
@@ -63,6 +65,9 @@ _XML_TYPE = "application/xml"
 _RESERVED = tuple(f"{{{each}}}" for each in (NAMESPACE, AMQP_NAMESPACE, XML_NAMESPACE))
 
 _NOT_UTF8 = re.compile(r"charset\s*=\s*\"?(?!utf-?8\b|us-ascii\b)", re.IGNORECASE)
+#: A URL with a scheme (RFC 3986 §3.1).
+_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
 _DECLARATION = re.compile(rb"<\?xml [^<>]*\?>\s*")
 
 
@@ -85,7 +90,7 @@ def read_message(
         body: as it came.
         headers: by their names in lower case.
         query: `priority` (0 to 9), `ttl` and `delay` (ms), `expiration` (ms since 1970,
-            which wins over ttl); others have other meanings.
+            which wins over ttl), `correlation-id`; others have other meanings.
         item_id: of the item.
         now: the time.
         bytes_max: the most bytes of a payload and its properties.
@@ -103,6 +108,8 @@ def read_message(
         **read_properties(headers.get("msg-properties", "")),
         **{_KEPT[name]: value for name, value in kept.items()},
     }
+    if query.get(QUERY):
+        properties[CORRELATION_ID] = read_correlation(query[QUERY])
     why = why_not(properties)
     if why is not None:
         raise _bad(f"Msg-Properties, with Content-Type: {why}")
@@ -252,10 +259,16 @@ def _of_publisher(links: str) -> str:
     A consumer would follow them with its password.
     """
     return render_links(
-        each
-        for each in read_links(links)
-        if each.rel and OWN_RELS.isdisjoint(each.rel.split())
+        each for each in read_links(links) if each.rel and _is_publisher_s(each)
     )
+
+
+def _is_publisher_s(link: Link) -> bool:
+    rels = link.rel.split()
+    if "reply-to" in rels and not _ABSOLUTE.match(link.href):
+        # It would lead to this service.
+        return False
+    return OWN_RELS.isdisjoint(rels)
 
 
 def render_headers(item: Item) -> dict[str, str]:

@@ -23,7 +23,7 @@ from qos.core.amqp.sections import Section, section, split
 from qos.core.amqp.values import DecodeError, decode, elements
 from qos.core.opaque_body import OCTETS, wrap
 from qos.core.queue.item import Item
-from qos.core.queue.properties import properties_size
+from qos.core.queue.properties import Properties, properties_size
 from qos.core.queue.requests import PublishedItem, Refusal
 from qos.xml_text import attribute
 
@@ -280,6 +280,30 @@ def test_the_properties_of_an_item_of_xmpp_are_application_properties() -> None:
     found = split(sent(entry, properties=seen))
     pairs = list(map(decode, elements(found.values[Section.APPLICATION_PROPERTIES])))
     assert [each for _, each in pairs] == ["a", "red", "b", True, "n", 5, "w", 1.5]
+
+
+def test_where_to_reply_and_its_id_are_fields_of_the_properties() -> None:
+    """Of any item: a worker by AMQP replies there, whatever the request came by."""
+    properties: Properties = {"JMSReplyTo": "replies", "JMSCorrelationID": 7, "a": "b"}
+    entry = PublishedItem(
+        item_id="one", payload="<x/>", digest="d", size=1, properties=properties
+    )
+    found = split(sent(entry, properties=properties))
+    fields_ = list(map(decode, elements(found.values[Section.PROPERTIES])))
+    assert fields_[4:6] == [("string", "replies"), ("ulong", 7)]
+    assert len(elements(found.values[Section.APPLICATION_PROPERTIES])) == 2
+
+
+@pytest.mark.parametrize("value", [True, -1, 1.5, ""])
+def test_what_is_no_id_stays_an_application_property(value: bool | float | str) -> None:
+    properties: Properties = {"JMSReplyTo": 5, "JMSCorrelationID": value}
+    entry = PublishedItem(
+        item_id="one", payload="<x/>", digest="d", size=1, properties=properties
+    )
+    found = split(sent(entry, properties=properties))
+    fields_ = elements(found.values[Section.PROPERTIES])
+    assert fields_[4:6] == [values.NULL, values.NULL]
+    assert len(elements(found.values[Section.APPLICATION_PROPERTIES])) == 4
 
 
 def test_properties_may_name_the_node() -> None:

@@ -260,7 +260,10 @@ def test_what_an_xmpp_client_has_put_into_a_header_cannot_do_harm() -> None:
     ("link", "shown"),
     [
         ('</a>; rel="b"; type="c/d"', '</a>; rel="b"; type="c/d"'),
-        ("</a>; rel=reply-to, <x>; rel=acknowledgement", '</a>; rel="reply-to"'),
+        ("</a>; rel=up, <x>; rel=acknowledgement", '</a>; rel="up"'),
+        ("</a>; rel=reply-to, <b>; rel=reply-to, <//c>; rel=reply-to", None),
+        ("<xmpp:a@b>; rel=reply-to", '<xmpp:a@b>; rel="reply-to"'),
+        ("<http://x>; rel=reply-to-once", None),
         ('<x>; rel="b SELF", </a>; rel=b', '</a>; rel="b"'),
         ("<x>; rel=create-next", None),
         ("<x>; rel=consumer, <x>; REL=Poller, <x>; rel=generator", None),
