@@ -420,8 +420,11 @@ LIMITS: Final = (
         "qos.rest.bounds:DELETED_CONSUMERS_MAX",
         "pull consumers that are remembered as deleted",
     ),
-    Limit("qos.rest.bounds:PUSH_PER_ACCOUNT_MAX", "push subscribers of one user"),
-    Limit("qos.rest.bounds:PUSH_MAX", "push subscribers of all users"),
+    Limit(
+        "qos.rest.bounds:PUSH_PER_ACCOUNT_MAX",
+        "sessions of the push subscribers of one user",
+    ),
+    Limit("qos.rest.bounds:PUSH_MAX", "sessions of the push subscribers of all users"),
     Limit(
         "qos.rest.bounds:PUSH_LINKS_MAX",
         "messages of a push subscriber whose outcome is not known",
@@ -498,6 +501,18 @@ LIMITS: Final = (
     Limit(
         "qos.core.rest.hornetq.registrations:HEADER_CHARS_MAX",
         "characters of such a header",
+    ),
+    Limit(
+        "qos.core.rest.hornetq.registrations:RETRIES_MAX",
+        "retries of one delivery of a push consumer of HornetQ",
+    ),
+    Limit(
+        "qos.core.rest.hornetq.registrations:RETRY_WAIT_MS_MAX",
+        "milliseconds before such a retry",
+    ),
+    Limit(
+        "qos.core.rest.hornetq.registrations:SESSIONS_MAX",
+        "messages of a push consumer of HornetQ on their way at a time",
     ),
     Limit("qos.core.rest.link_header:LINKS_MAX", "links in the headers of a response"),
     Limit(

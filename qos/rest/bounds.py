@@ -89,7 +89,9 @@ CONSUMER_IDLE_S = 300.0
 
 #: Pull consumers that are remembered as deleted: all others are made again.
 DELETED_CONSUMERS_MAX = 10_000
-#: Push subscribers of one account, and of all.
+
+#: Sessions of the push subscribers of one account, and of all: each sends one message at
+#: a time.
 PUSH_PER_ACCOUNT_MAX = 20
 PUSH_MAX = 500
 

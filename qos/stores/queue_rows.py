@@ -250,8 +250,16 @@ MIGRATIONS: Migrations = (
             href TEXT NOT NULL,
             base TEXT NOT NULL,
             authorization TEXT NOT NULL,
+            digest TEXT NOT NULL,
             selector TEXT NOT NULL,
             headers TEXT NOT NULL,
+            method TEXT NOT NULL,
+            content_type TEXT NOT NULL,
+            sessions INTEGER NOT NULL,
+            max_retries INTEGER NOT NULL,
+            retry_wait_s REAL NOT NULL,
+            disable_on_failure INTEGER,
+            durable INTEGER NOT NULL,
             created_at REAL NOT NULL,
             enabled INTEGER NOT NULL,
             reason TEXT NOT NULL
@@ -548,7 +556,10 @@ def node_from(plain: dict[str, Any]) -> Node:
 
 def push_subscriber_from(plain: dict[str, Any]) -> PushSubscriber:
     """See item_from."""
-    plain["enabled"] = bool(plain["enabled"])
+    for name in ("enabled", "durable"):
+        plain[name] = bool(plain[name])
+    if plain["disable_on_failure"] is not None:
+        plain["disable_on_failure"] = bool(plain["disable_on_failure"])
     plain["headers"] = dict(json.loads(plain["headers"]))
     return PushSubscriber(**plain)
 

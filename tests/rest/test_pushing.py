@@ -96,8 +96,10 @@ class Target:
 
 
 @contextlib.asynccontextmanager
-async def target(port: int = 0) -> AsyncIterator[Target]:
-    found = Target()
+async def target(
+    port: int = 0, *, found: Target | None = None
+) -> AsyncIterator[Target]:
+    found = found or Target()
     server = web.Server(found._handle)
     loop = asyncio.get_running_loop()
     listening = await loop.create_server(server, "127.0.0.1", port)

@@ -41,8 +41,19 @@ class PushSubscriber:
             `https://example.org`, or ''.
         authorization: for the host of `href`, as its maker has given it: a value of the
             header Authorization, or ''.
+        digest: the login for digest authentication at the host of `href` (RFC 7616):
+            `user:password` in base64; '': none.
         selector: which messages are pushed; '': all.
         headers: for the host of `href`, by name.
+        method: by which a message is sent where the target does not say: `POST` or `PUT`.
+        content_type: of messages that are bytes of no known type; ''.
+        sessions: how many messages are on their way at a time.
+        max_retries: how often a message is sent again within one delivery.
+        retry_wait_s: seconds before each of these retries.
+        disable_on_failure: what a failed delivery does. True: it disables the subscriber,
+            and its message has not failed. False: it never disables it. None: many in a
+            row do.
+        durable: it outlives the service; otherwise it is removed at the next start.
         created_at: seconds since 1970.
         enabled: messages are pushed.
         reason: why it is not enabled, or what failed last; ''.
@@ -54,9 +65,17 @@ class PushSubscriber:
     rel: str
     href: str
     base: str
-    authorization: str = ""
+    authorization: str = field(default="", repr=False)
+    digest: str = field(default="", repr=False)
     selector: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    method: str = "POST"
+    content_type: str = ""
+    sessions: int = 1
+    max_retries: int = 0
+    retry_wait_s: float = 0.0
+    disable_on_failure: bool | None = None
+    durable: bool = True
     created_at: float
     enabled: bool = True
     reason: str = ""

@@ -5,8 +5,8 @@ The relation of the subscriber's link decides (rows U2, U3, U5 and U7 of REST-*)
     post-message-once  an empty POST asks for a one-off link, `create-next`; the message is
                        posted there; the answer has the link for the next message
     destination        HEAD asks for the links of the destination, and the best one is used
-    template           the message is posted where its key is the `{id}` of the URL (HornetQ)
-    any other          the message is posted, with an `Idempotency-Key`
+    template           the message is sent where its key is the `{id}` of the URL (HornetQ)
+    any other          the message is sent, with an `Idempotency-Key`
 
 A one-off link has to be written down before it is used, and to be used again if the
 outcome is not known: it answers 405 if the message is there. So each message arrives
@@ -75,7 +75,7 @@ class PushRequest:
     """A request to make; nothing of it is checked yet.
 
     Attributes:
-        method: `POST` or `HEAD`.
+        method: `POST`, `HEAD` or `PUT`.
         url: absolute.
         message: it has the message as its body; False: it has none.
         keep: write the URL down beside the item first.
@@ -110,7 +110,7 @@ class NoReply:
 
     Attributes:
         reason: for people.
-        forbidden: the URL is one that nothing is pushed to.
+        forbidden: nothing can be pushed to the URL, however often that is tried.
         unsent: there was no connection, so it has certainly not arrived.
     """
 
@@ -152,19 +152,27 @@ _Answer: TypeAlias = PushReply | NoReply
 _Steps: TypeAlias = Generator[PushRequest, _Answer, Verdict]
 
 
-def forward(link: AtomLink, *, key: str, kept: str = "", unused: str = "") -> _Steps:
+def forward(
+    link: AtomLink,
+    *,
+    key: str,
+    method: str = "POST",
+    kept: str = "",
+    unused: str = "",
+) -> _Steps:
     """Forward one message: yields requests, is sent their answers, returns the verdict.
 
     Args:
         link: of the subscriber.
         key: the same for each attempt at this message, and for no other message.
+        method: by which the message is sent, unless a link of the target means a POST.
         kept: the one-off link that was written down for this message, or ''.
         unused: a one-off link that no message was posted to, or ''.
     """
     if link.rel == _TEMPLATE:
-        return (yield from _plain(_filled(link.href, key), key))
+        return (yield from _plain(method, _filled(link.href, key), key))
     if link.rel not in {_ONCE, _DESTINATION}:
-        return (yield from _plain(link.href, key))
+        return (yield from _plain(method, link.href, key))
     if kept:
         answer = yield from _ask(PushRequest("POST", kept, message=True))
         if not _is_unknown(answer, 0):
@@ -174,10 +182,10 @@ def forward(link: AtomLink, *, key: str, kept: str = "", unused: str = "") -> _S
         answer = yield from _once(unused)
         if not _is_unknown(answer, _NOT_FOUND):
             return _once_verdict(answer)
-    return (yield from _begin(link, key))
+    return (yield from _begin(link, method, key))
 
 
-def _begin(link: AtomLink, key: str) -> _Steps:
+def _begin(link: AtomLink, method: str, key: str) -> _Steps:
     """Forward by the permanent link."""
     entry = link.href
     if link.rel == _DESTINATION:
@@ -185,12 +193,12 @@ def _begin(link: AtomLink, key: str) -> _Steps:
         if not _is_success(answer):
             return _about_target(answer)
         rel, entry = _best(answer)
-        if rel == "create-with-id":
-            entry = _filled(entry, key)
         if not entry:
             return Verdict(Fate.DISABLED, f"{link.href} offers no link to post to")
+        if rel == "create-with-id":
+            return (yield from _plain(method, _filled(entry, key), key))
         if rel != _ONCE:
-            return (yield from _plain(entry, key))
+            return (yield from _plain("POST", entry, key))
     answer = yield from _ask(PushRequest("POST", entry))
     if not _is_success(answer):
         return _about_target(answer)
@@ -200,8 +208,8 @@ def _begin(link: AtomLink, key: str) -> _Steps:
     return _once_verdict((yield from _once(one_off)))
 
 
-def _plain(url: str, key: str) -> _Steps:
-    answer = yield from _ask(PushRequest("POST", url, message=True, key=key))
+def _plain(method: str, url: str, key: str) -> _Steps:
+    answer = yield from _ask(PushRequest(method, url, message=True, key=key))
     return _verdict(answer)
 
 

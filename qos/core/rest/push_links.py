@@ -15,7 +15,7 @@ from qos.core.queue.requests import Refusal
 from qos.core.record import record
 from qos.core.rest.push_targets import URL_CHARS_MAX
 
-__all__ = ["ATOM_LINK_BYTES_MAX", "AtomLink", "read_atom_link", "render_atom_link"]
+__all__ = ["ATOM", "ATOM_LINK_BYTES_MAX", "AtomLink", "read_atom_link"]
 
 #: The most bytes of the document.
 ATOM_LINK_BYTES_MAX = 16 * 1024
@@ -23,7 +23,8 @@ ATOM_LINK_BYTES_MAX = 16 * 1024
 #: The most characters of a relation: a URI at most.
 _REL_CHARS_MAX = 256
 
-_ATOM = "http://www.w3.org/2005/Atom"
+#: The namespace of Atom.
+ATOM = "http://www.w3.org/2005/Atom"
 
 #: The first is what REST-* names; it also has an example with the last one.
 _TYPES = ("application/atom+xml", "application/xml", "text/xml", "applicatin/atom+xml")
@@ -67,12 +68,12 @@ def read_atom_link(body: bytes, content_type: str) -> AtomLink:
     if b"<!" in body or b"\0" in body:
         raise _bad("it has a DTD, a comment, or is not UTF-8")
     if b"xmlns:atom" not in body:
-        body = _PREFIXED.sub(f'<atom:link xmlns:atom="{_ATOM}"'.encode(), body, 1)
+        body = _PREFIXED.sub(f'<atom:link xmlns:atom="{ATOM}"'.encode(), body, 1)
     try:
         element = ET.fromstring(body)  # noqa: S314 - no DTD
     except (ET.ParseError, ValueError, LookupError) as error:
         raise _bad(f"it is not well-formed: {error}") from None
-    if element.tag not in {f"{{{_ATOM}}}link", "link"}:
+    if element.tag not in {f"{{{ATOM}}}link", "link"}:
         raise _bad("a link of Atom is expected")
     rel = element.get("rel", "").strip().lower()
     href = element.get("href", "").strip()
@@ -81,12 +82,6 @@ def read_atom_link(body: bytes, content_type: str) -> AtomLink:
     if not href or len(href) > URL_CHARS_MAX:
         raise _bad(f"its href is a URL of at most {URL_CHARS_MAX} characters")
     return AtomLink(rel, href)
-
-
-def render_atom_link(link: AtomLink) -> str:
-    """The document."""
-    element = ET.Element("link", xmlns=_ATOM, rel=link.rel, href=link.href)
-    return ET.tostring(element, encoding="unicode")
 
 
 def _bad(why: str) -> Refusal:

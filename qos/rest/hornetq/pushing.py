@@ -7,12 +7,7 @@ from collections.abc import Mapping
 from qos.core.queue.push import PushSubscriber
 from qos.core.queue.requests import Delete, Refusal
 from qos.core.queue.results import Result
-from qos.core.rest.hornetq.registrations import (
-    Registration,
-    read_registration,
-    render,
-)
-from qos.core.rest.push_links import AtomLink
+from qos.core.rest.hornetq.registrations import read_registration, render
 from qos.ids import new_id
 from qos.rest.calls import Answer, Call
 from qos.rest.hornetq.consuming import check_may_subscribe
@@ -31,8 +26,8 @@ __all__ = [
 async def push_consumers(call: Call) -> Answer:
     """Make a push consumer."""
     check_may_subscribe(call, "queue")
-    asked, href = _asked(call)
-    made = await _made(call, call.node, asked, href)
+    made = _asked(call, call.node)
+    await call.gateway.pushers.add(made)
     path = {"node": call.node, "subscriber": made.subscriber_id}
     return Answer(201, {"Location": url("hornetq-push-consumer", **path)})
 
@@ -40,11 +35,14 @@ async def push_consumers(call: Call) -> Answer:
 async def push_subscriptions(call: Call) -> Answer:
     """Make a push subscription: a queue that copies from the topic, and is pushed."""
     check_may_subscribe(call, "topic")
-    asked, href = _asked(call)
     name = new_id()
-    queue = await create_subscription(call, name, asked.selector)
+    queue = subscription_node(call, name)
+    made = _asked(call, queue)
+    await create_subscription(
+        call, queue, made.jid, selector=made.selector, durable=made.durable
+    )
     try:
-        await _made(call, queue, asked, href)
+        await call.gateway.pushers.add(made)
     except Refusal:
         call.gateway.engine.request(Delete(queue), call.jid, _ignore)
         raise
@@ -59,33 +57,35 @@ async def push_subscription(call: Call) -> Answer:
         if call.method == "DELETE":
             await call.ask(Delete(queue))
             return Answer(204)
-        return _shown(pusher)
+        return _shown(pusher, topic=True)
     raise _unknown(f"push subscription to {call.node!r}")
 
 
-def _asked(call: Call) -> tuple[Registration, str]:
-    """The registration in the body, and its URL in normal form."""
+def _asked(call: Call, node: str) -> PushSubscriber:
+    """The subscriber that the body asks for, with its URL in normal form."""
     asked = read_registration(call.body, call.headers.get("content-type", ""))
-    return asked, call.gateway.pushers.target(asked.link.href)
-
-
-async def _made(
-    call: Call, node: str, asked: Registration, href: str
-) -> PushSubscriber:
-    made = PushSubscriber(
+    return PushSubscriber(
         subscriber_id=new_id(),
         node=node,
         account=call.account,
         rel=asked.link.rel,
-        href=href,
+        href=call.gateway.pushers.target(asked.link.href),
         base=call.base,
         authorization=asked.authorization,
+        digest=asked.digest,
         selector=asked.selector,
         headers=asked.headers,
+        method=asked.method,
+        content_type=asked.content_type,
+        sessions=asked.sessions,
+        max_retries=asked.max_retries,
+        retry_wait_s=asked.retry_wait_s,
+        disable_on_failure=asked.disable_on_failure,
+        durable=asked.durable,
         created_at=call.gateway.engine.now(),
+        enabled=asked.enabled,
+        reason="" if asked.enabled else "it was made so",
     )
-    await call.gateway.pushers.add(made)
-    return made
 
 
 async def push_consumer(call: Call) -> Answer:
@@ -97,10 +97,9 @@ async def push_consumer(call: Call) -> Answer:
     return _shown(pusher)
 
 
-def _shown(pusher: Pusher) -> Answer:
-    its = pusher.subscriber
+def _shown(pusher: Pusher, *, topic: bool = False) -> Answer:
     headers = {"Content-Type": "application/xml", "Cache-Control": "no-store"}
-    return Answer(200, headers, body=render(AtomLink(its.rel, its.href), its.selector))
+    return Answer(200, headers, body=render(pusher.subscriber, topic=topic))
 
 
 def _found(call: Call) -> Pusher:

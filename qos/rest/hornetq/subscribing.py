@@ -23,7 +23,7 @@ from qos.core.rest.hornetq.forms import SubscriptionForm, subscription_form
 from qos.ids import new_id
 from qos.rest.calls import Answer, Call, as_text
 from qos.rest.consuming import form_of
-from qos.rest.hornetq.consumers import DURABLE, VOLATILE, Identity, PullConsumer
+from qos.rest.hornetq.consumers import DURABLE, VOLATILE, Identity
 from qos.rest.hornetq.consuming import check_may_subscribe, made
 from xep_0254.requests import NODE_CHARS_MAX
 
@@ -54,7 +54,11 @@ async def pull_subscriptions(call: Call) -> Answer:
         consumer.idle_s = form.idle_s
     try:
         if not exists:
-            await _create(call, consumer, form)
+            await create_subscription(
+                *(call, node, identity.jid),
+                selector=form.selector,
+                durable=form.durable,
+            )
     except BaseException:
         consumers.discard(consumer)
         # Its client may have gone before it knew of the queue.
@@ -82,18 +86,41 @@ def subscription_node(call: Call, name: str) -> str:
     return node
 
 
-async def create_subscription(call: Call, name: str, selector: str) -> str:
-    """Make the queue of a durable subscription without a pull consumer; its name.
+async def create_subscription(
+    call: Call, queue: str, jid: str, *, selector: str, durable: bool
+) -> None:
+    """Make the queue of a subscription.
+
+    Args:
+        call: of the user, at the topic.
+        queue: its name; see `subscription_node`.
+        jid: the full JID of the consumer. Without it, and at a restart, a queue that is
+            not durable ends.
+        selector: which messages are copied; '': all.
+        durable: it stays until it is deleted.
 
     Raises:
         Refusal: it cannot be made.
     """
-    node = subscription_node(call, name)
     config = {TOPIC: call.node}
     if selector:
         config[SELECTOR] = selector
-    await call.ask(Create(node, config))
-    return node
+    engine = call.gateway.engine
+    lifetime = None if durable else Lifetime.DELETE_ON_CLOSE
+    answered: asyncio.Future[Refusal | None]
+    answered = asyncio.get_running_loop().create_future()
+
+    def answer(result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
+        if not answered.done():  # its client has gone
+            answered.set_result(result if isinstance(result, Refusal) else None)
+
+    engine.request(Create(queue, config, lifetime), jid, answer)
+    if not durable:
+        # In the same turn: its lifetime begins with a link.
+        engine.request(OpenLink(queue, made=True), jid, _ignore)
+    refusal = await answered
+    if refusal is not None:
+        raise refusal
 
 
 def _other(why: str) -> Answer:
@@ -112,30 +139,6 @@ async def _is_same(call: Call, node: str, form: SubscriptionForm) -> bool:
         and config.get(TOPIC, "") == call.node
         and config.get(SELECTOR, "") == form.selector
     )
-
-
-async def _create(call: Call, consumer: PullConsumer, form: SubscriptionForm) -> None:
-    config = {TOPIC: call.node}
-    if form.selector:
-        config[SELECTOR] = form.selector
-    engine, identity = call.gateway.engine, consumer.identity
-    lifetime = None if form.durable else Lifetime.DELETE_ON_CLOSE
-    answered: asyncio.Future[Refusal | None]
-    answered = asyncio.get_running_loop().create_future()
-
-    def answer(result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
-        if not answered.done():  # its client has gone
-            answered.set_result(result if isinstance(result, Refusal) else None)
-
-    create = Create(identity.node, config, lifetime)
-    engine.request(create, identity.jid, answer)
-    if not form.durable:
-        # In the same turn: its lifetime begins with a link.
-        link = OpenLink(identity.node, made=True)
-        engine.request(link, identity.jid, _ignore)
-    refusal = await answered
-    if refusal is not None:
-        raise refusal
 
 
 def _ignore(_result: Result | Refusal, _payloads: Mapping[int, str]) -> None:

@@ -8,13 +8,16 @@ ours goes along: no credentials of users, no cookies. Redirects are not followed
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
-from collections.abc import Mapping
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass
 
 import aiohttp
+from aiohttp import DigestAuthMiddleware
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.typedefs import LooseHeaders
 from yarl import URL
@@ -59,6 +62,9 @@ class PushClient:
             bounds.PUSH_LOOKUPS_MAX, thread_name_prefix="qos-push-dns"
         )
         self._session: aiohttp.ClientSession | None = None
+        #: By subscriber, those that no request uses: each counts its own requests, so
+        #: that a target sees them in order.
+        self._digests: dict[str, list[DigestAuthMiddleware]] = {}
 
     async def send(
         self,
@@ -73,8 +79,8 @@ class PushClient:
             request: with `message`, it has this body and these headers.
             body: of the message.
             headers: of the message.
-            subscriber: its authorization and headers go to the host of its own URL, and
-                nowhere else.
+            subscriber: its login and headers go to the host of its own URL, and nowhere
+                else.
         """
         try:
             target = self.rules.target(request.url)
@@ -84,14 +90,18 @@ class PushClient:
         use = _Use(target)
         _use.set(use)
         named: dict[str, str] = dict(headers) if request.message else {}
-        if _origin(target) == _origin(own):
+        is_own = _origin(target) == _origin(own)
+        if is_own:
             named |= subscriber.headers
             if subscriber.authorization:
                 named["Authorization"] = subscriber.authorization
         if request.key:
             named["Idempotency-Key"] = f'"{request.key}"'
         try:
-            return await self._made(request, target, body, named)
+            if not (is_own and subscriber.digest):
+                return await self._made(request, target, body, named)
+            with self._digest(subscriber) as digest:
+                return await self._made(request, target, body, named, digest)
         except aiohttp.ClientConnectorError as error:
             if use.forbidden:
                 return NoReply(use.forbidden, forbidden=True, unsent=True)
@@ -100,6 +110,8 @@ class PushClient:
         except TimeoutError:
             return NoReply(f"{target.host} does not answer")
         except (aiohttp.ClientError, OSError, ValueError) as error:
+            if type(error) is aiohttp.ClientError:  # a challenge that has no answer
+                return NoReply(f"{target.host}: {error}", forbidden=True)
             return NoReply(f"{target.host}: {type(error).__name__}")
 
     async def _made(
@@ -108,6 +120,7 @@ class PushClient:
         target: Target,
         body: bytes,
         headers: LooseHeaders,
+        *middlewares: DigestAuthMiddleware,
     ) -> PushReply:
         async with self._open().request(
             request.method,
@@ -116,6 +129,7 @@ class PushClient:
             headers=headers,
             allow_redirects=False,
             skip_auto_headers=["Content-Type", "Accept-Encoding"],
+            middlewares=middlewares,
         ) as answer:
             # Its body does not matter. A short one is read, so that the connection can
             # be used again.
@@ -127,6 +141,20 @@ class PushClient:
                 for name in answer.headers
             }
             return PushReply(target.url, answer.status, found)
+
+    @contextlib.contextmanager
+    def _digest(self, subscriber: PushSubscriber) -> Iterator[DigestAuthMiddleware]:
+        """Digest authentication for one request (RFC 7616)."""
+        if len(self._digests) > bounds.PUSH_MAX:
+            # Of subscribers that are gone, most of them.
+            self._digests.clear()
+        free = self._digests.setdefault(subscriber.subscriber_id, [])
+        user, _, password = b64decode(subscriber.digest).decode().partition(":")
+        digest = free.pop() if free else DigestAuthMiddleware(user, password)
+        try:
+            yield digest
+        finally:
+            free.append(digest)
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:

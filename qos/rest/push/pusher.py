@@ -1,8 +1,7 @@
-"""One push subscriber: a consumer that posts its messages to a URL, one after the other.
+"""One push subscriber: a consumer that sends its messages to a URL, in one or more sessions.
 
-Its full JID stays the same across restarts, and so does the lock of the message that is
-on its way. The one-off link of that message, and a longer lock, are on disk before the
-message is posted; a message whose outcome is not known is posted to the same link again.
+Each session makes one delivery after the other. Its full JID stays the same across
+restarts, and so do the locks of the messages that are on their way.
 """
 
 from __future__ import annotations
@@ -22,12 +21,10 @@ from qos.core.queue.push import (
     PushLink,
     PushSubscriber,
     RemovePushLink,
-    SavePushLink,
     SavePushSubscriber,
 )
 from qos.core.queue.requests import (
     Credit,
-    Extend,
     Refusal,
     Request,
     Retract,
@@ -38,14 +35,12 @@ from qos.core.queue.requests import (
 )
 from qos.core.queue.results import CreditResult, Result
 from qos.core.record import replace
-from qos.core.rest.forwarding import Fate, PushRequest, Verdict, forward
-from qos.core.rest.link_header import Link, render_links
-from qos.core.rest.messages import render_headers, render_message
-from qos.core.rest.push_links import AtomLink
+from qos.core.rest.forwarding import Fate, Verdict
+from qos.core.rest.push_retries import disables
 from qos.engine.gateway import ask
 from qos.engine.queue_outputs import Payloads
 from qos.rest import bounds
-from qos.rest.routes import url
+from qos.rest.push.delivery import deliver
 
 if TYPE_CHECKING:
     from qos.rest.push.pushers import Pushers
@@ -62,6 +57,9 @@ _BACKOFF = Backoff(first_s=0.2, max_s=300.0)
 #: Seconds until a target is asked again that is busy and does not say for how long, and
 #: until the store is.
 _BUSY_S = 5.0
+
+#: The messages that it can hold, if its sessions are not more.
+_REQUESTS = 10
 
 #: Turns of the loop in which the messages come that were locked before a restart.
 _TURNS = 3
@@ -80,23 +78,31 @@ class Pusher:
 
     Attributes:
         subscriber: as it is on disk.
-        failures: attempts in a row that have failed.
+        pushers: all subscribers.
+        links: the one-off links of messages whose outcome is not known, by seq.
+        failures: deliveries in a row that have failed.
     """
 
     def __init__(self, pushers: Pushers, subscriber: PushSubscriber) -> None:
         """Take what is on disk; `start` lets it push."""
         self.subscriber = subscriber
+        self.pushers = pushers
+        self.links: dict[int, PushLink] = {}
         self.failures = 0
-        self._pushers = pushers
         self._engine = pushers.engine
-        self._links: dict[int, PushLink] = {}
-        # A one-off link that no message was posted to.
-        self._unused = ""
+        #: Messages that are locked for it, by token, and those that no session has begun.
+        self._held: dict[str, Item] = {}
         self._waiting: deque[tuple[Item, str]] = deque()
-        self._tokens: set[str] = set()
+        #: Deliveries that it has asked for so far, and that have not come yet; how many
+        #: sessions wait for one.
         self._limit = 0
-        self._granted = False
+        self._granted = 0
+        self._idle = 0
         self._come = asyncio.Event()
+        #: No session begins a delivery any more.
+        self._over = asyncio.Event()
+        #: Until when the target wants no message, by the clock of the loop.
+        self._resume_at = 0.0
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -105,19 +111,25 @@ class Pusher:
         return self.subscriber.jid
 
     @property
+    def is_over(self) -> bool:
+        """Whether what has begun has to come to its end."""
+        return self._over.is_set()
+
+    @property
     def _node(self) -> str:
         return self.subscriber.node
 
     def attach(self) -> None:
         """Be there for the engine, before its session begins."""
-        self._pushers.consumers[self.jid] = self
+        self.pushers.consumers[self.jid] = self
 
     def start(self) -> None:
         """Push."""
         self.attach()
+        self.stop()
         self._waiting.clear()
-        self._tokens.clear()
-        self._granted = False
+        self._held.clear()
+        self._resume_at = 0.0
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def stop(self) -> None:
@@ -130,8 +142,17 @@ class Pusher:
         """Stop for good, or until it is enabled again: what it holds is given back."""
         self.stop()
         self._engine.request(Unsubscribe(self._node, self.jid), self.jid, _ignore)
+        if self._held:
+            back = tuple(
+                Settlement(
+                    item_id=item.item_id, token=token, outcome=ItemOutcome.RELEASED
+                )
+                for token, item in self._held.items()
+            )
+            self._engine.request(Unlock(self._node, back), self.jid, _ignore)
+            self._held.clear()
         self._engine.departed(self.jid)
-        self._pushers.consumers.pop(self.jid, None)
+        self.pushers.consumers.pop(self.jid, None)
 
     # -- messages ----------------------------------------------------------
 
@@ -139,125 +160,134 @@ class Pusher:
         while self.subscriber.enabled:
             try:
                 await self._begin()
-                while self.subscriber.enabled:
-                    item, payload = await self._next()
-                    pause_s = await self._push(item, payload)
-                    if pause_s and self.subscriber.enabled:
-                        await asyncio.sleep(pause_s)
+                await self._sessions()
             except Refusal as refusal:
-                if refusal.condition in _PASSING:
-                    await asyncio.sleep(_BUSY_S)
-                else:
-                    await self.disable(str(refusal))
+                if refusal.condition not in _PASSING:
+                    await self._end(str(refusal))
             except Exception:
                 # Without the request: its URL may be a secret.
                 log.exception("a push subscriber has failed")
+            if self.subscriber.enabled:
                 await asyncio.sleep(_BUSY_S)
+        self._task = None
+        self.leave()
 
     async def _begin(self) -> None:
         """Subscribe; what it holds since before comes again."""
         store = self._engine.store
-        self._links = store.push_links(self.subscriber.subscriber_id)
-        options = {QUEUE_REQUESTS: "10", SELECTOR: self.subscriber.selector}
+        self.links = store.push_links(self.subscriber.subscriber_id)
+        requests = max(_REQUESTS, self.subscriber.sessions)
+        options = {QUEUE_REQUESTS: str(requests), SELECTOR: self.subscriber.selector}
         # No link: that would have left at a restart, and what it held would have failed.
         subscribe = Subscribe(self._node, self.jid, options)
         # In the same turn: nothing is given out without credit.
         _, credit = await asyncio.gather(
-            self._ask(subscribe), self._ask(Credit(self._node, 0))
+            self.ask(subscribe), self.ask(Credit(self._node, 0))
         )
         assert isinstance(credit, CreditResult)
-        self._limit = credit.served
+        self._limit, self._granted = credit.served, 0
+        self._over.clear()
         for _ in range(_TURNS):
             await asyncio.sleep(0)
 
-    async def _next(self) -> tuple[Item, str]:
-        while not self._waiting:
-            self._come.clear()
-            if not self._granted:
-                self._granted = True
-                self._limit += 1
-                await self._ask(Credit(self._node, self._limit))
-            if not self._waiting:
-                await self._come.wait()
-        return self._waiting.popleft()
+    async def _sessions(self) -> None:
+        """Let all sessions push until it is disabled, or one of them fails.
 
-    async def _push(self, item: Item, payload: str) -> float:
-        """Push a message; returns the seconds until the next one."""
-        subscriber, kept = self.subscriber, self._links.get(item.seq)
-        body, headers = _forwarded(subscriber, item, payload)
-        steps = forward(
-            AtomLink(subscriber.rel, subscriber.href),
-            key=f"{subscriber.subscriber_id}-{item.seq}",
-            kept="" if kept is None else kept.url,
-            unused=self._unused,
-        )
-        self._unused = ""
-        try:
-            request = next(steps)
-            while True:
-                if request.message and not await self._keep(item, request):
-                    return 0.0
-                answer = await self._pushers.client.send(
-                    request, body, headers, subscriber
-                )
-                request = steps.send(answer)
-        except StopIteration as stop:
-            verdict: Verdict = stop.value
-        finally:
-            self._tokens.discard(item.token)
-        return await self._end(item, verdict)
-
-    async def _keep(self, item: Item, request: PushRequest) -> bool:
-        """Write down, before a message is posted, where; False: it is not ours any more.
-
-        The lock lasts until it has an outcome, so nobody else gets it meanwhile.
+        The others come to the end of their deliveries, so that no message is left.
         """
-        extend = Extend(self._node, bounds.PUSH_LOCK_S, ((item.item_id, item.token),))
-        steps: list[Coroutine[Any, Any, object]] = [self._ask(extend)]
-        if request.keep:
-            link = PushLink(
-                self.subscriber.subscriber_id,
-                item.seq,
-                request.url,
-                self._engine.now(),
-            )
-            self._links[item.seq] = link
-            steps.append(self._pushers.save(SavePushLink(link)))
-        try:
-            await asyncio.gather(*steps)
-        except Refusal:
-            return False
-        return True
+        sessions = [self._session() for _ in range(self.subscriber.sessions)]
+        for result in await asyncio.gather(*sessions, return_exceptions=True):
+            if result is not None:
+                raise result
 
-    async def _end(self, item: Item, verdict: Verdict) -> float:
+    async def _session(self) -> None:
+        try:
+            await self._deliver_all()
+        except Exception:
+            self._over.set()
+            self._come.set()
+            raise
+
+    async def _deliver_all(self) -> None:
+        """Make one delivery after the other."""
+        # A one-off link of the target that no message was posted to.
+        unused = ""
+        while await self._resumed() and (found := await self._next()) is not None:
+            item, payload = found
+            try:
+                verdict = await deliver(self, item, payload, unused)
+                unused = "" if verdict is None else verdict.unused
+                if verdict is not None:
+                    await self._settled(item, verdict)
+            finally:
+                self._held.pop(item.token, None)
+
+    async def _resumed(self) -> bool:
+        """Wait until the target wants messages; False: nothing more is pushed."""
+        now = asyncio.get_running_loop().time
+        while not self.is_over and (left_s := self._resume_at - now()) > 0:
+            await self.pause(left_s)
+        return not self.is_over
+
+    async def _next(self) -> tuple[Item, str] | None:
+        """The next message; None: nothing more is pushed."""
+        self._idle += 1
+        try:
+            while not self._waiting and not self.is_over:
+                self._come.clear()
+                if self._granted < self._idle:
+                    self._granted += 1
+                    self._limit += 1
+                    await self.ask(Credit(self._node, self._limit))
+                if not self._waiting and not self.is_over:
+                    await self._come.wait()
+        finally:
+            self._idle -= 1
+        return None if self.is_over else self._waiting.popleft()
+
+    async def _settled(self, item: Item, verdict: Verdict) -> None:
+        """Settle a message whose delivery is over."""
         fate = verdict.fate
-        self._pushers.counts[fate] += 1
         steps: list[Coroutine[Any, Any, object]] = [self._settle(item, verdict)]
         over = fate in (Fate.ACCEPTED, Fate.REJECTED)
-        if over and self._links.pop(item.seq, None) is not None:
+        if over and self.links.pop(item.seq, None) is not None:
             forget = RemovePushLink(self.subscriber.subscriber_id, item.seq)
-            steps.append(self._pushers.save(forget))
+            steps.append(self.pushers.save(forget))
         # Its lock may have ended.
         with contextlib.suppress(Refusal):
             await asyncio.gather(*steps)
         if over:
             self.failures = 0
-            self._unused = verdict.unused
-            return 0.0
-        if fate is Fate.DISABLED:
-            await self.disable(verdict.reason)
-            return 0.0
-        if fate is Fate.RELEASED:
+        elif fate is Fate.DISABLED:
+            await self._end(verdict.reason)
+        elif fate is Fate.RELEASED:
             seconds = verdict.retry_after_s(self._engine.now())
-            return _BUSY_S if seconds is None else seconds
+            self._hold(_BUSY_S if seconds is None else seconds)
+        else:
+            await self._failed(verdict.reason)
+
+    async def _failed(self, reason: str) -> None:
+        """Count a delivery that has failed."""
         self.failures += 1
-        self.subscriber = replace(self.subscriber, reason=verdict.reason)
-        if self.failures >= bounds.PUSH_FAILURES_MAX:
-            why = f"{self.failures} attempts in a row failed; the last: "
-            await self.disable(f"{why}{verdict.reason}")
-        elif len(self._links) >= bounds.PUSH_LINKS_MAX:
-            await self.disable(f"{len(self._links)} messages have no known outcome")
-        return _BACKOFF.delay_s(self.failures, self._pushers.jitter())
+        its = self.subscriber = replace(self.subscriber, reason=reason)
+        if disables(its, self.failures, bounds.PUSH_FAILURES_MAX):
+            why = f"{self.failures} deliveries in a row failed; the last: "
+            await self._end(f"{why}{reason}")
+        elif len(self.links) >= bounds.PUSH_LINKS_MAX:
+            await self._end(f"{len(self.links)} messages have no known outcome")
+        rounds = -(-self.failures // its.sessions)
+        self._hold(_BACKOFF.delay_s(rounds, self.pushers.jitter()))
+
+    def _hold(self, seconds: float) -> None:
+        """Send nothing new to the target for so long."""
+        until = asyncio.get_running_loop().time() + seconds
+        self._resume_at = max(self._resume_at, until)
+
+    async def pause(self, seconds: float) -> None:
+        """Wait; not longer than deliveries are begun."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
 
     def _settle(self, item: Item, verdict: Verdict) -> Coroutine[Any, Any, object]:
         outcome = _OUTCOMES.get(verdict.fate, ItemOutcome.RELEASED)
@@ -271,30 +301,38 @@ class Pusher:
         request: Request = Unlock(self._node, (settlement,))
         if verdict.fate is Fate.ACCEPTED:
             request = Retract(self._node, (settlement,), notify=False)
-        return self._ask(request)
+        return self.ask(request)
 
-    async def _ask(self, request: Request) -> Result:
+    async def ask(self, request: Request) -> Result:
+        """The answer to a request of this subscriber.
+
+        Raises:
+            Refusal: it is refused.
+        """
         result, _ = await ask(self._engine, request, self.jid)
         return result
 
     # -- being enabled -----------------------------------------------------
 
-    async def disable(self, reason: str) -> None:
-        """Push nothing more, until it is enabled again."""
+    async def _end(self, reason: str) -> None:
+        """Begin no delivery any more; those that have begun come to their end."""
         log.warning("a push subscriber of %r is disabled", self._node)
         self.subscriber = replace(self.subscriber, enabled=False, reason=reason[:500])
-        task, self._task = self._task, None
+        self._over.set()
+        self._come.set()
+        await self.pushers.save(SavePushSubscriber(self.subscriber))
+
+    async def disable(self, reason: str) -> None:
+        """Push nothing more, until it is enabled again."""
         self.leave()
-        await self._pushers.save(SavePushSubscriber(self.subscriber))
-        if task is not None and task is not asyncio.current_task():
-            task.cancel()
+        await self._end(reason)
 
     async def enable(self) -> None:
         """Push again."""
         if not self.subscriber.enabled:
             self.failures = 0
             self.subscriber = replace(self.subscriber, enabled=True, reason="")
-            await self._pushers.save(SavePushSubscriber(self.subscriber))
+            await self.pushers.save(SavePushSubscriber(self.subscriber))
             self.start()
 
     # -- see qos.engine.gateway.Consumer -----------------------------------
@@ -313,52 +351,35 @@ class Pusher:
     def items(self, items: Payloads) -> None:
         """See Consumer."""
         for item, payload in items:
-            if item.token not in self._tokens:
-                self._tokens.add(item.token)
+            if item.token not in self._held:
+                self._held[item.token] = item
                 self._waiting.append((item, payload))
-        self._granted = False
+        self._granted = max(0, self._granted - len(items))
         self._come.set()
 
     def dropped(self, item: Item) -> None:
         """See Consumer: another item may come."""
-        self._granted = False
+        self._granted = max(0, self._granted - 1)
         self._come.set()
 
     def notify(self, notification: Notification) -> None:
         """See Consumer."""
         match notification:
             case NotifyNode(what="delete"):
-                self._pushers.forget(self)
+                self.pushers.forget(self)
             case NotifySubscription():
                 why = f"you may not subscribe to {self._node!r} any more"
-                self._pushers.later(self.disable(why))
+                self.pushers.later(self.disable(why))
 
     def fail(self, refusal: Refusal) -> None:
         """The engine has begun again: nothing is subscribed any more."""
         self.stop()
-        if self.subscriber.enabled and not self._pushers.closing:
+        if self.pushers.closing:
+            return
+        if self.subscriber.enabled:
             self.start()
-
-
-def _forwarded(
-    subscriber: PushSubscriber, item: Item, payload: str
-) -> tuple[bytes, Mapping[str, str]]:
-    """The body of a message, and its headers (row U4)."""
-    body, kept = render_message(item, payload)
-    headers = {name.title(): value for name, value in kept.items()}
-    properties = render_headers(item).get("Msg-Properties")
-    if properties:
-        headers["Msg-Properties"] = properties
-    base, node = subscriber.base, subscriber.node
-    links = render_links(
-        [
-            Link(base + url("message", node=node, item=item.item_id), "self"),
-            Link(base + url("queue", node=node), "generator"),
-        ]
-    )
-    own = headers.get("Link")
-    headers["Link"] = f"{links}, {own}" if own else links
-    return body, headers
+        else:
+            self.leave()
 
 
 def _ignore(_result: Result | Refusal, _payloads: Mapping[int, str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, MutableMapping
@@ -87,10 +88,17 @@ class Pushers:
                 each.attach()
 
     def start(self) -> None:
-        """Push."""
+        """Push; subscribers that are not durable are removed."""
         for each in self._pushers.values():
-            if each.subscriber.enabled:
+            if not each.subscriber.durable:
+                self.later(self._remove_volatile(each))
+            elif each.subscriber.enabled:
                 each.start()
+
+    async def _remove_volatile(self, pusher: Pusher) -> None:
+        # If it cannot be written, it is removed at the next start.
+        with contextlib.suppress(Refusal):
+            await self.remove(pusher)
 
     async def add(self, subscriber: PushSubscriber) -> None:
         """Write down a new subscriber, and let it push.
@@ -98,21 +106,28 @@ class Pushers:
         Raises:
             Refusal: there are too many, or it could not be written.
         """
-        account = subscriber.account
-        own = sum(each.subscriber.account == account for each in self._pushers.values())
-        if own >= bounds.PUSH_PER_ACCOUNT_MAX or len(self._pushers) >= bounds.PUSH_MAX:
-            whose = (
-                f"{account} has" if own >= bounds.PUSH_PER_ACCOUNT_MAX else "all have"
-            )
-            text = f"{whose} as many push subscribers as there may be"
-            raise Refusal(text, condition="resource-constraint", type="wait")
+        self._check_room(subscriber)
         pusher = self._pushers[subscriber.subscriber_id] = Pusher(self, subscriber)
         try:
             await self.save(SavePushSubscriber(subscriber))
         except Refusal:
             del self._pushers[subscriber.subscriber_id]
             raise
-        pusher.start()
+        if subscriber.enabled:
+            pusher.start()
+
+    def _check_room(self, new: PushSubscriber) -> None:
+        """Raises Refusal: there are too many; each counts as its sessions."""
+        own = total = new.sessions
+        for each in self._pushers.values():
+            total += each.subscriber.sessions
+            if each.subscriber.account == new.account:
+                own += each.subscriber.sessions
+        if own > bounds.PUSH_PER_ACCOUNT_MAX or total > bounds.PUSH_MAX:
+            of_one = own > bounds.PUSH_PER_ACCOUNT_MAX
+            whose = f"{new.account} has" if of_one else "all have"
+            text = f"{whose} as many push subscribers and sessions as there may be"
+            raise Refusal(text, condition="resource-constraint", type="wait")
 
     def of(self, node: str, account: str) -> list[Pusher]:
         """The subscribers of an account at a node, the oldest first."""

@@ -53,9 +53,10 @@ def play(
     *answers: Answer | int,
     kept: str = "",
     unused: str = "",
+    method: str = "POST",
 ) -> tuple[list[PushRequest], Verdict]:
     """The requests that were made, and the verdict, when they are answered so."""
-    steps = forward(subscriber, key="k 1", kept=kept, unused=unused)
+    steps = forward(subscriber, key="k 1", method=method, kept=kept, unused=unused)
     asked = [next(steps)]
     for given in answers:
         answer: PushReply | NoReply
@@ -242,6 +243,29 @@ def test_h14_a_template_has_the_key_in_place_of_its_id() -> None:
     requests, verdict = play(template, 201)
     assert [each.url for each in requests] == ["https://example.org/k%201/in"]
     assert verdict.fate is Fate.ACCEPTED
+
+
+def test_h14_a_message_is_put_where_no_link_of_the_target_means_a_post() -> None:
+    def put(path: str) -> PushRequest:
+        return PushRequest("PUT", f"{BASE}{path}", message=True, key="k 1")
+
+    assert play(PLAIN, 200, method="PUT")[0] == [put("/messages")]
+    template = AtomLink("template", f"{BASE}/{{id}}")
+    assert play(template, (307, {"location": "/b"}), 201, method="PUT")[0] == [
+        put("/k%201"),
+        put("/b"),
+    ]
+    offer = {"msg-create-with-id": "/c/{id}", "msg-create": "/d"}
+    assert play(DESTINATION, (200, offer), 201, method="PUT")[0] == [
+        HEAD,
+        put("/c/k%201"),
+    ]
+    del offer["msg-create-with-id"]
+    asked = play(DESTINATION, (200, offer), 201, method="PUT")[0]
+    assert asked == [HEAD, plain("/d")]
+    offer["link"] = "</b>; rel=post-message-once"
+    asked = play(DESTINATION, (200, offer), link(200, "/1"), 200, method="PUT")[0]
+    assert asked == [HEAD, PushRequest("POST", f"{BASE}/b"), once("/1")]
 
 
 def test_u9_a_forbidden_url_disables_the_subscriber() -> None:

@@ -11,7 +11,6 @@ from qos.core.rest.push_links import (
     ATOM_LINK_BYTES_MAX,
     AtomLink,
     read_atom_link,
-    render_atom_link,
 )
 
 ATOM = "application/atom+xml"
@@ -75,14 +74,3 @@ def test_what_is_no_atom_link_is_refused_with_the_reason(body: bytes, why: str) 
 def test_anything_is_a_link_or_is_refused(body: bytes) -> None:
     with contextlib.suppress(Refusal):
         read_atom_link(body, ATOM)
-
-
-@given(
-    st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1).map(
-        str.lower
-    ),
-    st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1),
-)
-def test_what_is_rendered_is_read_alike(rel: str, href: str) -> None:
-    link = AtomLink(rel, href)
-    assert read_atom_link(render_atom_link(link).encode(), ATOM) == link

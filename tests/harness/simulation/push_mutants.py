@@ -9,9 +9,10 @@ __all__ = ["PUSH"]
 PUSH = (
     Mutant(
         "posted-before-the-link-is-on-disk",
-        "qos.rest.push.pusher",
-        "if request.message and not await self._keep(item, request):",
-        "if request.message and self._pushers.later(self._keep(item, request)):",
+        "qos.rest.push.delivery",
+        "if not await _keep(pusher, item, bounds.PUSH_LOCK_S, link):",
+        "keep = _keep(pusher, item, bounds.PUSH_LOCK_S, link)\n"
+        "                if pusher.pushers.later(keep):",
         "A one-off link is on disk before a message is posted to it.",
         by=("a_link_is_kept_before_it_is_used",),
         seed=18,
@@ -28,7 +29,7 @@ PUSH = (
     ),
     Mutant(
         "kept-link-is-not-asked",
-        "qos.rest.push.pusher",
+        "qos.rest.push.delivery",
         'kept="" if kept is None else kept.url,',
         'kept="",',
         "A message whose outcome is not known is posted to the same link again.",
@@ -55,8 +56,8 @@ PUSH = (
     ),
     Mutant(
         "lock-is-not-extended",
-        "qos.rest.push.pusher",
-        "= [self._ask(extend)]",
+        "qos.rest.push.delivery",
+        "= [pusher.ask(extend)]",
         "= []",
         "The lock lasts as long as the request may take.",
         by=("nobody_else_gets_what_is_posted",),
@@ -72,9 +73,9 @@ PUSH = (
     ),
     Mutant(
         "another-key-each-time",
-        "qos.rest.push.pusher",
-        'key=f"{subscriber.subscriber_id}-{item.seq}",',
-        'key=f"{subscriber.subscriber_id}-{item.token}",',
+        "qos.rest.push.delivery",
+        'key=f"{its.subscriber_id}-{item.seq}",',
+        'key=f"{its.subscriber_id}-{item.token}",',
         "All attempts at a message have one key, or one URL by the template.",
         by=("arrives_once",),
         seed=210,

@@ -1,22 +1,25 @@
 """The document by which a client of HornetQ asks for push.
 
     <push-registration>
-      <link rel="destination" href="https://example.org/queues/orders"/>
-      <authentication><basic-auth>
+      <durable>true</durable>
+      <link rel="template" href="https://example.org/orders/{id}" method="PUT"/>
+      <maxRetries>5</maxRetries>
+      <retryWaitMillis>2000</retryWaitMillis>
+      <disableOnFailure>true</disableOnFailure>
+      <authentication><digest-auth>
         <username>shop</username><password>secret</password>
-      </basic-auth></authentication>
+      </digest-auth></authentication>
+      <sessionCount>4</sessionCount>
     </push-registration>
 
-Messages are durable, tried again with the backoff of their queue, and the subscriber is
-disabled after failures: what says otherwise in detail (`durable`, `maxRetries`,
-`retryWaitMillis`, `disableOnFailure`) is accepted, and ignored. What would change which
-messages go where is refused if it is not possible.
+What it leaves out is as in HornetQ, but for `disableOnFailure`: a subscriber whose
+deliveries fail many times in a row is disabled, unless the document says false.
 """
 
 from __future__ import annotations
 
 import re
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from xml.etree import ElementTree as ET
 
@@ -27,15 +30,18 @@ from qos.core.queue.node_options import (
     BadOption,
     subscribe_options,
 )
+from qos.core.queue.push import PushSubscriber
 from qos.core.queue.requests import Refusal
 from qos.core.record import record
-from qos.core.rest.push_links import AtomLink, read_atom_link, render_atom_link
-from qos.xml_text import text
+from qos.core.rest.push_links import ATOM, AtomLink, read_atom_link
 
 __all__ = [
     "HEADERS_MAX",
     "HEADER_CHARS_MAX",
     "REGISTRATION_BYTES_MAX",
+    "RETRIES_MAX",
+    "RETRY_WAIT_MS_MAX",
+    "SESSIONS_MAX",
     "Registration",
     "read_registration",
     "render",
@@ -46,9 +52,33 @@ REGISTRATION_BYTES_MAX = 16 * 1024
 
 _XML = ("application/xml", "text/xml")
 
+#: Of a queue, and of a topic.
+_ROOTS = ("push-registration", "push-topic-registration")
+
 #: The most headers of a registration, and the characters of one.
 HEADERS_MAX = 16
 HEADER_CHARS_MAX = 1024
+
+#: The most retries of a delivery, and milliseconds before one: its message is locked for
+#: all that time.
+RETRIES_MAX = 100
+RETRY_WAIT_MS_MAX = 300_000
+
+#: The most messages of one push consumer that are on their way at a time.
+SESSIONS_MAX = 16
+
+#: The defaults of HornetQ.
+_RETRIES = 10
+_RETRY_WAIT_MS = 1000
+
+#: The relation of a link that has none; it is a word of HornetQ's manual.
+_REL = "push"
+
+_METHODS = ("POST", "PUT")
+_LINK = frozenset({"rel", "href", "type", "method"})
+
+_BOOLEANS: Mapping[str, bool] = {"true": True, "false": False}
+_NUMBER = re.compile("[0-9]{1,9}")
 
 _NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,64}")
 
@@ -61,24 +91,33 @@ _OURS = frozenset(
     }
 )
 
-_IGNORED = frozenset({"durable", "maxRetries", "retryWaitMillis", "disableOnFailure"})
+_ELEMENTS = frozenset(
+    {
+        *("authentication", "disableOnFailure", "durable", "enabled", "header", "link"),
+        *("maxRetries", "retryWaitMillis", "selector", "sessionCount"),
+    }
+)
+
+_LOGINS = {"basic-auth": "Basic", "digest-auth": "Digest", "digest": "Digest"}
 
 
-@record(frozen=True, slots=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What is asked for.
-
-    Attributes:
-        link: where to, and how.
-        selector: which messages it wants; '': all.
-        authorization: a value of the header Authorization for the target; ''.
-        headers: to be sent to the target with each request.
-    """
+    """What is asked for; see PushSubscriber."""
 
     link: AtomLink
+    method: str
+    content_type: str
     selector: str
     authorization: str
+    digest: str
     headers: Mapping[str, str]
+    enabled: bool
+    durable: bool
+    sessions: int
+    max_retries: int
+    retry_wait_s: float
+    disable_on_failure: bool | None
 
 
 def read_registration(body: bytes, content_type: str) -> Registration:
@@ -91,6 +130,38 @@ def read_registration(body: bytes, content_type: str) -> Registration:
         raise Refusal(
             f"{_XML[0]} is expected", condition="unsupported-media-type", type="modify"
         )
+    found, headers = _elements(_root(body))
+    if "link" not in found:
+        raise _bad("<link rel='…' href='…'/> is expected")
+    link = found["link"]
+    method = link.get("method", "POST").upper()
+    atom_link = _atom_link(link, method)
+    login, pair = _login(found.get("authentication"))
+    disable = None
+    if "disableOnFailure" in found:
+        disable = _boolean(found, "disableOnFailure", default=False)
+    wait_ms = _number(found, "retryWaitMillis", 0, RETRY_WAIT_MS_MAX, _RETRY_WAIT_MS)
+    return Registration(
+        link=atom_link,
+        method=method,
+        content_type=_content_type(link),
+        selector=_selector(found),
+        authorization=f"Basic {pair}" if login == "Basic" else "",
+        digest=pair if login == "Digest" else "",
+        headers=headers,
+        enabled=_boolean(found, "enabled", default=True),
+        durable=_boolean(found, "durable", default=False),
+        sessions=_number(found, "sessionCount", 1, SESSIONS_MAX, 1),
+        max_retries=_number(found, "maxRetries", 0, RETRIES_MAX, _RETRIES),
+        retry_wait_s=wait_ms / 1000,
+        disable_on_failure=disable,
+    )
+
+
+# -- reading ---------------------------------------------------------------
+
+
+def _root(body: bytes) -> ET.Element:
     if len(body) > REGISTRATION_BYTES_MAX:
         raise _bad(f"it has more than {REGISTRATION_BYTES_MAX} bytes")
     # No DTD is ever parsed: its entities could be of any size.
@@ -100,61 +171,94 @@ def read_registration(body: bytes, content_type: str) -> Registration:
         root = ET.fromstring(body)  # noqa: S314 - no DTD
     except (ET.ParseError, ValueError, LookupError) as error:
         raise _bad(f"it is not well-formed: {error}") from None
-    if _local(root) != "push-registration":
-        raise _bad("<push-registration> is expected")
-    link, selector, authorization = None, "", ""
+    if _local(root) not in _ROOTS:
+        raise _bad(f"<{_ROOTS[0]}> or <{_ROOTS[1]}> is expected")
+    return root
+
+
+def _elements(root: ET.Element) -> tuple[dict[str, ET.Element], dict[str, str]]:
+    """The elements by name, and the headers, of which there may be several."""
+    found: dict[str, ET.Element] = {}
     headers: dict[str, str] = {}
     for each in root:
         name = _local(each)
-        if name == "link" and link is None:
-            link = _link(each)
-        elif name == "authentication":
-            authorization = _authorization(each)
-        elif name == "sessionCount":
-            if (each.text or "").strip() not in {"", "1"}:
-                raise _bad("sessionCount: messages are pushed one after the other")
-        elif name == "header":
-            headers |= _header(each)
-        elif name == "selector":
-            selector = (each.text or "").strip()
-        elif name not in _IGNORED:
+        if name not in _ELEMENTS:
             raise _bad(f"<{name[:40]}> is not possible here")
-    if link is None:
-        raise _bad("<link rel='…' href='…'/> is expected")
-    try:
-        subscribe_options({QUEUE_REQUESTS: "1", SELECTOR: selector})
-    except BadOption as error:
-        raise _bad(str(error)) from None
+        if name == "header":
+            headers |= _header(each)
+        elif name in found:
+            raise _bad(f"<{name}> is there twice")
+        else:
+            found[name] = each
     if len(headers) > HEADERS_MAX:
         raise _bad(f"at most {HEADERS_MAX} headers are possible")
-    return Registration(link, selector, authorization, headers)
-
-
-def render(link: AtomLink, selector: str) -> bytes:
-    """The document that shows a registration, without its password."""
-    shown = render_atom_link(link)
-    if selector:
-        shown += f"<selector>{text(selector)}</selector>"
-    return f"<push-registration>{shown}</push-registration>".encode()
+    return found, headers
 
 
 def _local(element: ET.Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
-def _link(element: ET.Element) -> AtomLink:
-    if element.get("method", "POST").upper() != "POST":
-        raise _bad("link: messages are pushed by POST")
-    rel = element.get("rel", "")
-    if rel == "template" and element.get("href", "").count("{id}") != 1:
+def _text(element: ET.Element) -> str:
+    return (element.text or "").strip()
+
+
+def _boolean(found: Mapping[str, ET.Element], name: str, *, default: bool) -> bool:
+    if name not in found:
+        return default
+    value = _text(found[name])
+    if value not in _BOOLEANS:
+        raise _bad(f"{name}: true or false is expected, not {value[:40]!r}")
+    return _BOOLEANS[value]
+
+
+def _number(
+    found: Mapping[str, ET.Element], name: str, least: int, most: int, default: int
+) -> int:
+    if name not in found:
+        return default
+    value = _text(found[name])
+    if not _NUMBER.fullmatch(value) or not least <= int(value) <= most:
+        what = f"a whole number from {least} to {most} is expected"
+        raise _bad(f"{name}: {what}, not {value[:40]!r}")
+    return int(value)
+
+
+def _selector(found: Mapping[str, ET.Element]) -> str:
+    selector = _text(found["selector"]) if "selector" in found else ""
+    try:
+        subscribe_options({QUEUE_REQUESTS: "1", SELECTOR: selector})
+    except BadOption as error:
+        raise _bad(str(error)) from None
+    return selector
+
+
+def _atom_link(element: ET.Element, method: str) -> AtomLink:
+    unknown = sorted(set(element.keys()) - _LINK)
+    if unknown:
+        raise _bad(f"link: {unknown[0][:40]!r} is not possible here")
+    plain = ET.Element("link", rel=element.get("rel") or _REL)
+    plain.set("href", element.get("href", ""))
+    link = read_atom_link(ET.tostring(plain), _XML[0])
+    if method not in _METHODS:
+        raise _bad(f"link: messages are sent by POST or PUT, not {method[:40]!r}")
+    if method != "POST" and link.rel == "post-message-once":
+        raise _bad("link: a one-off link takes a POST only")
+    if link.rel == "template" and link.href.count("{id}") != 1:
         raise _bad("link: the href of a template has {id} once")
-    plain = ET.Element("link", rel=rel, href=element.get("href", ""))
-    return read_atom_link(ET.tostring(plain), _XML[0])
+    return link
+
+
+def _content_type(link: ET.Element) -> str:
+    value = link.get("type", "").strip()
+    if value and not (is_header_value(value) and len(value) <= HEADER_CHARS_MAX):
+        raise _bad(f"link: a type has at most {HEADER_CHARS_MAX} characters of ASCII")
+    return value
 
 
 def _header(element: ET.Element) -> dict[str, str]:
     name = element.get("name", "").strip().lower()
-    value = (element.text or "").strip()
+    value = _text(element)
     if not _NAME.fullmatch(name) or name in _OURS or name.startswith("proxy-"):
         raise _bad(f"header: {name[:40]!r} cannot be set")
     if not is_header_value(value) or len(value) > HEADER_CHARS_MAX:
@@ -162,15 +266,85 @@ def _header(element: ET.Element) -> dict[str, str]:
     return {name: value}
 
 
-def _authorization(element: ET.Element) -> str:
-    names = {_local(each): (each.text or "").strip() for each in element.iter()}
-    if "basic-auth" not in names or ":" in names.get("username", ""):
-        raise _bad("authentication: <basic-auth> with <username> and <password>")
-    pair = f"{names.get('username', '')}:{names.get('password', '')}"
-    return f"Basic {b64encode(pair.encode()).decode()}"
+def _login(element: ET.Element | None) -> tuple[str, str]:
+    """The kind of the login, and `user:password` in base64; '' and '': there is none."""
+    if element is None:
+        return "", ""
+    expected = (
+        "<basic-auth> or <digest-auth> with <username> and <password> is expected"
+    )
+    kinds = list(element)
+    if len(kinds) != 1 or _local(kinds[0]) not in _LOGINS:
+        raise _bad(f"authentication: {expected}")
+    fields = {_local(each): each.text or "" for each in kinds[0]}
+    if fields.keys() != {"username", "password"}:
+        raise _bad(f"authentication: {expected}")
+    user = fields["username"].strip()
+    kind = _LOGINS[_local(kinds[0])]
+    # RFC 7617 §2; RFC 7616 has another field for a name that is not ASCII.
+    if ":" in user or (kind == "Digest" and not is_header_value(user)):
+        raise _bad("authentication: this username is not possible")
+    pair = f"{user}:{fields['password']}".encode()
+    return kind, b64encode(pair).decode()
 
 
 def _bad(why: str) -> Refusal:
     return Refusal(
         f"the push registration: {why}", condition="bad-request", type="modify"
     )
+
+
+# -- writing ---------------------------------------------------------------
+
+
+def render(its: PushSubscriber, *, topic: bool = False) -> bytes:
+    """The document that shows a push subscriber, without its password.
+
+    Its `reason`, an element of ours, says why it is not enabled, or what failed last.
+    """
+    root = ET.Element(_ROOTS[topic], id=its.subscriber_id)
+    _add(root, "enabled", _BOOLEAN_TEXT[its.enabled])
+    _add(root, "durable", _BOOLEAN_TEXT[its.durable])
+    if its.selector:
+        _add(root, "selector", its.selector)
+    link = ET.SubElement(root, "link", xmlns=ATOM, rel=its.rel, href=its.href)
+    if its.content_type:
+        link.set("type", its.content_type)
+    link.set("method", its.method)
+    _add(root, "maxRetries", str(its.max_retries))
+    _add(root, "retryWaitMillis", str(round(its.retry_wait_s * 1000)))
+    if its.disable_on_failure is not None:
+        _add(root, "disableOnFailure", _BOOLEAN_TEXT[its.disable_on_failure])
+    kind, user = _shown_login(its)
+    if kind:
+        _add(_add(_add(root, "authentication"), kind), "username", user)
+    for name, value in its.headers.items():
+        _add(root, "header", value).set("name", name)
+    _add(root, "sessionCount", str(its.sessions))
+    if its.reason:
+        # It may have words of the target, and XML has no way to carry some characters.
+        shown = "".join(each if each.isprintable() else "?" for each in its.reason)
+        _add(root, "reason", shown)
+    return ET.tostring(root)
+
+
+_BOOLEAN_TEXT = {value: text for text, value in _BOOLEANS.items()}
+
+
+def _add(parent: ET.Element, name: str, value: str = "") -> ET.Element:
+    element = ET.SubElement(parent, name)
+    element.text = value
+    return element
+
+
+def _shown_login(its: PushSubscriber) -> tuple[str, str]:
+    """The element of its login, and the user; '' and '': it has none, or another one."""
+    scheme, _, basic = its.authorization.partition(" ")
+    kind, pair = "basic-auth", basic if scheme == "Basic" else ""
+    if its.digest:
+        kind, pair = "digest-auth", its.digest
+    try:
+        user, colon, _ = b64decode(pair, validate=True).decode().partition(":")
+    except ValueError:
+        return "", ""
+    return (kind, user) if colon else ("", "")

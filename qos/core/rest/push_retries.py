@@ -1,0 +1,60 @@
+"""Retries of a push subscriber: when a delivery is over, and what then becomes of it.
+
+A delivery is one or more attempts at one message under one lock. Only an attempt that has
+failed, or for which there was no connection, is followed by another one. HornetQ names the
+rules: `maxRetries`, `retryWaitMillis`, `disableOnFailure`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qos.core.queue.push import PushSubscriber
+from qos.core.record import replace
+from qos.core.rest.forwarding import Fate, Verdict
+
+__all__ = ["disables", "retry_wait_s", "verdict_of"]
+
+_RETRIED = frozenset({Fate.FAILED, Fate.UNSENT})
+
+
+def retry_wait_s(subscriber: PushSubscriber, fates: Sequence[Fate]) -> float | None:
+    """The seconds until the next attempt of a delivery; None: the delivery is over.
+
+    Args:
+        subscriber: whose delivery it is.
+        fates: of its attempts, one or more.
+    """
+    if fates[-1] in _RETRIED and len(fates) <= subscriber.max_retries:
+        return subscriber.retry_wait_s
+    return None
+
+
+def verdict_of(
+    subscriber: PushSubscriber, last: Verdict, fates: Sequence[Fate]
+) -> Verdict:
+    """The verdict of a delivery that is over.
+
+    Args:
+        subscriber: whose delivery it is.
+        last: the verdict of the last attempt.
+        fates: of its attempts, one or more.
+    """
+    if last.fate not in _RETRIED:
+        return last
+    if subscriber.disable_on_failure:
+        reason = f"{len(fates)} attempts failed; the last: {last.reason}"
+        return replace(last, fate=Fate.DISABLED, reason=reason)
+    # A message that brings its target down has failed, though the target cannot be
+    # reached after that.
+    fate = Fate.FAILED if Fate.FAILED in fates else last.fate
+    return replace(last, fate=fate)
+
+
+def disables(subscriber: PushSubscriber, failures: int, failures_max: int) -> bool:
+    """Whether so many failed deliveries in a row disable a subscriber (row U8).
+
+    Each of its sessions has its own part of them.
+    """
+    most = failures_max * subscriber.sessions
+    return subscriber.disable_on_failure is None and failures >= most

@@ -1,0 +1,137 @@
+"""One delivery of a push subscriber: the attempts at one message, under one lock.
+
+The one-off link of the message, and a longer lock, are on disk before the message is
+sent; a message whose outcome is not known is sent to the same link again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import TYPE_CHECKING, Any
+
+from qos.core.opaque_body import OCTETS
+from qos.core.queue.item import Item
+from qos.core.queue.push import PushLink, PushSubscriber, SavePushLink
+from qos.core.queue.requests import Extend, Refusal
+from qos.core.rest.forwarding import Fate, PushRequest, Verdict, forward
+from qos.core.rest.link_header import Link, render_links
+from qos.core.rest.messages import render_headers, render_message
+from qos.core.rest.push_links import AtomLink
+from qos.core.rest.push_retries import retry_wait_s, verdict_of
+from qos.rest import bounds
+from qos.rest.routes import url
+
+if TYPE_CHECKING:
+    from qos.rest.push.pusher import Pusher
+
+__all__ = ["deliver"]
+
+
+async def deliver(
+    pusher: Pusher, item: Item, payload: str, unused: str
+) -> Verdict | None:
+    """Send a message, and again if that fails and its subscriber wants it.
+
+    Args:
+        pusher: the subscriber.
+        item: is locked for it.
+        payload: of the item.
+        unused: a one-off link of the target that no message was posted to, or ''.
+
+    Returns:
+        The verdict; None: the message is not the subscriber's any more.
+    """
+    body, headers = _forwarded(pusher.subscriber, item, payload)
+    fates: list[Fate] = []
+    while True:
+        verdict = await _attempt(pusher, item, body, headers, unused)
+        if verdict is None:
+            return None
+        pusher.pushers.counts[verdict.fate] += 1
+        fates.append(verdict.fate)
+        wait_s = retry_wait_s(pusher.subscriber, fates)
+        if wait_s is None:
+            return verdict_of(pusher.subscriber, verdict, fates)
+        if not await _keep(pusher, item, wait_s + bounds.PUSH_LOCK_S):
+            return None
+        await pusher.pause(wait_s)
+        if pusher.is_over:
+            return Verdict(Fate.RELEASED)
+        unused = ""
+
+
+async def _attempt(
+    pusher: Pusher, item: Item, body: bytes, headers: Mapping[str, str], unused: str
+) -> Verdict | None:
+    """Send a message once; None: it is not the subscriber's any more."""
+    its, kept = pusher.subscriber, pusher.links.get(item.seq)
+    steps = forward(
+        AtomLink(its.rel, its.href),
+        key=f"{its.subscriber_id}-{item.seq}",
+        method=its.method,
+        kept="" if kept is None else kept.url,
+        unused=unused,
+    )
+    try:
+        request = next(steps)
+        while True:
+            if request.message:
+                link = _link(pusher, item, request)
+                if not await _keep(pusher, item, bounds.PUSH_LOCK_S, link):
+                    return None
+            answer = await pusher.pushers.client.send(request, body, headers, its)
+            request = steps.send(answer)
+    except StopIteration as stop:
+        verdict: Verdict = stop.value
+        return verdict
+
+
+def _link(pusher: Pusher, item: Item, request: PushRequest) -> PushLink | None:
+    """The link to write down before a request; None: nothing new."""
+    if not request.keep:
+        return None
+    subscriber_id, now = pusher.subscriber.subscriber_id, pusher.pushers.engine.now()
+    return PushLink(subscriber_id, item.seq, request.url, now)
+
+
+async def _keep(
+    pusher: Pusher, item: Item, lock_s: float, link: PushLink | None = None
+) -> bool:
+    """Write down where a message is posted next; False: it is not ours any more.
+
+    The lock lasts until it has an outcome, so nobody else gets it meanwhile.
+    """
+    extend = Extend(pusher.subscriber.node, lock_s, ((item.item_id, item.token),))
+    steps: list[Coroutine[Any, Any, object]] = [pusher.ask(extend)]
+    if link is not None:
+        pusher.links[item.seq] = link
+        steps.append(pusher.pushers.save(SavePushLink(link)))
+    try:
+        await asyncio.gather(*steps)
+    except Refusal:
+        return False
+    return True
+
+
+def _forwarded(
+    subscriber: PushSubscriber, item: Item, payload: str
+) -> tuple[bytes, Mapping[str, str]]:
+    """The body of a message, and its headers (row U4)."""
+    body, kept = render_message(item, payload)
+    headers = {name.title(): value for name, value in kept.items()}
+    if subscriber.content_type and headers.get("Content-Type", OCTETS) == OCTETS:
+        headers["Content-Type"] = subscriber.content_type
+    properties = render_headers(item).get("Msg-Properties")
+    if properties:
+        headers["Msg-Properties"] = properties
+    base, node = subscriber.base, subscriber.node
+    links = render_links(
+        [
+            Link(base + url("message", node=node, item=item.item_id), "self"),
+            Link(base + url("queue", node=node), "generator"),
+        ]
+    )
+    own = headers.get("Link")
+    headers["Link"] = f"{links}, {own}" if own else links
+    return body, headers
