@@ -29,9 +29,9 @@ _ANY = "application/octet-stream"
 _MULTIPART, _ATOM = "multipart/mixed", "application/atom+xml"
 
 #: What any request may be answered with.
-_ALWAYS = (401, 429, 503)
+_ALWAYS = (400, 401, 429, 503)
 
-_POSTED = (400, 403, 404, 408, 413, 507)
+_POSTED = (403, 404, 408, 413, 507)
 
 #: The statuses of each route, beside those.
 STATUSES: dict[str, tuple[int, ...]] = {
@@ -40,25 +40,25 @@ STATUSES: dict[str, tuple[int, ...]] = {
     "queue": (200, 404),
     "messages": (200, *_POSTED, 422),
     "batches": (200, *_POSTED, 415, 422),
-    "once": (200, 400, 403, 404, 408, 409, 413),
+    "once": (200, 403, 404, 408, 409, 413),
     "post": (200, *_POSTED, 405, 410),
-    "batchonce": (200, 400, 403, 404, 408, 409, 413),
+    "batchonce": (200, 403, 404, 408, 409, 413),
     "postbatch": (200, *_POSTED, 405, 410, 415),
-    "consumer": (200, 202, 400, 403, 404, 408, 413),
+    "consumer": (200, 202, 403, 404, 408, 413),
     "message": (200, 403, 404),
-    "subscribers": (200, 201, 400, 403, 404, 408, 413, 415, 507),
-    "subscriber": (200, 204, 400, 403, 404, 408, 413),
-    "acknowledgement": (204, 400, 404, 405, 408, 412, 413, 415),
+    "subscribers": (200, 201, 403, 404, 408, 413, 415, 507),
+    "subscriber": (200, 204, 403, 404, 408, 413),
+    "acknowledgement": (204, 404, 405, 408, 412, 413, 415),
     "topic": (200, 403, 404),
-    "topic-first": (200, 202, 400, 403, 404),
-    "topic-last": (200, 202, 400, 403, 404),
-    "topic-next": (200, 202, 400, 403, 404),
-    "topic-subscriptions": (200, 201, 400, 403, 404, 408, 409, 413, 415, 507),
-    "topic-subscription": (200, 204, 400, 403, 404, 408, 413),
+    "topic-first": (200, 202, 403, 404),
+    "topic-last": (200, 202, 403, 404),
+    "topic-next": (200, 202, 403, 404),
+    "topic-subscriptions": (200, 201, 403, 404, 408, 409, 413, 415, 507),
+    "topic-subscription": (200, 204, 403, 404, 408, 413),
     **hornetq.STATUSES,
-    "device": (200, 202, 400, 403, 408, 413, 422, 507),
+    "device": (200, 202, 403, 408, 413, 422, 507),
     "send": (202, *_POSTED, 405, 410),
-    "sent": (200, 202, 400, 404),
+    "sent": (200, 202, 404),
 }
 
 for _name in SHARED:

@@ -23,12 +23,14 @@ class Route:
         template: of the path; a variable has no slash and no semicolon, unless quoted.
         methods: that can be used, beside OPTIONS.
         summary: what it is, in words.
+        query: the parameters that it takes.
     """
 
     name: str
     template: str
     methods: tuple[str, ...]
     summary: str
+    query: tuple[str, ...] = ()
     pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -52,15 +54,29 @@ _DELETE = ("DELETE",)
 _QUEUE = "/queues/{node}"
 _TOPIC = "/topics/{node}"
 _DEVICE = "/send/{jid}"
+_POSTED = ("priority", "ttl", "expiration", "delay")
+_SENT = ("ttl", "expiration")
 
 #: What is done with messages of a queue, and likewise of a topic.
 _MESSAGES = (
-    Route("messages", f"{_QUEUE}/messages", _POST, "post a message"),
-    Route("batches", f"{_QUEUE}/batches", _POST, "post several messages, all or none"),
+    Route("messages", f"{_QUEUE}/messages", _POST, "post a message", _POSTED),
+    Route(
+        "batches",
+        f"{_QUEUE}/batches",
+        _POST,
+        "post several messages, all or none",
+        _POSTED,
+    ),
     Route("once", f"{_QUEUE}/once", _POST, "get a one-off link for a message"),
-    Route("post", f"{_QUEUE}/once/{{link}}", _POST, "post a message once"),
+    Route("post", f"{_QUEUE}/once/{{link}}", _POST, "post a message once", _POSTED),
     Route("batchonce", f"{_QUEUE}/batch-once", _POST, "get a one-off link for a batch"),
-    Route("postbatch", f"{_QUEUE}/batch-once/{{link}}", _POST, "post a batch once"),
+    Route(
+        "postbatch",
+        f"{_QUEUE}/batch-once/{{link}}",
+        _POST,
+        "post a batch once",
+        _POSTED,
+    ),
     Route("message", f"{_QUEUE}/messages/{{item}}", _READ, "a message, not taken"),
 )
 
@@ -72,7 +88,7 @@ ROUTES: Final = (
     Route("openapi", "/openapi.json", _READ, "this description"),
     Route("queue", _QUEUE, _READ, "a queue, with its links"),
     *_MESSAGES,
-    Route("consumer", f"{_QUEUE}/consumer", _POST, "take a message"),
+    Route("consumer", f"{_QUEUE}/consumer", _POST, "take a message", ("selector",)),
     Route(
         "subscribers",
         f"{_QUEUE}/subscribers",
@@ -98,12 +114,19 @@ ROUTES: Final = (
             each.template.replace(_QUEUE, _TOPIC),
             each.methods,
             f"of a topic: {each.summary}",
+            each.query,
         )
         for each in _MESSAGES
     ),
     Route("topic-first", f"{_TOPIC}/first", _READ, "the oldest message of a topic"),
     Route("topic-last", f"{_TOPIC}/last", _READ, "the newest message of a topic"),
-    Route("topic-next", f"{_TOPIC}/next", _READ, "the message after another one"),
+    Route(
+        "topic-next",
+        f"{_TOPIC}/next",
+        _READ,
+        "the message after another one",
+        ("after",),
+    ),
     Route("topic-subscriptions", f"{_TOPIC}/subscriptions", _POST, "subscribe"),
     Route(
         "topic-subscription",
@@ -111,8 +134,14 @@ ROUTES: Final = (
         (*_READ, *_DELETE),
         "a subscription, with its links; or its end",
     ),
-    Route("device", _DEVICE, (*_READ, *_POST), "get a one-off link, or send by a key"),
-    Route("send", f"{_DEVICE}/once/{{link}}", _POST, "send a message once"),
+    Route(
+        "device",
+        _DEVICE,
+        (*_READ, *_POST),
+        "get a one-off link, or send by a key",
+        _SENT,
+    ),
+    Route("send", f"{_DEVICE}/once/{{link}}", _POST, "send a message once", _SENT),
     Route("sent", f"{_DEVICE}/messages/{{item}}", _READ, "the outcome of a message"),
 )
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import re
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
@@ -166,7 +166,7 @@ class HttpServer:
     async def _routed(
         self, request: web.BaseRequest, headers: Mapping[str, str], account: str
     ) -> Answer:
-        path, query = _parts(request)
+        path, pairs = _parts(request)
         is_hornetq = path.startswith(HORNETQ)
         found = find(path, HORNETQ_ROUTES if is_hornetq else ROUTES)
         if found is None:
@@ -179,6 +179,9 @@ class HttpServer:
             return as_text(405, f"only {allowed} are possible here", Allow=allowed)
         if request.method not in _SAFE and _is_cross_site(headers):
             return as_text(403, "a page of another site may not do that")
+        why = "" if is_hornetq else _why_not(pairs, route.query)
+        if why:
+            return as_text(400, why)
         is_batch = route.name in _BATCHES
         limit = bounds.BATCH_BYTES_MAX if is_batch else bounds.BODY_BYTES_MAX
         size = _size(request, limit)
@@ -193,7 +196,8 @@ class HttpServer:
                 account=account,
                 topic=route.name.partition("-")[0] == "topic",
                 path=variables,
-                query=query,
+                # HornetQ does not mind others, nor one that is repeated.
+                query=dict(reversed(pairs)),
                 headers=headers,
                 body=body,
             )
@@ -246,18 +250,27 @@ class _BodyError(Exception):
         self.status = status
 
 
-def _parts(request: web.BaseRequest) -> tuple[str, dict[str, str]]:
-    """The path as it came, and the query; of a parameter the first value."""
+def _parts(request: web.BaseRequest) -> tuple[str, list[tuple[str, str]]]:
+    """The path as it came, and the parameters of the query."""
     target = request.raw_path
     if not target.startswith("/"):
         # RFC 9112 §3.2.2: a server has to take an absolute form too.
         split = urlsplit(target)
         target = f"{split.path or '/'}?{split.query}"
     path, _, query = target.partition("?")
-    found: dict[str, str] = {}
-    for name, value in parse_qsl(query, keep_blank_values=True):
-        found.setdefault(name, value)
-    return path, found
+    return path, parse_qsl(query, keep_blank_values=True)
+
+
+def _why_not(pairs: Sequence[tuple[str, str]], known: Sequence[str]) -> str:
+    """What is wrong with the names of parameters; ''."""
+    names = [name for name, _ in pairs]
+    for name in names:
+        if name not in known:
+            there = ", ".join(known) or "there is none"
+            return f"{name[:40]!r} is no parameter here: {there}"
+        if names.count(name) > 1:
+            return f"{name!r} is given twice"
+    return ""
 
 
 def _headers(request: web.BaseRequest) -> dict[str, str]:

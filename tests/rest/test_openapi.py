@@ -3,6 +3,7 @@
 import asyncio
 import json
 import subprocess
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,10 @@ def test_each_route_is_described_and_nothing_else() -> None:
         assert described.keys() == {each.lower() for each in route.methods}
         for operation in described.values():
             assert operation["summary"] == route.summary
+        if route in REST_ROUTES:
+            of_all = (each.get("parameters", []) for each in described.values())
+            asked = {each["name"] for each in chain(*of_all) if each["in"] == "query"}
+            assert asked == set(route.query)
 
 
 #: What has a test of its own; and what topics have like queues.

@@ -286,6 +286,25 @@ async def test_a_delayed_message_comes_later(bench: RestBench) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("messages?prio=9", "'prio' is no parameter here: priority, ttl, expiration"),
+        ("messages?ttl=1&ttl=2", "'ttl' is given twice"),
+        ("consumer?select=a", "'select' is no parameter here: selector"),
+        ("once?ttl=1", "'ttl' is no parameter here: there is none"),
+    ],
+)
+async def test_a_parameter_that_means_nothing_is_refused(
+    bench: RestBench, path: str, says: str
+) -> None:
+    """A typing error must not cost a message its time to live."""
+    answer = await bench.post(f"/queues/orders/{path}")
+    assert answer.status == 400
+    assert answer.text.startswith(says)
+    assert not await bench.items("orders")
+
+
+@pytest.mark.parametrize(
     ("query", "headers", "says"),
     [
         ("priority=10", {}, "priority: 0 to 9 is expected, not '10'"),

@@ -524,8 +524,8 @@ async def test_the_number_of_connections_is_bounded(
 async def test_an_error_of_ours_is_answered_and_logged_without_the_url(
     bench: RestBench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(bench.engine, "nodes", None)
-    answer = await bench.get("/?s3cret")
+    monkeypatch.setattr(bench.engine, "request", None)
+    answer = await bench.post("/queues/orders/consumer?selector=s3cret")
     assert (answer.status, answer.text) == (500, "an internal error\n")
     assert "TypeError" in caplog.text
     assert "s3cret" not in caplog.text
