@@ -17,7 +17,7 @@ from qos.core.message.model import Incoming, IncomingState, only
 from qos.core.message.receiver_table import At, ReceiverInput
 from qos.errors import AmbiguousMessage
 from qos.journal.recorder import Recorder
-from qos.options.parser import Parser, address
+from qos.options.parser import Parser, address, sentence
 from qos.stores.base import Store
 
 __all__ = ["parser", "run"]
@@ -91,7 +91,7 @@ def parser(prog: str) -> Parser:
         ("drop", "drop a held or parked message", _DROP),
     ):
         action = actions.add_parser(
-            name, help=text, description=text.capitalize() + ".", epilog=epilog
+            name, help=text, description=sentence(text), epilog=epilog
         )
         if name == "list":
             action.add_argument(

@@ -22,7 +22,7 @@ from qos.core.message.sender_table import At, SenderInput
 from qos.engine import Delivery, Outcome
 from qos.errors import UnknownMessage
 from qos.journal.recorder import Recorder
-from qos.options.parser import Parser
+from qos.options.parser import Parser, sentence
 from qos.stores.base import Store
 
 __all__ = ["parser", "run"]
@@ -88,7 +88,7 @@ def parser(prog: str) -> Parser:
         ("resend", "connect, and finish the outstanding messages", _RESEND, "*"),
     ):
         action = actions.add_parser(
-            name, help=text, description=text.capitalize() + ".", epilog=epilog
+            name, help=text, description=sentence(text), epilog=epilog
         )
         if ids is not None:
             action.add_argument(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from qos.cli import queue_help, queue_values
-from qos.options.parser import Parser
+from qos.options.parser import Parser, sentence
 
 __all__ = ["add_options", "add_users"]
 
@@ -145,9 +145,7 @@ def _add_user(
     text = (
         f"write a user of the {protocol} gateway, with a hashed password, into its file"
     )
-    verb = verbs.add_parser(
-        name, help=text, description=text.capitalize() + ".", epilog=epilog
-    )
+    verb = verbs.add_parser(name, help=text, description=sentence(text), epilog=epilog)
     verb.add_argument(
         "file", type=Path, metavar="FILE", help=f"of --{protocol.lower()}-users"
     )

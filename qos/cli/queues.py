@@ -18,7 +18,7 @@ from qos.core.queue.bounds import MESSAGE_QUOTAS, QueueBounds
 from qos.core.queue.item import PRIORITIES, PRIORITY, Affiliation
 from qos.core.queue.node_options import NODE_FIELDS, NODE_TYPE
 from qos.options.login import add_login
-from qos.options.parser import Parser, seconds, whole
+from qos.options.parser import Parser, seconds, sentence, whole
 from qos.stream.server import PORT_COMPONENT
 
 __all__ = ["parser", "run"]
@@ -108,7 +108,7 @@ async def run(arguments: argparse.Namespace) -> int:
 def _add_serve(verbs: _Verbs) -> None:
     text = "run a queue service, as a component or from an account"
     serve = verbs.add_parser(
-        "serve", help=text, description=text.capitalize() + ".", epilog=queue_help.SERVE
+        "serve", help=text, description=sentence(text), epilog=queue_help.SERVE
     )
     group = serve.add_argument_group("service")
     group.add_argument(
@@ -178,9 +178,7 @@ def _add_serve(verbs: _Verbs) -> None:
 def _add_verb(
     verbs: _Verbs, name: str, text: str, epilog: str, *, dead: bool = False
 ) -> None:
-    verb = verbs.add_parser(
-        name, help=text, description=text.capitalize() + ".", epilog=epilog
-    )
+    verb = verbs.add_parser(name, help=text, description=sentence(text), epilog=epilog)
     if name != "list" or dead:
         queue_options.add_queue(verb)
     else:

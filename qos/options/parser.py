@@ -10,7 +10,16 @@ from typing import Any, NoReturn
 
 from qos.errors import UsageError
 
-__all__ = ["Parser", "address", "amount", "jid", "port", "seconds", "whole"]
+__all__ = [
+    "Parser",
+    "address",
+    "amount",
+    "jid",
+    "port",
+    "seconds",
+    "sentence",
+    "whole",
+]
 
 
 class Parser(argparse.ArgumentParser):
@@ -71,6 +80,11 @@ def jid(text: str) -> str:
         return normal_jid(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def sentence(text: str) -> str:
+    """A help text as a sentence: `str.capitalize` would make Http of HTTP."""
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def seconds(text: str) -> float:

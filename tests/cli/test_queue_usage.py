@@ -188,6 +188,15 @@ def test_help_has_an_example(
     assert f"xmpp-qos queue {' '.join(verb)}" in out.split("example", 1)[1]
 
 
+@pytest.mark.parametrize("door", ["AMQP", "HTTP"])
+def test_help_writes_the_name_of_a_protocol_as_everybody_does(
+    door: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It said "a user of the http gateway"."""
+    assert main(["queue", f"{door.lower()}-user", "--help"]) == 0
+    assert f"\nWrite a user of the {door} gateway" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("verb", ["create", "configure"])
 def test_help_lists_every_field_that_can_be_set(
     verb: str, capsys: pytest.CaptureFixture[str]
