@@ -10,7 +10,7 @@ from amqp_bench import DOMAIN
 from qos.core.queue.item import Affiliation
 from qos.core.queue.requests import SetAffiliations
 from qos.users import hashed
-from rest_bench import rest
+from rest_bench import RestBench, rest
 from type_page import blocks
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -19,16 +19,26 @@ DOCS = Path(__file__).parents[2] / "docs"
 ROWS = {"R": 7, "P": 14, "C": 14, "U": 9, "T": 1, "H": 16, "S": 9}
 
 
+async def prepare(bench: RestBench, *nodes: str) -> None:
+    """Have the user of the guide, and these nodes with its rights."""
+    bench.users_file.write_text(f"shop:{hashed('secret')}\n")
+    for node in nodes:
+        if bench.engine.node_type(node) is None:
+            await bench.create(node)
+        rights = {f"shop@{DOMAIN}": Affiliation.PUBLISHER}
+        await bench.ask(SetAffiliations(node, rights))
+
+
 async def test_the_curl_of_the_guide(tmp_path: Path) -> None:
     """In one shell, as a reader would; what is printed is what the page shows."""
-    async with rest(tmp_path) as bench:
-        bench.users_file.write_text(f"shop:{hashed('secret')}\n")
-        for node in ("orders", "questions", "replies"):
-            await bench.create(node)
+    (tmp_path / "other").mkdir()
+    async with (
+        rest(tmp_path, push=["127.0.0.1"]) as bench,
+        rest(tmp_path / "other") as other,
+    ):
         await bench.create("prices", node_type="topic")
-        rights = {f"shop@{DOMAIN}": Affiliation.PUBLISHER}
-        for node in ("orders", "questions", "replies", "prices"):
-            await bench.ask(SetAffiliations(node, rights))
+        await prepare(bench, "orders", "questions", "replies", "bills", "prices")
+        await prepare(other, "bills")
         typed, wanted = "set -o pipefail\n", ""
         for block in blocks((DOCS / "rest.md").read_text()):
             if block.language == "sh":
@@ -38,7 +48,11 @@ async def test_the_curl_of_the_guide(tmp_path: Path) -> None:
         process = await asyncio.create_subprocess_exec(
             *("/bin/bash", "--norc", "-e", "-c", typed),
             cwd=tmp_path,
-            env=os.environ | {"BASE": f"http://127.0.0.1:{bench.web}"},
+            env=os.environ
+            | {
+                "BASE": f"http://127.0.0.1:{bench.web}",
+                "OTHER": f"http://127.0.0.1:{other.web}",
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
