@@ -190,7 +190,7 @@ class PushRules:
         address = _address(host)
         listed = address is not None and self._in_network(address)
         if scheme != "https" and not listed:
-            raise BadTarget(f"{host} is not listed, so it has to be https")
+            raise BadTarget(f"{host}:{port} is not listed, so it has to be https")
         if port < _PORT_MIN and port not in _PORTS.values():
             raise BadTarget(f"{host} is not listed, so its port cannot be {port}")
         why = "" if address is None else self.why_not(host, port, host)
