@@ -54,7 +54,8 @@ _DELETE = ("DELETE",)
 _QUEUE = "/queues/{node}"
 _TOPIC = "/topics/{node}"
 _DEVICE = "/send/{jid}"
-_POSTED = ("priority", "ttl", "expiration", "delay")
+_REPLIED = ("correlation-id",)
+_POSTED = ("priority", "ttl", "expiration", "delay", *_REPLIED)
 _SENT = ("ttl", "expiration")
 
 #: What is done with messages of a queue, and likewise of a topic.
@@ -67,9 +68,21 @@ _MESSAGES = (
         "post several messages, all or none",
         _POSTED,
     ),
-    Route("once", f"{_QUEUE}/once", _POST, "get a one-off link for a message"),
+    Route(
+        "once",
+        f"{_QUEUE}/once",
+        _POST,
+        "get a one-off link for a message",
+        _REPLIED,
+    ),
     Route("post", f"{_QUEUE}/once/{{link}}", _POST, "post a message once", _POSTED),
-    Route("batchonce", f"{_QUEUE}/batch-once", _POST, "get a one-off link for a batch"),
+    Route(
+        "batchonce",
+        f"{_QUEUE}/batch-once",
+        _POST,
+        "get a one-off link for a batch",
+        _REPLIED,
+    ),
     Route(
         "postbatch",
         f"{_QUEUE}/batch-once/{{link}}",

@@ -291,7 +291,8 @@ async def test_a_delayed_message_comes_later(bench: RestBench) -> None:
         ("messages?prio=9", "'prio' is no parameter here: priority, ttl, expiration"),
         ("messages?ttl=1&ttl=2", "'ttl' is given twice"),
         ("consumer?select=a", "'select' is no parameter here: selector"),
-        ("once?ttl=1", "'ttl' is no parameter here: there is none"),
+        ("once?ttl=1", "'ttl' is no parameter here: correlation-id"),
+        ("subscribers?a=1", "'a' is no parameter here: there is none"),
     ],
 )
 async def test_a_parameter_that_means_nothing_is_refused(
