@@ -139,7 +139,10 @@ example:
 
 Prints one JSON object: the numbers of items that are available, acquired, delayed and
 dead, the number of items ever accepted, the subscribers, and oldest_seconds, the age of
-the oldest item that is not done (null: there is none).
+the oldest item that is not done (null: there is none). A service with --http adds the
+push subscribers that are enabled or disabled, and the attempts to push since its start,
+by what came of them: push_attempts_accepted, rejected, released (the target was busy),
+failed, unsent (there was no connection), and disabled (nothing more is pushed there).
 """
 
 LIST = """\

@@ -25,6 +25,7 @@ from qos.core.queue.effects import (
     Change,
     ForgetOld,
     QueueEffect,
+    RemoveNode,
 )
 from qos.core.queue.handle import handle
 from qos.core.queue.node import QueueNode
@@ -267,7 +268,7 @@ class QueueEngine(QueueState):
     def stats(
         self, node: str, requester: str, tell: Callable[[Stats | Refusal], object]
     ) -> bool:
-        """Report the counts of a node, when they are on disk.
+        """Report the counts of a node, when they are on disk; and those of the port.
 
         Or a Refusal: the node was being deleted, or the disk failed and the counts are
         unknown.
@@ -288,7 +289,10 @@ class QueueEngine(QueueState):
         seen: Stats | Refusal = unwritten(None)
         if core is not None:
             try:
-                seen = core.stats(node, requester, self._clock.now())
+                seen = {
+                    **core.stats(node, requester, self._clock.now()),
+                    **self._port.counts(node),
+                }
             except Refusal as refusal:
                 seen = refusal
         self._show(View(tell, seen))
@@ -399,6 +403,9 @@ class QueueEngine(QueueState):
             return
         self._ended_items.written(commit.changes)
         self._watchers.written(commit.changes)
+        for change in commit.changes:
+            if isinstance(change, RemoveNode):
+                self._port.deleted(change.name)
         self._outputs.perform(commit, self._core)
         # Also for inputs that came meanwhile and have no effects of their own yet: JIDs
         # that were heard, and items that are due.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from qos.core.queue.effects import Notification, NotifyItem, Probe
@@ -74,6 +74,14 @@ class QueuePort(Protocol):
 
     def notify(self, notification: Notification) -> None:
         """Send any other event."""
+
+    def deleted(self, node: str) -> None:
+        """Note that a node is gone, on disk too."""
+        return
+
+    def counts(self, node: str) -> Mapping[str, int]:
+        """The counts of a node that only the connection knows, by name."""
+        return {}
 
     def probe(self, jid: str) -> None:
         """Ask whether this JID is there; if so, `QueueEngine.heard` is called."""

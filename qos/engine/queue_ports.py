@@ -7,7 +7,7 @@ nobody names does its form count: see `GatewayPort.inherits`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from qos.core.queue.effects import Notification
@@ -80,6 +80,18 @@ class QueuePorts(QueuePort):
     def notify(self, notification: Notification) -> None:
         """See QueuePort."""
         self._of(notification.to).notify(notification)
+
+    def deleted(self, node: str) -> None:
+        """See QueuePort."""
+        for each in (self._xmpp, *self._gateways):
+            each.deleted(node)
+
+    def counts(self, node: str) -> Mapping[str, int]:
+        """See QueuePort."""
+        found: dict[str, int] = {}
+        for each in (self._xmpp, *self._gateways):
+            found |= each.counts(node)
+        return found
 
     def probe(self, jid: str) -> None:
         """See QueuePort."""

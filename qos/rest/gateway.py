@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Mapping
 from typing import Protocol
 
 from qos.core.queue.requests import Refusal
@@ -139,6 +140,14 @@ class Gateway(ConsumersPort[HttpConsumer]):
         self.pull_consumers.stop()
         if self._http is not None:
             await self._http.aclose(_CLOSE_S)
+
+    def deleted(self, node: str) -> None:
+        """See QueuePort: its push subscribers are gone with it."""
+        self.pushers.deleted(node)
+
+    def counts(self, node: str) -> Mapping[str, int]:
+        """See QueuePort: push subscribers, and their attempts."""
+        return self.pushers.counts(node)
 
     def restarted(self) -> None:
         """See QueuePort: a request that waits is not subscribed any more."""

@@ -167,7 +167,8 @@ async def test_what_was_never_sent_has_not_failed(bench: RestBench) -> None:
         port, href = first.port, first.url
     location = await register(bench, href, retries(1))
     await publish(bench, b"1")
-    await until(lambda: bench.rest.pushers.counts.total() >= 2)
+    unsent = "push_attempts_unsent"
+    await until(lambda: bench.rest.pushers.counts("orders")[unsent] >= 2)
     async with target(port) as to:
         assert await to.bodies(1) == [b"1"]
     await bench.until_items("orders", 0)

@@ -13,6 +13,7 @@ from aiohttp import web
 from qos.core.queue.requests import Delete
 from qos.core.rest.link_header import read_links
 from qos.rest import bounds
+from qos.testing.ports import free_ports
 from rest_bench import Response, RestBench, basic, rest
 
 ATOM = "application/atom+xml"
@@ -249,6 +250,45 @@ async def test_a_subscriber_that_fails_too_often_is_disabled(
     assert not (await shown(bench, location))["enabled"]
 
 
+async def push_counts(bench: RestBench) -> dict[str, int]:
+    """The counts of push that are not 0."""
+    counts = json.loads((await bench.get("/queues/orders")).body)["counts"]
+    return {
+        name.removeprefix("push_"): count
+        for name, count in counts.items()
+        if name.startswith("push_") and count
+    }
+
+
+async def test_subscribers_and_attempts_are_counted(
+    bench: RestBench, to: Target
+) -> None:
+    """U8: `queue stats` shows the same counts as the queue's own page."""
+    busy = web.Response(status=503, headers={"Retry-After": "0"})
+    to.answers += [500, 200, 400, busy, 403]
+    location = await made(bench, to.url)
+    for number in range(4):
+        await bench.post("/queues/orders/messages", f"{number}".encode())
+    await until(bench, location, enabled=False)
+    (port,) = free_ports(1)
+    down = await made(bench, f"http://127.0.0.1:{port}/")
+    await until(bench, down, failures=1)
+    counted = await push_counts(bench)
+    assert counted.pop("attempts_unsent") >= 1
+    assert counted == {
+        "enabled": 1,
+        "disabled": 1,
+        "attempts_failed": 1,
+        "attempts_accepted": 1,
+        "attempts_rejected": 1,
+        "attempts_released": 1,
+        "attempts_disabled": 1,
+    }
+    await bench.ask(Delete("orders"))
+    await bench.create("orders")
+    assert await push_counts(bench) == {}
+
+
 @pytest.mark.parametrize("status", [401, 406])
 async def test_a_status_that_cannot_change_disables_at_once(
     bench: RestBench, to: Target, status: int
@@ -328,9 +368,16 @@ async def test_what_is_on_its_way_at_a_restart_has_not_failed(
 
 
 async def test_a_subscriber_ends_with_its_queue(bench: RestBench, to: Target) -> None:
+    """U1: also one that is disabled, and so not told of its end."""
+    to.answers.append(403)
+    disabled = await made(bench, to.url)
+    await bench.post("/queues/orders/messages", b"1")
+    await until(bench, disabled, enabled=False)
     location = await made(bench, to.url)
+    await to.bodies(2)
     await bench.ask(Delete("orders"))
     assert (await bench.get(location)).status == 404
+    assert (await bench.get(disabled)).status == 404
     await bench.create("orders")
     assert json.loads((await bench.get("/queues/orders/subscribers")).body) == []
 

@@ -48,7 +48,7 @@ async def deliver(
         verdict = await _attempt(pusher, item, body, headers, unused)
         if verdict is None:
             return None
-        pusher.pushers.counts[verdict.fate] += 1
+        pusher.pushers.count(item.node, verdict.fate)
         fates.append(verdict.fate)
         wait_s = retry_wait_s(pusher.subscriber, fates)
         if wait_s is None:

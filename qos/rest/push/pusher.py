@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from qos.core.backoff import Backoff
-from qos.core.queue.effects import Notification, NotifyNode, NotifySubscription
+from qos.core.queue.effects import Notification, NotifySubscription
 from qos.core.queue.item import Item, ItemOutcome
 from qos.core.queue.node_options import QUEUE_REQUESTS, SELECTOR
 from qos.core.queue.push import (
@@ -364,12 +364,9 @@ class Pusher:
 
     def notify(self, notification: Notification) -> None:
         """See Consumer."""
-        match notification:
-            case NotifyNode(what="delete"):
-                self.pushers.forget(self)
-            case NotifySubscription():
-                why = f"you may not subscribe to {self._node!r} any more"
-                self.pushers.later(self.disable(why))
+        if isinstance(notification, NotifySubscription):
+            why = f"you may not subscribe to {self._node!r} any more"
+            self.pushers.later(self.disable(why))
 
     def fail(self, refusal: Refusal) -> None:
         """The engine has begun again: nothing is subscribed any more."""

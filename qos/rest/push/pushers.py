@@ -56,7 +56,6 @@ class Pushers:
         consumers: of the gateway, by full JID.
         client: makes their requests.
         jitter: a random number from 0 to 1; it spreads the attempts.
-        counts: how many attempts have had each fate, since the start.
         closing: nothing is started any more.
     """
 
@@ -76,7 +75,8 @@ class Pushers:
         self.consumers = consumers
         self.client = client
         self.jitter = jitter
-        self.counts: Counter[Fate] = Counter()
+        # The attempts at each node since the start, by what came of them.
+        self._attempts: dict[str, Counter[Fate]] = {}
         self.closing = False
         self._pushers = {
             each.subscriber_id: Pusher(self, each)
@@ -137,6 +137,24 @@ class Pushers:
             if (each.subscriber.node, each.subscriber.account) == (node, account)
         ]
 
+    def count(self, node: str, fate: Fate) -> None:
+        """Count an attempt."""
+        self._attempts.setdefault(node, Counter())[fate] += 1
+
+    def counts(self, node: str) -> dict[str, int]:
+        """The subscribers of a node, and the attempts since the start by their fates."""
+        enabled = [
+            each.subscriber.enabled
+            for each in self._pushers.values()
+            if each.subscriber.node == node
+        ]
+        attempts = self._attempts.get(node) or Counter()
+        return {
+            "push_enabled": sum(enabled),
+            "push_disabled": len(enabled) - sum(enabled),
+            **{f"push_attempts_{each.value}": attempts[each] for each in Fate},
+        }
+
     def find(self, node: str, account: str, subscriber_id: str) -> Pusher | None:
         """A subscriber of an account at a node; None: it has no such one."""
         for each in self.of(node, account):
@@ -172,10 +190,13 @@ class Pushers:
             raise
         self._pushers.pop(pusher.subscriber.subscriber_id, None)
 
-    def forget(self, pusher: Pusher) -> None:
-        """The node of a subscriber is deleted, and it is gone from the disk with it."""
-        self._pushers.pop(pusher.subscriber.subscriber_id, None)
-        pusher.leave()
+    def deleted(self, node: str) -> None:
+        """A node is gone, and its subscribers are gone from the disk with it."""
+        self._attempts.pop(node, None)
+        for subscriber_id, pusher in list(self._pushers.items()):
+            if pusher.subscriber.node == node:
+                del self._pushers[subscriber_id]
+                pusher.leave()
 
     async def save(self, change: Change) -> None:
         """Write a change; what is asked of the engine in the same turn goes with it.
