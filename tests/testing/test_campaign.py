@@ -20,7 +20,9 @@ from campaign.audit import Audited, audit
 from campaign.count import count_items, count_messages
 from campaign.disk import SmallDisk
 from campaign.faults import KINDS
-from campaign.supervisor import WORKERS, Files, Member
+from campaign.files import Files
+from campaign.member import Member
+from campaign.supervisor import WORKERS
 from message_roles import EFFECTS
 from notebooks import ACCEPTED, REJECTED, Deed, Notebook
 from qos.cli.status import Status

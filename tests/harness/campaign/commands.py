@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from campaign.disk import SmallDisk
-from campaign.supervisor import Member
+from campaign.member import Member
 from command_roles import Shipped
 from hostile_roles import Greedy, Squatter
 from message_roles import End

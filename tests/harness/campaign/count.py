@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from campaign.supervisor import NODE, WORKERS, Files
+from campaign.files import Files
+from campaign.supervisor import NODE, WORKERS
 from message_roles import EFFECTS, read_log
 from notebooks import ACCEPTED, REJECTED, read_deeds
 from qos.core.message.model import OutgoingState

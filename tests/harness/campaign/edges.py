@@ -16,6 +16,7 @@ from functools import partial
 from campaign.commands import Home
 from campaign.disk import SmallDisk
 from campaign.faults import Ways
+from campaign.member import Kind, Member
 from campaign.pipe import PipeReader
 from campaign.printed import (
     FORGED,
@@ -23,7 +24,7 @@ from campaign.printed import (
     LINE_TORN,
     SQUATTED,
 )
-from campaign.supervisor import Kind, Member, Supervisor
+from campaign.supervisor import Supervisor
 from proxy import Injection, LinkFault, Proxy
 from qos.cli.status import Status
 from qos.core.message.model import NAMESPACES

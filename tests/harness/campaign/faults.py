@@ -15,7 +15,8 @@ from functools import partial
 from typing import TypeAlias
 
 from campaign.disk import SmallDisk
-from campaign.supervisor import Kind, Member, Supervisor
+from campaign.member import Kind, Member
+from campaign.supervisor import Supervisor
 from proxy import LinkFault, Proxy
 from qos.testing.xmpp_server import XmppServer
 from role_processes import Processes

@@ -17,15 +17,9 @@ from pathlib import Path
 
 from amqp_roles import AmqpPublisher, AmqpWorker
 from campaign.faults import Ways
-from campaign.supervisor import (
-    GATEWAY_KINDS,
-    GATEWAY_WORKERS,
-    NODE,
-    Files,
-    Kind,
-    Member,
-    Supervisor,
-)
+from campaign.files import Files
+from campaign.member import GATEWAY_KINDS, GATEWAY_WORKERS, Kind, Member
+from campaign.supervisor import NODE, Supervisor
 from http_roles import HttpPublisher, HttpWorker
 from proxy import LinkFault, Proxy
 from qos.testing.ports import ADDRESS, free_ports

@@ -22,8 +22,10 @@ from campaign.count import Tally, count_items, count_messages, unsettled
 from campaign.disk import SmallDisk
 from campaign.edges import Edges
 from campaign.faults import Faults, Ways
+from campaign.files import Files
 from campaign.gateways import Gateways
 from campaign.growth import Series
+from campaign.member import GATEWAY_KINDS, GATEWAY_PUBLISHERS, GATEWAY_WORKERS
 from campaign.pipe import PipeReader
 from campaign.printed import came_to_pass, count_commands, missing
 from campaign.soak import (
@@ -35,12 +37,8 @@ from campaign.soak import (
     unlimited,
 )
 from campaign.supervisor import (
-    GATEWAY_KINDS,
-    GATEWAY_PUBLISHERS,
-    GATEWAY_WORKERS,
     LOCK_S,
     NODE,
-    Files,
     Supervisor,
     Traffic,
     accounts,

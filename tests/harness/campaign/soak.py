@@ -15,8 +15,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from campaign.files import Files
 from campaign.growth import HANDLES, P99, RSS, STORE, TASKS, Measure, Series
-from campaign.supervisor import BATCH, WORKERS, Files, Supervisor, Traffic
+from campaign.supervisor import BATCH, WORKERS, Supervisor, Traffic
 from message_roles import entries_of
 from qos.bench.figures import percentile
 from qos.bench.usage import usage_of

@@ -1,40 +1,27 @@
-"""The processes of a run, each of which is kept running.
-
-This module does not know why a process has ended; only how, and whether that is an
-error.
-"""
+"""The members of a run, and the traffic that they make."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import random
-import signal
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-from campaign.disk import SmallDisk
+from campaign.files import Files
+from campaign.member import Kind, Member
 from message_roles import End
 from proxy import Proxy
 from qos.cli.status import CommandError, Status
 from qos.testing.xmpp_server import XmppServer, mutual
 from queue_roles import Listening, PublisherRole, Service, WorkerRole
-from role import Connect, Role
-from role_processes import Processes, RoleProcess
+from role import Connect
+from role_processes import Processes
 
 __all__ = [
     "BATCH",
-    "GATEWAY_KINDS",
-    "GATEWAY_PUBLISHERS",
-    "GATEWAY_WORKERS",
     "LOCK_S",
     "NODE",
-    "Files",
-    "Member",
     "Supervisor",
     "Traffic",
     "accounts",
@@ -49,116 +36,8 @@ WORKERS = ("bee-0", "bee-1")
 
 BATCH = 4
 
-_STARTS_AGAIN_S = 0.3
-
 # Enough for a machine under load.
 _READY_S_MAX = 120.0
-
-_LOOK_S = 0.05
-
-#: The last six are those of `commands`, and the four before them those of `gateways`.
-Kind = Literal[
-    "sender",
-    "receiver",
-    "service",
-    "worker",
-    "publisher",
-    "http-publisher",
-    "http-worker",
-    "amqp-publisher",
-    "amqp-worker",
-    "hub",
-    "listen",
-    "desk",
-    "errand",
-    "greedy",
-    "squatter",
-]
-
-GATEWAY_PUBLISHERS: tuple[Kind, ...] = ("http-publisher", "amqp-publisher")
-GATEWAY_WORKERS: tuple[Kind, ...] = ("http-worker", "amqp-worker")
-GATEWAY_KINDS = (*GATEWAY_PUBLISHERS, *GATEWAY_WORKERS)
-
-
-@dataclass(frozen=True)
-class Files:
-    """The files of the processes of a run.
-
-    Attributes:
-        folder: for logs and journals.
-        disk: for stores.
-        stores: the kinds of stores, each with a sender and a receiver.
-        elders: names of members whose stores are outside that disk, which is full at
-            times: otherwise they would not live long.
-    """
-
-    folder: Path
-    disk: SmallDisk
-    stores: tuple[str, ...]
-    elders: frozenset[str] = frozenset()
-
-    @property
-    def queue_store(self) -> Path:
-        """The store of the service."""
-        return self._home("service") / "queue.sqlite"
-
-    @property
-    def published(self) -> Path:
-        """The ids of the items that the publisher was told are published."""
-        return self.folder / "published.log"
-
-    def published_by(self, kind: Kind) -> Path:
-        """Likewise, of a publisher of `gateways`."""
-        return self.folder / f"{kind}.log"
-
-    def notebook(self, kind: Kind) -> Path:
-        """The notebook of a worker of `gateways`."""
-        return self.folder / f"{kind}.log"
-
-    @property
-    def all_published(self) -> set[str]:
-        """The ids of all items that somebody was told are published."""
-        paths = [self.published, *map(self.published_by, GATEWAY_PUBLISHERS)]
-        return {
-            name for path in paths if path.exists() for name in path.read_text().split()
-        }
-
-    @property
-    def notebooks(self) -> list[Path]:
-        """Those of all workers of `gateways`."""
-        return [self.notebook(kind) for kind in GATEWAY_WORKERS]
-
-    @property
-    def work_records(self) -> Path:
-        """The work of the workers; see WorkRecord."""
-        return self.folder / "work.log"
-
-    @property
-    def journals(self) -> Path:
-        """The folder with a journal of each member."""
-        return self.folder / "journals"
-
-    def log(self, role: str, store: str) -> Path:
-        """The log of a sender or a receiver."""
-        return self.folder / f"{role}-{store}.log"
-
-    def store(self, role: str, store: str) -> str:
-        """The URL of the store of a sender or a receiver."""
-        return f"{store}:{self._home(f'{role}-{store}') / f'{role}.{store}'}"
-
-    def consumes(self, store: str) -> bool:
-        """Whether a receiver has a consumer, with tables in its store.
-
-        Elders have none: the application's tables grow all the time.
-        """
-        return store == "sqlite" and f"receiver-{store}" not in self.elders
-
-    def effects(self, worker: str) -> Path:
-        """The database of a worker's application."""
-        return self._home(worker) / f"{worker}.db"
-
-    def _home(self, name: str) -> Path:
-        return self.folder if name in self.elders else self.disk.folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,123 +78,6 @@ def queue_jid(server: str) -> str:
     So one audit can have the journals of all.
     """
     return f"queue-{server}.localhost"
-
-
-#: The allowed causes of death: by us, by a full disk, or without a server.
-_USUAL = frozenset({-signal.SIGKILL, -signal.SIGTERM, Status.STORE, Status.UNREACHABLE})
-
-
-def _set_event() -> asyncio.Event:
-    event = asyncio.Event()
-    event.set()
-    return event
-
-
-@dataclass
-class Member:
-    """A program that takes part, with its present process.
-
-    Attributes:
-        name: for people.
-        kind: of the member.
-        new_life: makes the role of its n-th life.
-        store: the URL of the store that only it may have open, or ''.
-        usual: the statuses with which its processes may end; others are reported.
-        ends_with: the statuses of a normal end.
-        restarts: it is started again even after a normal end, until `end` is called.
-        finishes: a life that begins after `end` was called ends by itself.
-        may_run: while this is not set, nothing is started.
-        deaths: how its processes have ended, except normally.
-        done: it has ended for good.
-        ending: `end` was called.
-        lives: how many processes it has been.
-    """
-
-    name: str
-    kind: Kind
-    new_life: Callable[[int], Role]
-    store: str = ""
-    usual: frozenset[int] = _USUAL
-    ends_with: frozenset[int] = frozenset({Status.DONE})
-    restarts: bool = False
-    finishes: bool = False
-    may_run: asyncio.Event = field(default_factory=_set_event)
-    deaths: Counter[int] = field(default_factory=Counter)
-    done: bool = False
-    ending: bool = False
-    lives: int = 0
-    _process: RoleProcess | None = None
-
-    @property
-    def process(self) -> RoleProcess | None:
-        """The present process, if there is one."""
-        process = self._process
-        return None if process is None or process.ended.done() else process
-
-    @property
-    def role(self) -> Role:
-        """The role in its present life."""
-        return self.new_life(self.lives)
-
-    def send_signal(self, number: signal.Signals) -> bool:
-        """Send a signal; returns whether there was a process."""
-        process = self.process
-        if process is None:
-            return False
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, number)
-            return True
-        return False
-
-    async def keep(self, processes: Processes) -> None:
-        """Start it, and again whenever it has ended, until it is done."""
-        while not self.done:
-            await self.may_run.wait()
-            self.lives += 1
-            last = self.ending or not self.restarts
-            self._process = process = await processes.start(self.role)
-            status = await asyncio.shield(process.ended)
-            if last and status in self.ends_with:
-                self.done = True
-            else:
-                self.deaths[status] += 1
-                await asyncio.sleep(random.uniform(0, _STARTS_AGAIN_S))
-
-    async def ready(self) -> RoleProcess:
-        """Wait until it works; returns its process.
-
-        Raises:
-            ChildProcessError: it has ended for good.
-        """
-        while not self.done:
-            process = self.process
-            if process is not None:
-                with contextlib.suppress(ChildProcessError, TimeoutError):
-                    await process.until("ready")
-                    return process
-            await asyncio.sleep(_LOOK_S)
-        raise ChildProcessError(f"{self.name} has ended")
-
-    async def begin_anew(self) -> None:
-        """Kill it, and wait for its next life."""
-        process = await self.ready()
-        self.send_signal(signal.SIGKILL)
-        await asyncio.shield(process.ended)
-        await self.ready()
-
-    async def end(self) -> None:
-        """Let it end normally, which may take more than one life."""
-        before, self.ending = self.lives, True
-        while not self.done:
-            try:
-                process = await self.ready()
-            except ChildProcessError:
-                return  # before it was seen to work
-            if self.lives == before or not self.finishes:
-                self.send_signal(signal.SIGTERM)
-            await asyncio.shield(process.ended)
-            # Later, so that `keep` sees it first.
-            await asyncio.sleep(_LOOK_S)
 
 
 class Supervisor:
