@@ -11,7 +11,6 @@ import asyncio
 import itertools
 import math
 from collections import Counter
-from functools import partial
 
 from qos.core.backoff import Backoff
 from qos.core.message.effects import Answer, Report, Transmit
@@ -30,29 +29,19 @@ from qos.core.message.sender_table import Reply
 from qos.core.quota import Quotas
 from qos.core.record import replace
 from qos.core.strings import bare
-from qos.engine import Consumption, Delivery, Inbox, InboxLimits, Outbox, OutboxLimits
-from qos.engine.once import Once
+from qos.engine import Consumption, Inbox, InboxLimits, Outbox, OutboxLimits
 from qos.errors import (
-    CannotWithdraw,
-    OutboxFull,
     RemoteProtocolError,
-    StoreError,
-    StoreFull,
-    UnknownMessage,
 )
 from simulation import invariants
 from simulation.consuming import Consumer
 from simulation.disks import MessageDisk, SimulatedStore
-from simulation.ledger import HandOver, Ledger, MessageFacts
+from simulation.ledger import HandOver, Ledger
 from simulation.loop import SimulatedLoop
 from simulation.machines import Machine
 from simulation.network import Network
-from simulation.plan import (
-    RECEIVERS,
-    TEXT_SENDERS,
-    PlannedMessage,
-    Settings,
-)
+from simulation.plan import RECEIVERS, TEXT_SENDERS, Settings
+from simulation.sending import Producer
 
 __all__ = ["Endpoint", "reply_to", "request_of"]
 
@@ -60,12 +49,6 @@ _TEXT = frozenset(NAMESPACES)
 _OURS = _TEXT | {MARKS_NAMESPACE}
 
 _ERROR_TYPES = {"service-unavailable": "cancel", "recipient-unavailable": "wait"}
-
-#: Seconds before a message that the disk did not accept is submitted again.
-_AGAIN_S = 0.4
-
-#: How often the client of a gateway hears its answer.
-_HEARD = 0.6
 
 #: The rejection of an application.
 _REJECTION = RemoteProtocolError("unwanted", condition="conflict", type="cancel")
@@ -75,10 +58,6 @@ _BACKOFF = Backoff(first_s=1.0, max_s=8.0)
 
 #: The answer of an endpoint that only sends.
 _AWAY = Answer("error", "", "service-unavailable", "cancel")
-
-
-def _payload(planned: PlannedMessage) -> str:
-    return f"<message xmlns='jabber:client'><body>{planned.number}</body></message>"
 
 
 def _features(machine: Machine, features: frozenset[str]) -> frozenset[str]:
@@ -141,6 +120,7 @@ class Endpoint(Machine):
         disk: with its store.
         outbox: of the present process.
         inbox: likewise.
+        producer: its application that sends.
         begun: the keys of the messages that a former process had begun to hand over.
     """
 
@@ -169,6 +149,7 @@ class Endpoint(Machine):
         #: When each request was sent last, by its iq id; since the last news.
         self._asked_at: dict[str, float] = {}
         self.receives = not (settings.sends_only and name == RECEIVERS[1])
+        self.producer = Producer(self, ledger)
         self._consumer: Consumer | None = None
         if settings.consumes and name in RECEIVERS:
             self._consumer = Consumer(self, ledger)
@@ -203,7 +184,6 @@ class Endpoint(Machine):
             backoff=_BACKOFF,
             limits=OutboxLimits(window=settings.window),
         )
-        self.once = Once(self.outbox.find)
         self.inbox = Inbox(
             store,
             contents,
@@ -221,9 +201,7 @@ class Endpoint(Machine):
             for each in contents.incoming
             if each.state is IncomingState.RELEASING
         )
-        assert self.process is not None
-        for facts in self._ledger.untold(self.name):
-            self.process.task(self._hear(self.outbox, facts))
+        self.producer.boot(self.outbox)
 
     def connected(self) -> None:
         """See Machine."""
@@ -269,141 +247,6 @@ class Endpoint(Machine):
             self.outbox.in_flight.reply(
                 Reply(body.iq_id, to, error=condition, error_type=error_type)
             )
-
-    # -- the application that sends ----------------------------------------
-
-    def submit(self, planned: PlannedMessage) -> None:
-        """Submit this message, if the program runs."""
-        if self.process is not None and self.outbox is not None:
-            facts = self._ledger.planned(planned)
-            if planned.posted:
-                facts.msg_id = f"http-{planned.number}"
-                self._post(facts)
-            else:
-                self.process.task(self._submit(self.outbox, facts))
-
-    def _post(self, facts: MessageFacts) -> None:
-        """A client of a gateway, elsewhere: it posts again until it has an answer."""
-        if facts.answered:
-            return
-        if self.process is not None and self.outbox is not None:
-            self.process.task(self._posted(self.outbox, facts))
-        self.loop.outside(_AGAIN_S, partial(self._post, facts))
-
-    async def _posted(self, outbox: Outbox, facts: MessageFacts) -> None:
-        planned = facts.planned
-
-        async def submit() -> None:
-            self._ledger.accepts(facts)
-            self._ledger.tries(facts)
-            await outbox.submit(
-                planned.to,
-                _payload(planned),
-                level=planned.level,
-                ordered=planned.ordered,
-                deadline_s=planned.deadline_s,
-                msg_id=facts.msg_id,
-                account="shop@x",
-                digest="digest",
-            )
-
-        try:
-            await self.once.accept(facts.msg_id, submit)
-        except (StoreFull, OutboxFull):
-            return
-        except StoreError:
-            self._ledger.unsure(facts)
-            return
-        # The answer may be lost.
-        facts.answered = self.random.random() < _HEARD
-        if not facts.accepted:
-            self._ledger.accepted(facts)
-            await self._hear(outbox, facts)
-
-    async def _submit(self, outbox: Outbox, facts: MessageFacts) -> None:
-        planned = facts.planned
-        # A small device counts; a message that was not delivered keeps its id.
-        msg_id = None if self.marked else self._ledger.number_for(self.name)
-        if msg_id is not None and planned.level is Level.ASSURED:
-            facts.msg_id = msg_id
-        # Some applications want to know, and submit it again under the same id; others
-        # give up.
-        insists = self.marked and planned.number % 2 == 1
-        if insists:
-            facts.msg_id = self.new_id()
-        delivery = await self._accept(outbox, facts)
-        while insists and facts.unsure:
-            await asyncio.sleep(_AGAIN_S)
-            delivery = await self._accept(outbox, facts)
-        if delivery is None:
-            return
-        facts.msg_id = delivery.msg_id
-        if planned.withdrawn_s is not None:
-            later = partial(self._withdraw_later, delivery, facts)
-            self.loop.call_later(planned.withdrawn_s, later)
-        await self._hear(outbox, facts)
-
-    async def _accept(self, outbox: Outbox, facts: MessageFacts) -> Delivery | None:
-        planned, before = facts.planned, facts.order
-        self._ledger.tries(facts)
-        try:
-            delivery = await outbox.submit(
-                planned.to,
-                _payload(planned),
-                level=planned.level,
-                ordered=planned.ordered,
-                deadline_s=planned.deadline_s,
-                msg_id=facts.msg_id or None,
-            )
-        except (StoreFull, OutboxFull):
-            if facts.unsure:
-                facts.order = before  # this says nothing of the time before
-            else:
-                self._ledger.refused(facts)
-            return None
-        except StoreError:
-            self._ledger.unsure(facts)
-            return None
-        self._ledger.accepted(facts)
-        return delivery
-
-    def _withdraw_later(self, delivery: Delivery, facts: MessageFacts) -> None:
-        assert self.process is not None
-        self.process.task(self._withdraw(delivery, facts))
-
-    async def _withdraw(self, delivery: Delivery, facts: MessageFacts) -> None:
-        facts.taken_back = True
-        try:
-            await delivery.withdraw()
-        except (CannotWithdraw, UnknownMessage, StoreError):
-            return
-        self.network.note(self.name, f"has withdrawn {delivery.msg_id}")
-        self._ledger.withdrawn(facts)
-
-    async def _hear(self, outbox: Outbox, facts: MessageFacts) -> None:
-        """Wait for the outcome, even after a restart."""
-        if facts.accepted is None:
-            # Killed while it was being accepted: only its store knows of it.
-            record = self._find(facts)
-            if record is None:
-                facts.unsure &= not facts.planned.posted  # it is posted again
-                if not facts.planned.posted:
-                    self._ledger.refused(facts)
-                return
-            facts.msg_id = record.msg_id
-            self._ledger.accepted(facts)
-        try:
-            outcome = await outbox.outcome(facts.msg_id)
-        except UnknownMessage:
-            self._ledger.forgotten(facts)
-            return
-        self.network.note(self.name, f"{facts} is {outcome.status.value}")
-        self._ledger.told(facts, outcome.status)
-
-    def _find(self, facts: MessageFacts) -> Outgoing | None:
-        text = f"<body>{facts.planned.number}</body>"
-        found = (each for each in self.disk.kept.outgoing() if text in each.payload)
-        return next(found, None)
 
     # -- what the outbox asks for ------------------------------------------
 

@@ -278,7 +278,7 @@ class World:
 
     def _schedule(self) -> None:
         for planned in self.plan.messages:
-            submit = partial(self.endpoints[planned.sender].submit, planned)
+            submit = partial(self.endpoints[planned.sender].producer.submit, planned)
             self.loop.outside(planned.at, submit)
         for facts in self.items.items.values():
             publish = partial(self.shop.publish, facts)
