@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BrowsingLink", "split_address"]
 
-#: Seconds until a link with credit looks for new items again.
+#: Seconds until a link with credit looks for new items again; not at a topic, where new
+#: items are all that can come.
 _LOOK_S = 1.0
 
 _STATES = {"?dead": "dead", "?accepted": "accepted"}
@@ -92,6 +93,10 @@ class BrowsingLink:
         self._asking = False
         self._ended = False
         self._timer: asyncio.TimerHandle | None = None
+        # New items have come since this link has asked for items.
+        self._changed = False
+        self._wait_s = None if connection.engine.is_topic(node) else _LOOK_S
+        connection.engine.watch(node, self._wake)
         try:
             if selector:
                 self._selector = parse(selector)
@@ -132,6 +137,7 @@ class BrowsingLink:
         if self._ended or self._asking or self._link.credit <= 0:
             return
         self._asking = True
+        self._changed = False
         items = Items(
             node=self._node,
             max_items=min(self._link.credit, bounds.CREDIT),
@@ -160,16 +166,27 @@ class BrowsingLink:
                 elif self._kept is not None:
                     self._unsettled[item.seq] = None
         self._save()
-        if result.items and self._link.credit > 0:
+        if (result.items or self._changed) and self._link.credit > 0:
             self.flow()
         elif self._link.credit > 0:
             if self._link.drain_mode:
                 self._link.drained()
-            else:
-                loop = asyncio.get_running_loop()
-                look = self._connection.guarded(self.flow)
-                self._timer = loop.call_later(_LOOK_S, look)
+            elif self._wait_s is not None:
+                self._look(self._wait_s)
         self._connection.write_soon()
+
+    def _look(self, seconds: float) -> None:
+        """Look for items in so many seconds, and no earlier."""
+        if self._timer is not None:
+            self._timer.cancel()
+        look = self._connection.guarded(self.flow)
+        self._timer = asyncio.get_running_loop().call_later(seconds, look)
+
+    def _wake(self) -> None:
+        """New items are on disk, or the node is deleted."""
+        if not self._changed:
+            self._changed = True
+            self._look(0)
 
     def delivery(self, delivery: Delivery) -> None:
         """The consumer tells the state of a copy: whatever it is, nothing changes."""
@@ -240,6 +257,7 @@ class BrowsingLink:
 
     def _stop(self) -> None:
         self._ended = True
+        self._connection.engine.unwatch(self._node, self._wake)
         if self._timer is not None:
             self._timer.cancel()
 

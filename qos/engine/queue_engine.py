@@ -320,6 +320,14 @@ class QueueEngine(QueueState):
         """See Watchers."""
         return self._watchers.watching(node)
 
+    def watch(self, node: str, call: Callable[[], object]) -> None:
+        """See Watchers."""
+        self._watchers.watch(node, call)
+
+    def unwatch(self, node: str, call: Callable[[], object]) -> None:
+        """See Watchers."""
+        self._watchers.unwatch(node, call)
+
     def when_offered(self, node: str, jid: str, call: Callable[[], object]) -> None:
         """Call this when the items of a node have been offered to a full JID.
 

@@ -6,7 +6,7 @@ A reader of a topic takes nothing, so no worker's subscription can wake it up.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from qos.core.queue.effects import Change, RemoveNode, SaveItem
@@ -18,7 +18,7 @@ class Watchers:
     """The readers that wait, by node."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, set[asyncio.Event]] = {}
+        self._waiting: dict[str, set[Callable[[], object]]] = {}
 
     @contextmanager
     def watching(self, node: str) -> Iterator[asyncio.Event]:
@@ -27,14 +27,22 @@ class Watchers:
         Look for items after this has begun, and again each time that it is set.
         """
         changed = asyncio.Event()
-        waiting = self._waiting.setdefault(node, set())
-        waiting.add(changed)
+        self.watch(node, changed.set)
         try:
             yield changed
         finally:
-            waiting.discard(changed)
-            if not waiting:
-                self._waiting.pop(node, None)
+            self.unwatch(node, changed.set)
+
+    def watch(self, node: str, call: Callable[[], object]) -> None:
+        """Call this each time that such an event would be set; it must ask for nothing."""
+        self._waiting.setdefault(node, set()).add(call)
+
+    def unwatch(self, node: str, call: Callable[[], object]) -> None:
+        """Call this no more; harmless if it was not to be called."""
+        waiting = self._waiting.get(node, set())
+        waiting.discard(call)
+        if not waiting:
+            self._waiting.pop(node, None)
 
     def written(self, changes: Sequence[Change]) -> None:
         """Note that these changes are on disk."""
@@ -47,5 +55,5 @@ class Watchers:
                 node = change.name
             else:
                 continue
-            for changed in self._waiting.get(node, ()):
-                changed.set()
+            for call in self._waiting.get(node, ()):
+                call()

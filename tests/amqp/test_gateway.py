@@ -3,12 +3,15 @@
 import asyncio
 import errno
 import os
+import threading
+import time
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 from proton import Delivery, Message, symbol
+from proton.reactor import Copy
 from proton.utils import (
     BlockingConnection,
     ConnectionClosed,
@@ -21,7 +24,14 @@ from qos.amqp import bounds, outgoing
 from qos.core.amqp import messages
 from qos.core.queue import ready_items
 from qos.core.queue.item import Affiliation, Item, ItemState
-from qos.core.queue.requests import Delete, Purge, SetAffiliations, Subscribe
+from qos.core.queue.requests import (
+    Delete,
+    Publish,
+    PublishedItem,
+    Purge,
+    SetAffiliations,
+    Subscribe,
+)
 from raw_amqp import RawAmqp
 
 
@@ -317,6 +327,53 @@ async def test_a_copy_shows_each_item_once_and_takes_none_away(bench: Bench) -> 
     ids = [each["id"] for each in found[1:]]
     assert ids == ["xmpp-0", "xmpp-1", "xmpp-2", "later0"]
     assert len(await bench.items("orders")) == 4
+
+
+async def test_a_message_wakes_the_receivers_of_its_topic(bench: Bench) -> None:
+    """They used to look once a second: half of that for each message, on average."""
+    await bench.create("prices", node_type="topic")
+    asked = threading.Semaphore(0)
+    came: list[float] = []
+
+    def receive(client: BlockingConnection) -> None:
+        receiver = client.create_receiver("prices", credit=5, options=Copy())
+        for _ in range(3):
+            asked.release()
+            receiver.receive(timeout=10)
+            came.append(time.monotonic())
+
+    received = asyncio.create_task(bench.proton(receive))
+    took: list[float] = []
+    for number in range(3):
+        assert await asyncio.to_thread(asked.acquire, timeout=10)
+        # It has found nothing by now, and would look again a second later.
+        await asyncio.sleep(0.1)
+        entry = PublishedItem(
+            item_id=f"{number}", payload="<x/>", digest=f"{number}", size=4
+        )
+        sent = time.monotonic()
+        await bench.ask(Publish("prices", (entry,)))
+        await until(lambda: len(came) > len(took))
+        took.append(came[-1] - sent)
+    await received
+    assert max(took) < 0.6, took
+
+
+async def test_a_receiver_of_a_topic_learns_of_its_end(bench: Bench) -> None:
+    """It waits for nothing else."""
+    await bench.create("prices", node_type="topic")
+    attached = threading.Event()
+
+    def receive(client: BlockingConnection) -> None:
+        receiver = client.create_receiver("prices", credit=5, options=Copy())
+        attached.set()
+        receiver.receive(timeout=10)
+
+    received = asyncio.create_task(bench.proton(receive))
+    assert await asyncio.to_thread(attached.wait, 10)
+    await bench.ask(Delete("prices"))
+    with pytest.raises(LinkDetached, match="not-found"):
+        await received
 
 
 async def test_a_copy_can_be_drained_filtered_and_presettled(bench: Bench) -> None:
