@@ -469,12 +469,12 @@ def accepted_is_at_the_target(facts: ItemFacts, holder: str) -> str | None:
 
 
 def what_is_there_has_not_failed(
-    facts: ItemFacts, source: str, failed: bool
+    facts: ItemFacts, token: str, failed: bool
 ) -> str | None:
-    """A message that is at its target, as that has said, has not failed."""
-    if not failed or facts.there_for != source:
+    """A delivery has not failed if the target has said that it has the message."""
+    if not failed or facts.there_by != token:
         return None
-    return f"{facts} is at the target of {source}, and has failed"
+    return f"{facts} is at its target, and {token} has failed"
 
 
 def copied_once_with_the_item(item_id: str, count: int) -> str | None:

@@ -83,8 +83,8 @@ class ItemFacts:
         first_ends: by token, how many settlements were told to be the first one.
         posted_by: the push subscriber that has posted it last, until there is a reply.
         posted_until: when that request is over at the latest.
-        there_for: the push subscriber to which the target has said, in its last reply
-            about it, that it has it; or ''.
+        there_by: the token of the delivery about which the target has said, in its last
+            reply, that it has the message; or ''.
         refused: the target has refused it.
         arrived: how many times it has come to the target, by push subscriber.
     """
@@ -107,7 +107,7 @@ class ItemFacts:
     first_ends: Counter[str] = field(default_factory=Counter)
     posted_by: str = ""
     posted_until: float = 0.0
-    there_for: str = ""
+    there_by: str = ""
     refused: bool = False
     arrived: Counter[str] = field(default_factory=Counter)
 
@@ -204,7 +204,7 @@ class ItemLedger:
             facts = self.items[each.item_id]
             failed = each.delivery_failed or each.outcome is ItemOutcome.REJECTED
             check = invariants.what_is_there_has_not_failed
-            self._ledger.check(check, facts, source, failed)
+            self._ledger.check(check, facts, each.token, failed)
             said = facts.said_to_have_failed if failed else facts.returned
             said.add(each.token)
             lock = facts.lock
@@ -236,8 +236,16 @@ class ItemLedger:
     def _locks(self) -> Iterator[Lock]:
         return (each.lock for each in self.items.values() if each.lock is not None)
 
-    def gave(self, to: str, items: Sequence[Item], disk: QueueDisk, now: float) -> None:
-        """The service tells a worker that it has these items."""
+    def gave(
+        self,
+        to: str,
+        items: Sequence[Item],
+        disk: QueueDisk,
+        now: float,
+        *,
+        wanted: int = PARALLEL,
+    ) -> None:
+        """The service tells a worker, which wants so many at a time, that it has these."""
         check = self._ledger.check
         for item in items:
             facts = self.items[item.item_id]
@@ -258,7 +266,7 @@ class ItemLedger:
             if each.state is ItemState.ACQUIRED
             and (each.holder == to or (each.durable and bare(each.holder) == bare(to)))
         ]
-        check(invariants.no_more_than_wanted, to, len(held), PARALLEL)
+        check(invariants.no_more_than_wanted, to, len(held), wanted)
 
     def told_of_end(self, to: str, item_ids: Sequence[str]) -> None:
         """The service tells a worker that these items are retracted."""
@@ -347,7 +355,7 @@ class ItemLedger:
     def posts(self, item_id: str, jid: str, until: float) -> None:
         """A push subscriber posts a message, and waits for a reply until then."""
         facts = self.items[item_id]
-        facts.posted_by, facts.posted_until, facts.there_for = jid, until, ""
+        facts.posted_by, facts.posted_until, facts.there_by = jid, until, ""
 
     def replied(self, item_id: str, jid: str, reply: PushReply | NoReply) -> None:
         """The subscriber has a reply, or knows that there is none."""
@@ -355,7 +363,7 @@ class ItemLedger:
         if facts.posted_by == jid:
             facts.posted_by = ""
             there = isinstance(reply, PushReply) and reply.status in _THERE
-            facts.there_for = jid if there else ""
+            facts.there_by = facts.lock.token if there and facts.lock else ""
 
     def arrived(self, facts: ItemFacts, subscriber_id: str) -> None:
         """The target has taken a message."""

@@ -258,6 +258,9 @@ class Settings:
         default_released: what it has when it ends is released, by its default outcome.
         push: the selectors of the push subscribers, one each.
         push_rel: how messages are forwarded to them.
+        push_sessions: how many messages are on their way to each of them at a time.
+        push_retries: how often a message is sent again within one delivery.
+        push_retry_wait_s: seconds before each of these.
         push_only: there are no workers.
         link_s: how long the target knows a one-off link that was not used.
     """
@@ -279,6 +282,9 @@ class Settings:
     default_released: bool = False
     push: tuple[str, ...] = ()
     push_rel: str = "post-message-once"
+    push_sessions: int = 1
+    push_retries: int = 0
+    push_retry_wait_s: float = 0.0
     push_only: bool = False
     link_s: float = 3600.0
 

@@ -208,6 +208,9 @@ def _pushed(
         push_rel=chance.choice(PUSH_RELS),
         push_only=alone,
         link_s=chance.choice((1.0, 8.0, 3600.0)),
+        push_sessions=chance.choice((1, 1, 3)),
+        push_retries=chance.choice((0, 0, 2)),
+        push_retry_wait_s=chance.choice((0.0, 3.0)),
     )
     return settings, faults
 

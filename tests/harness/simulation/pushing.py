@@ -50,6 +50,9 @@ def subscribers(settings: Settings, node: str, now: float) -> list[PushSubscribe
             href=href_of(settings.push_rel, f"push-{number}"),
             base="https://queue.example",
             selector=selector,
+            sessions=settings.push_sessions,
+            max_retries=settings.push_retries,
+            retry_wait_s=settings.push_retry_wait_s,
             created_at=now,
         )
         for number, selector in enumerate(settings.push)
@@ -129,13 +132,11 @@ class PushGateway(Gateway):
         """See QueuePort."""
         found = [item for item, _ in items]
         kept, now = self._machine.disk.kept, self.engine.now()
-        self._ledger.gave(to, found, kept, now)
-        for each in kept.push_subscribers.values():
-            for item in found:
-                if each.jid == to:
-                    facts = self._ledger.items[item.item_id]
-                    count = item.delivery_count
-                    self._ledger.took(facts, each.selector, item.properties, count)
+        (its,) = (each for each in kept.push_subscribers.values() if each.jid == to)
+        self._ledger.gave(to, found, kept, now, wanted=its.sessions)
+        for item in found:
+            facts, count = self._ledger.items[item.item_id], item.delivery_count
+            self._ledger.took(facts, its.selector, item.properties, count)
         return super().notify_items(to, items, acknowledged=acknowledged)
 
     def notify(self, notification: Notification) -> None:
