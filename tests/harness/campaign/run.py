@@ -201,19 +201,7 @@ class Run:
             raise CommandError(first, status) from None
 
     async def _run(self) -> Result:
-        files = self.files
-        folder = files.folder / "server"
-        folder.mkdir()
-        server = SERVERS[self._name](
-            folder,
-            accounts={**accounts(files.stores), **HOME_ACCOUNTS},
-            rosters={**rosters(files.stores), **HOME_ROSTERS},
-            components={
-                queue_jid(self._name): "secret of queue",
-                self._greedy_domain: "secret of greedy",
-            },
-            tls=True,
-        )
+        files, server = self.files, self._new_server()
         seed = f"{self._seed} {self._name}"
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(files.disk)
@@ -261,6 +249,26 @@ class Run:
                 self._soak = Soak(supervisor, files, self._seconds)
             await self._hurt(supervisor, faults)
             await self._run_out(supervisor)
+        return self._result(supervisor, faults, small_disk=small_disk)
+
+    def _new_server(self) -> XmppServer:
+        files = self.files
+        folder = files.folder / "server"
+        folder.mkdir()
+        return SERVERS[self._name](
+            folder,
+            accounts={**accounts(files.stores), **HOME_ACCOUNTS},
+            rosters={**rosters(files.stores), **HOME_ROSTERS},
+            components={
+                queue_jid(self._name): "secret of queue",
+                self._greedy_domain: "secret of greedy",
+            },
+            tls=True,
+        )
+
+    def _result(
+        self, supervisor: Supervisor, faults: Faults, *, small_disk: bool
+    ) -> Result:
         for name, deaths in supervisor.strange_deaths.items():
             how = ", ".join(f"{status} ({n} times)" for status, n in deaths.items())
             self._problems.append(f"{name} has ended by itself, with status {how}")
