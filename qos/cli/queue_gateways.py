@@ -40,25 +40,11 @@ def _add_amqp(serve: Parser) -> None:
         "AMQP 1.0",
         "Clients of AMQP 1.0 attach to the same queues (extra [amqp]).",
     )
-    group.add_argument(
-        "--amqp",
-        type=queue_values.host_and_port,
-        metavar="HOST:PORT",
-        help="listen for AMQP 1.0 here; the usual ports are 5672, and 5671 with TLS",
-    )
-    group.add_argument(
-        "--amqp-tls",
-        type=Path,
-        nargs=2,
-        metavar=("CERT", "KEY"),
-        help="files with the certificate chain and its key; needed for any address that "
-        "other machines can reach",
-    )
-    group.add_argument(
-        "--amqp-users",
-        type=Path,
-        metavar="FILE",
-        help="the users and their hashed passwords, written by `xmpp-qos queue "
+    _add_listening(
+        group,
+        "amqp",
+        where="listen for AMQP 1.0 here; the usual ports are 5672, and 5671 with TLS",
+        users="the users and their hashed passwords, written by `xmpp-qos queue "
         "amqp-user`; a change counts at once for new connections",
     )
     group.add_argument(
@@ -81,25 +67,11 @@ def _add_http(serve: Parser) -> None:
         "HTTP",
         "Clients of HTTP post to the same queues and take from them (extra [rest]).",
     )
-    group.add_argument(
-        "--http",
-        type=queue_values.host_and_port,
-        metavar="HOST:PORT",
-        help="listen for HTTP here",
-    )
-    group.add_argument(
-        "--http-tls",
-        type=Path,
-        nargs=2,
-        metavar=("CERT", "KEY"),
-        help="files with the certificate chain and its key; needed for any address that "
-        "other machines can reach",
-    )
-    group.add_argument(
-        "--http-users",
-        type=Path,
-        metavar="FILE",
-        help="the users and the hashes of their passwords and tokens, written by "
+    _add_listening(
+        group,
+        "http",
+        where="listen for HTTP here",
+        users="the users and the hashes of their passwords and tokens, written by "
         "`xmpp-qos queue http-user`; may be that of --amqp-users; a change counts at once",
     )
     group.add_argument(
@@ -137,6 +109,24 @@ def _add_http(serve: Parser) -> None:
         help="the most in the bodies of one user, on average (default 16777216); 0: no "
         "limit",
     )
+
+
+def _add_listening(
+    group: argparse._ArgumentGroup, name: str, *, where: str, users: str
+) -> None:
+    """Declare the options that every gateway has; see `qos.cli.listening`."""
+    group.add_argument(
+        f"--{name}", type=queue_values.host_and_port, metavar="HOST:PORT", help=where
+    )
+    group.add_argument(
+        f"--{name}-tls",
+        type=Path,
+        nargs=2,
+        metavar=("CERT", "KEY"),
+        help="files with the certificate chain and its key; needed for any address that "
+        "other machines can reach",
+    )
+    group.add_argument(f"--{name}-users", type=Path, metavar="FILE", help=users)
 
 
 def _add_user(
