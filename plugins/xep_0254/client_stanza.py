@@ -26,7 +26,7 @@ from qos.errors import (
 )
 from qos.jids import jid_of
 from qos.xml_text import local, text
-from xep_0254.disco import STATS_FIELDS, parse_stats
+from xep_0254.disco import STATS_FIELDS, parse_node_type, parse_stats
 from xep_0254.elements import attributes as attributes_of
 from xep_0254.elements import (
     decimal,
@@ -44,7 +44,7 @@ from xep_0254.item_properties import (
     found_properties,
     render_properties,
 )
-from xep_0254.items import BrowsedItem, NewItem, Page
+from xep_0254.items import BrowsedItem, NewItem, NodeInfo, Page
 from xep_0254.namespaces import (
     DATA_FORM,
     DISCO_INFO,
@@ -440,12 +440,14 @@ def node_names(iq: ET.Element) -> tuple[list[str], str]:
     return [name for name in found if name], last if found else ""
 
 
-def statistics(iq: ET.Element) -> dict[str, int | float | None]:
-    """The counts of a node, by name; None: no number. Empty: the node has no counts."""
+def node_info(iq: ET.Element) -> NodeInfo:
+    """The type of a node, and its counts by name; empty: the node has no counts."""
     query = iq.find(f"{{{DISCO_INFO}}}query")
-    found = {} if query is None else parse_stats(query)
+    if query is None:
+        return NodeInfo("", {})
+    found = parse_stats(query)
     names = [field.var.partition("#")[2] for field in STATS_FIELDS] if found else []
-    return {**dict.fromkeys(names), **found}
+    return NodeInfo(parse_node_type(query), {**dict.fromkeys(names), **found})
 
 
 def page(iq: ET.Element) -> Page:

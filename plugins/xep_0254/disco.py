@@ -29,6 +29,7 @@ from xep_0254.service_stanza import ANSWER_BYTES_MAX, answer_to, cut
 __all__ = [
     "SERVICE_FEATURES",
     "STATS_FIELDS",
+    "parse_node_type",
     "parse_stats",
     "render_items",
     "render_node_info",
@@ -132,17 +133,34 @@ def _number(value: float | None) -> str:
 def parse_stats(query: ET.Element) -> dict[str, int | float | None]:
     """The counts in the `<query/>` of a node's disco#info, by name; None: no number."""
     stats: dict[str, int | float | None] = {}
+    for var, value in _meta_data(query).items():
+        if var.startswith(_STAT) and var != NODE_TYPE:
+            number = whole(value)
+            read = decimal(value) if number is None else number
+            stats[var.removeprefix(_STAT)] = read
+    return stats
+
+
+def parse_node_type(query: ET.Element) -> str:
+    """`queue` or `topic` by the `<query/>` of a node's disco#info; '': neither.
+
+    Another service has no such field. Its node is a queue if it has the feature of
+    XEP-0254 (§3).
+    """
+    features = {each.get("var") for each in query.iterfind(f"{{{DISCO_INFO}}}feature")}
+    default = "queue" if QUEUEING in features else ""
+    return _meta_data(query).get(NODE_TYPE, default)
+
+
+def _meta_data(query: ET.Element) -> dict[str, str]:
+    """The fields of the meta-data of a node (XEP-0060 §5.4), each with its first value."""
+    found: dict[str, str] = {}
     for x in query.iterfind(f"{{{DATA_FORM}}}x"):
         form = parse_form(x)
-        if form.form_type != META_DATA:
-            continue
-        for var, values in form.values.items():
-            if var.startswith(_STAT) and var != NODE_TYPE:
-                value = values[0] if values else ""
-                number = whole(value)
-                read = decimal(value) if number is None else number
-                stats[var.removeprefix(_STAT)] = read
-    return stats
+        if form.form_type == META_DATA:
+            for var, values in form.values.items():
+                found[var] = values[0] if values else ""
+    return found
 
 
 def render_items(

@@ -1,4 +1,4 @@
-"""The items for applications of XEP-0254: those to publish, and browsed ones."""
+"""Items and nodes as applications of XEP-0254 see them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,22 @@ from qos.core.queue.properties import Properties, why_not
 from qos.errors import InvalidArgument
 from qos.ids import new_key
 
-__all__ = ["BrowsedItem", "NewItem", "Page"]
+__all__ = ["BrowsedItem", "NewItem", "NodeInfo", "Page"]
 
 _TYPES = (str, int, float, bool)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """A node, as its service describes it.
+
+    Attributes:
+        node_type: `queue` or `topic`; '': another kind of node.
+        stats: see `XEP_0254.stats`.
+    """
+
+    node_type: str
+    stats: Mapping[str, int | float | None] = field(hash=False)
 
 
 @dataclass(frozen=True, slots=True)

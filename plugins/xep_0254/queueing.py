@@ -25,7 +25,7 @@ from qos.stream.plugins import plugin_of
 from xep_0254 import client_stanza
 from xep_0254.channel import Channel, Listener
 from xep_0254.events import DeliveredItem, Event
-from xep_0254.items import BrowsedItem, NewItem, Page
+from xep_0254.items import BrowsedItem, NewItem, NodeInfo, Page
 from xep_0254.namespaces import QUEUEING
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "Event",
     "Listener",
     "NewItem",
+    "NodeInfo",
     "Page",
 ]
 
@@ -164,9 +165,13 @@ class XEP_0254(BasePlugin):
         None: there is no number, such as the age of the oldest item of an empty queue.
         Empty: the service has no such extension.
         """
+        return dict((await self.node_info(service, node)).stats)
+
+    async def node_info(self, service: str | JID, node: str) -> NodeInfo:
+        """The type of a node, `queue` or `topic`, and its counts (XEP-0060 §5.4)."""
         arguments.text("node", node, empty=False)
         answer = await self._get(service, client_stanza.info(node), "show numbers")
-        return client_stanza.statistics(answer)
+        return client_stanza.node_info(answer)
 
     # -- publishers --------------------------------------------------------
 

@@ -149,8 +149,9 @@ LIST = """\
 example:
   xmpp-qos queue list queue.example.org --jid boss@example.org
 
-One JSON object a line for each queue that the service shows to this account: its name as
-`node`, and the numbers of `queue stats`, if this account may see them.
+One JSON object a line for each queue or topic that the service shows to this account: its
+name as `node`, and, if this account may see them, its `node_type` (queue or topic) and the
+numbers of `queue stats`.
 """
 
 WATCH = """\

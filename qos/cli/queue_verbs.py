@@ -12,7 +12,7 @@ from qos.cli.queue_client import asked
 from qos.cli.status import CommandError, Status
 from qos.errors import NoAnswer, RequestRefused
 from qos.stream.login import AccountSession
-from xep_0254.queueing import XEP_0254, BrowsedItem
+from xep_0254.queueing import XEP_0254, BrowsedItem, NodeInfo
 
 __all__ = ["run"]
 
@@ -35,10 +35,11 @@ async def run(arguments: argparse.Namespace) -> int:
 async def _list(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
     for node in await queueing.nodes(arguments.service):
         try:
-            stats = await queueing.stats(arguments.service, node)
-        except RequestRefused:  # its name may be shown, but not its numbers
-            stats = {}
-        await print_json({"node": node, **stats})
+            info = await queueing.node_info(arguments.service, node)
+        except RequestRefused:  # its name may be shown, but no more
+            info = NodeInfo("", {})
+        node_type = {"node_type": info.node_type} if info.node_type else {}
+        await print_json({"node": node, **node_type, **info.stats})
 
 
 async def _watch(

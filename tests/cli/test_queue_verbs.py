@@ -280,14 +280,20 @@ async def test_whoever_is_logged_in_with_that_resource_stays(queues: Commands) -
 
 
 async def test_list_shows_each_queue_with_its_numbers(queues: Commands) -> None:
-    """For users who have forgotten the name of a queue."""
+    """For users who have forgotten the name of a queue, or whether it is a topic."""
     words = ("queue", "create", QUEUES, "a & b")
     assert (await queues.run(*words, user="alice")).status == 0
+    topic = ("queue", "create", QUEUES, "prices", "--topic")
+    assert (await queues.run(*topic, user="alice")).status == 0
     assert (await queues.queue("publish", "--payload", "<x/>")).status == 0
     listed = await queues.run("queue", "list", QUEUES, user="alice")
     assert (listed.status, listed.err) == (0, "")
-    assert [line["node"] for line in listed.out] == ["a & b", "orders"]
-    assert [line["available"] for line in listed.out] == [0, 1]
+    assert [(line["node"], line["node_type"]) for line in listed.out] == [
+        ("a & b", "queue"),
+        ("orders", "queue"),
+        ("prices", "topic"),
+    ]
+    assert [line["available"] for line in listed.out] == [0, 1, 0]
     assert all(set(line) >= {"node", *NUMBERS} for line in listed.out)
 
 

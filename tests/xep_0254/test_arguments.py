@@ -74,6 +74,7 @@ def calls(client: ClientXMPP) -> dict[str, tuple[Given, Wrong]]:
         "supports_queueing": ({"service": QUEUE}, {"service": NO_JIDS}),
         "nodes": ({"service": QUEUE}, {"service": NO_JIDS}),
         "stats": (WHERE, NO_NODE),
+        "node_info": (WHERE, NO_NODE),
         "publish": (
             {**WHERE, "entries": [NewItem("<a xmlns='b'/>")]},
             {

@@ -83,6 +83,15 @@ def test_a_node_says_that_it_is_a_queue_and_how_long() -> None:
     assert identity is not None
     assert (identity.get("category"), identity.get("type")) == ("pubsub", "leaf")
     assert disco.parse_stats(query) == STATS
+    assert disco.parse_node_type(query) == "queue"
+
+
+def test_a_node_of_another_service_has_a_type_if_it_is_a_queue() -> None:
+    """XEP-0254 §3: by its features, since the field is ours."""
+    feature = f"<feature xmlns='{INFO[1:-1]}' var='{{}}'/>"
+    for var, node_type in ((QUEUEING, "queue"), (PUBSUB, "")):
+        query = ET.XML(f"<q>{feature.format(var)}</q>")
+        assert disco.parse_node_type(query) == node_type
 
 
 def test_a_topic_says_that_it_is_one() -> None:
@@ -92,6 +101,7 @@ def test_a_topic_says_that_it_is_one() -> None:
     assert PUBSUB in features(query)
     (form,) = query.findall("{jabber:x:data}x")
     assert parse_form(form).values["queue#node_type"] == ("topic",)
+    assert disco.parse_node_type(query) == "topic"
     assert disco.parse_stats(query) == STATS
 
 
