@@ -315,7 +315,7 @@ LIMITS: Final = (
         "qos.engine.queue_outputs:_SENT_MAX", "events whose bounce is still recognised"
     ),
     Limit(
-        "xep_0254.service:_ID_CHARS_MAX",
+        "xep_0254.published_messages:ID_CHARS_MAX",
         "characters of the id of a stanza that gets an answer",
     ),
     Limit("xep_0254.requests:NODE_CHARS_MAX", "characters of the name of a node"),

@@ -7,9 +7,6 @@ nothing itself.
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-import itertools
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping
@@ -24,38 +21,28 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 import xep_qos
 from qos import arguments
 from qos.core.queue.bounds import MESSAGE_QUOTAS, QueueBounds
-from qos.core.queue.item import Affiliation
 from qos.core.queue.requests import (
-    GetOptions,
-    Publish,
     Refusal,
-    Request,
-    SetAffiliations,
-    SetOptions,
-    Subscribe,
-    Unsubscribe,
 )
 from qos.core.queue.results import Result
-from qos.core.quota import Quotas, domain_of, own_domains
+from qos.core.quota import Quotas, own_domains
 from qos.core.strings import bare
 from qos.engine.clock import LoopClock
-from qos.engine.queue_engine import QueueEngine, Stats, Unwritten
+from qos.engine.queue_engine import QueueEngine, Stats
 from qos.engine.queue_ports import GatewayPort, QueuePorts
-from qos.errors import InvalidArgument
 from qos.ids import new_key
-from qos.jids import account_or_domain, normal_jid
 from qos.journal.writer import JournalWriter, check_folder
 from qos.stores.queue_store import QueueStore, queue_store_from_url
 from qos.stream.closing import close_at_once
 from qos.stream.gate import in_session
 from qos.stream.tap import Part, Tap
-from qos.xml_text import attribute
 from xep_0254 import disco
-from xep_0254.elements import bad_request
 from xep_0254.event_sender import EventSender
+from xep_0254.jids import creators_of, normal_request, sender_jid
 from xep_0254.namespaces import DISCO_INFO, DISCO_ITEMS
-from xep_0254.requests import is_request, parse_publish_message, parse_request
-from xep_0254.service_stanza import render_error, render_refusal, render_result
+from xep_0254.published_messages import ID_CHARS_MAX, PublishedMessages
+from xep_0254.requests import is_request, parse_request
+from xep_0254.service_stanza import render_refusal, render_result
 from xep_qos import XEP_QOS
 from xep_qos.batch_stanza import REQUEST_OR_BATCH
 from xep_qos.relay import RELAYED_MAX, Relay
@@ -64,12 +51,6 @@ from xep_qos.settings import Settings, TrustCallback
 __all__ = ["QueueService"]
 
 log = logging.getLogger(__name__)
-
-#: The longest id of a stanza, or JID, that is repeated in an answer.
-_ID_CHARS_MAX = 1024
-
-#: The delay before a message that could not be written is tried again, in seconds.
-_AGAIN_S = 1.0
 
 _INFO = f"{{{DISCO_INFO}}}query"
 _ITEMS = f"{{{DISCO_ITEMS}}}query"
@@ -125,7 +106,7 @@ class QueueService:
             InvalidArgument: an argument has a wrong value.
         """
         arguments.instance(BaseXMPP, "xmpp", xmpp, "a client or component of slixmpp")
-        may_create = _creators(creators, xmpp)
+        may_create = creators_of(creators, xmpp)
         if journal is not None:
             arguments.path("journal", journal)
         if not isinstance(store, QueueStore):
@@ -164,6 +145,7 @@ class QueueService:
             journal=new_journal,
         )
         self._events.engine = self._engine
+        self._messages = PublishedMessages(xmpp, self._engine, self._events)
         self._closed = False
         self._registers_qos = "xep_qos" not in xmpp.plugin
         if self._registers_qos:
@@ -236,7 +218,7 @@ class QueueService:
 
     def _publishes(self, sender: str) -> bool:
         """Whether it is of any use to hold a message of this full JID."""
-        return self._engine.publishes(bare(_from(sender)))
+        return self._engine.publishes(bare(sender_jid(sender)))
 
     # -- the session -------------------------------------------------------
 
@@ -268,7 +250,7 @@ class QueueService:
         if self._closed:
             return is_request(xml) or (self._registers_qos and _is_of_qos(xml))
         self._tap.wire.quicken()
-        requester = _from(xml.get("from", ""))
+        requester = sender_jid(xml.get("from", ""))
         is_ours = self._events.own is not None and xml.get("to", "") == self._events.own
         return is_ours and bool(requester) and self._iq(xml, requester)
 
@@ -276,7 +258,7 @@ class QueueService:
         if self._closed:
             return False
         self._tap.wire.quicken()
-        requester = _from(message.xml.get("from", ""))
+        requester = sender_jid(message.xml.get("from", ""))
         if self._events.own is None or not requester:
             return False
         # A message that was held for long may be for a resource that we had then.
@@ -287,7 +269,7 @@ class QueueService:
         if self._closed:
             return
         self._tap.wire.quicken()
-        sender = _from(xml.get("from", ""))
+        sender = sender_jid(xml.get("from", ""))
         if (
             sender
             and self._events.own is not None
@@ -299,7 +281,7 @@ class QueueService:
         kind, iq_id = xml.get("type"), xml.get("id", "")
         if kind in {"result", "error"}:
             return self._events.takes_answer(xml, requester)
-        if len(iq_id) > _ID_CHARS_MAX:
+        if len(iq_id) > ID_CHARS_MAX:
             # An answer would have to repeat the id, and could break our own stream.
             return is_request(xml)
         if is_request(xml):
@@ -316,7 +298,7 @@ class QueueService:
 
     def _request(self, xml: ET.Element, requester: str) -> None:
         try:
-            request = _normal(parse_request(xml, new_id=new_key))
+            request = normal_request(parse_request(xml, new_id=new_key))
         except Refusal as refusal:
             self._engine.heard(requester)
             self._events.send(self._refusal(xml, refusal))
@@ -391,26 +373,7 @@ class QueueService:
         self._engine.heard(sender)
         if qos is None or info is None:
             return False
-        # An item published without an id gets one here. It is the same when the message
-        # is handed over again. No other message has it, not even one with the same
-        # msgId, if its sender counts from 1 (see
-        # qos.core.message.model.Incoming.identity).
-        name = hashlib.sha256(info.identity.encode()).hexdigest()
-        ids = (f"{name[:32]}{place or ''}" for place in itertools.count())
-        done: asyncio.Future[None] = self._xmpp.loop.create_future()
-        try:
-            publish = parse_publish_message(xml, new_id=ids.__next__)
-            if publish is None and not is_ours:
-                return False
-            if publish is None:
-                text = "the message has no items to publish (XEP-0060 §7.1) in it"
-                raise Refusal(text, condition="bad-request", type="modify")
-            qos.take_until(message, done)
-            self._publish(xml, sender, publish, done)
-        except Refusal as refusal:
-            qos.take_until(message, done)
-            self._refused(xml, sender, refusal, done)
-        return True
+        return self._messages.take(message, sender, qos, info)
 
     def _qos(self) -> XEP_QOS | None:
         """The plugin of the stream; None: the application has closed it."""
@@ -418,50 +381,6 @@ class QueueService:
             return XEP_QOS.of(self._xmpp)
         except LookupError:
             return None
-
-    def _publish(
-        self,
-        xml: ET.Element,
-        sender: str,
-        publish: Publish,
-        done: asyncio.Future[None],
-    ) -> None:
-        """Publish the items of a message; the only answer is the end of the message."""
-
-        def answer(result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
-            if isinstance(result, Unwritten):
-                again = (xml, sender, publish, done)
-                self._xmpp.loop.call_later(_AGAIN_S, self._publish, *again)
-                return
-            if isinstance(result, Refusal):
-                self._refused(xml, sender, result, done)
-            elif not done.done():
-                done.set_result(None)
-
-        self._engine.request(publish, sender, answer)
-
-    def _refused(
-        self, xml: ET.Element, sender: str, refusal: Refusal, done: asyncio.Future[None]
-    ) -> None:
-        """Reject the message: this is its outcome if the publisher is one of ours.
-
-        For any other publisher the message counts as taken, and the error message is
-        all that it gets.
-        """
-        self._send_refusal(xml, sender, refusal)
-        if not done.done():
-            done.set_exception(refusal)
-
-    def _send_refusal(self, xml: ET.Element, to: str, refusal: Refusal) -> None:
-        """Answer a message by a message of type error (RFC 6120 §8.3)."""
-        head = (
-            f"<message type='error' id={attribute(xml.get('id', '')[:_ID_CHARS_MAX])}"
-        )
-        sender = (
-            f" from={attribute(self._events.sender)}" if self._events.sender else ""
-        )
-        error = render_error(refusal, by=str(self._events.own or ""))
-        self._events.send(f"{head} to={attribute(to)}{sender}>{error}</message>")
 
     # -- outgoing stanzas -------------------------------------------------
 
@@ -471,76 +390,6 @@ class QueueService:
         )
 
 
-#: A tuple: to look for a class in it takes less time than to make a union.
-_OF_A_JID = (Subscribe, Unsubscribe, GetOptions, SetOptions)
-
-
-def _normal(request: Request) -> Request:
-    """The request with its JIDs as a server writes them, so that they can be compared.
-
-    Raises:
-        Refusal: one of them is not a JID, or two of them are the same account.
-    """
-    if isinstance(request, SetAffiliations):
-        affiliations: dict[str, Affiliation] = {}
-        for jid, what in request.affiliations.items():
-            account = bare(_normal_jid(jid))
-            if account in affiliations:
-                raise bad_request(f"two affiliations for {account}")
-            affiliations[account] = what
-        return replace(request, affiliations=affiliations)
-    if isinstance(request, _OF_A_JID):
-        return replace(request, jid=_normal_jid(request.jid))
-    return request
-
-
-def _normal_jid(jid: str) -> str:
-    try:
-        return normal_jid(jid)
-    except ValueError as error:
-        raise Refusal(str(error), condition="jid-malformed", type="modify") from error
-
-
 def _is_of_qos(xml: ET.Element) -> bool:
     """Whether an iq is for xep_qos: one request, or several in a batch."""
     return any(child.tag in REQUEST_OR_BATCH for child in xml)
-
-
-def _from(jid: str) -> str:
-    """The JID of the sender of a stanza, without a dot at the end of its domain.
-
-    A server sends the rest in its normal form; by RFC 7622 §3.2 we have to strip the
-    dot.
-    """
-    account, slash, resource = jid.partition("/")
-    return f"{account[:-1]}{slash}{resource}" if account.endswith(".") else jid
-
-
-def _creators(
-    creators: str | Collection[str], xmpp: ClientXMPP | ComponentXMPP
-) -> frozenset[str] | None:
-    """The accounts that may create nodes, for `qos.core.queue.bounds.may_create`.
-
-    Raises:
-        InvalidArgument: the value is neither a rule nor a list of accounts.
-    """
-    named: Collection[object]
-    if creators == "all":
-        return None
-    if creators == "domain":
-        domain = domain_of(str(xmpp.requested_jid))
-        if xmpp.is_component:
-            domain = domain.partition(".")[2]
-        # A component without a domain above its own serves no accounts by default.
-        named = [f"@{domain}"] if domain else []
-    elif isinstance(creators, str):
-        named = creators.split(",")
-    else:
-        named = arguments.collection("creators", creators, "accounts or @domains")
-    try:
-        return frozenset(
-            account_or_domain(arguments.text("creators", each)) for each in named
-        )
-    except ValueError as error:
-        wanted = "'domain', 'all', or accounts and @domains"
-        raise InvalidArgument("creators", creators, wanted, why=str(error)) from error
