@@ -194,6 +194,27 @@ async def test_a_retry_waits_and_its_message_stays_locked(
     assert (taken.body, taken.headers["Msg-Delivery-Count"]) == (b"1", "0")
 
 
+async def test_a_short_lock_lasts_while_a_target_is_asked_for_its_links(
+    bench: RestBench,
+) -> None:
+    """It would end, and its delivery would have failed, before anything was posted."""
+    await bench.create("bills", lock_timeout="10")
+    async with target(found=Slow()) as to:
+        assert isinstance(to, Slow)
+        made = await bench.post(
+            "/hornetq/queues/bills/push-consumers",
+            f"<push-registration><link rel='destination' href='{to.url}'/>"
+            "</push-registration>".encode(),
+            Content_Type="application/xml",
+        )
+        assert made.status == 201
+        assert (await bench.post("/queues/bills/messages", b"1")).status == 200
+        await until(lambda: to.now == 1)
+        (item,) = (await bench.items("bills")).values()
+        assert item.deadline - bench.engine.now() > bounds.PUSH_S * 2
+        to.may_answer.release()
+
+
 # -- sessions --------------------------------------------------------------
 
 

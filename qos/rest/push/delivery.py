@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["deliver"]
 
+#: Seconds that a lock has to last before a request without the message is made.
+_LOCK_S_MIN = 2 * bounds.PUSH_S
+
 
 async def deliver(
     pusher: Pusher, item: Item, payload: str, unused: str
@@ -76,7 +79,9 @@ async def _attempt(
     try:
         request = next(steps)
         while True:
-            if request.message:
+            # Not before each request: it is a commit.
+            ends_soon = item.deadline - pusher.pushers.engine.now() < _LOCK_S_MIN
+            if request.message or ends_soon:
                 link = _link(pusher, item, request)
                 if not await _keep(pusher, item, bounds.PUSH_LOCK_S, link):
                     return None

@@ -25,7 +25,7 @@ PUSH = (
         "        if over:",
         "A one-off link is forgotten in the commit of the outcome.",
         by=("arrives_once",),
-        seed=1416,
+        seed=3267,
     ),
     Mutant(
         "kept-link-is-not-asked",
@@ -70,6 +70,25 @@ PUSH = (
         "Subscribe(self._node, self.jid, options, link=True)",
         "What is on its way at a restart stays locked, and has not failed.",
         by=("only_failures_are_counted", "nobody_else_gets_what_is_posted"),
+    ),
+    Mutant(
+        "one-session-too-many",
+        "qos.rest.push.pusher",
+        "range(self.subscriber.sessions)",
+        "range(self.subscriber.sessions + 1)",
+        "As many messages are on their way as there are sessions, and not one more.",
+        by=("no_more_than_wanted",),
+    ),
+    Mutant(
+        "sessions-share-an-unused-link",
+        "qos.rest.push.pusher",
+        "item, payload, unused)\n"
+        '                unused = "" if verdict is None else verdict.unused',
+        'item, payload, vars(self).get("u", ""))\n'
+        '                vars(self)["u"] = "" if verdict is None else verdict.unused',
+        "A one-off link is used for one message: 405 would say that it has the other.",
+        by=("accepted_is_at_the_target",),
+        seed=69,
     ),
     Mutant(
         "another-key-each-time",
