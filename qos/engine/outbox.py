@@ -161,8 +161,8 @@ class Outbox:
             OutboxFull: nothing was accepted.
             StoreError: nothing was accepted. Unless it is StoreFull, the message may
                 still be on disk. This process does not send it, but a process that
-                opens the store again may, once. If it is submitted again under the same
-                msg_id, it is still only one message.
+                opens the store again may, once. So submit it again under the same msg_id:
+                it is written anew, sent when that is on disk, and still one message.
             LocalProtocolError: another message has this id.
         """
         self._check_running()

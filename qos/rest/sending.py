@@ -15,7 +15,7 @@ from qos.core.queue.requests import Refusal
 from qos.core.rest.link_header import Link
 from qos.core.rest.sending import Sending, read_sending, render_outcome
 from qos.core.rest.waits import wait_of
-from qos.errors import MessageTooLarge, OutboxFull, StoreError
+from qos.errors import MessageTooLarge, OutboxFull, StoreError, StoreFull
 from qos.ids import new_id
 from qos.jids import normal_jid
 from qos.rest.calls import Answer, Call, as_text
@@ -154,8 +154,15 @@ async def _accepted(
         whose = "of yours " if error.account else ""
         text = f"{error.limit} {error.unit} {whose}wait for their devices already"
         raise Refusal(text, condition="resource-constraint", type="wait") from None
+    except StoreFull:
+        text = "the message could not be written: the disk of the service is full"
+        raise Refusal(text, condition="internal-server-error", type="wait") from None
     except StoreError:
-        text = "the message could not be written"
+        # See Outbox.submit. A repeat is written again, and is the same message.
+        text = (
+            "the disk of the service has failed, and the message may be sent after a "
+            "restart: post it again to the same URL, and it is sent once"
+        )
         raise Refusal(text, condition="internal-server-error", type="wait") from None
 
 
