@@ -154,8 +154,7 @@ async def test_a_failed_delivery_disables_if_it_is_said(
     assert reason == f"2 attempts failed; the last: {to.url} answered 500"
     assert await to.bodies(2) == [b"1", b"1"]
     assert (await only(bench)).delivery_count == 0
-    subscriber = f"/queues/orders/subscribers/{location.rpartition('/')[2]}"
-    again = await bench.post(subscriber, b"enabled=true", Content_Type=FORM)
+    again = await bench.post(location, b"enabled=true", Content_Type=FORM)
     assert again.status == 204
     assert await to.bodies(1) == [b"1"]
     assert (await shown(bench, location)).findtext("reason") is None
@@ -513,6 +512,10 @@ async def test_a_subscription_to_a_topic_ends_with_the_service_if_it_is_not_dura
             locations.append(f"/{made.headers['Location'].split('/', 3)[3]}")
             found = await shown(bench, locations[-1])
             assert found.tag == "push-topic-registration"
+            # Its queue stays while it is disabled.
+            for form in (b"enabled=false", b"enabled=true"):
+                switched = await bench.post(locations[-1], form, Content_Type=FORM)
+                assert switched.status == 204
         path = "/hornetq/queues/news/create/1"
         assert (await bench.post(path, b"1")).status == 201
         assert await to.bodies(2) == [b"1", b"1"]

@@ -13,6 +13,7 @@ from qos.rest.calls import Answer, Call
 from qos.rest.hornetq.consuming import check_may_subscribe
 from qos.rest.hornetq.routes import url
 from qos.rest.hornetq.subscribing import create_subscription, subscription_node
+from qos.rest.push.handlers import switch
 from qos.rest.push.pusher import Pusher
 
 __all__ = [
@@ -51,12 +52,14 @@ async def push_subscriptions(call: Call) -> Answer:
 
 
 async def push_subscription(call: Call) -> Answer:
-    """Show a push subscription, or end it with what it has not pushed."""
+    """Show a push subscription, switch it, or end it with what it has not pushed."""
     queue = subscription_node(call, call.path["subscriber"])
     for pusher in call.gateway.pushers.of(queue, call.account):
         if call.method == "DELETE":
             await call.ask(Delete(queue))
             return Answer(204)
+        if call.method == "POST":
+            return await switch(call, pusher)
         return _shown(pusher, topic=True)
     raise _unknown(f"push subscription to {call.node!r}")
 
@@ -89,11 +92,13 @@ def _asked(call: Call, node: str) -> PushSubscriber:
 
 
 async def push_consumer(call: Call) -> Answer:
-    """Show a push consumer, or end it."""
+    """Show a push consumer, switch it on or off, or end it."""
     pusher = _found(call)
     if call.method == "DELETE":
         await call.gateway.pushers.remove(pusher)
         return Answer(204)
+    if call.method == "POST":
+        return await switch(call, pusher)
     return _shown(pusher)
 
 

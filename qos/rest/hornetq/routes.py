@@ -38,7 +38,7 @@ ROUTES: Final = (
     Route(
         "hornetq-push-subscription",
         f"{_TOPIC}/push-subscriptions/{{subscriber}}",
-        (*_READ, "DELETE"),
+        (*_READ, "POST", "DELETE"),
         "HornetQ: a push subscription",
     ),
     Route("hornetq-create", f"{_QUEUE}/create", _POST, "HornetQ: post a message"),
@@ -63,7 +63,7 @@ ROUTES: Final = (
     Route(
         "hornetq-push-consumer",
         f"{_QUEUE}/push-consumers/{{subscriber}}",
-        (*_READ, "DELETE"),
+        (*_READ, "POST", "DELETE"),
         "HornetQ: a push consumer",
     ),
     Route(

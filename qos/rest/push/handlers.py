@@ -16,7 +16,7 @@ from qos.rest.calls import Answer, Call
 from qos.rest.push.pusher import Pusher
 from qos.rest.routes import url
 
-__all__ = ["subscriber", "subscribers"]
+__all__ = ["subscriber", "subscribers", "switch"]
 
 _JSON = {"Content-Type": "application/json", "Cache-Control": "no-store"}
 
@@ -28,7 +28,7 @@ _ENABLED = {"true": True, "false": False}
 
 async def subscribers(call: Call) -> Answer:
     """Make a push subscriber, or list those of the user (rows U1, R4)."""
-    _check_right(call)
+    _check_right(call, call.node)
     if call.method != "POST":
         found = call.gateway.pushers.of(call.node, call.account)
         return Answer(200, dict(_JSON), body=_as_json([_shown(each) for each in found]))
@@ -59,19 +59,24 @@ async def subscriber(call: Call) -> Answer:
         await pushers.remove(pusher)
         return Answer(204)
     if call.method == "POST":
-        form = parse_qs(call.body.decode(errors="replace"), keep_blank_values=True)
-        enabled = _ENABLED.get(form.get("enabled", [""])[0])
-        if enabled is None or len(form) != 1:
-            raise _bad("the form is enabled=true or enabled=false")
-        if enabled:
-            _check_right(call)
-            await pusher.enable()
-        elif pusher.subscriber.enabled:
-            await pusher.disable("it was disabled on request")
-        return Answer(204)
+        return await switch(call, pusher)
     here = Link(_url(pusher.subscriber), "self")
     queue = Link(url("queue", node=call.node), "generator")
     return Answer(200, dict(_JSON), [here, queue], _as_json(_shown(pusher)))
+
+
+async def switch(call: Call, pusher: Pusher) -> Answer:
+    """Enable or disable a push subscriber of the user, by a form."""
+    form = parse_qs(call.body.decode(errors="replace"), keep_blank_values=True)
+    enabled = _ENABLED.get(form.get("enabled", [""])[0])
+    if enabled is None or len(form) != 1:
+        raise _bad("the form is enabled=true or enabled=false")
+    if enabled:
+        _check_right(call, pusher.subscriber.node)
+        await pusher.enable()
+    elif pusher.subscriber.enabled:
+        await pusher.disable("it was disabled on request")
+    return Answer(204)
 
 
 def _shown(pusher: Pusher) -> dict[str, Any]:
@@ -94,14 +99,14 @@ def _authorization(call: Call) -> str:
     return given
 
 
-def _check_right(call: Call) -> None:
+def _check_right(call: Call, node: str) -> None:
     """Raises Refusal: the user may not consume."""
-    rights = call.gateway.engine.rights(call.node, call.jid)
+    rights = call.gateway.engine.rights(node, call.jid)
     if rights is None:
-        text = f"there is no node {call.node!r}"
+        text = f"there is no node {node!r}"
         raise Refusal(text, condition="item-not-found", type="cancel")
     if not rights.subscribe:
-        text = f"you may not subscribe to {call.node!r}"
+        text = f"you may not subscribe to {node!r}"
         raise Refusal(text, condition="forbidden", type="auth")
 
 

@@ -317,14 +317,13 @@ def render(its: PushSubscriber, *, topic: bool = False) -> bytes:
         _add(root, "disableOnFailure", _BOOLEAN_TEXT[its.disable_on_failure])
     kind, user = _shown_login(its)
     if kind:
-        _add(_add(_add(root, "authentication"), kind), "username", user)
+        login = _add(_add(root, "authentication"), kind)
+        _add(login, "username", _printable(user))
     for name, value in its.headers.items():
         _add(root, "header", value).set("name", name)
     _add(root, "sessionCount", str(its.sessions))
     if its.reason:
-        # It may have words of the target, and XML has no way to carry some characters.
-        shown = "".join(each if each.isprintable() else "?" for each in its.reason)
-        _add(root, "reason", shown)
+        _add(root, "reason", _printable(its.reason))
     return ET.tostring(root)
 
 
@@ -335,6 +334,11 @@ def _add(parent: ET.Element, name: str, value: str = "") -> ET.Element:
     element = ET.SubElement(parent, name)
     element.text = value
     return element
+
+
+def _printable(text: str) -> str:
+    """A text of others; XML has no way to carry some characters."""
+    return "".join(each if each.isprintable() else "?" for each in text)
 
 
 def _shown_login(its: PushSubscriber) -> tuple[str, str]:

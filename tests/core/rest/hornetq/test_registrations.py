@@ -1,5 +1,6 @@
 """The document by which a client of HornetQ asks for push; row H14."""
 
+import contextlib
 import re
 from base64 import b64decode, b64encode
 from typing import Any
@@ -159,6 +160,10 @@ def test_the_user_of_a_login_is_shown_and_its_password_is_not() -> None:
     for other in ("Bearer 1", "Basic", "Basic !", "Basic YQ==", "Basic /w=="):
         shown = render(subscriber(registration(), authorization=other)).decode()
         assert "authentication" not in shown
+    # A subscriber of REST-* may have any.
+    pair = b64encode(b"a\0b:c").decode()
+    shown = render(subscriber(registration(), authorization=f"Basic {pair}")).decode()
+    assert "<username>a?b</username>" in shown
 
 
 def test_it_is_shown_why_a_subscriber_is_disabled() -> None:
@@ -168,6 +173,36 @@ def test_it_is_shown_why_a_subscriber_is_disabled() -> None:
     assert root.get("id") == "id"
     assert root.findtext("enabled") == "false"
     assert root.findtext("reason") == "no??<ä>"
+
+
+PARTS = st.sampled_from(
+    [
+        *(
+            "<link href='https://x/'",
+            " rel='template'",
+            " method='PUT'",
+            " a='b'",
+            "/>",
+        ),
+        *("<maxRetries>", "</maxRetries>", "9", "true", "<durable>", "</durable>"),
+        *("<authentication>", "<digest-auth>", "<username>", "</username>", "&amp;"),
+        *(
+            "<password>",
+            "</password>",
+            "</digest-auth>",
+            "</authentication>",
+            "<!-- -->",
+        ),
+        *("<header name='a'>", "</header>", "<x:link xmlns:x='y'/>", "&#9;", "\0", "ä"),
+    ]
+)
+
+
+@given(st.lists(PARTS, max_size=20).map("".join) | st.text(max_size=40))
+def test_anything_is_a_registration_or_is_refused(inner: str) -> None:
+    with contextlib.suppress(Refusal):
+        asked = read_registration(document(inner), XML)
+        ET.fromstring(render(subscriber(asked)))  # noqa: S314 - ours
 
 
 @given(
