@@ -1,8 +1,15 @@
-"""The credit of a link to a consumer, told to the core as a total (transport §2.6.7)."""
+"""The credit of a link to a consumer, told to the core as a total (transport §2.6.7).
+
+To drain a link, the core is told the credit; when it has offered all items that are
+there, it is told to stop, and says how many deliveries there were. When all of these are
+transfers, the link's credit is used up. A flow that comes meanwhile begins anew: the core
+has not heard of its credit yet, so the earlier drain must not use it up.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TypeAlias
 
 from proton import Sender
@@ -41,6 +48,8 @@ class LinkCredit:
         self._node = node
         self._ask = ask
         self._offered = offered
+        # The number of flows that have come.
+        self._flows = 0
         # While the link is drained: the deliveries of the core until then.
         self._drain_at: int | None = None
 
@@ -48,8 +57,10 @@ class LinkCredit:
         """The consumer grants credit, or drains the link."""
         limit = self.used + self._link.credit
         self._drain_at = None
+        self._flows += 1
         drains = self._link.drain_mode
-        self._ask(Credit(self._node, limit), self._drain if drains else _ignore)
+        answer = partial(self._drain, self._flows) if drains else _ignore
+        self._ask(Credit(self._node, limit), answer)
 
     def drained(self) -> bool:
         """Use up the credit of a link that is drained, when all that there is was sent.
@@ -63,16 +74,20 @@ class LinkCredit:
         self._link.drained()
         return True
 
-    def _drain(self, _result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
-        self._offered(self._stop)
+    def _drain(
+        self, flow: int, _result: Result | Refusal, _payloads: Mapping[int, str]
+    ) -> None:
+        self._offered(partial(self._stop, flow))
 
-    def _stop(self) -> None:
+    def _stop(self, flow: int) -> None:
         """Everything has been given out that there is: stop, and learn how much."""
-        if self._link.drain_mode:
-            self._ask(Credit(self._node, 0), self._stopped)
+        if flow == self._flows:
+            self._ask(Credit(self._node, 0), partial(self._stopped, flow))
 
-    def _stopped(self, result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
-        if self._link.drain_mode and isinstance(result, CreditResult):
+    def _stopped(
+        self, flow: int, result: Result | Refusal, _payloads: Mapping[int, str]
+    ) -> None:
+        if flow == self._flows and isinstance(result, CreditResult):
             self._drain_at = result.served
             self.drained()
 
