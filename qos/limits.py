@@ -220,9 +220,7 @@ LIMITS: Final = (
         "qos.core.queue.subscription_index:_DORMANT_S",
         "seconds that a dormant subscription stays",
     ),
-    Limit(
-        "qos.core.queue.subscriber_requests:_PAGE_MAX", "items in an answer to a browse"
-    ),
+    Limit("qos.core.queue.browsing:_PAGE_MAX", "items in an answer to a browse"),
     Limit(
         "qos.core.queue.presence:_RESOURCES_MAX", "remembered full JIDs of one account"
     ),

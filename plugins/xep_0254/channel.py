@@ -26,7 +26,7 @@ from qos.ids import new_id
 from qos.jids import jid_of
 from qos.stream.tap import Part, Tap
 from qos.xml_text import render_iq
-from xep_0254 import client_stanza
+from xep_0254 import client_answers
 from xep_0254.events import Event, parse_event
 from xep_0254.namespaces import EVENT
 
@@ -127,7 +127,7 @@ class Channel:
         if received is None:
             raise NoAnswer("the session was lost", to=to, what=what)
         if received.get("type") == "error":
-            raise client_stanza.refusal(received, to=to, what=what)
+            raise client_answers.refusal(received, to=to, what=what)
         return received
 
     async def pause(self, delay_s: float) -> None:

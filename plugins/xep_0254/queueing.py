@@ -22,7 +22,7 @@ from qos.engine.retry import Retry
 from qos.errors import InvalidArgument, RequestRefused
 from qos.jids import jid_of
 from qos.stream.plugins import plugin_of
-from xep_0254 import client_stanza
+from xep_0254 import client_answers, client_stanza
 from xep_0254.channel import Channel, Listener
 from xep_0254.events import DeliveredItem, Event
 from xep_0254.items import BrowsedItem, NewItem, NodeInfo, Page
@@ -97,7 +97,7 @@ class XEP_0254(BasePlugin):
                 `queue#lock_timeout`; the other fields get their defaults.
         """
         content = client_stanza.create(node, {} if config is None else config)
-        return client_stanza.created(await self._set(service, content, "create"), node)
+        return client_answers.created(await self._set(service, content, "create"), node)
 
     async def configure(
         self, service: str | JID, node: str, config: Mapping[str, str]
@@ -108,7 +108,7 @@ class XEP_0254(BasePlugin):
     async def configuration(self, service: str | JID, node: str) -> dict[str, str]:
         """The configuration of a queue, by the full names of the form's fields."""
         content = client_stanza.of_owner("configure", node)
-        return client_stanza.configuration(
+        return client_answers.configuration(
             await self._get(service, content, "show options")
         )
 
@@ -126,7 +126,7 @@ class XEP_0254(BasePlugin):
         """The affiliations with a queue, by bare JID, for its owner."""
         content = client_stanza.of_owner("affiliations", node)
         answer = await self._get(service, content, "show affiliations")
-        return client_stanza.affiliations(answer)
+        return client_answers.affiliations(answer)
 
     async def set_affiliations(
         self, service: str | JID, node: str, affiliations: Mapping[str, Affiliation]
@@ -141,7 +141,7 @@ class XEP_0254(BasePlugin):
     async def supports_queueing(self, service: str | JID) -> bool:
         """Whether the service announces that it has queues (XEP-0254 §3)."""
         answer = await self._get(service, client_stanza.info(), "say what it is")
-        return QUEUEING in client_stanza.features(answer)
+        return QUEUEING in client_answers.features(answer)
 
     async def nodes(self, service: str | JID) -> list[str]:
         """The names of the queues that the service shows to us (XEP-0060 §5.2)."""
@@ -151,7 +151,7 @@ class XEP_0254(BasePlugin):
             answer = await self._get(
                 service, client_stanza.nodes(after), "list its queues"
             )
-            page, last = client_stanza.node_names(answer)
+            page, last = client_answers.node_names(answer)
             names += page
             if last in {"", after}:
                 return names
@@ -171,7 +171,7 @@ class XEP_0254(BasePlugin):
         """The type of a node, `queue` or `topic`, and its counts (XEP-0060 §5.4)."""
         arguments.text("node", node, empty=False)
         answer = await self._get(service, client_stanza.info(node), "show numbers")
-        return client_stanza.node_info(answer)
+        return client_answers.node_info(answer)
 
     # -- publishers --------------------------------------------------------
 
@@ -211,7 +211,7 @@ class XEP_0254(BasePlugin):
             pause=self.pause,
             attempts_max=attempts,
         )
-        return client_stanza.published(answer, [each.item_id for each in entries])
+        return client_answers.published(answer, [each.item_id for each in entries])
 
     async def items(
         self,
@@ -233,7 +233,7 @@ class XEP_0254(BasePlugin):
             after: `last` of the previous page.
         """
         content = client_stanza.items(node, state, max_items, after)
-        return client_stanza.page(await self._get(service, content, "show items"))
+        return client_answers.page(await self._get(service, content, "show items"))
 
     async def browse(
         self,
@@ -257,7 +257,7 @@ class XEP_0254(BasePlugin):
     ) -> list[str]:
         """Put dead items back into their queue, () for all; returns their ids."""
         content = client_stanza.requeue(node, item_ids)
-        return client_stanza.requeued(await self._set(service, content, "requeue"))
+        return client_answers.requeued(await self._set(service, content, "requeue"))
 
     # -- workers -----------------------------------------------------------
 
@@ -310,7 +310,7 @@ class XEP_0254(BasePlugin):
             options[SELECTOR] = selector
         content = client_stanza.subscribe(node, self._subscriber(jid), options)
         answer = await self._set(service, content, "subscribe", timeout_s)
-        if selector and not client_stanza.selects(answer):
+        if selector and not client_answers.selects(answer):
             # It has left out what it does not know: all items would come.
             await self.unsubscribe(service, node, jid=jid, timeout_s=timeout_s)
             raise RequestRefused(
@@ -320,7 +320,7 @@ class XEP_0254(BasePlugin):
                 type="cancel",
                 text="the service has no selectors",
             )
-        return client_stanza.subscribed(answer)
+        return client_answers.subscribed(answer)
 
     async def unsubscribe(
         self,
@@ -426,7 +426,7 @@ class XEP_0254(BasePlugin):
         content = client_stanza.extend(node, item_id, token, seconds)
         what = f"extend {item_id!r}"
         answer = await self._set(service, content, what, timeout_s)
-        return client_stanza.extended_by(answer, seconds)
+        return client_answers.extended_by(answer, seconds)
 
     # -- events ------------------------------------------------------------
 

@@ -40,6 +40,7 @@ from qos.stores.base import (
     incoming_from,
     outgoing_from,
 )
+from qos.stores.durable_store import DurableStore, disk_error, sync
 from qos.stores.files_folder import COMMIT, AtomicFolder, Uncancelled
 from qos.stores.files_index import (
     LAST,
@@ -53,7 +54,6 @@ from qos.stores.files_index import (
     name_of,
     outgoing_name,
 )
-from qos.stores.group_commit import DurableStore, disk_error, sync
 
 __all__ = ["FORMAT", "VERSION", "FilesStore"]
 

@@ -24,8 +24,8 @@ from typing import Any
 
 import aiofiles.os
 
+from qos.stores.durable_store import sync
 from qos.stores.files_index import MARKER, TEMPORARY, Move, encode
-from qos.stores.group_commit import sync
 
 __all__ = ["COMMIT", "AtomicFolder", "Uncancelled"]
 

@@ -29,7 +29,7 @@ from qos.errors import (
     StoreReadOnly,
     StoreTooNew,
 )
-from qos.stores.group_commit import DurableStore, disk_error, sync
+from qos.stores.durable_store import DurableStore, disk_error, sync
 from qos.stores.sqlite_changes import CACHED_STATEMENTS, NoSuchRow, Row, make
 
 __all__ = ["ABOUT", "Migrations", "SqliteFile"]

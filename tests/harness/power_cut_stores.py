@@ -31,9 +31,9 @@ from qos.core.queue.item import (
     Subscription,
 )
 from qos.stores.base import ForgetEnded, Remember
+from qos.stores.durable_store import DurableStore
 from qos.stores.files import FilesStore
 from qos.stores.files_index import outgoing_name
-from qos.stores.group_commit import DurableStore
 from qos.stores.queue_store import QueueStore
 from qos.stores.sqlite import SqliteStore
 from qos.testing.store_records import ended, incoming, outgoing

@@ -21,8 +21,8 @@ from typing import Any
 from unittest import mock
 
 from qos.stores import files, files_folder
+from qos.stores.durable_store import DurableStore
 from qos.stores.files_folder import AtomicFolder
-from qos.stores.group_commit import DurableStore
 from qos.stores.sqlite_file import SqliteFile
 
 __all__ = ["Plan", "Weakness"]

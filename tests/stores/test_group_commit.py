@@ -12,7 +12,8 @@ import pytest
 from qos.core.message.effects import Save
 from qos.errors import StoreError, StoreFull
 from qos.stores import Change, Remember
-from qos.stores.group_commit import DurableStore, GroupCommit
+from qos.stores.durable_store import DurableStore
+from qos.stores.group_commit import GroupCommit
 from qos.testing.store_records import opened, outgoing, write
 
 if TYPE_CHECKING:

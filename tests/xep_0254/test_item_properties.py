@@ -14,7 +14,7 @@ from qos.core.queue.properties import Properties, content_digest
 from qos.core.queue.requests import Publish, PublishedItem, Refusal
 from qos.core.queue.results import ItemsResult
 from qos.errors import InvalidArgument
-from xep_0254 import client_stanza, events
+from xep_0254 import client_answers, client_stanza, events
 from xep_0254.events import parse_event
 from xep_0254.items import NewItem
 from xep_0254.request_items import ITEM_BYTES_MAX
@@ -324,7 +324,7 @@ def page_of(*items: Item, **options: Any) -> Any:
     iq = ET.XML("<iq xmlns='jabber:client' id='1' type='get'/>")
     result = ItemsResult(node="orders", items=items, count=len(items), now=2.0)
     text = render_result(iq, result, **options)
-    return client_stanza.page(ET.XML(f"<s xmlns='jabber:client'>{text}</s>")[0])
+    return client_answers.page(ET.XML(f"<s xmlns='jabber:client'>{text}</s>")[0])
 
 
 def test_browsed_items_have_their_properties() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from qos.core.queue import link_requests, owner_requests, subscriber_requests
+from qos.core.queue import browsing, link_requests, owner_requests, subscriber_requests
 from qos.core.queue.effects import QueueEffect
 from qos.core.queue.requests import (
     Affiliations,
@@ -58,7 +58,7 @@ _HANDLERS: Mapping[type, _Handler] = {
     Credit: link_requests.credit,
     Extend: subscriber_requests.extend,
     GetOptions: subscriber_requests.get_options,
-    Items: subscriber_requests.items,
+    Items: browsing.items,
     KeepTerminus: link_requests.keep_terminus,
     OpenLink: link_requests.open_link,
     Publish: subscriber_requests.publish,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from qos.core.queue import subscriber_requests
+from qos.core.queue import browsing
 from qos.core.queue.item import Affiliation
 from qos.core.queue.requests import (
     Configure,
@@ -102,7 +102,7 @@ def test_a_page_has_an_end_whatever_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The whole page goes into one stanza."""
-    monkeypatch.setattr(subscriber_requests, "_PAGE_MAX", 3)
+    monkeypatch.setattr(browsing, "_PAGE_MAX", 3)
     it = World(PLAIN)
     it.publish(*"abcde")
     assert browse(it) == (["a", "b", "c"], 5)

@@ -1,0 +1,199 @@
+"""Answers of a queue service to publishers and workers.
+
+Pure functions: an answer is an iq. See `client_stanza` for the requests.
+"""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+from qos.core.queue.item import Affiliation, Failure
+from qos.core.queue.node_options import (
+    SELECTOR,
+)
+from qos.core.queue.properties import Properties
+from qos.errors import (
+    RequestRefused,
+)
+from qos.xml_text import local
+from xep_0254.disco import STATS_FIELDS, parse_node_type, parse_stats
+from xep_0254.elements import (
+    decimal,
+    extended,
+    moment,
+    namespace,
+    payload_text,
+    whole,
+)
+from xep_0254.forms import parse_form
+from xep_0254.item_properties import (
+    PROPERTIES,
+    found_properties,
+)
+from xep_0254.items import BrowsedItem, NodeInfo, Page
+from xep_0254.namespaces import (
+    DATA_FORM,
+    DISCO_INFO,
+    DISCO_ITEMS,
+    ERRORS,
+    OWNER,
+    PUBSUB,
+    RSM,
+    STANZAS,
+)
+
+
+def refusal(iq: ET.Element, *, to: str, what: str) -> RequestRefused:
+    """The refusal in an iq of type error."""
+    error = next((child for child in iq if local(child) == "error"), None)
+    if error is None:
+        return RequestRefused("undefined-condition", to=to, what=what, type="cancel")
+    words = {STANZAS: "undefined-condition", ERRORS: ""}
+    explained = error.findtext(f"{{{STANZAS}}}text") or ""
+    for child in error:
+        if namespace(child) in words and local(child) != "text":
+            words[namespace(child)] = local(child)
+    return RequestRefused(
+        words[STANZAS],
+        to=to,
+        what=what,
+        type=error.get("type", "cancel"),
+        pubsub=words[ERRORS],
+        text=explained.strip(),
+        by=error.get("by", ""),
+    )
+
+
+def _answer(iq: ET.Element, path: str, of: str = PUBSUB) -> ET.Element | None:
+    return iq.find(f"{{{of}}}pubsub/{path}")
+
+
+def created(iq: ET.Element, node: str) -> str:
+    """The name of the new node: the service may have chosen or changed it."""
+    element = _answer(iq, f"{{{PUBSUB}}}create")
+    return node if element is None else element.get("node", node)
+
+
+def published(iq: ET.Element, item_ids: list[str]) -> list[str]:
+    """The ids of the published items."""
+    found = iq.findall(f"{{{PUBSUB}}}pubsub/{{{PUBSUB}}}publish/{{{PUBSUB}}}item")
+    return [each.get("id", "") for each in found] or item_ids
+
+
+def subscribed(iq: ET.Element) -> str:
+    """The subid, or ''."""
+    element = _answer(iq, f"{{{PUBSUB}}}subscription")
+    return "" if element is None else element.get("subid", "")
+
+
+def selects(iq: ET.Element) -> bool:
+    """Whether the options of a new subscription show a selector."""
+    x = _answer(iq, f"{{{PUBSUB}}}options/{{{DATA_FORM}}}x")
+    return x is not None and any(parse_form(x).values.get(SELECTOR, ()))
+
+
+def extended_by(iq: ET.Element, length: float) -> float:
+    """The number of seconds for which the lock lasts, from its extension."""
+    element = _answer(iq, extended("extend"))
+    granted = None if element is None else decimal(element.get("seconds"))
+    return length if granted is None else granted
+
+
+def requeued(iq: ET.Element) -> list[str]:
+    """The ids of the requeued items."""
+    element = _answer(iq, extended("requeue"))
+    if element is None:
+        return []
+    return [each.get("id", "") for each in element if local(each) == "item"]
+
+
+def configuration(iq: ET.Element) -> dict[str, str]:
+    """The values of a node's configuration form."""
+    x = _answer(iq, f"{{{OWNER}}}configure/{{{DATA_FORM}}}x", OWNER)
+    if x is None:
+        return {}
+    return {var: "\n".join(values) for var, values in parse_form(x).values.items()}
+
+
+def affiliations(iq: ET.Element) -> dict[str, Affiliation]:
+    """Affiliations by JID; unknown ones are left out."""
+    known = {each.value: each for each in Affiliation}
+    found = iq.findall(
+        f"{{{OWNER}}}pubsub/{{{OWNER}}}affiliations/{{{OWNER}}}affiliation"
+    )
+    return {
+        each.get("jid", ""): known[each.get("affiliation", "")]
+        for each in found
+        if each.get("affiliation") in known
+    }
+
+
+def features(iq: ET.Element) -> set[str]:
+    """The features of a service or a node."""
+    found = iq.findall(f"{{{DISCO_INFO}}}query/{{{DISCO_INFO}}}feature")
+    return {each.get("var", "") for each in found}
+
+
+def node_names(iq: ET.Element) -> tuple[list[str], str]:
+    """The names of nodes, and the name after which there may be more; '': no more."""
+    query = f"{{{DISCO_ITEMS}}}query"
+    found = [
+        each.get("node", "") for each in iq.iterfind(f"{query}/{{{DISCO_ITEMS}}}item")
+    ]
+    last = iq.findtext(f"{query}/{{{RSM}}}set/{{{RSM}}}last") or ""
+    return [name for name in found if name], last if found else ""
+
+
+def node_info(iq: ET.Element) -> NodeInfo:
+    """The type of a node, and its counts by name; empty: the node has no counts."""
+    query = iq.find(f"{{{DISCO_INFO}}}query")
+    if query is None:
+        return NodeInfo("", {})
+    found = parse_stats(query)
+    names = [field.var.partition("#")[2] for field in STATS_FIELDS] if found else []
+    return NodeInfo(parse_node_type(query), {**dict.fromkeys(names), **found})
+
+
+def page(iq: ET.Element) -> Page:
+    """A page of a queue."""
+    found = iq.findall(f"{{{PUBSUB}}}pubsub/{{{PUBSUB}}}items/{{{PUBSUB}}}item")
+    properties = found_properties(iq.iterfind(f"{{{PUBSUB}}}pubsub/{PROPERTIES}"))
+    browsed = [
+        _browsed(each, next(properties.get(each.get("id", ""), iter(())), {}))
+        for each in found
+    ]
+    limits = _answer(iq, f"{{{RSM}}}set")
+    if limits is None:
+        return Page(browsed, len(browsed), "")
+    count = whole(limits.findtext(f"{{{RSM}}}count"))
+    last = limits.findtext(f"{{{RSM}}}last") or ""
+    return Page(browsed, len(browsed) if count is None else count, last)
+
+
+def _browsed(item: ET.Element, properties: Properties) -> BrowsedItem:
+    history = item.find(extended("history"))
+    payload = [child for child in item if child is not history]
+    return BrowsedItem(
+        item_id=item.get("id", ""),
+        payload=payload_text(payload[0]) if payload else "",
+        publisher=item.get("publisher", ""),
+        state=item.get(extended("state"), ""),
+        priority=whole(item.get(extended("priority"))),
+        delivery_count=whole(item.get(extended("delivery-count"))),
+        published_at=moment(item.get(extended("published"))),
+        holder=item.get(extended("holder"), ""),
+        origin=item.get(extended("origin"), ""),
+        origin_id=item.get(extended("origin-id"), ""),
+        reason=item.get(extended("reason"), ""),
+        history=() if history is None else tuple(map(_failure, history)),
+        properties=properties,
+    )
+
+
+def _failure(failure: ET.Element) -> Failure:
+    at = moment(failure.get("at"))
+    return Failure(
+        at=0.0 if at is None else at,
+        by=failure.get("by", ""),
+        reason=failure.get("reason", ""),
+    )

@@ -1,0 +1,128 @@
+"""Browsing: the items of a node are shown, page by page, and not locked."""
+
+from __future__ import annotations
+
+import heapq
+from operator import attrgetter
+
+from qos.core.queue.access import is_owner, may_publish
+from qos.core.queue.effects import QueueEffect
+from qos.core.queue.item import (
+    Item,
+    ItemOutcome,
+)
+from qos.core.queue.node import QueueNode
+from qos.core.queue.requests import (
+    Items,
+    Refusal,
+)
+from qos.core.queue.results import (
+    ItemsResult,
+)
+from qos.core.queue.service import Queues
+from qos.core.queue.subscriber_requests import check_access
+from qos.core.queue.topic_node import TopicNode
+from qos.core.strings import bare
+
+__all__ = ["items"]
+
+#: The largest number of items in one answer to a browse.
+_PAGE_MAX = 1000
+
+#: The most digits of a cursor that surely fits into SQLite's 64-bit integers.
+_SEQ_CHARS_MAX = 18
+
+_Effects = list[QueueEffect]
+
+
+def items(
+    service: Queues, request: Items, requester: str, now: float
+) -> tuple[ItemsResult, _Effects]:
+    """Browse items in the order of publishing, without locking them (XEP-0060 §6.5)."""
+    queue, account = service.queue(request.node), bare(requester)
+    if request.state == "live":
+        if not may_publish(queue.node, queue.options, account):
+            check_access(queue, account)
+    elif not is_owner(queue.node, account):
+        raise Refusal(
+            f"{account} does not own {request.node!r}",
+            condition="forbidden",
+            type="auth",
+        )
+    limit = _PAGE_MAX if request.max_items is None else request.max_items
+    limit = min(limit, _PAGE_MAX)
+    after = int(request.after) if _is_seq(request.after) else 0
+    found, count = _page(service, queue, request, after=after, limit=limit, now=now)
+    result = ItemsResult(
+        node=request.node,
+        items=tuple(found),
+        count=count,
+        now=now,
+        # Decided now: when the answer is sent, another node may have the name.
+        owner=is_owner(queue.node, account),
+        dropped=queue.node.dropped,
+    )
+    return result, []
+
+
+def _page(
+    service: Queues,
+    queue: QueueNode,
+    request: Items,
+    *,
+    after: int,
+    limit: int,
+    now: float,
+) -> tuple[list[Item], int]:
+    """A page of items by seq, and how many there are in total."""
+    if request.state == "live":
+        if request.item_ids:
+            named = map(queue.items.get, request.item_ids)
+            live = [each for each in named if each is not None]
+        elif isinstance(queue, TopicNode):
+            page = queue.live.latest if request.last else queue.live.after
+            return page(after, limit), len(queue.items)
+        else:
+            live = list(queue.items.values())
+        pick = _last if request.last else _first
+        return pick(live, after, limit), len(live)
+    outcome = ItemOutcome.ACCEPTED
+    letters: list[Item] = []
+    if request.state == "dead":
+        outcome = ItemOutcome.REJECTED
+        letters = [item for _, item in service.letters(request.node)]
+    ended_items, name = service.ended_items, queue.node.name
+    if request.item_ids:
+        wanted = frozenset(request.item_ids)
+        found = [each for each in letters if each.origin_id in wanted]
+        for item_id in wanted:
+            archived = ended_items.find_archived(name, item_id, outcome)
+            found += [each for each in archived if each.is_kept(now)]
+        return _first(found, after, limit), len(found)
+    if request.state == "dead":
+        count = queue.dead + len(letters)
+    else:
+        count = ended_items.count_archived(name, outcome, now=now)
+    # Expired items are left out by the query: removed afterwards, they would leave a
+    # page short or empty.
+    kept = ended_items.archived(name, outcome, after=after, limit=limit, now=now)
+    return _first([*kept, *letters], after, limit), count
+
+
+def _is_seq(text: str) -> bool:
+    # Digits that SQLite can compare; the cursors that we give are always such.
+    return text.isascii() and text.isdecimal() and len(text) <= _SEQ_CHARS_MAX
+
+
+_seq = attrgetter("seq")
+
+
+def _first(found: list[Item], after: int, limit: int) -> list[Item]:
+    return heapq.nsmallest(
+        limit, (each for each in found if each.seq > after), key=_seq
+    )
+
+
+def _last(found: list[Item], after: int, limit: int) -> list[Item]:
+    last = heapq.nlargest(limit, (each for each in found if each.seq > after), key=_seq)
+    return last[::-1]
