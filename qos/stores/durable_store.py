@@ -51,10 +51,9 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
 
     @property
     def journal(self) -> Journal | None:
-        """The journal that is written before each commit; see
-        `qos.stores.group_commit`.
+        """The journal that is written before each commit; None: none.
 
-        None: none.
+        See `qos.stores.group_commit`.
         """
         return self._commits.journal
 

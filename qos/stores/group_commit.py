@@ -33,7 +33,6 @@ commits, and nothing waits: when its process dies, journal and store end togethe
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
@@ -42,8 +41,6 @@ from typing import Generic, TypeAlias, TypeVar
 from qos.stores.base import Journal, NoJournal
 
 __all__ = ["GroupCommit", "Start"]
-
-log = logging.getLogger(__name__)
 
 #: The kind of changes of a store.
 _Change = TypeVar("_Change")
