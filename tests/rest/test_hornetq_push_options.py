@@ -325,6 +325,25 @@ async def test_a_session_that_disables_lets_the_others_come_to_their_end(
             await bench.take()
 
 
+async def test_what_is_on_its_way_comes_again_if_it_is_enabled_meanwhile(
+    bench: RestBench,
+) -> None:
+    async with target(found=Slow()) as to:
+        assert isinstance(to, Slow)
+        to.answers.append(403)
+        location = await register(bench, to.url, "<sessionCount>2</sessionCount>")
+        await publish(bench, b"1", b"2")
+        await until(lambda: to.now == 2)
+        to.may_answer.release()
+        await until_disabled(bench, location)
+        assert to.now == 1
+        answer = await bench.post(location, b"enabled=true", Content_Type=FORM)
+        assert answer.status == 204
+        for _ in range(3):
+            to.may_answer.release()
+        await bench.until_items("orders", 0)
+
+
 async def test_sessions_count_as_subscribers(
     bench: RestBench, to: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
