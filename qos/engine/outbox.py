@@ -24,6 +24,7 @@ from qos.engine.clock import Clock, Timers
 from qos.engine.deliveries import Deliveries
 from qos.engine.delivery import Delivery, Outcome
 from qos.engine.in_flight import InFlight
+from qos.engine.kept_outcomes import KeptOutcomes
 from qos.engine.outbox_message import AccountFlow, Message, Port
 from qos.engine.outstanding import Outstanding
 from qos.errors import (
@@ -36,7 +37,7 @@ from qos.errors import (
 )
 from qos.journal.recorder import recorder_of
 from qos.journal.writer import JournalWriter
-from qos.stores.base import Contents, ForgetEnded, Store
+from qos.stores.base import Contents, Store
 from qos.xml_text import same_message
 
 __all__ = ["Outbox", "OutboxLimits", "Port"]
@@ -48,12 +49,6 @@ _EXPIRE_CHUNK = 100
 #: The pause after such a chunk, in seconds: others have a turn even if no write waits
 #: for the disk.
 _EXPIRE_PAUSE_S = 0.001
-
-#: How often outcomes that are not to be kept any more are looked for, in seconds. They
-#: are looked for earlier after _KEPT_MIN ended messages, or a quarter of those to be
-#: kept if that is more.
-_FORGET_EVERY_S = 600.0
-_KEPT_MIN = 256
 
 #: The number of messages that a purge withdraws at a time: one or two commits.
 _PURGE_CHUNK = 256
@@ -129,10 +124,13 @@ class Outbox:
         # The queued messages, by seq, that are being ended by their deadline.
         self._expiring: set[int] = set()
         self._queue_timer: Timers[None] = Timers(clock, self._expire_queued)
-        self._forgetting: Timers[None] = Timers(clock, self._forget_ended)
-        # The first message that ends also removes what earlier processes have left:
-        # perhaps none of them ran for long enough.
-        self._kept = self._kept_max = max(_KEPT_MIN, limits.outcomes // 4)
+        self._outcomes = KeptOutcomes(
+            store,
+            clock,
+            messages=limits.outcomes,
+            ttl_s=limits.outcome_ttl_s,
+            next_seq=lambda: self._next_seq,
+        )
         for record in contents.outgoing:
             self.in_flight.resume(core.resumed(record, clock.now()))
         self._expect_expiry(0.0)
@@ -263,12 +261,9 @@ class Outbox:
         try:
             delivery = self._ending(msg_id) or self.delivery(msg_id)
         except UnknownMessage:
-            since = self._clock.now() - self._limits.outcome_ttl_s
-            kept = [e for e in self._store.ended(msg_id) if e.ended_at > since]
-            if not kept:
+            ended = self._outcomes.last(msg_id)
+            if ended is None:
                 raise
-            # Of several messages with this id, the one accepted last.
-            ended = kept[-1]
             return Outcome.of(ended, ended.ended_at - ended.created_at)
         return await delivery.outcome()
 
@@ -282,9 +277,7 @@ class Outbox:
         message = self.in_flight.get(msg_id)
         if message is not None and message.record.digest:
             return message.record  # its end is being written
-        ended = self._store.find_ended(msg_id)
-        since = self._clock.now() - self._limits.outcome_ttl_s
-        return ended if ended is not None and ended.ended_at > since else None
+        return self._outcomes.find(msg_id)
 
     async def withdraw(self, msg_id: str) -> None:
         """See Delivery.withdraw."""
@@ -367,7 +360,7 @@ class Outbox:
         self.in_flight.stop()
         self._deliveries.stop()
         self._queue_timer.stop()
-        self._forgetting.stop()
+        self._outcomes.stop()
 
     # -- from acceptance to the first attempt ------------------------------
 
@@ -463,7 +456,7 @@ class Outbox:
         if record.state.ended:
             self._backlog.ended(record)
             self._deliveries.settle(record, self._clock.now() - record.created_at)
-        self._expect_forgetting()
+        self._outcomes.add()
         if record.seq in self._expiring:
             self._expiring.remove(record.seq)
             if not self._expiring:
@@ -472,32 +465,6 @@ class Outbox:
             self._pump(flow)
         elif not flow.messages:
             self._backlog.forget(flow.name)
-
-    def _expect_forgetting(self) -> None:
-        """Count an ended message.
-
-        Outcomes that are too old or too many go in batches.
-        """
-        self._kept += 1
-        if self._kept > self._kept_max:
-            self._forget_ended(None)
-            self._kept = 1
-        if self._kept == 1:
-            self._forgetting.set(None, self._clock.now() + _FORGET_EVERY_S)
-
-    def _forget_ended(self, _key: None) -> None:
-        """Remove the outcomes that are too old, or too many."""
-        self._kept = 0
-        self._forgetting.clear(None)
-        if self._stopped:
-            return
-        limits = self._limits
-        before = self._clock.now() - limits.outcome_ttl_s
-        below = self._next_seq - limits.outcomes
-        written = self._store.write((ForgetEnded(before=before, below=below),))
-        if written is not None:
-            # It is tried again with the next ended message.
-            written.add_done_callback(lambda done: done.exception())
 
     def _uncount(self, record: Outgoing) -> None:
         self._count -= 1

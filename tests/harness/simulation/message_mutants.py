@@ -461,7 +461,7 @@ POSTED = (
     ),
     Mutant(
         "what-has-ended-may-be-posted-again",
-        "qos.engine.outbox",
+        "qos.engine.kept_outcomes",
         "return ended if ended is not None and ended.ended_at > since else None",
         "return None",
         "A post is known as long as the outcome of its message is kept.",
