@@ -3,7 +3,8 @@
 It keeps the values of `qos.core.queue.item` as `qos.core.queue.effects` asks it to, and
 decides nothing. The file can be read with any SQLite tool, even while it is in use. The
 payloads are in a table of their own, so that a lock does not write a payload again. See
-queue_rows.py for the tables, sqlite_file.py for durability.
+queue_schema.py for the tables, queue_rows.py for the rows, sqlite_file.py for
+durability.
 """
 
 # ruff: noqa: S608 - the SQL is put together of our own names; values are bound
@@ -21,10 +22,8 @@ from qos.core.queue.push import PushLink, PushSubscriber
 from qos.core.queue.terminus import Terminus
 from qos.errors import InvalidArgument, StoreError
 from qos.stores.queue_rows import (
-    APPLICATION_ID,
     ENDED,
     ITEM,
-    MIGRATIONS,
     NODE,
     PUSH_LINK,
     PUSH_SUBSCRIBER,
@@ -38,6 +37,7 @@ from qos.stores.queue_rows import (
     subscription_from,
     terminus_from,
 )
+from qos.stores.queue_schema import APPLICATION_ID, MIGRATIONS
 from qos.stores.sqlite_changes import Row, names
 from qos.stores.sqlite_file import Migrations, SqliteFile
 

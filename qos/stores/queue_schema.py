@@ -1,0 +1,213 @@
+"""The tables of a queue service's database, and how they have come to be."""
+
+from __future__ import annotations
+
+from qos.stores.sqlite_file import ABOUT, Migrations
+
+__all__ = ["APPLICATION_ID", "MIGRATIONS"]
+
+#: "QoSq", by which `file` and we recognize our files.
+APPLICATION_ID = 0x516F5371
+
+MIGRATIONS: Migrations = (
+    (
+        ABOUT,
+        """CREATE TABLE node (
+            name TEXT PRIMARY KEY,
+            created_at REAL NOT NULL,
+            config TEXT NOT NULL,
+            affiliations TEXT NOT NULL,
+            accepted INTEGER NOT NULL
+        ) WITHOUT ROWID""",
+        """CREATE TABLE subscription (
+            node TEXT NOT NULL,
+            jid TEXT NOT NULL,
+            subid TEXT NOT NULL,
+            via TEXT NOT NULL,
+            queue_requests INTEGER NOT NULL,
+            batch INTEGER NOT NULL,
+            durable_locks INTEGER NOT NULL,
+            acknowledged INTEGER NOT NULL,
+            PRIMARY KEY (node, jid)
+        ) WITHOUT ROWID""",
+        # AUTOINCREMENT keeps the largest seq ever, for QueueContents.next_seq.
+        """CREATE TABLE item (
+            seq INTEGER PRIMARY KEY AUTOINCREMENT,
+            node TEXT NOT NULL,
+            item_id TEXT NOT NULL,
+            origin TEXT NOT NULL,
+            origin_id TEXT NOT NULL,
+            publisher TEXT NOT NULL,
+            digest TEXT NOT NULL,
+            size INTEGER NOT NULL,
+            priority INTEGER NOT NULL,
+            published_at REAL NOT NULL,
+            available_at REAL NOT NULL,
+            expires_at REAL,
+            state TEXT NOT NULL,
+            delivery_count INTEGER NOT NULL,
+            releases INTEGER NOT NULL,
+            "order" INTEGER NOT NULL,
+            receivers TEXT NOT NULL,
+            excluded TEXT NOT NULL,
+            last_holder TEXT NOT NULL,
+            token TEXT NOT NULL,
+            holder TEXT NOT NULL,
+            durable INTEGER NOT NULL,
+            locked_at REAL NOT NULL,
+            deadline REAL NOT NULL,
+            outcome TEXT,
+            ended_at REAL,
+            forget_at REAL,
+            history TEXT NOT NULL
+        )""",
+        """CREATE INDEX item_by_id ON item (node, item_id)""",
+        # The lock of a live item does not touch these two.
+        """CREATE INDEX item_archived ON item (outcome, node, seq)
+            WHERE state = 'archived'""",
+        """CREATE INDEX item_forgotten ON item (forget_at)
+            WHERE forget_at IS NOT NULL""",
+        """CREATE TABLE item_payload (
+            seq INTEGER PRIMARY KEY, payload TEXT NOT NULL
+        )""",
+        """CREATE TABLE ended (
+            node TEXT NOT NULL,
+            item_id TEXT NOT NULL,
+            publisher TEXT NOT NULL,
+            digest TEXT NOT NULL,
+            ended_at REAL NOT NULL,
+            forget_at REAL NOT NULL,
+            token TEXT NOT NULL,
+            account TEXT NOT NULL,
+            outcome TEXT,
+            PRIMARY KEY (node, item_id)
+        ) WITHOUT ROWID""",
+        """CREATE INDEX ended_forgotten ON ended (forget_at)""",
+    ),
+    # Several ends are kept for an id that is used again, and for an item that is
+    # requeued.
+    (
+        "ALTER TABLE ended RENAME TO ended_by_id",
+        """CREATE TABLE ended (
+            seq INTEGER NOT NULL,
+            node TEXT NOT NULL,
+            item_id TEXT NOT NULL,
+            publisher TEXT NOT NULL,
+            digest TEXT NOT NULL,
+            ended_at REAL NOT NULL,
+            forget_at REAL NOT NULL,
+            token TEXT NOT NULL,
+            account TEXT NOT NULL,
+            outcome TEXT,
+            PRIMARY KEY (node, item_id, token, seq)
+        ) WITHOUT ROWID""",
+        """INSERT INTO ended
+            SELECT 0, node, item_id, publisher, digest, ended_at, forget_at, token,
+                account, outcome
+            FROM ended_by_id""",
+        "DROP TABLE ended_by_id",
+        """CREATE INDEX ended_forgotten ON ended (forget_at)""",
+    ),
+    # Identities of nodes, and the accounts they count for; dormant subscriptions.
+    (
+        "ALTER TABLE node ADD COLUMN identity TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE node ADD COLUMN creator TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE node ADD COLUMN dead_letter TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE node ADD COLUMN dead_letter_by TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE subscription ADD COLUMN dormant_since REAL",
+        "UPDATE node SET identity = lower(hex(randomblob(16)))",
+        # The account that set a dead-letter node is not known. The setting stays if
+        # every owner of the one node is an owner or a publisher of the other, so that
+        # the unknown account may certainly publish there. Any other setting is dropped,
+        # and dead items then stay in their node.
+        """UPDATE node SET dead_letter = COALESCE((
+                SELECT target.identity FROM node AS target
+                WHERE target.name = json_extract(
+                        node.config, '$."queue#dead_letter_node"'
+                    )
+                    AND NOT EXISTS (
+                        SELECT 1 FROM json_each(node.affiliations) AS owner
+                        WHERE owner.value = 'owner' AND NOT EXISTS (
+                            SELECT 1 FROM json_each(target.affiliations) AS other
+                            WHERE other.key = owner.key
+                                AND other.value IN ('owner', 'publisher')
+                        )
+                    )
+            ), '')""",
+        """UPDATE node SET dead_letter_by = (
+                SELECT MIN(key) FROM json_each(node.affiliations) WHERE value = 'owner'
+            )
+            WHERE dead_letter <> ''""",
+        """UPDATE node SET config = json_remove(config, '$."queue#dead_letter_node"')
+            WHERE dead_letter = ''""",
+        # Nodes that were open by default stay open.
+        """UPDATE node SET config = json_insert(
+                config, '$."pubsub#access_model"', 'open'
+            )""",
+    ),
+    # Properties of items, and selectors of subscriptions.
+    (
+        "ALTER TABLE item ADD COLUMN properties TEXT NOT NULL DEFAULT '{}'",
+        "ALTER TABLE subscription ADD COLUMN selector TEXT NOT NULL DEFAULT ''",
+    ),
+    # What AMQP 1.0 clients add: annotations of items, lifetimes of nodes.
+    (
+        "ALTER TABLE item ADD COLUMN annotations TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE node ADD COLUMN lifetime TEXT NOT NULL DEFAULT ''",
+    ),
+    # Links of AMQP 1.0 clients, and their durable termini.
+    (
+        "ALTER TABLE subscription ADD COLUMN link INTEGER NOT NULL DEFAULT 0",
+        """CREATE TABLE terminus (
+            jid TEXT PRIMARY KEY,
+            container TEXT NOT NULL,
+            link TEXT NOT NULL,
+            node TEXT NOT NULL,
+            address TEXT NOT NULL,
+            selector TEXT NOT NULL,
+            copies INTEGER NOT NULL,
+            durability INTEGER NOT NULL,
+            policy TEXT NOT NULL,
+            timeout_s INTEGER NOT NULL,
+            cursor INTEGER NOT NULL,
+            until REAL
+        ) WITHOUT ROWID""",
+    ),
+    # What topics have dropped, and what the queues that copy from them have missed.
+    (
+        "ALTER TABLE node ADD COLUMN dropped INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE node ADD COLUMN missed INTEGER NOT NULL DEFAULT 0",
+    ),
+    # Consumers to which the service pushes by HTTP.
+    (
+        """CREATE TABLE push_subscriber (
+            subscriber_id TEXT PRIMARY KEY,
+            node TEXT NOT NULL,
+            account TEXT NOT NULL,
+            rel TEXT NOT NULL,
+            href TEXT NOT NULL,
+            base TEXT NOT NULL,
+            authorization TEXT NOT NULL,
+            digest TEXT NOT NULL,
+            selector TEXT NOT NULL,
+            headers TEXT NOT NULL,
+            method TEXT NOT NULL,
+            content_type TEXT NOT NULL,
+            sessions INTEGER NOT NULL,
+            max_retries INTEGER NOT NULL,
+            retry_wait_s REAL NOT NULL,
+            disable_on_failure INTEGER,
+            durable INTEGER NOT NULL,
+            created_at REAL NOT NULL,
+            enabled INTEGER NOT NULL,
+            reason TEXT NOT NULL
+        ) WITHOUT ROWID""",
+        """CREATE TABLE push_link (
+            subscriber_id TEXT NOT NULL,
+            seq INTEGER NOT NULL,
+            url TEXT NOT NULL,
+            kept_at REAL NOT NULL,
+            PRIMARY KEY (subscriber_id, seq)
+        ) WITHOUT ROWID""",
+    ),
+)
