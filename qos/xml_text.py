@@ -16,6 +16,7 @@ __all__ = [
     "CLIENT",
     "COMPONENT",
     "attribute",
+    "is_legal",
     "local",
     "render",
     "render_iq",
@@ -75,6 +76,12 @@ def text(value: str) -> str:
     if value.isascii() and not _SPECIAL.search(value):
         return value
     return _escaped(value, _IN_TEXT)
+
+
+def is_legal(value: str) -> bool:
+    """Whether XML has a way to carry each of the characters."""
+    is_plain = value.isascii() and not _SPECIAL.search(value)
+    return is_plain or not _illegal().search(value)
 
 
 def attribute(value: str) -> str:

@@ -164,16 +164,12 @@ def publish(node: str, items: Sequence[NewItem]) -> str:
     for each in arguments.sequence("entries", items, "NewItem", empty=False):
         arguments.instance(NewItem, "entries", each, "a list of NewItem")
     content = "".join(map(_new_item, items))
-    properties = "".join(_properties(each) for each in items if each.properties)
+    properties = "".join(
+        render_properties(each.item_id, each.properties)
+        for each in items
+        if each.properties
+    )
     return _pubsub(f"<publish{attributes(node=node)}>{content}</publish>{properties}")
-
-
-def _properties(item: NewItem) -> str:
-    try:
-        return render_properties(item.item_id, item.properties)
-    except ValueError as error:
-        expected = f"values that XML can carry, in the item {item.item_id!r}"
-        raise InvalidArgument("properties", dict, expected, why=str(error)) from error
 
 
 def _new_item(item: NewItem) -> str:

@@ -314,6 +314,8 @@ async def test_a_parameter_that_means_nothing_is_refused(
         ("delay=-1", {}, "delay: 0 to "),
         ("", {"Msg_Properties": "a=("}, "Msg-Properties: a member is expected"),
         ("", {"Content_Language": "x" * 1025}, "content-language: at most"),
+        # No XMPP worker could be told of it.
+        ("", {"Msg_Properties": 'a=%"%00"'}, "'a' has a character that XML"),
     ],
 )
 async def test_what_is_out_of_range_is_refused(

@@ -41,7 +41,7 @@ from qos.core.queue.requests import PublishedItem, Refusal
 from qos.core.queue.selector.values import INTEGERS
 from qos.core.record import record
 from qos.core.strings import ID_CHARS_MAX, utf8_size
-from qos.xml_text import render, text
+from qos.xml_text import is_legal, render, text
 
 __all__ = [
     "ANNOTATIONS_BYTES_MAX",
@@ -225,23 +225,16 @@ def _item_id(message_id: Value) -> str:
         raise DecodeError("the message-id has a wrong type", 0)
     content = value.hex() if isinstance(value, bytes) else str(value)
     item_id = f"{kind}:{content}"
-    if len(item_id) <= ID_CHARS_MAX and _is_legal(content):
+    if len(item_id) <= ID_CHARS_MAX and is_legal(content):
         return item_id
     return f"{kind}-sha256:{hashlib.sha256(content.encode()).hexdigest()}"
-
-
-def _is_legal(content: str) -> bool:
-    try:
-        text(content)
-    except ValueError:
-        return False
-    return True
 
 
 def _properties(found: Sections, properties: list[bytes]) -> Properties:
     """What selectors can read: application-properties, and some of the properties.
 
-    A value that is neither text, number nor boolean is left out. All application-
+    A value that is neither text, number nor boolean is left out, and so is what XML
+    cannot carry: XMPP workers are told the properties. All application-
     properties are left out if they are more than an item can have; the message is
     whole without them.
 
@@ -270,7 +263,7 @@ def _properties(found: Sections, properties: list[bytes]) -> Properties:
         if packed[0] in _COMPOUND:
             raise DecodeError("application-properties have simple values only", 0)
         value = _plain(decode(packed))
-        if value is not None:
+        if value is not None and is_legal(str(name)):
             given[str(name)] = value
     if not standard and not given:
         return {}
@@ -281,7 +274,10 @@ def _properties(found: Sections, properties: list[bytes]) -> Properties:
 
 
 def _standard(name: str, value: Value) -> PropertyValue | None:
-    return id_property(value) if name == CORRELATION_ID else _plain(value)
+    if name != CORRELATION_ID:
+        return _plain(value)
+    found = id_property(value)
+    return found if is_legal(str(found)) else None
 
 
 def _plain(value: Value) -> PropertyValue | None:
@@ -289,6 +285,8 @@ def _plain(value: Value) -> PropertyValue | None:
     if kind in ("uuid", "binary", "other", "null") or isinstance(plain, bytes):
         return None
     if isinstance(plain, float) and not math.isfinite(plain):
+        return None
+    if isinstance(plain, str) and not is_legal(plain):
         return None
     return None if type(plain) is int and plain not in INTEGERS else plain
 
@@ -309,7 +307,7 @@ def _readable(found: Sections) -> str:
     """The body as XML; '': it is no text."""
     if found.body is Section.VALUE:
         kind, value = decode(found.values[Section.VALUE])
-        if kind == "string" and _is_legal(str(value)):
+        if kind == "string" and is_legal(str(value)):
             return f"<body>{text(str(value))}</body>"
     elif found.body is Section.DATA and found.parts == 1:
         _, content = decode(found.values[Section.DATA])

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from qos.core.queue.selector.values import INTEGERS, Value
+from qos.xml_text import is_legal
 
 __all__ = [
     "NAMES_MAX",
@@ -56,6 +57,8 @@ def why_not(properties: Properties) -> str | None:
     for name, value in properties.items():
         if not name or len(name) > NAME_CHARS_MAX:
             return f"the name of a property has 1 to {NAME_CHARS_MAX} characters"
+        if not (is_legal(name) and (type(value) is not str or is_legal(value))):
+            return f"{name!r} has a character that XML cannot carry"
         if name.startswith(XML_PREFIX):
             return f"{name!r}: names with {XML_PREFIX} are read from the payload"
         if isinstance(value, float) and not math.isfinite(value):

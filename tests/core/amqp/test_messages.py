@@ -218,10 +218,18 @@ def test_selectors_read_application_properties_and_some_others() -> None:
         *(values.string("none"), values.NULL),
         *(values.string("large"), values.ulong(2**64 - 1)),
         *(values.string("nan"), values.double(float("nan"))),
+        # An XMPP worker could not be told of these.
+        *(values.string("nul"), values.string("a\0b")),
+        *(values.string("n\0l"), values.uint(1)),
     )
     standard = fields(
         Section.PROPERTIES,
-        {3: values.string("order"), 5: values.ulong(7), 11: values.uint(2)},
+        {
+            3: values.string("order"),
+            4: values.string("\uffff"),
+            5: values.ulong(7),
+            11: values.uint(2),
+        },
     )
     message = read(standard + given + text("x")).entry
     assert message.properties == {

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from qos.core.queue.properties import Properties
 from qos.core.queue.requests import Refusal
 from qos.core.rest.msg_properties import read_properties, render_properties
+from qos.xml_text import is_legal
 
 NAMES = st.from_regex(r"[A-Za-z_$*][A-Za-z0-9_$.*-]{0,20}", fullmatch=True)
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30).filter(is_legal)
 VALUES = st.one_of(
     TEXTS,
     st.booleans(),

@@ -130,8 +130,8 @@ def subscription_form(form: str) -> SubscriptionForm:
     fields = _form(form, _SUBSCRIPTION_FIELDS)
     durable = _boolean(fields, "durable", default=False)
     name = fields.get("name", "")
-    if len(name) > NAME_CHARS_MAX:
-        raise _bad(f"name: at most {NAME_CHARS_MAX} characters")
+    if len(name) > NAME_CHARS_MAX or not name.isprintable():
+        raise _bad(f"name: at most {NAME_CHARS_MAX} printable characters")
     idle = fields.get("idle-timeout")
     if idle is not None and not (_IDLE.fullmatch(idle) and int(idle)):
         raise _bad(f"idle-timeout: milliseconds are expected, not {idle[:20]!r}")

@@ -121,6 +121,8 @@ def test_a_form_makes_a_subscription(form: str, wishes: SubscriptionForm) -> Non
         ("idle-timeout=0", "idle-timeout: milliseconds are expected, not '0'"),
         ("idle-timeout=1.5", "idle-timeout: milliseconds"),
         ("name=" + "x" * 257, "name: at most 256"),
+        # It is a part of the name of a queue, which XMPP clients are shown.
+        ("name=a%00", "name: at most 256 printable"),
         ("durable=1", "durable is true or false"),
         ("x=y", "each of autoAck, delete-when-idle, durable"),
     ],
