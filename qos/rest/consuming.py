@@ -33,6 +33,7 @@ from qos.core.rest.link_header import Link
 from qos.core.rest.messages import render_headers, render_message
 from qos.core.rest.waits import Wait, wait_of
 from qos.engine.gateway import ask
+from qos.engine.queue_commit import Unwritten
 from qos.engine.queue_outputs import Payloads
 from qos.ids import new_id
 from qos.rest.calls import Answer, Call, as_text
@@ -71,7 +72,8 @@ class WaitingConsumer:
     Attributes:
         resource: 128 random bits.
         jid: the full JID with this resource.
-        ended: the subscription has ended, on disk too.
+        ended: the subscription has ended, on disk too; or that could not be written.
+        unwritten: why it could not be written.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class WaitingConsumer:
         self.resource = resource or new_id()
         self.jid = consumer_jid(account, "http", self.resource)
         self.ended = asyncio.Event()
+        self.unwritten: Unwritten | None = None
         self._gateway = gateway
         self._node = node
         self._over = False
@@ -150,8 +153,10 @@ class WaitingConsumer:
             request = Unsubscribe(self._node, self.jid)
             self._gateway.engine.request(request, self.jid, self._ended)
 
-    def _ended(self, _result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
+    def _ended(self, result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
         """Everything that was locked for this consumer has come by now."""
+        if isinstance(result, Unwritten):
+            self.unwritten = result
         self._gateway.consumers.pop(self.jid, None)
         if not self._found.done():
             self._gateway.engine.departed(self.jid)

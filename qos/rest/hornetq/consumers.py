@@ -236,6 +236,8 @@ class PullConsumer:
             # After a crash, a link that is still subscribed counts as gone, and so its
             # message is given to others: a client that has it would see it twice.
             await waiting.ended.wait()
+            if waiting.unwritten is not None:
+                raise waiting.unwritten
             if self._closed:
                 raise _closed()
         except BaseException:
