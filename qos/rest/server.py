@@ -32,7 +32,7 @@ from qos.rest.shares import NoRoom, Rates, Shares
 if TYPE_CHECKING:
     from qos.rest.gateway import Gateway
 
-__all__ = ["HttpServer"]
+__all__ = ["HttpServer", "handled"]
 
 log = logging.getLogger(__name__)
 
@@ -201,7 +201,7 @@ class HttpServer:
                 headers=headers,
                 body=body,
             )
-            return await _handled(route.name, call)
+            return await handled(route.name, call)
 
     async def _account(
         self, request: web.BaseRequest, headers: Mapping[str, str]
@@ -216,7 +216,13 @@ class HttpServer:
         return account
 
 
-async def _handled(name: str, call: Call) -> Answer:
+async def handled(name: str, call: Call) -> Answer:
+    """The answer to a request; a refusal is an answer as well.
+
+    Args:
+        name: of the route.
+        call: the request.
+    """
     handler, act = HANDLERS[name]
     node_type = call.gateway.engine.node_type(call.path.get("node", ""))
     here = "topic" if call.topic else "queue"

@@ -468,6 +468,30 @@ def accepted_is_at_the_target(facts: ItemFacts, holder: str) -> str | None:
     return f"{facts} is accepted for {resource} of {account}, and is not there"
 
 
+def accepted_was_handled(facts: ItemFacts, holder: str) -> str | None:
+    """A message that was accepted for a client of HornetQ was handled by it."""
+    if not holder.startswith("kim@x/") or facts.pulled:
+        return None
+    return f"{facts} is accepted for {holder}, which has not handled it"
+
+
+def given_outlives_the_service(given: tuple[str, str], subscribed: bool) -> str | None:
+    """A client of HornetQ gets a message when its lock needs no subscription any more.
+
+    A subscription that is there at a restart has left, with all that it holds.
+    """
+    return f"{given} is given, and is still subscribed" if subscribed else None
+
+
+def an_old_link_gives_the_same(
+    before: tuple[str, str], now: tuple[str, str], live: bool
+) -> str | None:
+    """A link that has given a message gives the same one, and no other."""
+    if not live or before == now:
+        return None
+    return f"one link gives {before}, and then {now}"
+
+
 def what_is_there_has_not_failed(
     facts: ItemFacts, token: str, failed: bool
 ) -> str | None:

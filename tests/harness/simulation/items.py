@@ -87,6 +87,7 @@ class ItemFacts:
             reply, that it has the message; or ''.
         refused: the target has refused it.
         arrived: how many times it has come to the target, by push subscriber.
+        pulled: how many times the client of HornetQ has handled it.
     """
 
     planned: PlannedItem
@@ -110,6 +111,7 @@ class ItemFacts:
     there_by: str = ""
     refused: bool = False
     arrived: Counter[str] = field(default_factory=Counter)
+    pulled: int = 0
 
     def __str__(self) -> str:
         return self.planned.item_id
@@ -162,8 +164,9 @@ class ItemLedger:
                 facts.ended = outcome.value
                 lock = facts.lock
                 if lock is not None and lock.token == change.ended.token:
-                    check = invariants.accepted_is_at_the_target
-                    self._ledger.check(check, facts, lock.holder)
+                    check = self._ledger.check
+                    check(invariants.accepted_is_at_the_target, facts, lock.holder)
+                    check(invariants.accepted_was_handled, facts, lock.holder)
 
     def _counts(self, facts: ItemFacts, item: Item, now: float) -> None:
         locked, count = facts.locked, item.delivery_count
@@ -370,6 +373,10 @@ class ItemLedger:
         facts.arrived[subscriber_id] += 1
         self._ledger.check(invariants.arrives_once, facts, subscriber_id)
 
+    def pulled(self, item_id: str) -> None:
+        """The client of HornetQ has handled a message."""
+        self.items[item_id].pulled += 1
+
     # -- workers -----------------------------------------------------------
 
     def done(self, worker: str, done: Counter[str]) -> None:
@@ -387,7 +394,9 @@ class ItemLedger:
         for facts in self.items.values():
             if facts.stored and not facts.ended:
                 found.append(f"{facts} has not ended")
-            elif facts.ended == "accepted" and not (facts.done or facts.arrived):
+            elif facts.ended == "accepted" and not (
+                facts.done or facts.arrived or facts.pulled
+            ):
                 found.append(f"{facts} is accepted, and its effect is missing")
             elif facts.stored and not facts.published:
                 found.append(f"{facts} is there, and its publisher does not know")

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from simulation.message_mutants import CONSUMER, POSTED, RECEIVER, SENDER
 from simulation.mutant import Mutant
+from simulation.pull_mutants import PULL
 from simulation.push_mutants import PUSH
 from simulation.queue_mutants import BRIDGE, QUEUE, WORKER
 
 __all__ = ["MUTANTS", "Mutant"]
 
-MUTANTS = (*SENDER, *POSTED, *RECEIVER, *CONSUMER, *QUEUE, *WORKER, *BRIDGE, *PUSH)
+MUTANTS = (
+    *SENDER,
+    *POSTED,
+    *RECEIVER,
+    *CONSUMER,
+    *QUEUE,
+    *WORKER,
+    *BRIDGE,
+    *PUSH,
+    *PULL,
+)

@@ -59,7 +59,10 @@ SENDERS = ("ann",)
 TEXT_SENDERS = ("bob-1", "bob-2")
 RECEIVERS = ("lamp", "bell")
 WORKERS = ("bee", "wasp")
-MACHINES = (*SENDERS, *TEXT_SENDERS, *RECEIVERS, "queue", "shop", *WORKERS, "target")
+MACHINES = (
+    *(*SENDERS, *TEXT_SENDERS, *RECEIVERS),
+    *("queue", "shop", *WORKERS, "target", "puller"),
+)
 
 #: The description of each kind of fault. {at} is a time or a count.
 FAULTS = {
@@ -88,10 +91,10 @@ FAULTS = {
     "full": "the disk of {target} is full at commit {at:.0f}, for {seconds:.0f} commits",
     "error": "the disk of {target} fails with EIO at commit {at:.0f}, for "
     "{seconds:.0f} commits",
-    "unheard": "the connection breaks before {target} has request {at:.0f}",
-    "unanswered": "the connection breaks in place of the answer of {target} to request "
-    "{at:.0f}",
-    "hang": "{target} does nothing for {seconds:.2f} s about request {at:.0f}",
+    "unheard": "the connection breaks before request {at:.0f} comes, at {target}",
+    "unanswered": "the connection breaks in place of the answer to request {at:.0f}, "
+    "at {target}",
+    "hang": "nothing is done for {seconds:.2f} s about request {at:.0f}, at {target}",
     "status": "{target} answers request {at:.0f} with {seconds:.0f}",
 }
 
@@ -261,8 +264,9 @@ class Settings:
         push_sessions: how many messages are on their way to each of them at a time.
         push_retries: how often a message is sent again within one delivery.
         push_retry_wait_s: seconds before each of these.
-        push_only: there are no workers.
+        no_workers: there are no workers, for all is pushed or pulled.
         link_s: how long the target knows a one-off link that was not used.
+        pulled: there is a client of HornetQ's dialect.
     """
 
     quota: int = 20
@@ -285,8 +289,9 @@ class Settings:
     push_sessions: int = 1
     push_retries: int = 0
     push_retry_wait_s: float = 0.0
-    push_only: bool = False
+    no_workers: bool = False
     link_s: float = 3600.0
+    pulled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

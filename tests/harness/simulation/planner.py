@@ -73,6 +73,8 @@ def plan_of(seed: int) -> Plan:
     faults += more
     settings, more = _pushed(seed, settings, items)
     faults += more
+    settings, more = _pulled(seed, settings, items)
+    faults += more
     return Plan(
         seed=seed,
         settings=settings,
@@ -206,12 +208,41 @@ def _pushed(
         settings,
         push=push,
         push_rel=chance.choice(PUSH_RELS),
-        push_only=alone,
+        no_workers=alone,
         link_s=chance.choice((1.0, 8.0, 3600.0)),
         push_sessions=chance.choice((1, 1, 3)),
         push_retries=chance.choice((0, 0, 2)),
         push_retry_wait_s=chance.choice((0.0, 3.0)),
     )
+    return settings, faults
+
+
+def _pulled(
+    seed: int, settings: Settings, items: tuple[PlannedItem, ...]
+) -> tuple[Settings, list[Fault]]:
+    """Perhaps let a client of HornetQ consume, beside the workers or without any.
+
+    Its locks last, since an unanswered message is acknowledged just before its end. By a
+    draw of its own, as in `_consumed`.
+    """
+    chance = random.Random(f"consumers by links {seed}")
+    if not items or settings.push or chance.random() < 0.8:
+        return settings, []
+    faults = []
+    for _ in range(chance.choice((0, 3, 6))):
+        kind = chance.choice(("unheard", "unanswered", "unanswered", "hang", "kill"))
+        which = chance.randrange(1, chance.choice((4, 10, 25)))
+        if kind == "kill":
+            target = chance.choice(("queue", "queue", "puller"))
+            at = chance.choice(items).at + chance.uniform(0.0, 1.0)
+            faults.append(Fault(kind, target, at, chance.uniform(0.1, 3.0)))
+        elif kind == "hang":
+            faults.append(Fault(kind, "puller", which, chance.uniform(0.0, 8.0)))
+        else:
+            # 1: the service does not notice.
+            faults.append(Fault(kind, "puller", which, chance.choice((0.0, 1.0))))
+    alone = chance.random() < 0.5
+    settings = replace(settings, pulled=True, no_workers=alone, lock_s=100.0)
     return settings, faults
 
 

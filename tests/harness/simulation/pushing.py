@@ -17,7 +17,9 @@ from qos.core.queue.push import PushSubscriber
 from qos.core.queue.requests import Refusal, Request, Retract, Unlock
 from qos.core.queue.results import Result
 from qos.core.rest.forwarding import NoReply, PushReply, PushRequest
+from qos.core.rest.one_off import OneOffLinks
 from qos.core.rest.push_targets import PushRules
+from qos.core.strings import bare
 from qos.engine.queue_engine import Answer, Parts, QueueEngine
 from qos.engine.queue_outputs import Payloads
 from qos.rest import bounds
@@ -26,6 +28,7 @@ from qos.users import Users
 from simulation import invariants
 from simulation.items import ItemLedger
 from simulation.plan import Settings
+from simulation.pulling import PULLER
 from simulation.target import Exchange, PushTarget, href_of
 
 if TYPE_CHECKING:
@@ -78,7 +81,7 @@ class PushEngine(QueueEngine):
         parts: Parts | None = None,
     ) -> None:
         """See QueueEngine."""
-        if is_pushed(requester):
+        if is_of_gateway(requester):
             if isinstance(request, Retract | Unlock):
                 self._ledger.settles(requester, request.settlements)
             answer = partial(self._answered, requester, request, answer, self.now())
@@ -99,14 +102,14 @@ class PushEngine(QueueEngine):
 
     def departed(self, jid: str) -> None:
         """See QueueEngine."""
-        if is_pushed(jid):
+        if is_of_gateway(jid):
             self._ledger.departed(jid, self.now())
         super().departed(jid)
 
 
-def is_pushed(jid: str) -> bool:
-    """Whether this full JID is that of a push subscriber."""
-    return jid.startswith(f"{PUSHED}/")
+def is_of_gateway(jid: str) -> bool:
+    """Whether this full JID is that of a consumer by HTTP."""
+    return bare(jid) in {PUSHED, PULLER}
 
 
 class PushGateway(Gateway):
@@ -116,14 +119,15 @@ class PushGateway(Gateway):
         self,
         engine: QueueEngine,
         machine: QueueMachine,
-        target: PushTarget,
+        target: PushTarget | None,
         ledger: ItemLedger,
     ) -> None:
         self._machine = machine
         self._ledger = ledger
-        client = _Client(machine, target, ledger)
+        client = None if target is None else _Client(machine, target, ledger)
         # Nobody logs in.
         super().__init__(engine, users=cast(Users, None), push=client)
+        self._one_off = OneOffLinks("key")
         self.pushers.start()
 
     def notify_items(
@@ -132,11 +136,13 @@ class PushGateway(Gateway):
         """See QueuePort."""
         found = [item for item, _ in items]
         kept, now = self._machine.disk.kept, self.engine.now()
-        (its,) = (each for each in kept.push_subscribers.values() if each.jid == to)
-        self._ledger.gave(to, found, kept, now, wanted=its.sessions)
+        its = [each for each in kept.push_subscribers.values() if each.jid == to]
+        wanted = its[0].sessions if its else 1
+        self._ledger.gave(to, found, kept, now, wanted=wanted)
         for item in found:
             facts, count = self._ledger.items[item.item_id], item.delivery_count
-            self._ledger.took(facts, its.selector, item.properties, count)
+            selector = its[0].selector if its else ""
+            self._ledger.took(facts, selector, item.properties, count)
         return super().notify_items(to, items, acknowledged=acknowledged)
 
     def notify(self, notification: Notification) -> None:

@@ -32,6 +32,7 @@ from qos.core.queue.requests import (
     Unsubscribe,
 )
 from qos.core.queue.results import Result
+from qos.core.strings import bare
 from qos.engine.queue_engine import QueueEngine
 from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.engine.queue_ports import QueuePorts
@@ -45,7 +46,13 @@ from simulation.loop import SimulatedLoop
 from simulation.machines import Machine, MachineClock
 from simulation.network import Network
 from simulation.plan import FAILS_MAX, Settings
-from simulation.pushing import PUSHED, PushEngine, PushGateway, subscribers
+from simulation.pulling import PULLER
+from simulation.pushing import (
+    PUSHED,
+    PushEngine,
+    PushGateway,
+    subscribers,
+)
 from simulation.target import PushTarget
 from xep_0254.events import DeliveredItem, Event
 
@@ -137,6 +144,9 @@ class QueueMachine(Machine, QueuePort):
         self._ledger = ledger
         self._gate = gate
         self._target = target
+        self._pulled = settings.pulled
+        #: Of the present process, if there are consumers by HTTP.
+        self.gateway: PushGateway | None = None
         self._kept: KeptLink | None = None
         if gate is not None and settings.expiry is not None:
             self._kept = KeptLink(
@@ -176,6 +186,7 @@ class QueueMachine(Machine, QueuePort):
                 "bee@x": Affiliation.MEMBER,
                 "wasp@x": Affiliation.MEMBER,
                 PUSHED: Affiliation.MEMBER,
+                PULLER: Affiliation.MEMBER,
             },
         )
         for each in subscribers(settings, NODE, loop.time()):
@@ -190,7 +201,7 @@ class QueueMachine(Machine, QueuePort):
         self.restarted()
 
     def _open(self, store: QueueStore, clock: MachineClock) -> QueueEngine:
-        if self._target is None:
+        if self._target is None and not self._pulled:
             return QueueEngine(store, self, clock=clock, bounds=_BOUNDS)
         ports = QueuePorts(self)
         engine = PushEngine(
@@ -201,7 +212,8 @@ class QueueMachine(Machine, QueuePort):
             ledger=self._ledger,
             machine=self,
         )
-        ports.add(PushGateway(engine, self, self._target, self._ledger))
+        self.gateway = PushGateway(engine, self, self._target, self._ledger)
+        ports.add(self.gateway)
         engine.begin()
         return engine
 
@@ -210,6 +222,16 @@ class QueueMachine(Machine, QueuePort):
         """The engine of the present process."""
         assert self._engine is not None
         return self._engine
+
+    def holds(self, token: str, item_id: str) -> bool:
+        """Whether a delivery has not ended, on disk."""
+        items = self.disk.kept.items.values()
+        return any((each.token, each.item_id) == (token, item_id) for each in items)
+
+    def is_link(self, account: str) -> bool:
+        """Whether a link of this account is subscribed, on disk."""
+        found = self.disk.kept.subscriptions.values()
+        return any(each.link and bare(each.jid) == account for each in found)
 
     def issue(self) -> float:
         """The time of issue of a one-off link."""
@@ -348,6 +370,9 @@ class QueueMachine(Machine, QueuePort):
         """See QueuePort."""
         self._made = False
         self._ledger.restarted()
+        for each in self.disk.kept.subscriptions.values():
+            if each.link and bare(each.jid) == PULLER:
+                self._ledger.departed(each.jid, self._clock.now())
         if self._gate is not None:
             self._gate.forget(self._tokens())
         if self._kept is not None:

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import cast
+from typing import SupportsIndex, cast
 
+from qos import ids
 from qos.core.queue import ready_items
 from qos.errors import StoreError, StoreFull
 from qos.testing.clock import ManualClock
@@ -39,6 +40,7 @@ from simulation.plan import (
     Plan,
     jid_of,
 )
+from simulation.pulling import PullClient
 from simulation.queue_machine import BOSS, MADE, NODE, SERVICE, Presence, QueueMachine
 from simulation.shop import Shop
 from simulation.strangers import Owner, Stranger
@@ -98,6 +100,7 @@ def _quiet(seed: int) -> Iterator[None]:
     """
     state, disabled = random.getstate(), logging.root.manager.disable
     slice_, ready_items.SLICE = ready_items.SLICE, 1
+    drawn, ids._ids = ids._ids, _Ids(seed)
     random.seed(seed)
     logging.disable(logging.CRITICAL)
     try:
@@ -105,7 +108,19 @@ def _quiet(seed: int) -> Iterator[None]:
     finally:
         random.setstate(state)
         ready_items.SLICE = slice_
+        ids._ids = drawn
         logging.disable(disabled)
+
+
+class _Ids(list[str]):
+    """Draws new ids from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._random = random.Random(f"ids {seed}")
+
+    def pop(self, _at: SupportsIndex = -1) -> str:
+        return f"{self._random.getrandbits(128):032x}"
 
 
 class World:
@@ -172,13 +187,23 @@ class World:
                 ledger=self.items,
             )
             for name in WORKERS
-            if plan.items and not plan.settings.push_only
+            if plan.items and not plan.settings.no_workers
         }
         self.machines: dict[str, Machine] = {**self.endpoints, **self.workers}
         if plan.items:
             self.machines |= {"queue": self.queue, "shop": self.shop}
         if self.target is not None:
             self.machines["target"] = self.target
+        if plan.items and plan.settings.pulled:
+            self.machines["puller"] = PullClient(
+                self.loop,
+                self.network,
+                plan.seed,
+                node=NODE,
+                service=self.queue,
+                ledger=self.items,
+                faults=plan.faults,
+            )
         if plan.items and plan.settings.strangers:
             self.machines |= {
                 "boss": Owner(self.loop, self.network, "boss", f"{BOSS}/1", plan.seed),
