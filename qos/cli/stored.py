@@ -91,39 +91,33 @@ async def write(store: Store, change: Change) -> None:
 
 def summary(record: Outgoing | Ended | Incoming) -> dict[str, object]:
     """The fields of a record that a list shows."""
-    if isinstance(record, Ended):
+    if isinstance(record, Incoming):
         return {
             "msg_id": record.msg_id,
+            "from": record.source,
             "to": record.to,
             "level": record.level.value,
             "state": record.state.value,
             "bytes": record.size,
-            "attempts": record.attempts,
-            "created_at": time_text(record.created_at),
-            "ended_at": time_text(record.ended_at),
-            "condition": record.condition,
-            "by": record.condition_by,
+            "received_at": time_text(record.received_at),
+            "changed_at": time_text(record.changed_at),
         }
-    if isinstance(record, Outgoing):
-        return {
-            "msg_id": record.msg_id,
-            "to": record.to,
-            "level": record.level.value,
-            "state": record.state.value,
-            "bytes": record.size,
-            "attempts": record.attempts,
-            "created_at": time_text(record.created_at),
-            "expires_at": time_text(record.expires_at),
-        }
-    return {
+    sent = {
         "msg_id": record.msg_id,
-        "from": record.source,
         "to": record.to,
         "level": record.level.value,
         "state": record.state.value,
         "bytes": record.size,
-        "received_at": time_text(record.received_at),
-        "changed_at": time_text(record.changed_at),
+        "attempts": record.attempts,
+        "created_at": time_text(record.created_at),
+    }
+    if isinstance(record, Outgoing):
+        return {**sent, "expires_at": time_text(record.expires_at)}
+    return {
+        **sent,
+        "ended_at": time_text(record.ended_at),
+        "condition": record.condition,
+        "by": record.condition_by,
     }
 
 
