@@ -6,16 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from qos.core.queue.requests import Request
+from qos.core.queue.requests import Refusal, Request
 from qos.core.queue.results import Result
 from qos.core.rest.link_header import Link, render_links
 from qos.engine.gateway import ask
+from qos.engine.queue_state import Rights
 from qos.rest.routes import url
 
 if TYPE_CHECKING:
     from qos.rest.gateway import Gateway
 
-__all__ = ["Answer", "Call", "as_text"]
+__all__ = ["Answer", "Call", "as_text", "no_node"]
 
 TEXT = "text/plain; charset=utf-8"
 
@@ -56,6 +57,18 @@ class Call:
     def jid(self) -> str:
         """A full JID for requests that need no subscriber."""
         return f"{self.account}/http"
+
+    def rights(self, node: str = "") -> Rights:
+        """The rights of the user at a node; '': the node of the path.
+
+        Raises:
+            Refusal: there is no such node, or it is hidden from the user.
+        """
+        node = node or self.node
+        rights = self.gateway.engine.rights(node, self.jid)
+        if rights is None:
+            raise no_node(node)
+        return rights
 
     def url(self, name: str, **variables: str) -> str:
         """The URL of a route of this node, as a path; see `routes.SHARED`."""
@@ -98,6 +111,13 @@ class Answer:
         kept = self.headers.get("Link")
         shown = render_links(self.links)
         return {**self.headers, "Link": f"{shown}, {kept}" if kept else shown}
+
+
+def no_node(name: str) -> Refusal:
+    """There is no node of this name, as far as the user may know."""
+    return Refusal(
+        f"there is no node {name!r}", condition="item-not-found", type="cancel"
+    )
 
 
 def as_text(status: int, text: str, **headers: str) -> Answer:

@@ -11,7 +11,7 @@ from qos.core.queue.requests import Refusal
 from qos.core.rest.link_header import Link
 from qos.engine.queue_engine import Stats
 from qos.engine.queue_state import Rights
-from qos.rest.calls import Answer, Call
+from qos.rest.calls import Answer, Call, no_node
 from qos.rest.page import HTML, queue_page, service_page
 from qos.rest.routes import next_url, url
 from qos.rest.topics import latest_seq
@@ -56,13 +56,10 @@ async def service(call: Call) -> Answer:
 async def queue(call: Call) -> Answer:
     """A queue or a topic: its links by what the user may do, and its counts."""
     engine, node = call.gateway.engine, call.node
-    rights = engine.rights(node, call.jid)
+    rights = call.rights()
     told: asyncio.Future[Stats | Refusal] = asyncio.get_running_loop().create_future()
-    if rights is None or not engine.stats(
-        node, call.jid, lambda seen: _tell(told, seen)
-    ):
-        text_ = f"there is no node {node!r}"
-        raise Refusal(text_, condition="item-not-found", type="cancel")
+    if not engine.stats(node, call.jid, lambda seen: _tell(told, seen)):
+        raise no_node(node)
     counts = await told
     if isinstance(counts, Refusal):
         raise counts

@@ -125,10 +125,7 @@ async def _once(
 
 
 def _made(call: Call, use: str) -> Answer:
-    rights = call.gateway.engine.rights(call.node, call.jid)
-    if rights is None:
-        text = f"there is no node {call.node!r}"
-        raise Refusal(text, condition="item-not-found", type="cancel")
+    rights = call.rights()
     if not rights.publish:
         text = f"{call.account} may not publish to {call.node!r}"
         raise Refusal(text, condition="forbidden", type="auth")

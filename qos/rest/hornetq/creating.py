@@ -106,7 +106,7 @@ def rights_at(call: Call, kind: str) -> Rights:
     Raises:
         Refusal: there is no such node, or it is hidden from the user.
     """
-    rights = _rights(call)
+    rights = call.rights()
     if call.gateway.engine.is_topic(call.node) != (kind == "topic"):
         raise Refusal(
             f"there is no {kind} {call.node!r}",
@@ -116,21 +116,12 @@ def rights_at(call: Call, kind: str) -> Rights:
     return rights
 
 
-def _rights(call: Call) -> Rights:
-    rights = call.gateway.engine.rights(call.node, call.jid)
-    if rights is None:
-        raise Refusal(
-            f"there is no node {call.node!r}", condition="item-not-found", type="cancel"
-        )
-    return rights
-
-
 # -- messages --------------------------------------------------------------
 
 
 async def create(call: Call) -> Answer:
     """Send a message on to its one-off link, or make it if duplicates are allowed."""
-    rights = _rights(call)
+    rights = call.rights()
     if not rights.publish:
         raise Refusal(
             f"{call.account} may not publish to {call.node!r}",

@@ -101,11 +101,7 @@ def _authorization(call: Call) -> str:
 
 def _check_right(call: Call, node: str) -> None:
     """Raises Refusal: the user may not consume."""
-    rights = call.gateway.engine.rights(node, call.jid)
-    if rights is None:
-        text = f"there is no node {node!r}"
-        raise Refusal(text, condition="item-not-found", type="cancel")
-    if not rights.subscribe:
+    if not call.rights(node).subscribe:
         text = f"you may not subscribe to {node!r}"
         raise Refusal(text, condition="forbidden", type="auth")
 
