@@ -55,7 +55,7 @@ _LASTING = frozenset(
 
 
 class BrokerLost(Exception):
-    """There is no link, or no longer; another attempt may succeed."""
+    """The link was lost, or could not be made; another attempt may succeed."""
 
 
 class BrokerRefused(BrokerLost):
@@ -309,7 +309,7 @@ class BrokerLink(asyncio.Protocol):
         self._lose(said, lasting=condition.name in _LASTING)
 
     def _delivery(self, delivery: Delivery) -> None:
-        """Something about a delivery has changed."""
+        """Take a change of a delivery: bytes, state or settlement."""
 
     def _flow(self) -> None:
         """The broker has granted credit."""

@@ -44,7 +44,7 @@ _STATES = {"?dead": "dead", "?accepted": "accepted"}
 
 
 def split_address(address: str, engine: QueueEngine, jid: str) -> tuple[str, str]:
-    """The node of an address, and the state of the items to browse.
+    """Split an address into the node and the state of the items to browse.
 
     `orders?dead` are the dead items of `orders`, unless a node has that name.
     """
@@ -189,7 +189,7 @@ class BrowsingLink:
             self._look(0)
 
     def delivery(self, delivery: Delivery) -> None:
-        """The consumer tells the state of a copy: whatever it is, nothing changes."""
+        """Take the state that the consumer sets for a copy; the item does not change."""
         if self._ended:
             return
         if delivery.settled or delivery.remote_state:
@@ -238,11 +238,11 @@ class BrowsingLink:
 
     @property
     def ended(self) -> bool:
-        """Whether it has come to its end, with its terminus."""
+        """Whether the link and its terminus have ended."""
         return self._ended
 
     def suspend(self, seconds: float | None) -> None:
-        """The link is gone, and its durable terminus is kept for so long."""
+        """End the link, and keep its durable terminus for so many seconds; None: without a timer."""
         assert self._kept is not None
         self._stop()
         self._connection.engine.request(
@@ -250,7 +250,7 @@ class BrowsingLink:
         )
 
     def end(self, *, released: bool) -> None:
-        """The link is gone, and its terminus with it."""
+        """End the link and its terminus."""
         if self._kept is not None and not self._ended:
             self._connection.engine.departed(self._kept.jid)
         self._stop()
@@ -270,7 +270,7 @@ class BrowsingLink:
 
 
 def _settle(delivery: Delivery) -> None:
-    """Settle a copy as its consumer has it."""
+    """Settle a copy with the state that its consumer has set."""
     if not delivery.settled:
         delivery.update(delivery.remote_state)
     delivery.settle()

@@ -161,7 +161,7 @@ class AmqpConnection(asyncio.Protocol):
             self._writing = self._loop.call_soon(self._write)
 
     def flush_after_read(self, link: IncomingLink | OutgoingLink) -> None:
-        """Call its `flush` when the bytes are handled that have come."""
+        """Call the `flush` of a link after all bytes of this read are handled."""
         self._collecting.append(link)
 
     def pending(self, size: int) -> None:
@@ -185,7 +185,7 @@ class AmqpConnection(asyncio.Protocol):
         return self.jid.partition("/")[0], self.container, link
 
     def left(self, jid: str) -> None:
-        """The link of this full JID is gone."""
+        """Note that the link of this full JID has ended."""
         self._gateway.left(jid)
 
     @property
@@ -204,7 +204,7 @@ class AmqpConnection(asyncio.Protocol):
         return self._gateway.unsettled
 
     def joined(self, jid: str, link: OutgoingLink) -> None:
-        """This full JID is a consumer of ours."""
+        """Note that this full JID is a consumer of this gateway."""
         self._gateway.joined(jid, link)
 
     @property
@@ -276,7 +276,7 @@ class AmqpConnection(asyncio.Protocol):
             self._pump.write()
 
     def _tick(self) -> None:
-        """Let proton send empty frames, and notice that none come."""
+        """Let proton send heartbeats, and close the connection when the peer sends none."""
         assert self._pump is not None
         now = self._loop.time()
         at = 0.0

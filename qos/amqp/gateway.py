@@ -121,11 +121,11 @@ class Gateway(ConsumersPort[OutgoingLink]):
             self._empty.set()
 
     def joined(self, jid: str, link: OutgoingLink) -> None:
-        """This full JID is a consumer of ours."""
+        """Note that this full JID is a consumer of this gateway."""
         self.consumers[jid] = link
 
     def left(self, jid: str) -> None:
-        """And is no more."""
+        """Note that this full JID is a consumer no more."""
         self.consumers.pop(jid, None)
 
     # -- see GatewayPort ---------------------------------------------------
@@ -141,7 +141,7 @@ class Gateway(ConsumersPort[OutgoingLink]):
         )
 
     def restarted(self) -> None:
-        """See QueuePort: all that clients were told may be untrue now."""
+        """See QueuePort: what clients were told may be untrue now, so they are disconnected."""
         self.termini.clear()
         self.unsettled.clear()
         for each in list(self._connections):

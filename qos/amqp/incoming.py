@@ -51,7 +51,7 @@ _STATES = {
 
 @dataclass(slots=True)
 class _Coming:
-    """The delivery that is coming on a link, if more is known of it than proton tells.
+    """The delivery that is arriving on a link, with what proton does not tell of it.
 
     Attributes:
         tag: its delivery-tag.
@@ -153,7 +153,7 @@ class IncomingLink:
         self._published.when_known(connection.guarded(self._open))
 
     def _open(self) -> None:
-        """AttachAnswer the attach: what was being written before has its outcome now."""
+        """Answer the attach, now that every delivery of the earlier link has its outcome."""
         asked, published = self._asked, self._published
         if self._ended:
             return
@@ -172,7 +172,7 @@ class IncomingLink:
         self._connection.write_soon()
 
     def transferred(self, transfer: Transfer) -> None:
-        """Learn more of the delivery that comes next."""
+        """Take the first transfer of the next delivery: its tag, format and state."""
         if self._ended or self._coming is not None:
             return  # a later transfer of a delivery may repeat its tag and flags
         published, tag = self._published, transfer.tag
@@ -196,7 +196,7 @@ class IncomingLink:
             self._content[:] = before or b""
 
     def delivery(self, delivery: Delivery) -> None:
-        """Take what has come of a message."""
+        """Take the bytes of a message that have arrived."""
         if self._ended:
             return
         if delivery.aborted:
@@ -250,15 +250,15 @@ class IncomingLink:
             self._settle(delivery)
 
     def flow(self) -> None:
-        """The peer tells its state, which does not matter."""
+        """Ignore the flow of a publisher: it carries no credit."""
 
     def end(self, *, released: bool) -> None:
-        """The link is gone; what is being published goes on."""
+        """End the link; messages that are being published go on."""
         self.flush()
         self._ended = True
 
     def suspend(self) -> Publications:
-        """The link is gone, and its terminus is not; returns what is unsettled."""
+        """End the link but not its terminus; returns the unsettled deliveries."""
         self.flush()
         self._ended = True
         if self._content and self._coming is not None:
@@ -333,7 +333,7 @@ class IncomingLink:
             self._known(each, refusal)
 
     def _known(self, arrived: _Arrived, refusal: RemoteProtocolError | None) -> None:
-        """Take the outcome of a message, and tell it as far as the link is there."""
+        """Note the outcome of a message; tell the publisher, if the link is still attached."""
         publication = arrived.publication
         publication.outcome = ItemOutcome.ACCEPTED
         if refusal is not None:

@@ -86,7 +86,7 @@ class Links:
         return None if attached is None else attached.ours
 
     def transferred(self, transfer: Transfer) -> None:
-        """Learn of a transfer, before proton tells of it, what proton hides."""
+        """Take the parts of a transfer that proton hides, before proton reports it."""
         attached = self._attached.get(transfer.key)
         if attached is not None and isinstance(attached.ours, IncomingLink):
             attached.ours.transferred(transfer)
@@ -119,7 +119,7 @@ class Links:
             self._attach(link, attached, asked.address)
 
     def _steal(self, link: Link) -> None:
-        """Take a terminus from a connection that may be dead without our knowledge.
+        """Take a terminus from its earlier connection, which may be dead unnoticed.
 
         Transport §2.6.1: a link of the same name is attached once.
         """
@@ -258,7 +258,7 @@ class Links:
         node: str,
         durable: tuple[Kept, list[str]] | None,
     ) -> tuple[Sent | None, Kept | None]:
-        """What a link to a consumer has of an earlier link of its terminus.
+        """The unsettled deliveries that a link to a consumer takes over from an earlier link.
 
         Its full JID is then that of the earlier one.
 
@@ -298,7 +298,7 @@ class Links:
     def _durable(
         self, durable: tuple[Kept, list[str]], asked: Kept
     ) -> tuple[Sent | None, Kept]:
-        """What a link has of the durable terminus of its name.
+        """The durable terminus that a link takes over by its name.
 
         Returns:
             The deliveries that it holds (None: it is another terminus), and the terminus
@@ -315,7 +315,7 @@ class Links:
         return None, asked
 
     def _count(self, attached: _Attached, node: str) -> None:
-        """Let the node count this link; that matters if it has a lifetime."""
+        """Let the node count this link, for a node whose lifetime depends on its links."""
         if not attached.node:
             attached.node = node
             self._request(attached, OpenLink(node))
@@ -347,13 +347,13 @@ class Links:
         self._suspended.session_closed(session)
 
     def end_all(self, *, released: bool) -> None:
-        """The connection ends; `released`: in order."""
+        """End all links with the connection; `released`: it was closed in order."""
         for key in list(self._attached):
             self._leave(key, Terminus.EXPIRE_WITH_CONNECTION, released=released)
         self._suspended.connection_closed()
 
     def _leave(self, key: tuple[str, bool], ended: int, *, released: bool) -> None:
-        """A link is gone, and perhaps not its terminus.
+        """End a link; its terminus is kept if its expiry says so.
 
         Args:
             key: of the link.

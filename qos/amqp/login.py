@@ -55,7 +55,7 @@ class Login:
         self._checking: asyncio.Task[None] | None = None
 
     def received(self, data: bytes) -> None:
-        """Take bytes of the peer; it may have nothing to say after its attempt."""
+        """Take bytes of the peer, up to its one attempt to log in."""
         if self._sasl is None:
             return
         try:

@@ -69,7 +69,7 @@ def _annotations(remote: Disposition) -> bytes:
 
 
 def settlement_of(item: Item, told: Told) -> Settlement:
-    """What the core is asked for."""
+    """The settlement that is asked of the core."""
     if told is _ACCEPTED:
         return Settlement(item_id=item.item_id, token=item.token)
     reason = ": ".join(filter(None, (told.condition, told.description)))
@@ -86,7 +86,7 @@ def settlement_of(item: Item, told: Told) -> Settlement:
 
 
 def settle(delivery: Delivery, state: int) -> None:
-    """Settle as ours; the consumer is told the state unless it has settled."""
+    """Settle a delivery on our side; tell the consumer the state unless it has settled."""
     if not delivery.settled and state in OUTCOMES:
         if state == Delivery.MODIFIED and delivery.remote_state == Delivery.MODIFIED:
             delivery.local.failed = delivery.remote.failed

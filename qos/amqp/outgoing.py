@@ -256,7 +256,7 @@ class OutgoingLink:
         result: Result | Refusal,
         _payloads: Mapping[int, str],
     ) -> None:
-        """Send what is settled already: at most once, as the consumer wants it."""
+        """Send an item that is settled already: the consumer wants it at most once."""
         self._held.pop(item.token, None)
         if self._ended:
             self._kept.pop(item.token, None)
@@ -268,7 +268,7 @@ class OutgoingLink:
         self._connection.write_soon()
 
     def dropped(self, item: Item) -> None:
-        """This item, which took credit, is not sent."""
+        """Note that an item which has taken credit is not sent."""
         if item.token not in self._held:
             self._credit.used += 1
             if self._credit.drained():
@@ -278,7 +278,7 @@ class OutgoingLink:
     # -- resumed deliveries ------------------------------------------------
 
     def _resume(self) -> None:
-        """Answer the attach, and do what both maps of unsettled deliveries ask for."""
+        """Answer the attach, and resume the deliveries by both maps of unsettled ones."""
         resuming = self._resuming
         if self._ended:
             return
@@ -314,7 +314,7 @@ class OutgoingLink:
             self._give(item, payload, mark, new=False)
 
     def _restate(self, token: str, settled: bool, outcome: ItemOutcome) -> None:
-        """Tell the outcome that counts, with a transfer that has no data."""
+        """Tell the final outcome of a resumed delivery, by a transfer without data."""
         delivery = self._link.delivery(token + RESUMED)
         delivery.local.failed = outcome is ItemOutcome.MODIFIED
         delivery.update(STATES[outcome])
@@ -368,14 +368,14 @@ class OutgoingLink:
             self._connection.write_soon()
 
     def _lost(self, delivery: Delivery) -> None:
-        """Tell the truth about a delivery whose lock has ended: it has failed."""
+        """Tell the consumer that a delivery has failed, because its lock had ended."""
         delivery.local.failed = True
         settle(delivery, Delivery.MODIFIED)
 
     # -- other news --------------------------------------------------------
 
     def notify(self, notification: Notification) -> None:
-        """Take what the service tells the holder."""
+        """Take a notification of the service for the holder of items."""
         match notification:
             case NotifyUnlock(_, _, item_ids):
                 self._end_locks(item_ids)
@@ -434,7 +434,7 @@ class OutgoingLink:
         return self._resuming.asked_default if sent and not held.settling else None
 
     def suspend(self, seconds: float | None) -> None:
-        """The link is gone, and its terminus is kept for so long."""
+        """End the link, and keep its terminus for so many seconds; None: without a timer."""
         self.flush()
         self._ended = True
         self._request(Credit(self._node, 0), _ignore)
@@ -448,7 +448,7 @@ class OutgoingLink:
 
     @property
     def ended(self) -> bool:
-        """Whether it has come to its end, with its terminus."""
+        """Whether the link and its terminus have ended."""
         return self._ended
 
     def _detach(self, condition: Condition, *, opened: bool = True) -> None:

@@ -51,7 +51,7 @@ class Pump:
         self.connection.collect(self._collector)
 
     def bind(self) -> None:
-        """Begin with the connection as it is now set up."""
+        """Start the AMQP layer with the connection as it is set up now."""
         self._amqp.bind(self.connection)
 
     def push(self, data: bytes) -> None:
@@ -79,7 +79,7 @@ class Pump:
             self._tcp.close()
 
     def tick(self, now: float) -> float:
-        """Send empty frames, and notice that none come; returns when to do it again.
+        """Send heartbeats, and notice when the peer sends none; returns when to call again.
 
         0: there is no need.
         """

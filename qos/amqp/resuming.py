@@ -1,4 +1,4 @@
-"""A link to a consumer that is attached again: what both ends have not settled (§3.4.6)."""
+"""Resuming a link to a consumer: the deliveries that both ends have not settled (§3.4.6)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FAILED = Told(ItemOutcome.MODIFIED, failed=True)
 
 @dataclass(slots=True)
 class Resuming:
-    """The deliveries of an earlier link, until it is decided what becomes of them.
+    """The unsettled deliveries of an earlier link, until each is resumed or ended.
 
     Attributes:
         asked: the attach of the peer.

@@ -62,7 +62,7 @@ class SuspendedLinks:
         self._start_timer(name, ended)
 
     def add_publisher(self, name: str, link: Away, ended: int) -> None:
-        """Keep what a publisher has not settled; as above."""
+        """Keep the unsettled deliveries of a link from a publisher, as for a consumer."""
         connection = self._connection
         published = link.published
         connection.unsettled.keep_published(connection.terminus_name(name), published)

@@ -62,7 +62,7 @@ class Expiry:
 
     @classmethod
     def of(cls, kept: terminus.Terminus) -> Expiry:
-        """That of a terminus of the core."""
+        """The expiry of a terminus that the core keeps."""
         return cls(EXPIRIES[_POLICIES.index(kept.policy)], kept.timeout_s)
 
 

@@ -85,7 +85,7 @@ def no_node(node: str) -> Condition:
 
 
 def copy_terms(link: Link) -> None:
-    """Show what is in force (messaging §3.5.3, §3.5.4): addresses and settle modes.
+    """Show the terms in force (messaging §3.5.3, §3.5.4): addresses and settle modes.
 
     No target outlives the process: its durability is none.
     """
@@ -219,7 +219,7 @@ def _durability_of(link: Link, expiry: Expiry) -> int:
 
 
 def _show_kept(link: Link, kept: Kept) -> None:
-    """Show what is in force of a terminus that the core keeps (§3.5.3)."""
+    """Show the terms in force of a terminus that the core keeps (§3.5.3)."""
     shown, expiry = link.source, Expiry.of(kept)
     shown.type = Terminus.SOURCE
     shown.address = kept.address

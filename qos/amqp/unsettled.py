@@ -1,4 +1,4 @@
-"""What suspended links have not settled, kept in memory for their next links (§3.4.6).
+"""Unsettled deliveries of suspended links, kept in memory for their next links (§3.4.6).
 
 At a link to a consumer we are the sender: a delivery is held, or has an outcome. At a
 link from a publisher we are the receiver: a delivery has an outcome, or is being
@@ -65,7 +65,7 @@ class Publications:
     _waiting: list[Callable[[], None]] = field(default_factory=list)
 
     def states(self) -> dict[bytes, State]:
-        """What our map of unsettled deliveries has."""
+        """The states of the deliveries, for our map of unsettled ones."""
         found: dict[bytes, State] = {
             tag: each.outcome for tag, each in self.deliveries.items()
         }
@@ -108,17 +108,17 @@ class Unsettled:
         self._published.clear()
 
     def keep_sent(self, jid: str, sent: Sent) -> None:
-        """Keep those of a link to a consumer."""
+        """Keep the unsettled deliveries of a link to a consumer."""
         self._sent[jid] = sent
         while len(self._sent) > KEPT_MAX:
             del self._sent[next(iter(self._sent))]
 
     def sent(self, jid: str) -> Sent:
-        """Take out those of this full JID."""
+        """Take out the unsettled deliveries of the link of this full JID."""
         return self._sent.pop(jid, {})
 
     def keep_published(self, name: LinkName, published: Publications) -> None:
-        """Keep those of a link from a publisher."""
+        """Keep the unsettled deliveries of a link from a publisher."""
         published.until = math.inf
         self._published[name] = published
         while len(self._published) > KEPT_MAX:
@@ -127,7 +127,7 @@ class Unsettled:
     def published(
         self, name: LinkName, node: str | None, now: float
     ) -> Publications | None:
-        """Take out those of a publisher's link of this name; None: there are none."""
+        """Take out the unsettled deliveries of a publisher's link by its name; None: none kept."""
         for old in [key for key, each in self._published.items() if each.until <= now]:
             del self._published[old]
         found = self._published.pop(name, None)
@@ -149,7 +149,7 @@ class Away:
     session: Session | None
 
     def ended(self, what: int, now: float) -> None:
-        """Let the time run, if this starts it."""
+        """Start the expiry timer, if this event starts it."""
         seconds = self.expiry.after(what)
         if seconds is not None:
             self.published.until = min(self.published.until, now + seconds)

@@ -1,4 +1,4 @@
-"""What both directions have in common: a link to the broker, made again when it is lost."""
+"""A bridge in either direction: a link to the broker, made again when it is lost."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Bridge(ABC, Generic[L]):
         """
 
     def stop(self) -> None:
-        """Take nothing more, and finish what has begun; `run` returns then."""
+        """Take no more messages and finish those that have begun; then `run` returns."""
         self._stopping.set()
 
     async def run(self) -> None:

@@ -83,7 +83,7 @@ class FromBroker(Bridge[Source]):
             await asyncio.wait((carrying,))
 
     async def _publish_all(self, link: Source) -> None:
-        """Publish what comes until the bridge is stopped, or has drained."""
+        """Publish the messages that come, until the bridge is stopped or has drained."""
         while not self._stopping.is_set():
             first = await self._first(link)
             if first is None:
@@ -111,7 +111,7 @@ class FromBroker(Bridge[Source]):
                 each.cancel()
 
     def _batch(self, link: Source, first: Incoming) -> list[_Taken]:
-        """The messages for one publish; those that are no items are rejected."""
+        """The messages for one publish; a message that cannot be an item is rejected."""
         batch: list[_Taken] = []
         size = 0
         incoming = first

@@ -154,7 +154,7 @@ class WaitingConsumer:
             self._gateway.engine.request(request, self.jid, self._ended)
 
     def _ended(self, result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
-        """Everything that was locked for this consumer has come by now."""
+        """Note the end of the subscription: no more items will be locked for this consumer."""
         if isinstance(result, Unwritten):
             self.unwritten = result
         self._gateway.consumers.pop(self.jid, None)
@@ -265,7 +265,7 @@ async def acknowledge(call: Call) -> Answer:
 
 
 def form_of(call: Call) -> str:
-    """The form in the body; '' if it is not UTF-8, which is none.
+    """The form in the body; '' (no form) if it is not UTF-8.
 
     Raises:
         Refusal: the body is of another type.

@@ -1,4 +1,4 @@
-"""Discovery: what a queue is linked with, as headers, JSON, XML or a page."""
+"""Discovery: the links of a queue, as headers, JSON, XML or a page."""
 
 from __future__ import annotations
 

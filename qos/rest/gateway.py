@@ -34,7 +34,7 @@ class HttpConsumer(Consumer, Protocol):
     """A subscriber of this gateway."""
 
     def fail(self, refusal: Refusal) -> None:
-        """Its subscription has ended by no doing of its own."""
+        """End the wait: the service has ended the subscription."""
 
 
 class Gateway(ConsumersPort[HttpConsumer]):

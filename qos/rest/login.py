@@ -1,4 +1,4 @@
-"""Who sends a request: `Authorization` with a password (RFC 7617) or a token (RFC 6750)."""
+"""The account of a request: `Authorization` with a password (RFC 7617) or a token (RFC 6750)."""
 
 from __future__ import annotations
 

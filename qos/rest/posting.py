@@ -153,7 +153,7 @@ def _link(call: Call, use: str) -> OneOff | None:
 
 
 def unknown() -> Answer:
-    """The answer where a link is none."""
+    """The answer to a link that was not made here, or not for this user."""
     return as_text(404, "this link was not made here, or not for you")
 
 

@@ -268,7 +268,7 @@ def _parts(request: web.BaseRequest) -> tuple[str, list[tuple[str, str]]]:
 
 
 def _why_not(pairs: Sequence[tuple[str, str]], known: Sequence[str]) -> str:
-    """What is wrong with the names of parameters; ''."""
+    """The error in the names of the parameters; '': none."""
     names = [name for name, _ in pairs]
     for name in names:
         if name not in known:

@@ -1,4 +1,4 @@
-"""What each account may use of the gateway, at a time and a second: nobody takes all."""
+"""The share of the gateway that each account may use, at a time and per second."""
 
 from __future__ import annotations
 

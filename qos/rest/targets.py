@@ -1,4 +1,4 @@
-"""Who may send to whom: a file of users, each with the JIDs that it may send to.
+"""A file of users, each with the JIDs that the user may send to.
 
     # USER: JID …
     shop: lamp@example.org/kitchen till@example.org

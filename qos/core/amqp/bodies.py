@@ -66,7 +66,7 @@ def _fields(found: Sections) -> list[bytes]:
 
 
 def _media_type(found: Sections, default: str) -> str:
-    """What the properties name, or the default."""
+    """The media type in the properties, or the default."""
     fields = _fields(found)
     if len(fields) <= _CONTENT_TYPE:
         return default

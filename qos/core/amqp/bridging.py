@@ -53,7 +53,7 @@ def message_of(item: Item, payload: str, now: float) -> bytes:
 
 
 def _with_message_id(bare: bytes, item_id: str) -> bytes:
-    """The bare message, as it was if it has a message-id."""
+    """The bare message with a message-id; unchanged if it has one."""
     found = split(bare)
     properties = found.values.get(Section.PROPERTIES)
     fields = [NULL] if properties is None else elements(properties) or [NULL]

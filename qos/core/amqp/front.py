@@ -1,4 +1,4 @@
-"""What an AMQP engine hides of the frames of one connection, read and written.
+"""The parts of frames that an AMQP engine hides, read and written for one connection.
 
 Proton knows neither the map of unsettled deliveries nor the default outcome of an
 `attach`, and neither `resume` nor the message format of a `transfer`. So `Front` stands
@@ -120,7 +120,7 @@ class Transfer:
 
 @record(frozen=True, slots=True)
 class AttachAnswer:
-    """What our attach has in addition.
+    """Additions to our attach.
 
     Attributes:
         unsettled: an encoded map, or null.

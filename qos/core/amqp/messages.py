@@ -231,7 +231,7 @@ def _item_id(message_id: Value) -> str:
 
 
 def _properties(found: Sections, properties: list[bytes]) -> Properties:
-    """What selectors can read: application-properties, and some of the properties.
+    """The properties for selectors: application-properties, and some of the properties.
 
     A value that is neither text, number nor boolean is left out, and so is what XML
     cannot carry: XMPP workers are told the properties. All application-
@@ -392,7 +392,7 @@ def _packed_header(
 
 
 def as_published(payload: str) -> tuple[bytes, bytes]:
-    """The annotations and the bare message of one published by AMQP; b'': it was not."""
+    """Read the annotations and the bare message in a payload; b'' both: not published by AMQP."""
     match = _PAYLOAD.match(payload)
     if match is None:
         return b"", b""

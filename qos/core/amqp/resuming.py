@@ -88,7 +88,7 @@ class Resumption:
 def resume(
     sender: State, receiver: State | Absent, applied: ItemOutcome | None = None
 ) -> Resumption:
-    """What the sender does with a delivery that it has in its map of unsettled ones.
+    """The step of the sender for a delivery in its map of unsettled ones.
 
     A sender may have an outcome in its map only if the receiver cannot need the data
     any more.

@@ -28,7 +28,7 @@ _BOOLEANS: Mapping[str, bool] = {"true": True, "false": False}
 
 
 def read_acknowledgement(form: str, *, node: str, item_id: str, token: str) -> Request:
-    """The request that a form makes.
+    """Read a form as a request to the core.
 
     `acknowledge=true` accepts the item; `acknowledge=false` releases it, and with
     `delivery-failed=true` the delivery counts as failed; `reject=REASON` makes it dead;

@@ -84,7 +84,7 @@ def read_message(
     bytes_max: int,
     more: Properties | None = None,
 ) -> PublishedItem:
-    """The item that a message makes.
+    """Read an HTTP message as an item to publish.
 
     Args:
         body: as it came.
@@ -149,7 +149,7 @@ def _number(query: Mapping[str, str], name: str, least: int, most: int) -> int |
 
 
 def ttl_of(query: Mapping[str, str], now: float) -> float | None:
-    """The seconds until it expires; None: it does not say.
+    """The seconds until a message expires, by its query; None: not given.
 
     Raises:
         Refusal: `ttl` or `expiration` is wrong.
@@ -227,7 +227,7 @@ def _may_be_payload(body: bytes, element: ET.Element) -> bool:
 
 
 def render_message(item: Item, payload: str) -> tuple[bytes, dict[str, str]]:
-    """The body of an item, and its headers that came with it.
+    """The body of an item, and the headers that it was posted with.
 
     Args:
         item: in any state.
@@ -254,7 +254,7 @@ def render_message(item: Item, payload: str) -> tuple[bytes, dict[str, str]]:
 
 
 def _of_publisher(links: str) -> str:
-    """The links of a publisher, without those that are only the service's to give.
+    """The links of a publisher, without the relations that only the service may give.
 
     A consumer would follow them with its password.
     """
@@ -291,7 +291,7 @@ def render_headers(item: Item) -> dict[str, str]:
 
 
 def _own(properties: Properties) -> Properties:
-    """The properties that are in no header of their own, and not of the payload."""
+    """The properties for `Msg-Properties`: without those that have a header or are of the payload."""
     return {
         name: value
         for name, value in properties.items()

@@ -125,7 +125,7 @@ class Target:
 
 @record(frozen=True, slots=True)
 class PushRules:
-    """What may be pushed to.
+    """The rules for the URLs and addresses that may be pushed to.
 
     Attributes:
         hosts: listed hosts, each with a port; None: any port. They may be reached by
@@ -276,7 +276,7 @@ def _address(text: str) -> _Address | None:
 
 
 def _kind(address: _Address) -> str:
-    """What a special address is; '': it is one of the internet."""
+    """The kind of a special address; '': an ordinary address of the internet."""
     if isinstance(address, IPv4Address):
         for network, kind in _SPECIAL_4.items():
             if address in network:

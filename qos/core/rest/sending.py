@@ -67,7 +67,7 @@ def read_sending(
     now: float,
     original_from: str = "",
 ) -> Sending:
-    """The message that a post makes.
+    """Read a post as a message to a device.
 
     Args:
         body: as it came.

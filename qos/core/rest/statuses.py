@@ -15,7 +15,7 @@ __all__ = ["RETRY_AFTER_S", "Act", "status_of"]
 
 
 class Act(Enum):
-    """What a request asks for."""
+    """The kind of a request."""
 
     POST = "post"
     PULL = "pull"

@@ -1,4 +1,4 @@
-"""How long a client is willing to wait: `Prefer: wait` (RFC 7240) and its forerunners."""
+"""The time that a client is willing to wait: `Prefer: wait` (RFC 7240) and its forerunners."""
 
 from __future__ import annotations
 

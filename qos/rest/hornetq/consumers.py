@@ -65,7 +65,7 @@ class OutOfStep(Exception):
 
 @record(frozen=True, slots=True)
 class Identity:
-    """What the URLs of a consumer say about it.
+    """The identity of a consumer, as its URLs carry it.
 
     Attributes:
         node: the name of the node.
@@ -113,7 +113,7 @@ async def settled(gateway: Gateway, identity: Identity, request: Request) -> Non
 
 
 def is_late(refusal: Refusal) -> bool:
-    """Whether it says that a delivery has ended otherwise."""
+    """Whether a refusal means that a delivery has ended otherwise."""
     return status_of(Act.SETTLE, refusal) == 412
 
 
@@ -172,7 +172,7 @@ class PullConsumer:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """While it has a request it does not time out."""
+        """Keep the consumer from timing out while it has a request."""
         self._users += 1
         try:
             yield
@@ -268,7 +268,7 @@ class PullConsumer:
             self.position = self.position.settled(delivery)
 
     async def delete(self) -> None:
-        """End it: what it has auto-acknowledged has arrived, all else is available."""
+        """End the consumer: an auto-acknowledged message has arrived, any other is available."""
         request = self._close()
         if request is not None:
             await settled(self._gateway, self.identity, request)

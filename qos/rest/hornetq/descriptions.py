@@ -1,4 +1,4 @@
-"""What the routes of the dialect take and answer, for `qos.rest.openapi`."""
+"""The parameters, bodies and statuses of the dialect's routes, for `qos.rest.openapi`."""
 
 from __future__ import annotations
 

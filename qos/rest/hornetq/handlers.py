@@ -1,4 +1,4 @@
-"""What is done at each URL of the dialect, and what its refusals mean."""
+"""The handler of each URL of the dialect, and the kind of request for its refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the dialect shows its links: each as a header, or all of them in the header Link."""
+"""Links in the dialect: each in a header of its own, or all in the header Link."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pull consumers of a gateway, and how many there may be."""
+"""The pull consumers of a gateway, with a limit on their number."""
 
 from __future__ import annotations
 

@@ -93,13 +93,13 @@ class Position:
         return Position(self.auto, Place.GIVEN, delivery, after)
 
     def settled(self, delivery: str) -> Position:
-        """The place after the end of a delivery; of an earlier one it is the same."""
+        """The place after a delivery has ended; unchanged if the delivery is an earlier one."""
         if self.place is Place.GIVEN and delivery != self.last:
             return self
         return Position(self.auto, Place.SETTLED, delivery)
 
     def nothing(self, after: str) -> Position:
-        """The place after a post to this link that has given nothing: it is due again."""
+        """The place after a post to this link that gave no message: the link is due again."""
         return Position(self.auto, Place.SETTLED, after)
 
     def _link(self, after: str) -> Link:

@@ -103,7 +103,7 @@ _LOGINS = {"basic-auth": "Basic", "digest-auth": "Digest", "digest": "Digest"}
 
 @record(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What is asked for; see PushSubscriber."""
+    """A push subscriber as its document asks for it; see PushSubscriber."""
 
     link: AtomLink
     method: str
@@ -337,7 +337,7 @@ def _add(parent: ET.Element, name: str, value: str = "") -> ET.Element:
 
 
 def _printable(text: str) -> str:
-    """A text of others; XML has no way to carry some characters."""
+    """A text of others with `?` in place of what cannot be printed."""
     return "".join(each if each.isprintable() else "?" for each in text)
 
 
