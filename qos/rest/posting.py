@@ -15,7 +15,7 @@ from qos.core.rest.batches import Part, read_batch
 from qos.core.rest.link_header import Link
 from qos.core.rest.messages import read_message
 from qos.core.rest.one_off import OneOff
-from qos.core.rest.replying import QUERY, with_correlation
+from qos.core.rest.replying import QUERY, read_correlation, with_correlation
 from qos.core.rest.statuses import Act, status_of
 from qos.ids import new_id, new_key
 from qos.rest.calls import Answer, Call, as_text
@@ -134,6 +134,8 @@ def _made(call: Call, use: str) -> Answer:
             f"{call.node!r} remembers no ids (dedupe_window), so nothing is posted once"
         )
         return as_text(409, text)
+    if QUERY in call.query:
+        read_correlation(call.query[QUERY])
     if call.body:
         raise _bad("nothing is created here: post the message to the link create-next")
     return Answer(200, links=[_next(call, use)])
@@ -145,7 +147,8 @@ def _next(call: Call, use: str) -> Link:
         use, call.node, call.account, item_id=new_id(), now=gateway.engine.now()
     )
     href = call.url(_LINKS[use], link=token)
-    return Link(with_correlation(href, call.query.get(QUERY, "")), "create-next")
+    text = call.query.get(QUERY, "")
+    return Link(with_correlation(href, text), "create-next")
 
 
 def _link(call: Call, use: str) -> OneOff | None:
@@ -186,12 +189,17 @@ def _entry(
 
 def idempotency_key(headers: Mapping[str, str]) -> str:
     """The Idempotency-Key, with or without quotes; '': there is none."""
-    key = headers.get("idempotency-key", "").strip()
+    key = headers.get("idempotency-key")
+    if key is None:
+        return ""
+    key = key.strip()
     quoted = _QUOTED_KEY.fullmatch(key)
     if quoted is not None:
         key = re.sub(r"\\(.)", r"\1", quoted[1])
-    if len(key) > ITEM_ID_CHARS_MAX or not (key.isascii() and key.isprintable()):
-        raise _bad(f"Idempotency-Key: at most {ITEM_ID_CHARS_MAX} characters of ASCII")
+    # An empty one is a variable that a script forgot to set: a repeat would be another post.
+    is_key = 0 < len(key) <= ITEM_ID_CHARS_MAX and key.isascii() and key.isprintable()
+    if not is_key:
+        raise _bad(f"Idempotency-Key: 1 to {ITEM_ID_CHARS_MAX} characters of ASCII")
     return key
 
 

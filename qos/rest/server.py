@@ -20,13 +20,13 @@ from aiohttp import web
 from qos.core.queue.requests import Refusal
 from qos.core.rest.statuses import RETRY_AFTER_S, Act, status_of
 from qos.rest import bounds, consuming, discovery, openapi, posting, sending, topics
-from qos.rest.calls import Answer, Call, as_text
+from qos.rest.calls import Answer, Call, as_text, no_node
 from qos.rest.hornetq.handlers import HANDLERS as HORNETQ_HANDLERS
 from qos.rest.hornetq.routes import BASE as HORNETQ
 from qos.rest.hornetq.routes import ROUTES as HORNETQ_ROUTES
 from qos.rest.login import CHALLENGES, Login
 from qos.rest.push import handlers as push
-from qos.rest.routes import ROUTES, SHARED, find
+from qos.rest.routes import ROUTES, SHARED, find, url
 from qos.rest.shares import NoRoom, Rates, Shares
 
 if TYPE_CHECKING:
@@ -166,11 +166,14 @@ class HttpServer:
     async def _routed(
         self, request: web.BaseRequest, headers: Mapping[str, str], account: str
     ) -> Answer:
-        path, pairs = _parts(request)
+        try:
+            path, pairs = _parts(request)
+        except ValueError:
+            return as_text(400, "the query is not UTF-8, with % and hexadecimal digits")
         is_hornetq = path.startswith(HORNETQ)
         found = find(path, HORNETQ_ROUTES if is_hornetq else ROUTES)
         if found is None:
-            return as_text(404, "there is nothing here")
+            return as_text(404, "there is nothing at this URL; / has the links")
         route, variables = found
         allowed = ", ".join((*route.methods, "OPTIONS"))
         if request.method == "OPTIONS":
@@ -224,14 +227,26 @@ async def handled(name: str, call: Call) -> Answer:
         call: the request.
     """
     handler, act = HANDLERS[name]
-    node_type = call.gateway.engine.node_type(call.path.get("node", ""))
-    here = "topic" if call.topic else "queue"
-    if not name.startswith("hornetq-") and node_type not in {None, here}:
-        return as_text(404, f"there is no {here} {call.node!r}")
+    if not name.startswith("hornetq-"):
+        why = _why_not_here(call)
+        if why:
+            return as_text(404, why)
     try:
         return await handler(call)
     except Refusal as refusal:
         return _refused(status_of(act, refusal), str(refusal))
+
+
+def _why_not_here(call: Call) -> str:
+    """The error if the URL is one of a queue, but the node a topic, or vice versa; '': none."""
+    node = call.path.get("node", "")
+    node_type = call.gateway.engine.node_type(node)
+    if node_type in {None, "topic" if call.topic else "queue"}:
+        return ""
+    if call.gateway.engine.rights(node, call.jid) is None:
+        # Who may not use it is not told that it is there.
+        return str(no_node(node))
+    return f"{node!r} is a {node_type}: its URL is {url(str(node_type), node=node)}"
 
 
 def _refused(status: int, why: str) -> Answer:
@@ -257,14 +272,18 @@ class _BodyError(Exception):
 
 
 def _parts(request: web.BaseRequest) -> tuple[str, list[tuple[str, str]]]:
-    """The path as it came, and the parameters of the query."""
+    """The path as it came, and the parameters of the query.
+
+    Raises:
+        ValueError: the query is not UTF-8.
+    """
     target = request.raw_path
     if not target.startswith("/"):
         # RFC 9112 §3.2.2: a server has to take an absolute form too.
         split = urlsplit(target)
         target = f"{split.path or '/'}?{split.query}"
     path, _, query = target.partition("?")
-    return path, parse_qsl(query, keep_blank_values=True)
+    return path, parse_qsl(query, keep_blank_values=True, errors="strict")
 
 
 def _why_not(pairs: Sequence[tuple[str, str]], known: Sequence[str]) -> str:

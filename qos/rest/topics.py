@@ -135,8 +135,13 @@ async def subscribe(call: Call) -> Answer:
     try:
         await call.ask(Create(form.name, config))
     except Refusal as refusal:
-        if refusal.condition != "conflict" or not await _is_there(call, form):
+        if refusal.condition != "conflict":
             raise
+        if not await _is_there(call, form):
+            text = (
+                f"{form.name!r} is in use, or has another selector: choose another name"
+            )
+            raise Refusal(text, condition="conflict", type="cancel") from refusal
         return _subscription(call, form.name, Answer(200))
     here = url("topic-subscription", node=call.node, queue=form.name)
     return _subscription(call, form.name, Answer(201, {"Location": here}))

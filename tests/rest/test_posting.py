@@ -312,7 +312,12 @@ async def test_a_parameter_that_means_nothing_is_refused(
         ("ttl=0", {}, "ttl: 1 to "),
         ("expiration=1", {}, "expiration: "),
         ("delay=-1", {}, "delay: 0 to "),
-        ("", {"Msg_Properties": "a=("}, "Msg-Properties: a member is expected"),
+        ("", {"Msg_Properties": "a=("}, "Msg-Properties: NAME=VALUE is"),
+        # Perhaps a variable that a script forgot to set.
+        ("correlation-id=", {}, "correlation-id: 1 to 256"),
+        ("correlation-id=%ff", {}, "the query is not UTF-8"),
+        ("", {"Idempotency_Key": ""}, "Idempotency-Key: 1 to 1024"),
+        ("", {"Idempotency_Key": '""'}, "Idempotency-Key: 1 to 1024"),
         ("", {"Content_Language": "x" * 1025}, "content-language: at most"),
         # No XMPP worker could be told of it.
         ("", {"Msg_Properties": 'a=%"%00"'}, "'a' has a character that XML"),

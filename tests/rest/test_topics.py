@@ -95,7 +95,18 @@ async def test_a_queue_is_no_topic_and_a_topic_no_queue(
     """404, and the text says what there is none of."""
     await bench.create("orders")
     answer = await bench.http(method, path)
-    assert (answer.status, answer.text[:8]) == (404, "there is")
+    assert (answer.status, " is " in answer.text) == (404, True)
+
+
+async def test_only_who_may_use_a_topic_is_told_that_it_is_one(
+    bench: RestBench,
+) -> None:
+    """To others a hidden topic is like one that is not there."""
+    told = await bench.get("/queues/prices")
+    assert told.text == "'prices' is a topic: its URL is /topics/prices\n"
+    for name in ("prices", "none"):
+        hidden = await bench.get(f"/queues/{name}", user="bob")
+        assert hidden.text == f"there is no node '{name}'\n"
 
 
 # -- posting ---------------------------------------------------------------
@@ -293,7 +304,8 @@ async def test_to_subscribe_again_is_no_error(bench: RestBench) -> None:
     made, again = await subscribe(bench, form), await subscribe(bench, form)
     assert (made.status, again.status) == (201, 200)
     assert made.links == again.links
-    assert (await subscribe(bench, b"name=audit")).status == 409
+    other = await subscribe(bench, b"name=audit")
+    assert (other.status, "choose another name" in other.text) == (409, True)
     await bench.create("orders")
     assert (await subscribe(bench, b"name=orders")).status == 409
     member = {f"bob@{DOMAIN}": Affiliation.MEMBER}

@@ -108,7 +108,7 @@ def read_message(
         **read_properties(headers.get("msg-properties", "")),
         **{_KEPT[name]: value for name, value in kept.items()},
     }
-    if query.get(QUERY):
+    if QUERY in query:
         properties[CORRELATION_ID] = read_correlation(query[QUERY])
     why = why_not(properties)
     if why is not None:

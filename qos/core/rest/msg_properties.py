@@ -36,6 +36,9 @@ _MEMBER = re.compile(
 _STRING = re.compile(r"[\x20-\x7e]*")
 _INTEGERS = range(-(10**15) + 1, 10**15)
 
+#: The characters of a wrong member that an error shows.
+_SHOWN_CHARS = 20
+
 #: The largest whole part of a decimal.
 _WHOLE_MAX = 10**12
 
@@ -50,8 +53,13 @@ def read_properties(header: str) -> Properties:
     at, header = 0, header.strip(" \t")
     while at < len(header):
         member = _MEMBER.match(header, at)
-        if member is None or (member.end() == len(header) and header[-1] == ","):
-            raise _bad(f"a member is expected at character {at + 1}")
+        if member is None:
+            raise _bad(
+                f"NAME=VALUE is expected at character {at + 1}, such as colour=red "
+                f"or n=5, not {header[at:].lstrip()[:_SHOWN_CHARS]!r}"
+            )
+        if member.end() == len(header) and header[-1] == ",":
+            raise _bad(f"nothing follows the comma at character {len(header)}")
         value = _value({k: v for k, v in member.groupdict().items() if v is not None})
         if value is None:
             raise _bad(f"{member[1]!r} has a value that is not of its type")

@@ -46,7 +46,7 @@ def read_subscription(form: str, *, name_chars_max: int) -> SubscriptionForm:
     name = fields.get("name", "")
     # A control character would be none of XML, by which others name the queue.
     if not (0 < len(name) <= name_chars_max and name.isprintable()):
-        raise _bad(f"the form: a name of 1 to {name_chars_max} characters is needed")
+        raise _bad(f"the form: name: 1 to {name_chars_max} printable characters")
     return SubscriptionForm(name, fields.get("selector", "").strip())
 
 

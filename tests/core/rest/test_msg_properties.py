@@ -55,9 +55,13 @@ def test_a_dictionary_is_read(header: str, properties: Properties) -> None:
 @pytest.mark.parametrize(
     ("header", "says"),
     [
-        ("=1", "a member is expected at character 1"),
-        ("a=1, 7=1", "a member is expected at character 5"),
-        ("a=1,", "a member is expected at character 1"),
+        (
+            "=1",
+            "NAME=VALUE is expected at character 1, such as colour=red or n=5, not '=1'",
+        ),
+        ("a=1, 7=1", "at character 5, such as colour=red or n=5, not '7=1'"),
+        ("a=1,", "nothing follows the comma at character 4"),
+        ("b=2, a=hülle", "at character 5, such as colour=red or n=5, not 'a=hülle'"),
         ("a=(1 2)", "at character 1"),
         ("a=:Zm9v:", "at character 1"),
         ("a=1 b=2", "at character 1"),

@@ -81,10 +81,12 @@ def test_a_correlation_id_that_is_none_is_refused(text: str) -> None:
 def test_a_post_has_a_correlation_id() -> None:
     for query, properties in (
         ({"correlation-id": "a"}, {"JMSCorrelationID": "a"}),
-        ({"correlation-id": ""}, {}),
+        ({}, {}),
     ):
         read = read_message(b"", {}, query, item_id="i", now=0.0, bytes_max=100)
         assert read.properties == properties
+    with pytest.raises(Refusal, match="correlation-id: 1 to"):
+        read_message(b"", {}, {"correlation-id": ""}, item_id="i", now=0, bytes_max=9)
 
 
 def requested(**properties: str | int) -> Item:
