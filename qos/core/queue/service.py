@@ -1,7 +1,8 @@
 """A queue service: its nodes, presence, dead letters, and timed events.
 
-Requests are handled in `owner_requests` and `subscriber_requests`. Each ends with a
-result and the effects, in order, or with a Refusal that has changed nothing.
+Requests are handled by `owner_requests`, `subscriber_requests`, `link_requests` and
+`browsing`; see `handle`. Each ends with a result and the effects, in order, or with a
+Refusal that has changed nothing.
 """
 
 from __future__ import annotations
