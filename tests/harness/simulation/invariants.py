@@ -475,6 +475,20 @@ def accepted_was_handled(facts: ItemFacts, holder: str) -> str | None:
     return f"{facts} is accepted for {holder}, which has not handled it"
 
 
+def nothing_is_there(still: list[Item], selector: str) -> str | None:
+    """A client is told that there is nothing for it only if that is so.
+
+    Nothing that it wants was there, without a change, from its request to the answer.
+    """
+    for item in still:
+        color = str(item.properties.get("color", ""))
+        if SELECTORS[selector](color, item.delivery_count):
+            return (
+                f"nothing is there for {selector!r}, it is told; and {item.item_id} is"
+            )
+    return None
+
+
 def given_outlives_the_service(given: tuple[str, str], subscribed: bool) -> str | None:
     """A client of HornetQ gets a message when its lock needs no subscription any more.
 

@@ -267,6 +267,7 @@ class Settings:
         no_workers: there are no workers, for all is pushed or pulled.
         link_s: how long the target knows a one-off link that was not used.
         pulled: there is a client of HornetQ's dialect.
+        pull_selector: of that.
     """
 
     quota: int = 20
@@ -292,6 +293,7 @@ class Settings:
     no_workers: bool = False
     link_s: float = 3600.0
     pulled: bool = False
+    pull_selector: str = ""
 
 
 @dataclass(frozen=True, slots=True)

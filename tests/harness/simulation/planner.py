@@ -242,7 +242,13 @@ def _pulled(
             # 1: the service does not notice.
             faults.append(Fault(kind, "puller", which, chance.choice((0.0, 1.0))))
     alone = chance.random() < 0.5
-    settings = replace(settings, pulled=True, no_workers=alone, lock_s=100.0)
+    settings = replace(
+        settings,
+        pulled=True,
+        pull_selector="" if alone else chance.choice(settings.selectors),
+        no_workers=alone,
+        lock_s=100.0,
+    )
     return settings, faults
 
 

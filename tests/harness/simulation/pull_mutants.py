@@ -42,7 +42,7 @@ PULL = (
         "self._gateway, identity.node, identity.account\n",
         "The same post again gives the same message.",
         by=("an_old_link_gives_the_same",),
-        seed=12,
+        seed=26,
     ),
     Mutant(
         "given-before-the-subscription-has-ended",
@@ -52,5 +52,14 @@ PULL = (
         "A message is given when its lock needs no subscription any more.",
         by=("given_outlives_the_service",),
         seed=6,
+    ),
+    Mutant(
+        "told-before-its-selector-was-asked",
+        "qos.engine.queue_engine",
+        "if queue is None or not queue.subscriptions.is_classifying(jid):",
+        "if node:",
+        "Nothing is there for a new selector when it was asked for all items.",
+        by=("nothing_is_there",),
+        seed=462,
     ),
 )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from qos.rest.calls import Answer, Call
 from qos.rest.hornetq.routes import ROUTES, url
@@ -67,12 +68,14 @@ class PullClient(Machine):
         seed: int,
         *,
         node: str,
+        selector: str,
         service: QueueMachine,
         ledger: ItemLedger,
         faults: Sequence[Fault],
     ) -> None:
         super().__init__(loop, network, "puller", "puller@x/1", seed)
         self._node = node
+        self._selector = selector
         self._service = service
         self._ledger = ledger
         self._auto = seed % 2 == 0
@@ -109,11 +112,13 @@ class PullClient(Machine):
         while True:
             if not self._link:
                 path = url("hornetq-pull-consumers", node=self._node)
-                answer = await self._post(path, f"autoAck={str(self._auto).lower()}")
+                form = {"autoAck": str(self._auto).lower(), "selector": self._selector}
+                answer = await self._post(path, urlencode(form))
                 self._follow(answer)
             elif "/acknowledgement/" in self._link:
                 answer = await self._post(self._link, "acknowledge=true")
                 if answer is not None and answer.status in {204, 412}:
+                    self._link = ""
                     self._follow(answer)
             else:
                 answer = await self._take()
@@ -145,6 +150,9 @@ class PullClient(Machine):
             self._follow(answer)
         elif answer is not None and answer.status == 412:
             self._follow(answer)
+        elif answer is not None and answer.status == 410:
+            # It was made again without its selector.
+            self._link = ""
         return answer
 
     # -- connections -------------------------------------------------------
@@ -207,7 +215,8 @@ class PullClient(Machine):
         found = find(exchange.path, ROUTES)
         assert found is not None, exchange.path
         route, variables = found
-        headers = {"accept-wait": "1"} if not exchange.body else {}
+        wait = "" if exchange.body else f"{self.random.randrange(2)}"
+        there = self._service.available()
         answer = await handled(
             route.name,
             Call(
@@ -218,11 +227,14 @@ class PullClient(Machine):
                 topic=False,
                 path=variables,
                 query={},
-                headers=headers,
+                headers={"accept-wait": wait} if wait else {},
                 body=exchange.body.encode(),
             ),
         )
         self._service.effect()
+        if any(name in answer.headers for name in _NEXT) and answer.status == 503:
+            still = [each for each in self._service.available() if each in there]
+            self._ledger.check(invariants.nothing_is_there, still, self._selector)
         if answer.status == 200:
             check = invariants.given_outlives_the_service
             self._ledger.check(

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from qos.core.queue.effects import Notification, NotifyRetract
+from qos.core.queue.item import Item, ItemState
 from qos.core.queue.push import PushSubscriber
 from qos.core.queue.requests import Refusal, Request, Retract, Unlock
 from qos.core.queue.results import Result
@@ -99,6 +100,16 @@ class PushEngine(QueueEngine):
         kept = self._machine.disk.kept
         self._ledger.answered(to, request, result, kept, asked_at)
         answer(result, payloads)
+
+    def available(self, node: str) -> list[Item]:
+        """The items that anybody can have, as decided by now."""
+        queue = None if self._core is None else self._core.nodes.get(node)
+        items = () if queue is None else queue.items.values()
+        return [
+            each
+            for each in items
+            if each.state is ItemState.AVAILABLE and not each.is_held_back(self.now())
+        ]
 
     def departed(self, jid: str) -> None:
         """See QueueEngine."""

@@ -228,6 +228,11 @@ class QueueMachine(Machine, QueuePort):
         items = self.disk.kept.items.values()
         return any((each.token, each.item_id) == (token, item_id) for each in items)
 
+    def available(self) -> list[Item]:
+        """The items of the workers' queue that nobody has, as the service decides now."""
+        assert isinstance(self.engine, PushEngine)
+        return self.engine.available(NODE)
+
     def is_link(self, account: str) -> bool:
         """Whether a link of this account is subscribed, on disk."""
         found = self.disk.kept.subscriptions.values()

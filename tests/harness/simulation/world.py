@@ -200,6 +200,7 @@ class World:
                 self.network,
                 plan.seed,
                 node=NODE,
+                selector=plan.settings.pull_selector,
                 service=self.queue,
                 ledger=self.items,
                 faults=plan.faults,
