@@ -60,6 +60,7 @@ SERVICE_FEATURES: tuple[str, ...] = (
             "outcast-affiliation",
             "persistent-items",
             "publish",
+            "publish-only-affiliation",
             "publisher-affiliation",
             "purge-nodes",
             "retract-items",

@@ -176,8 +176,8 @@ examples:
     shop@example.org=publisher bee@example.org=member
 
 Without any JID it lists the affiliations, one JSON object a line. An owner may do
-everything, a publisher may publish, a member may work. An outcast may do nothing, and
-loses the items that it holds.
+everything, a publisher may publish and work, publish-only may publish and see nothing, a
+member may work. An outcast may do nothing, and loses the items that it holds.
 """
 
 DEAD = """\

@@ -26,10 +26,12 @@ async def bench(tmp_path: Path) -> AsyncIterator[RestBench]:
     async with rest(tmp_path) as bench:
         await bench.create("orders")
         await bench.create("replies")
-        for node in ("orders", "replies"):
-            await bench.ask(
-                SetAffiliations(node, {f"bob@{DOMAIN}": Affiliation.PUBLISHER})
-            )
+        for node, what in (
+            ("orders", Affiliation.PUBLISHER),
+            # A worker need not see the replies of others.
+            ("replies", Affiliation.PUBLISH_ONLY),
+        ):
+            await bench.ask(SetAffiliations(node, {f"bob@{DOMAIN}": what}))
         yield bench
 
 

@@ -65,6 +65,13 @@ async def test_a_queue_is_discovered_by_its_links(bench: RestBench) -> None:
                 *("post-batch-once", "consumer", "poller", "subscribers"),
             },
         ),
+        (
+            Affiliation.PUBLISH_ONLY,
+            {
+                *("post-message", "post-batch", "post-message-once", "message-factory"),
+                "post-batch-once",
+            },
+        ),
     ],
 )
 async def test_a_user_is_shown_what_it_may_do(

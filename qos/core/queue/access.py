@@ -8,6 +8,11 @@ from qos.core.queue.node_options import NodeOptions
 __all__ = ["affiliation", "is_owner", "may_publish", "may_subscribe", "may_use"]
 
 
+_PUBLISHERS = frozenset(
+    {Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.PUBLISH_ONLY}
+)
+
+
 def affiliation(node: Node, account: str) -> Affiliation:
     """The affiliation of this bare JID with the node."""
     return node.affiliations.get(account, Affiliation.NONE)
@@ -21,22 +26,22 @@ def is_owner(node: Node, account: str) -> bool:
 def may_subscribe(node: Node, options: NodeOptions, account: str) -> bool:
     """Whether the account may subscribe.
 
-    With access model open, every account may except an outcast. With a whitelist, every
-    account that has another affiliation than none or outcast.
+    With access model open, every account may except an outcast and one that may only
+    publish. With a whitelist, owners, publishers and members.
     """
     what = affiliation(node, account)
     if what is Affiliation.NONE:
         return options.access_model == "open"
-    return what is not Affiliation.OUTCAST
+    return what not in {Affiliation.OUTCAST, Affiliation.PUBLISH_ONLY}
 
 
 def may_publish(node: Node, options: NodeOptions, account: str) -> bool:
     """Whether the account may publish.
 
-    Owners and publishers may. With publish model open, so may every account that may
-    subscribe.
+    Owners and publishers may, and those who may only publish. With publish model open,
+    so may every account that may subscribe.
     """
-    if affiliation(node, account) in {Affiliation.OWNER, Affiliation.PUBLISHER}:
+    if affiliation(node, account) in _PUBLISHERS:
         return True
     return options.publish_model == "open" and may_subscribe(node, options, account)
 

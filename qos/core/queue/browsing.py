@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from operator import attrgetter
 
-from qos.core.queue.access import is_owner, may_publish
+from qos.core.queue.access import is_owner
 from qos.core.queue.effects import QueueEffect
 from qos.core.queue.item import (
     Item,
@@ -41,8 +41,7 @@ def items(
     """Browse items in the order of publishing, without locking them (XEP-0060 §6.5)."""
     queue, account = service.queue(request.node), bare(requester)
     if request.state == "live":
-        if not may_publish(queue.node, queue.options, account):
-            check_access(queue, account)
+        check_access(queue, account)
     elif not is_owner(queue.node, account):
         raise Refusal(
             f"{account} does not own {request.node!r}",

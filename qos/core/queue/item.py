@@ -56,6 +56,7 @@ class Affiliation(QuickEnum):
 
     OWNER = "owner"
     PUBLISHER = "publisher"
+    PUBLISH_ONLY = "publish-only"
     MEMBER = "member"
     OUTCAST = "outcast"
     NONE = "none"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from qos.core.queue.access import may_publish, may_subscribe
+from qos.core.queue.access import affiliation, may_publish, may_subscribe
 from qos.core.queue.copying import copies
 from qos.core.queue.effects import NotifyItem, QueueEffect, SaveItem
 from qos.core.queue.item import (
@@ -359,10 +359,13 @@ def check_access(queue: QueueNode, account: str) -> None:
     if may_subscribe(queue.node, queue.options, account):
         return
     name = queue.node.name
-    if queue.node.affiliations.get(account) is Affiliation.OUTCAST:
-        raise Refusal(
-            f"{account} is an outcast of {name!r}", condition="forbidden", type="auth"
-        )
+    refused = {
+        Affiliation.OUTCAST: f"{account} is an outcast of {name!r}",
+        Affiliation.PUBLISH_ONLY: f"{account} may only publish to {name!r}",
+    }
+    what = affiliation(queue.node, account)
+    if what in refused:
+        raise Refusal(refused[what], condition="forbidden", type="auth")
     # XEP-0060 §6.1.3.4.
     raise Refusal(
         f"{name!r} is for those on its whitelist, and {account} is not: an owner can make "

@@ -134,6 +134,7 @@ def test_a_cursor_that_was_never_given_out_is_none(after: str, state: str) -> No
         ),
         ("whitelist", "publishers", Affiliation.MEMBER, None),
         ("whitelist", "open", Affiliation.PUBLISHER, None),
+        ("open", "open", Affiliation.PUBLISH_ONLY, ("forbidden", "auth", "")),
     ],
 )
 def test_who_may_look(
@@ -142,7 +143,7 @@ def test_who_may_look(
     what: Affiliation,
     expected: tuple[str, str, str] | None,
 ) -> None:
-    """Accounts that may subscribe or publish see live items.
+    """Accounts that may subscribe see live items.
 
     An owner sees ended ones too.
     """

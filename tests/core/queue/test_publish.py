@@ -259,6 +259,8 @@ def test_redelivery_dead_letter_and_requeue_are_never_refused_by_a_limit() -> No
         ("open", "whitelist", Affiliation.MEMBER, True),
         ("open", "whitelist", Affiliation.NONE, False),
         ("publishers", "whitelist", Affiliation.PUBLISHER, True),
+        ("publishers", "whitelist", Affiliation.PUBLISH_ONLY, True),
+        ("open", "open", Affiliation.PUBLISH_ONLY, True),
     ],
 )
 def test_who_may_publish(model: str, access: str, what: Affiliation, may: bool) -> None:

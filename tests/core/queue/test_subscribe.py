@@ -255,6 +255,8 @@ def test_nobody_subscribes_another(jid: str) -> None:
         ("open", Affiliation.OUTCAST, ("forbidden", "auth", "")),
         ("whitelist", Affiliation.NONE, ("not-allowed", "cancel", "closed-node")),
         ("whitelist", Affiliation.OUTCAST, ("forbidden", "auth", "")),
+        ("open", Affiliation.PUBLISH_ONLY, ("forbidden", "auth", "")),
+        ("whitelist", Affiliation.PUBLISH_ONLY, ("forbidden", "auth", "")),
         ("whitelist", Affiliation.MEMBER, None),
         ("whitelist", Affiliation.PUBLISHER, None),
         ("whitelist", Affiliation.OWNER, None),
