@@ -1,4 +1,4 @@
-"""The page on HTTP: its commands are typed, and its checklist is complete."""
+"""The pages on HTTP: their commands are typed, and their checklist is complete."""
 
 import asyncio
 import os
@@ -29,6 +29,35 @@ async def prepare(bench: RestBench, *nodes: str) -> None:
         await bench.ask(SetAffiliations(node, rights))
 
 
+async def type_into_a_shell(page: str, folder: Path, **ports: int) -> None:
+    """Type the commands of a page, and compare what they print with what it shows.
+
+    Args:
+        page: its file.
+        folder: to type them in.
+        ports: of the services, by the variables of the page that have their URLs.
+    """
+    typed, wanted = "set -o pipefail\n", ""
+    for block in blocks((DOCS / page).read_text()):
+        if block.language == "sh":
+            typed += block.text
+        else:
+            wanted += block.text
+    urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
+    process = await asyncio.create_subprocess_exec(
+        *("/bin/bash", "--norc", "-e", "-c", typed),
+        cwd=folder,
+        env=os.environ | urls,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    out, _ = await asyncio.wait_for(process.communicate(), 60)
+    printed = out.decode().replace("\r", "")
+    assert process.returncode == 0, printed
+    # A reader sees each of them alone.
+    assert re.fullmatch(re.escape(wanted).replace("…", ".*"), printed), printed
+
+
 async def test_the_curl_of_the_guide(tmp_path: Path) -> None:
     """In one shell, as a reader would; what is printed is what the page shows."""
     (tmp_path / "other").mkdir()
@@ -39,28 +68,14 @@ async def test_the_curl_of_the_guide(tmp_path: Path) -> None:
         await bench.create("prices", node_type="topic")
         await prepare(bench, "orders", "questions", "replies", "bills", "prices")
         await prepare(other, "bills")
-        typed, wanted = "set -o pipefail\n", ""
-        for block in blocks((DOCS / "rest.md").read_text()):
-            if block.language == "sh":
-                typed += block.text
-            else:
-                wanted += block.text
-        process = await asyncio.create_subprocess_exec(
-            *("/bin/bash", "--norc", "-e", "-c", typed),
-            cwd=tmp_path,
-            env=os.environ
-            | {
-                "BASE": f"http://127.0.0.1:{bench.web}",
-                "OTHER": f"http://127.0.0.1:{other.web}",
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        out, _ = await asyncio.wait_for(process.communicate(), 60)
-    printed = out.decode().replace("\r", "")
-    assert process.returncode == 0, printed
-    # A reader sees each of them alone.
-    assert re.fullmatch(re.escape(wanted).replace("…", ".*"), printed), printed
+        await type_into_a_shell("rest.md", tmp_path, BASE=bench.web, OTHER=other.web)
+
+
+async def test_the_curl_of_the_page_on_hornetq(tmp_path: Path) -> None:
+    """Likewise."""
+    async with rest(tmp_path) as bench:
+        await prepare(bench, "orders")
+        await type_into_a_shell("rest-hornetq.md", tmp_path, BASE=bench.web)
 
 
 def test_each_row_of_the_checklist_of_rest_has_a_test_or_is_open() -> None:
