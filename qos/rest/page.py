@@ -1,4 +1,4 @@
-"""The pages for people: the queues, and one queue, without any script."""
+"""The pages for people, without scripts: one of all queues and topics, and one of each."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ th{font-weight:600}td.number{font-variant-numeric:tabular-nums}
 th,td{border-color:#444}}
 """
 
+#: The title of the page of the service.
+_ALL = "Queues and topics"
+
 #: What to do with a link, by its relation.
 _MEANINGS = {
     "post-message": "POST a message; with Idempotency-Key it is made once",
@@ -35,6 +38,7 @@ _MEANINGS = {
     "first": "GET the oldest message",
     "last": "GET the newest message",
     "next": "GET the next message that is published; Prefer: wait=SECONDS waits for it",
+    "subscribers": "POST an Atom link, and have the messages sent to its URL",
     "subscriptions": "POST name=NAME to get all messages from now on in a queue of yours",
 }
 
@@ -48,7 +52,7 @@ def service_page(links: Sequence[tuple[Link, str]]) -> Answer:
     body = "<p>There is none that you may use.</p>"
     if links:
         body = _table(("Name", "Type"), rows)
-    return _page("Queues", f"<h1>Queues</h1>{body}")
+    return _page(_ALL, f"<h1>{_ALL}</h1>{body}")
 
 
 def queue_page(
@@ -70,7 +74,7 @@ def queue_page(
     ]
     return _page(
         name,
-        f"<p><a href='{url('service')}'>All queues</a></p><h1>{escape(name)}</h1>"
+        f"<p><a href='{url('service')}'>{_ALL}</a></p><h1>{escape(name)}</h1>"
         f"<h2>Messages</h2>{_table(('Count', ''), counted)}"
         f"<h2>Links</h2>{_table(('Relation', 'URL', 'Use'), linked)}",
     )

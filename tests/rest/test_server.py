@@ -135,7 +135,9 @@ async def test_a_person_is_shown_a_page(bench: RestBench) -> None:
         assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
         assert escape(name) in answer.text
         assert "<script" not in answer.text
-    assert "post-message-once" in shown.text
+    assert "<h1>Queues and topics</h1>" in listed.text
+    for rel in ("post-message-once", "consumer", "subscribers"):
+        assert f"<td>{rel}</td>" in shown.text
     assert shown.links.keys() >= {"post-message", "consumer"}
     nobody = await bench.get("/", user="bob", Accept=ACCEPT)
     assert "There is none" in nobody.text

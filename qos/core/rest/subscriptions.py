@@ -44,8 +44,9 @@ def read_subscription(form: str, *, name_chars_max: int) -> SubscriptionForm:
     except ValueError:
         raise _bad("the form: name=NAME is expected, and selector=SELECTOR") from None
     name = fields.get("name", "")
-    # A control character would be none of XML, by which others name the queue.
-    if not (0 < len(name) <= name_chars_max and name.isprintable()):
+    # XML, by which others name the queue, has no control characters.
+    # Nobody could see a name of spaces.
+    if not (name.strip() and len(name) <= name_chars_max and name.isprintable()):
         raise _bad(f"the form: name: 1 to {name_chars_max} printable characters")
     return SubscriptionForm(name, fields.get("selector", "").strip())
 

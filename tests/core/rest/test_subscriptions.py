@@ -26,7 +26,7 @@ def test_a_form_names_a_queue(form: str, expected: SubscriptionForm) -> None:
 @pytest.mark.parametrize(
     "form",
     [
-        *("", "name", "name=", "name=abcd", "name=%00", "name=%FF"),
+        *("", "name", "name=", "name=abcd", "name=+", "name=%00", "name=%FF"),
         *("name=a&name=a", "name=a&b=c", "name=a&selector=b&c=d", "selector=a"),
     ],
 )
