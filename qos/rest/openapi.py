@@ -13,12 +13,13 @@ from typing import Any
 
 from qos.core.queue.item import PRIORITIES
 from qos.core.rest.messages import TIME_MS_MAX
-from qos.core.rest.replying import QUERY
+from qos.core.rest.replying import CORRELATION_BYTES_MAX, QUERY
 from qos.core.rest.waits import WAIT_S_MAX
 from qos.rest.calls import Answer, Call
 from qos.rest.hornetq import descriptions as hornetq
 from qos.rest.hornetq.routes import ROUTES as HORNETQ_ROUTES
 from qos.rest.routes import ROUTES, SHARED, VARIABLE, Route
+from xep_0254.request_items import ITEM_ID_CHARS_MAX
 
 __all__ = ["STATUSES", "document", "openapi"]
 
@@ -101,7 +102,9 @@ def _header(name: str, schema: dict[str, Any], text: str) -> dict[str, Any]:
 
 
 _CORRELATION = _query(
-    QUERY, {"type": "string"}, "the id of the request that this replies to"
+    QUERY,
+    {"type": "string", "minLength": 1, "maxLength": CORRELATION_BYTES_MAX},
+    "the id of the request that this replies to",
 )
 
 _POST_PARAMETERS = [
@@ -113,7 +116,11 @@ _POST_PARAMETERS = [
     _header("Msg-Properties", {"type": "string"}, "a dictionary of RFC 9651"),
 ]
 
-_KEY = _header("Idempotency-Key", {"type": "string"}, "the id of the message")
+_KEY = _header(
+    "Idempotency-Key",
+    {"type": "string", "pattern": f"^[!-~]([ -~]{{0,{ITEM_ID_CHARS_MAX - 2}}}[!-~])?$"},
+    "the id of the message",
+)
 
 _SEND_PARAMETERS = [
     _query("ttl", _integer(1, TIME_MS_MAX), "milliseconds until it is not delivered"),
