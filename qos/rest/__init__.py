@@ -1,4 +1,4 @@
-"""An HTTP gateway to the queues: REST-* messaging, for whoever has only HTTP.
+"""An HTTP gateway to the queues: REST-* messaging, for programs that have HTTP alone.
 
 `Gateway` listens, and is a port of the queue engine. It needs aiohttp: the extra `[rest]`.
 """

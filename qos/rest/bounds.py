@@ -60,12 +60,12 @@ REQUESTS_PER_ACCOUNT_MAX = 200
 REQUESTS_PER_S = 500
 BYTES_PER_S = 16 * 1024 * 1024
 
-#: Messages to devices of all accounts, a second: so outcomes are remembered for longer
-#: than a link can be used, and a repeat is never taken for a first post.
+#: Messages to devices of all accounts, a second. The number of remembered outcomes is
+#: bounded; at this rate each is remembered for longer than its link can be used, so a
+#: repeated post is never taken for a first one.
 SENDS_PER_S = 250
 
-#: The seconds for which an account that was silent may send as much as it likes of that
-#: at once.
+#: An account that was silent can send the requests and bytes of so many seconds at once.
 BURST_S = 2.0
 
 #: Of all bodies that are in memory at a time; of one account, half of it.
@@ -95,16 +95,16 @@ DELETED_CONSUMERS_MAX = 10_000
 PUSH_PER_ACCOUNT_MAX = 20
 PUSH_MAX = 500
 
-#: Messages of one subscriber whose outcome at its target is not known: their one-off
-#: links are kept.
+#: One-off links that are kept for one subscriber: those of the messages whose outcome at
+#: the target is not known.
 PUSH_LINKS_MAX = 1000
 
 #: Requests to targets at a time, and names that are looked up at a time.
 PUSH_CONNECTIONS_MAX = 100
 PUSH_LOOKUPS_MAX = 4
 
-#: Seconds of one request to a target, and for which its message is locked then: longer
-#: than the redirects that are followed take.
+#: Seconds of one request to a target; and the seconds for which its message is locked,
+#: which are more than a request with all its redirects takes.
 PUSH_S = 15.0
 PUSH_LOCK_S = 120.0
 

@@ -43,7 +43,8 @@ class Gateway(ConsumersPort[HttpConsumer]):
     Attributes:
         engine: of the queues.
         closing: it stops, and takes no more requests.
-        readers: those that wait for a message of a topic; set at the end.
+        readers: an event of each request that waits for a message of a topic; each is set
+            when the gateway closes.
         link_headers: of HornetQ's dialect; see the constructor.
         relay: sends assured messages; None: nobody may send any.
         targets: who may be sent to.

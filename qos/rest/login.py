@@ -31,7 +31,7 @@ class Login:
         self._right: OrderedDict[bytes, str] = OrderedDict()
 
     async def account(self, authorization: str) -> str | None:
-        """The bare JID of the user; None: there is none, or the secret is wrong."""
+        """The bare JID of the user; None: the user is unknown, or the secret is wrong."""
         scheme, _, given = authorization.strip().partition(" ")
         if scheme.lower() == "bearer":
             return self._users.account_of_token(given.strip())

@@ -95,7 +95,7 @@ async def post_batch(call: Call) -> Answer:
     if link is None:
         return unknown()
     parts = read_batch(call.body, call.headers.get("content-type", ""))
-    # The first one is in each batch that comes here: it tells whether there was one.
+    # Each batch has an item with the first id, so this id tells whether the link was used.
     ids = [f"{link.item_id}-{number}" for number in range(len(parts))]
     entries = _entries(call, parts, ids)
     return await _once(call, "batchonce", entries, link, _listed(call, entries))

@@ -1,7 +1,8 @@
-"""The queue for the replies to a message: named by who posts it, linked for who reads it.
+"""The queue for replies: a publisher names it in a message, and a worker gets links to it.
 
-Links are only for who may publish to that queue, and only if the publisher of the message
-may use it too: else anyone could lead a worker to where only the worker may go.
+A worker gets the links only if it may publish to that queue, and if the publisher of the
+message may use the queue too. Otherwise any publisher could make a worker post to a queue
+that is closed to the publisher.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Sending: an assured message to a device, once, and its outcome.
 
-The message is in the outbox of the service when its post is answered. Its id there is
-made of the link or key that it came by, so that a repeat finds it, also after a crash.
+When a post is answered, its message is in the outbox of the service. The id of the message
+is derived from the link or the key of the post, so a repeated post finds the message, also
+after a crash.
 """
 
 from __future__ import annotations

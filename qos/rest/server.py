@@ -46,12 +46,12 @@ _WRONG_S = 1.0
 #: the connection is lost, and the handler is cancelled.
 _TURNS = 3
 
-#: What a client may call this service in links for itself.
+#: The authorities that a link can have, as in the header Host of a request.
 _AUTHORITY = re.compile(r"[A-Za-z0-9._~-]+(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
 
 _Handler = Callable[[Call], Awaitable[Answer]]
 
-#: What is done at each route, and what its refusals mean.
+#: The handler of each route, and the kind of its requests, by which refusals get a status.
 HANDLERS: dict[str, tuple[_Handler, Act]] = {
     "service": (discovery.service, Act.READ),
     "openapi": (openapi.openapi, Act.READ),
@@ -199,7 +199,7 @@ class HttpServer:
                 account=account,
                 topic=route.name.partition("-")[0] == "topic",
                 path=variables,
-                # HornetQ does not mind others, nor one that is repeated.
+                # In HornetQ's dialect the first of two parameters with one name counts.
                 query=dict(reversed(pairs)),
                 headers=headers,
                 body=body,
@@ -314,7 +314,7 @@ def _base(request: web.BaseRequest, headers: Mapping[str, str]) -> str:
 
 
 def _is_cross_site(headers: Mapping[str, str]) -> bool:
-    """Whether a browser sends this for a page of others, with a password it knows."""
+    """Whether a browser sends this for a page of another site, with a password it has stored."""
     return headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}
 
 

@@ -1,7 +1,7 @@
 """Topics: their messages read one by one, without a session, and subscriptions to them.
 
-A reader follows links: each message has one to the next, which names the seq of the
-message. Nothing is kept for a reader. A subscription is a queue, and is consumed as one.
+A reader follows links: each message has a link to the next one, with its own seq. The
+service stores nothing for a reader. A subscription is a queue, and is consumed like one.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ async def following(call: Call) -> Answer:
 
 
 async def latest_seq(call: Call) -> int:
-    """The seq after which messages are new."""
+    """The seq of the latest message, also of one that is not kept any more."""
     result, _ = await call.ask(Items(node=call.node, max_items=1, last=True))
     assert isinstance(result, ItemsResult)
     return max([result.dropped, *(item.seq for item in result.items)])
@@ -102,7 +102,7 @@ async def _found(call: Call, request: Items) -> Answer | None:
     result, payloads = await call.ask(request)
     assert isinstance(result, ItemsResult)
     for item in result.items:
-        # Else it was dropped at this moment, and a later one is there.
+        # An item without a payload was dropped at this moment: look for a later one.
         if item.seq in payloads:
             answer = shown(call, item, payloads[item.seq])
             after = int(request.after)

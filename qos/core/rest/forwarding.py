@@ -8,9 +8,9 @@ The relation of the subscriber's link decides (rows U2, U3, U5 and U7 of REST-*)
     template           the message is sent where its key is the `{id}` of the URL (HornetQ)
     any other          the message is sent, with an `Idempotency-Key`
 
-A one-off link has to be written down before it is used, and to be used again if the
-outcome is not known: it answers 405 if the message is there. So each message arrives
-once, whatever is cut or killed, as long as the target knows the link.
+A one-off link has to be written down before it is used. If the outcome of a post is not
+known, the same link has to be used again: it answers 405 if the message is there. So each
+message arrives once, whatever is cut or killed, as long as the target knows the link.
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ def _verdict(answer: _Answer) -> Verdict:
 
 
 def _fate(status: int) -> Fate:
-    """Row U7, which is HornetQ's."""
+    """What a status means for the message, as in HornetQ (row U7)."""
     if 200 <= status < 300 or status in {303, 304}:
         return Fate.ACCEPTED
     if status in {429, 503}:
@@ -287,7 +287,7 @@ def _fate(status: int) -> Fate:
 
 
 def _about_target(answer: _Answer) -> Verdict:
-    """The verdict of a request without the message, which cannot be to blame."""
+    """The verdict of a request that had no message: a message is never rejected by it."""
     verdict = _verdict(answer)
     if verdict.fate is Fate.REJECTED:
         return Verdict(Fate.DISABLED, verdict.reason)

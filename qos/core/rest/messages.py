@@ -1,10 +1,10 @@
 """An HTTP message as a queue item, and a queue item as an HTTP message.
 
-A body is kept byte for byte. If it is an XML element that may stand in a stanza as it is,
-it is the payload itself. Any other body is stored as `qos.core.opaque_body` says; if it is
-XML all the same (with a declaration, or without a namespace), XMPP workers can read that. The headers that are kept are
-properties of the item, so that selectors can read them: `Content-Type` is
-`http_content$type`, as in HornetQ.
+A body is kept byte for byte. A body that is an XML element, and can be in a stanza as it
+is, is the payload itself. Any other body is stored as `qos.core.opaque_body` says. If such
+a body is XML too (with a declaration, or without a namespace), XMPP workers get it as an
+element beside the bytes. The headers that are kept are properties of the item, so that
+selectors can read them: `Content-Type` is `http_content$type`, as in HornetQ.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _KEPT = {
 _TYPE = _KEPT["content-type"]
 _XML_TYPE = "application/xml"
 
-#: What the element of a payload cannot begin with.
+#: Namespaces that the element of a payload cannot have.
 _RESERVED = tuple(f"{{{each}}}" for each in (NAMESPACE, AMQP_NAMESPACE, XML_NAMESPACE))
 
 _NOT_UTF8 = re.compile(r"charset\s*=\s*\"?(?!utf-?8\b|us-ascii\b)", re.IGNORECASE)
@@ -210,15 +210,15 @@ def _element(body: bytes) -> tuple[ET.Element | None, str]:
 
 
 def _may_be_payload(body: bytes, element: ET.Element) -> bool:
-    """Whether this element means the same inside of another one, and is read alike."""
+    """Whether the bytes of the body stay the same if the element is a child of another one."""
     return (
         body[:2] != b"<?"
         and body.endswith(b">")
         # A stream would turn it into a line feed.
         and b"\r" not in body
-        # Inside, an element without a namespace would get that of the outer one.
+        # A child without a namespace would get that of its parent.
         and all(each.tag.startswith("{") for each in element.iter())
-        # One of ours would be taken for what is written here, or by AMQP.
+        # Readers would take it for a body that `wrap` or the AMQP gateway has written.
         and not element.tag.startswith(_RESERVED)
     )
 

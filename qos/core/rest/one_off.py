@@ -1,9 +1,9 @@
-"""One-off links: URLs for one post each, of which nothing is stored until they are used.
+"""One-off links: URLs for one post each. Nothing is stored for a link until it is used.
 
-A link carries a random item id, the time of its issue and an HMAC over both, over the use
-that it is for, the node and the account. So it survives restarts, and cannot be made up or
-used by another account. Whether it was used is known by the node: its item id is there, or
-is remembered (`qos.core.queue.requests.Publish.issued_at`).
+A link has a random item id, the time of its issue, and an HMAC over both of them, the use
+of the link, the node and the account. So a link survives restarts, nobody can invent one,
+and no other account can use it. The node knows whether a link was used: the item id is
+there, or is remembered (`qos.core.queue.requests.Publish.issued_at`).
 """
 
 from __future__ import annotations

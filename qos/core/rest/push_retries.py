@@ -1,7 +1,7 @@
 """Retries of a push subscriber: when a delivery is over, and what then becomes of it.
 
-A delivery is one or more attempts at one message under one lock. Only an attempt that has
-failed, or for which there was no connection, is followed by another one. HornetQ names the
+A delivery is one or more attempts to send one message, under one lock. Another attempt
+follows only if the last one has failed, or had no connection. HornetQ names the
 rules: `maxRetries`, `retryWaitMillis`, `disableOnFailure`.
 """
 

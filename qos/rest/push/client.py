@@ -1,8 +1,9 @@
 """The client that pushes: it connects only where that is allowed (SSRF).
 
 A URL is checked before each request, and each address again when it is resolved and just
-before the connect, so a name whose address has changed since is refused too. Nothing of
-ours goes along: no credentials of users, no cookies. Redirects are not followed here.
+before the connect, so a name whose address has changed since is refused too. No
+credentials of the users of this service and no cookies are sent. Redirects are not
+followed here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One delivery of a push subscriber: the attempts at one message, under one lock.
+"""One delivery of a push subscriber: the attempts to send one message, under one lock.
 
 The one-off link of the message, and a longer lock, are on disk before the message is
-sent; a message whose outcome is not known is sent to the same link again.
+sent. If the outcome is not known, the message is sent to the same link again.
 """
 
 from __future__ import annotations
