@@ -227,7 +227,7 @@ def _ask(request: PushRequest) -> Generator[PushRequest, _Answer, _Answer]:
     for _ in range(REDIRECTS_MAX):
         if isinstance(answer, NoReply) or answer.status not in _REDIRECTED:
             return answer
-        url = _joined(answer.url, answer.headers.get("location", ""))
+        url = _location(answer)
         if not url:
             return answer
         # What is written down is the link that leads here.
@@ -269,8 +269,17 @@ def _verdict(answer: _Answer) -> Verdict:
     fate = _fate(answer.status)
     if fate is Fate.ACCEPTED:
         return Verdict(fate)
-    reason = f"{answer.url} answered {answer.status}"
+    reason = f"{answer.url} answered {answer.status}{_why_not_followed(answer)}"
     return Verdict(fate, reason, answer.headers.get("retry-after", ""))
+
+
+def _why_not_followed(answer: PushReply) -> str:
+    """The reason why a redirect was not followed; '': it is none."""
+    if answer.status not in _REDIRECTED:
+        return ""
+    if _location(answer):
+        return f", after {REDIRECTS_MAX} redirects"
+    return ", without a URL in Location"
 
 
 def _fate(status: int) -> Fate:
@@ -323,6 +332,11 @@ def _best(answer: PushReply) -> tuple[str, str]:
         if links.get(rel):
             return rel, links[rel]
     return "", ""
+
+
+def _location(answer: PushReply) -> str:
+    """The URL that an answer leads to; '': there is none."""
+    return _joined(answer.url, answer.headers.get("location", ""))
 
 
 def _joined(base: str, href: str) -> str:

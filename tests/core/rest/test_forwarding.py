@@ -222,6 +222,7 @@ def test_u7_redirects_are_followed_by_the_same_method_at_most_five_times() -> No
     asked, verdict = play(PLAIN, *to[: REDIRECTS_MAX + 1])
     assert len(asked) == REDIRECTS_MAX + 1
     assert verdict.fate is Fate.FAILED
+    assert verdict.reason == f"{BASE}/4 answered 307, after 5 redirects"
     asked, _ = play(DESTINATION, (308, {"location": "/d"}), (200, {}))
     assert asked == [HEAD, PushRequest("HEAD", f"{BASE}/d")]
 
@@ -235,7 +236,9 @@ def test_u7_the_link_that_is_written_down_is_not_where_it_redirects_to() -> None
 @pytest.mark.parametrize("location", [None, "", " ", "http://[x"])
 def test_a_redirect_to_nowhere_has_failed(location: str | None) -> None:
     headers = {} if location is None else {"location": location}
-    assert play(PLAIN, (307, headers))[1].fate is Fate.FAILED
+    verdict = play(PLAIN, (307, headers))[1]
+    assert verdict.fate is Fate.FAILED
+    assert verdict.reason == f"{HREF} answered 307, without a URL in Location"
 
 
 def test_h14_a_template_has_the_key_in_place_of_its_id() -> None:
