@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 #: The methods that a link has after it was used.
-USED = {"Allow": "HEAD, OPTIONS"}
+USED = {"Allow": "OPTIONS"}
 
 #: The route of the links that a factory makes.
 _LINKS = {"once": "post", "batchonce": "postbatch"}
