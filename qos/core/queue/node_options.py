@@ -158,7 +158,8 @@ NODE_FIELDS: tuple[Field, ...] = (
     ),
     Field(
         "pubsub#publish_model",
-        "Who may publish: owners and publishers, or everybody who may subscribe (open)",
+        "Who may publish: owners, publishers and publish-only, or everybody who may "
+        "subscribe (open)",
         "publishers",
         choices=("publishers", "open"),
     ),
