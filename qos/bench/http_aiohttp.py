@@ -44,9 +44,10 @@ class Http:
         a one-off link.
         """
         self._once = options["once"]
+        login = aiohttp.encode_basic_auth(options["user"], options["password"])
         self._session = aiohttp.ClientSession(
             f"http://{ADDRESS}:{port}",
-            auth=aiohttp.BasicAuth(options["user"], options["password"]),
+            headers={"Authorization": login},
             connector=aiohttp.TCPConnector(limit=0),
             timeout=aiohttp.ClientTimeout(total=_ANSWER_S_MAX),
             raise_for_status=True,
