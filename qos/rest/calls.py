@@ -70,6 +70,16 @@ class Call:
             raise no_node(node)
         return rights
 
+    def check_no_body(self) -> None:
+        """Check that nothing was posted where nothing is read.
+
+        Raises:
+            Refusal: there is a body.
+        """
+        if self.body:
+            text = "nothing is expected in the body"
+            raise Refusal(text, condition="bad-request", type="modify")
+
     def url(self, name: str, **variables: str) -> str:
         """The URL of a route of this node, as a path; see `routes.SHARED`."""
         name = f"topic-{name}" if self.topic else name

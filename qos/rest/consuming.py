@@ -48,6 +48,7 @@ __all__ = [
     "acknowledge",
     "form_of",
     "message_answer",
+    "none_yet",
     "read",
     "shown",
     "take",
@@ -212,9 +213,7 @@ def _ignore(_result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
 
 async def take(call: Call) -> Answer:
     """Take an item; wait for one, if the client asks for that."""
-    if call.body:
-        text = "nothing is expected in the body"
-        raise Refusal(text, condition="bad-request", type="modify")
+    call.check_no_body()
     wait = wait_of(call.headers)
     consumer = WaitingConsumer(call.gateway, call.node, call.account)
     found = await consumer.take(call.query.get("selector", ""), wait)
@@ -223,9 +222,8 @@ async def take(call: Call) -> Answer:
         again = url("consumer", node=call.node)
         if "selector" in call.query:
             again += f"?{urlencode({'selector': call.query['selector']})}"
-        answer = as_text(202, "there is no message yet; ask again", **applied)
-        answer.headers |= {"Location": again, "Retry-After": "0"}
-        answer.links.append(Link(again, "poller"))
+        answer = none_yet(again, "poller")
+        answer.headers |= applied
         return answer
     item, payload = found
     answer = shown(call, item, payload)
@@ -239,6 +237,19 @@ async def take(call: Call) -> Answer:
             consumer.release(item)
 
     answer.sent = sent
+    return answer
+
+
+def none_yet(again: str, rel: str) -> Answer:
+    """The answer that there is no message yet.
+
+    Args:
+        again: the URL to ask again, as a path.
+        rel: its relation.
+    """
+    answer = as_text(202, "there is no message yet; ask again")
+    answer.headers |= {"Location": again, "Retry-After": "0"}
+    answer.links.append(Link(again, rel))
     return answer
 
 

@@ -25,8 +25,8 @@ from qos.core.rest.subscriptions import (
     read_subscription,
 )
 from qos.core.rest.waits import wait_of
-from qos.rest.calls import Answer, Call, as_text
-from qos.rest.consuming import form_of, shown
+from qos.rest.calls import Answer, Call
+from qos.rest.consuming import form_of, none_yet, shown
 from qos.rest.routes import next_url, url
 from xep_0254.requests import NODE_CHARS_MAX
 
@@ -91,9 +91,7 @@ async def _read(call: Call, rel: str, after: int, *, last: bool) -> Answer:
         again = url(f"topic-{rel}", node=call.node)
         if rel == "next":
             again = next_url(call.node, after)
-        answer = as_text(202, "there is no message yet; ask again", **applied)
-        answer.headers |= {"Location": again, "Retry-After": "0"}
-        answer.links.append(Link(again, rel))
+        answer = none_yet(again, rel)
     answer.headers |= applied
     return answer
 

@@ -112,9 +112,7 @@ async def consumer(call: Call) -> Answer:
 
 async def next_message(call: Call) -> Answer:
     """Take the message after a delivery, or the same one again."""
-    if call.body:
-        text = "nothing is expected in the body"
-        raise Refusal(text, condition="bad-request", type="modify")
+    call.check_no_body()
     wait = wait_of(call.headers)
     identity, after = _identity(call), call.path["delivery"]
     found = _found(call, identity)
