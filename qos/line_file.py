@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 
 class LineFile(Generic[T]):
-    """What a file says; it is read again when it has changed.
+    """The content of a file, which is read again when it has changed.
 
-    Empty lines, and those that begin with `#`, say nothing.
+    Empty lines, and those that begin with `#`, are skipped.
 
     Attributes:
-        last: what the file said when it was read without an error.
+        last: the content when the file was last read without an error.
     """
 
     def __init__(
@@ -35,8 +35,8 @@ class LineFile(Generic[T]):
 
         Args:
             path: of the file, in UTF-8.
-            parse: what its lines say; a ValueError is about the line that it has taken
-                last.
+            parse: makes the content of the other lines; a ValueError is about the line
+                that it has taken last.
             private: others may not use the file.
 
         Raises:
@@ -49,7 +49,7 @@ class LineFile(Generic[T]):
         self.last: T = self.now()
 
     def now(self) -> T:
-        """What the file says now.
+        """The content of the file now.
 
         Raises:
             UsageError: as the constructor does.

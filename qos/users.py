@@ -80,7 +80,7 @@ def _key(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
 
 
 class _Stored(NamedTuple):
-    """What the file says: the hash of each name, and the name of each hash."""
+    """The content of the file: the hash of each name, and the name of each hash."""
 
     hashes: dict[str, str]
     names: dict[str, str]

@@ -30,7 +30,7 @@ def test_it_is_read_again_when_it_has_changed_and_only_then(tmp_path: Path) -> N
 
 
 def test_a_wrong_line_is_named_until_it_is_mended(tmp_path: Path) -> None:
-    """What the file said before does not count meanwhile, and is still there."""
+    """Meanwhile the earlier content does not count; it is still there as `last`."""
     path = tmp_path / "numbers"
     path.write_text("1\n")
     file = LineFile(path, numbers)

@@ -1,7 +1,7 @@
 """The state of a queue service at this moment, for gateways and service discovery.
 
-What is true at this moment may not be on disk yet, and is taken back if it cannot be
-written. Then, until the disk has been read again, nothing is known.
+A change may not be on disk yet. If it cannot be written, it is taken back, and nothing
+is known until the disk has been read again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the stores on disk share: the lock, the commits, and the meaning of an errno."""
+"""The common part of the stores on disk: lock, commits, and the meaning of an errno."""
 
 from __future__ import annotations
 

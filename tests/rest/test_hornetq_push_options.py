@@ -1,4 +1,4 @@
-"""What a push registration of HornetQ asks for beside its link; row H14."""
+"""The options of a push registration of HornetQ, beside its link; row H14."""
 
 import asyncio
 import json

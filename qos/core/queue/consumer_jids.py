@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 __all__ = ["Door", "consumer_jid", "is_consumer_jid"]
 
-#: What a consumer comes by: AMQP 1.0, HTTP, or HTTP with messages pushed to it.
+#: The protocol of a consumer: AMQP 1.0, HTTP, or HTTP with messages pushed to it.
 Door: TypeAlias = Literal["amqp", "http", "http-push"]
 
 _FORM: Final = re.compile(r"[^/]+/(?:amqp|http|http-push)-[0-9a-f]{32}")
@@ -18,7 +18,7 @@ def consumer_jid(account: str, door: Door, consumer_id: str) -> str:
 
     Args:
         account: the bare JID of its user.
-        door: what it comes by.
+        door: its protocol.
         consumer_id: 128 random bits, in hexadecimal.
     """
     return f"{account}/{door}-{consumer_id}"

@@ -1,4 +1,4 @@
-"""What the store has of a queue service: at its start, and when it is asked."""
+"""The contents of the store of a queue service: at its start, and when it is asked."""
 
 from __future__ import annotations
 

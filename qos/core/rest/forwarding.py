@@ -283,7 +283,7 @@ def _why_not_followed(answer: PushReply) -> str:
 
 
 def _fate(status: int) -> Fate:
-    """What a status means for the message, as in HornetQ (row U7)."""
+    """The fate of a message by the status of the answer, as in HornetQ (row U7)."""
     if 200 <= status < 300 or status in {303, 304}:
         return Fate.ACCEPTED
     if status in {429, 503}:

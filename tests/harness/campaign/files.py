@@ -56,7 +56,7 @@ class Files:
 
     @property
     def notebooks(self) -> list[Path]:
-        """Those of all workers of `gateways`."""
+        """The notebooks of all workers that work through a gateway."""
         return [self.notebook(kind) for kind in GATEWAY_WORKERS]
 
     @property

@@ -1,7 +1,7 @@
 """A client of HornetQ's dialect: it goes from link to link, and repeats what is unanswered.
 
-What it has handled, and the link that it is at, are on its disk in one transaction. Now and
-then it posts to a link again whose answer it has seen.
+It writes down each message that it has handled, with the next link, in one transaction.
+Now and then it posts again to a link whose answer it has seen.
 """
 
 from __future__ import annotations
