@@ -50,12 +50,15 @@ SEND_KILLS ?= 40
 PUSHES ?= 2000
 PUSH_KILLS ?= 30
 
+# Of `make flood`: seconds of each attack on the doors.
+FLOOD_SECONDS ?= 10
+
 # Of `make campaign` and `make soak`.
 MINUTES ?= 10
 HOURS ?= 1
 CAMPAIGN_ARGS ?=
 
-.PHONY: help demo test docs simulate campaign soak power-cut bench-guard calls fuzz flood scale looks readers sends pushes spark check format clean system java compiler
+.PHONY: help demo test docs simulate campaign soak power-cut bench-guard calls fuzz flood slow scale looks readers sends pushes spark check format clean system java compiler
 
 help:
 	@echo 'make demo         see it work: a bad link, killed workers, an audit; no server needed'
@@ -67,7 +70,8 @@ help:
 	@echo 'make bench-guard  it has not become slower beside its floor, in a minute'
 	@echo 'make calls        which calls of our own an assured message takes, both ends together'
 	@echo 'make fuzz         hostile stanzas, as many lists as you like: make fuzz EXAMPLES=10000'
-	@echo 'make flood        50 senders at 10 times their quotas, and an honest one; a minute'
+	@echo 'make flood        50 senders at 10 times their quotas, and what strangers do at the doors'
+	@echo 'make slow         what slow links and servers cost, beside what is needed; some minutes'
 	@echo 'make scale        what an audit costs as files, bytes or days of history grow'
 	@echo 'make looks        what the hundredth look of audit --follow costs; half an hour'
 	@echo 'make docs         the guide, in build/docs/index.html; each warning is an error'
@@ -130,8 +134,13 @@ fuzz: .venv/dev.stamp
 	EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n $(JOBS) --timeout 0 $(PYTEST_ARGS) tests/hostile/test_fuzz.py
 
 # Beside nothing else: it measures how long messages take.
-flood: .venv/dev.stamp
+flood: system .venv/dev.stamp
 	$(BIN)/python -m qos.bench.flood
+	$(HARNESS) -m doors --seconds $(FLOOD_SECONDS)
+
+# Beside nothing else: links of 3 to 100 kB/s, far servers, and the limits that servers ship.
+slow: system .venv/dev.stamp
+	$(HARNESS) -m slow $(SLOW_ARGS)
 
 # What an audit costs as files, bytes or days grow, each by itself; some minutes.
 scale: .venv/dev.stamp java

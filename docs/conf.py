@@ -54,11 +54,11 @@ nitpick_ignore_regex = [
     (
         r"py:(class|attr)",
         r"(BasePlugin.dependencies|ClientXMPP|ComponentXMPP|DeltaTable|ElementBase"
-        r"|JID|Path|SparkSession|StructType|date)",
+        r"|JID|Message|Path|SparkSession|StructType|date)",
     ),
     # No part of the public interface, but of its annotations.
     (r"py:class", r"qos\.(core|engine|stores\.base)\..*|xep_qos\.consumers\.HandlerT"),
-    (r"py:.*", r"JournalWriter|NoSpark|ServerOptions"),
+    (r"py:.*", r"JournalWriter|Json|LevelOrWord|NoSpark|ServerOptions"),
 ]
 
 

@@ -14,8 +14,10 @@ async def main() -> None:
     async with friends("controller", "lamp") as server:
         connect = partial(qos.connect, host=server.host, port=server.port, tls="off")
         async with (
-            connect("lamp@localhost/1", "secret") as lamp,
-            connect("controller@localhost/1", "secret") as controller,
+            connect("lamp@localhost/1", "secret", store="sqlite:lamp.db") as lamp,
+            connect(
+                "controller@localhost/1", "secret", store="sqlite:controller.db"
+            ) as controller,
         ):
             switching = asyncio.create_task(switch(lamp))
             outcome = await controller.send("lamp@localhost", "on")

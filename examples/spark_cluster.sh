@@ -21,13 +21,13 @@ fail() {
 command -v "$python" >/dev/null ||
   fail "there is no $python: make demo makes one, or say PYTHON=/path/to/python"
 SPARK_HOME=$("$python" -c 'import pyspark; print(pyspark.__path__[0])' 2>/dev/null) ||
-  fail "$python has no pyspark: pip install 'xmpp-qos[spark]'"
+  fail "$python has no pyspark: pip install '.[spark]' in the folder of xmpp-qos"
 why=$("$python" -c '
 from qos.spark.session import NoSpark, check_spark
 try:
     check_spark()
 except NoSpark as error:
-    print(error)') || fail "$python has no xmpp-qos: pip install 'xmpp-qos[spark]'"
+    print(error)') || fail "$python has no xmpp-qos: pip install '.[spark]' in its folder"
 [ -z "$why" ] || fail "$why"
 
 export SPARK_HOME PYSPARK_PYTHON=$python SPARK_LOCAL_IP=127.0.0.1

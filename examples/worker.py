@@ -22,6 +22,7 @@ async def main(jid: str, port: str, service: str, node: str) -> None:
         qos.connect(
             jid,
             os.environ["XMPP_QOS_PASSWORD"],
+            store="memory:",  # the queue keeps the items
             host="127.0.0.1",
             port=int(port),
             tls="off",

@@ -8,19 +8,22 @@ XMPP; `qos.jids` checks JIDs.
 from __future__ import annotations
 
 import enum
+import inspect
 import math
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TypeGuard, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, TypeGuard, TypeVar
 
 from qos.errors import InvalidArgument
 
 __all__ = [
     "callable_of",
     "collection",
+    "coroutine_function",
     "flag",
     "instance",
+    "is_coroutine_function",
     "mapping",
     "member",
     "number",
@@ -164,6 +167,20 @@ def callable_of(name: str, value: _C) -> _C:
     """A function, or anything else that can be called."""
     if not callable(value):
         raise InvalidArgument(name, value, "a function")
+    return value
+
+
+def is_coroutine_function(value: object) -> TypeGuard[Callable[..., Awaitable[Any]]]:
+    """Whether a call of it makes a coroutine: `async def`, also as `__call__`."""
+    call = inspect.getattr_static(type(value), "__call__", None)
+    return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(call)
+
+
+def coroutine_function(name: str, value: _C) -> _C:
+    """A function made by `async def`."""
+    is_one: bool = is_coroutine_function(value)
+    if not is_one:
+        raise InvalidArgument(name, value, "a function made by `async def`")
     return value
 
 

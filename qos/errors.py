@@ -307,7 +307,8 @@ def why_not_delivered(
     if condition == "not-allowed":
         return (
             f"{reason}: the receiver does not trust this account: it can add the "
-            "account to its roster, or name it in `trust` (--trust)"
+            "account to its roster, or name it in `trust` (--trust); or its operator has "
+            "dropped this message"
         )
     if condition == "feature-not-implemented":
         return f"{reason}: it does not support QoS"
@@ -426,6 +427,10 @@ _AWAY = frozenset(
 _AWAY_OR_NOT = frozenset({"forbidden"})
 
 
+#: The meaning of a condition, for errors without a text.
+_UNSAID = {"item-not-found": "there is none, or this account may not see it"}
+
+
 class RequestRefused(RequestFailed):
     """The answer was a stanza error (RFC 6120 §8.3). Nothing was changed.
 
@@ -451,7 +456,8 @@ class RequestRefused(RequestFailed):
         by: str = "",
     ) -> None:
         specific = f" ({pubsub})" if pubsub else ""
-        said = f": {text}" if text else ""
+        explained = text or _UNSAID.get(condition, "")
+        said = f": {explained}" if explained else ""
         super().__init__(
             f"{by or to} refused to {what}: {condition}{specific}{said}",
             to=to,

@@ -126,6 +126,14 @@ LIMITS: Final = (
         "qos.client.messages:PLAIN_BYTES_MAX",
         "bytes of plain messages that wait for the application",
     ),
+    Limit(
+        "qos.client.arrivals:UNDECIDED_MAX",
+        "plain messages that wait for a decision on trust",
+    ),
+    Limit(
+        "qos.client.arrivals:UNDECIDED_BYTES_MAX",
+        "bytes of plain messages that wait for a decision on trust",
+    ),
     # -- reports about peers
     Limit(
         "xep_qos.feed:_SAID_MAX",
@@ -165,6 +173,14 @@ LIMITS: Final = (
         "qos.engine.in_flight:_IDLE_FLOWS_MAX",
         "idle accounts whose window is remembered",
     ),
+    Limit(
+        "qos.core.addresses:ADDRESSES_MAX",
+        "addresses of a server that are tried and remembered",
+    ),
+    Limit(
+        "qos.core.message.pace:WINDOW_BYTES_MAX",
+        "bytes that are on their way to the server and not known to be read",
+    ),
     Limit("xep_qos.settings:Settings.outcomes_max", "remembered outcomes"),
     Limit(
         "xep_qos.settings:Settings.outcome_ttl_s",
@@ -191,6 +207,10 @@ LIMITS: Final = (
     Limit(
         "qos.core.queue.bounds:QueueBounds.nodes_per_domain",
         "nodes of a service created by one foreign domain",
+    ),
+    Limit(
+        "qos.core.queue.bounds:QueueBounds.bytes_per_account",
+        "bytes of items that wait in the nodes created by one account",
     ),
     Limit("qos.core.queue.owner_requests:_AFFILIATIONS_MAX", "affiliations of a node"),
     Limit(
@@ -221,6 +241,7 @@ LIMITS: Final = (
         "seconds that a dormant subscription stays",
     ),
     Limit("qos.core.queue.browsing:_PAGE_MAX", "items in an answer to a browse"),
+    Limit("qos.core.queue.browsing:_PAGE_BYTES_MAX", "bytes of the items in it"),
     Limit(
         "qos.core.queue.presence:_RESOURCES_MAX", "remembered full JIDs of one account"
     ),
@@ -261,6 +282,14 @@ LIMITS: Final = (
         "qos.core.queue.node_options:NODE_FIELDS.queue#keep_items",
         "items that a topic keeps",
     ),
+    Limit(
+        "qos.core.queue.shares:OWNERS_MAX",
+        "times a bound of a node, with what only its owners may have beyond it",
+    ),
+    Limit(
+        "qos.core.queue.stats:EXCLUDING_MAX",
+        "different sets of excluded workers among which stuck items are counted",
+    ),
     Limit("qos.core.queue.topics:QUEUES_MAX", "queues that copy from one topic"),
     Limit(
         "qos.core.queue.item_lifecycle:HOLD_S_MAX",
@@ -289,12 +318,33 @@ LIMITS: Final = (
         "characters of an untyped text that a selector reads as a number",
     ),
     Limit(
+        "qos.core.queue.selector_time:SLICE_S",
+        "seconds of a turn for selectors of items that wait",
+    ),
+    Limit(
+        "qos.core.queue.selector_time:STEP_S",
+        "seconds of a turn for selectors of new items",
+    ),
+    Limit(
+        "qos.core.queue.selector_time:ACCOUNT_S",
+        "seconds in a minute that the dear selectors of an account may take",
+    ),
+    Limit(
         "qos.core.queue.ready_items:FILTERS_MAX",
         "different selectors of the subscriptions of a node",
     ),
     Limit(
         "qos.core.queue.ready_items:EXCLUDERS_MAX",
         "workers excluded by some items of a node that still get others of these",
+    ),
+    Limit(
+        "qos.core.queue.hops:HOPS_MAX",
+        "queues that push and bridges forward a message through",
+    ),
+    Limit("qos.core.rest.messages:_HOPS_MAX", "the largest count in a header Msg-Hops"),
+    Limit(
+        "qos.core.url_segments:SEGMENT_BYTES_MAX",
+        "bytes of the name of a node, or of the id of an item, in a URL",
     ),
     Limit("qos.core.queue.properties:NAMES_MAX", "properties of an item"),
     Limit(
@@ -304,6 +354,10 @@ LIMITS: Final = (
     Limit(
         "qos.core.queue.properties:PROPERTIES_BYTES_MAX",
         "bytes of the properties of an item",
+    ),
+    Limit(
+        "qos.core.queue.properties:HEADER_BYTES_MAX",
+        "bytes of the properties of an item in a header of HTTP",
     ),
     Limit(
         "qos.core.queue.item_names:TEXT_CHARS_MAX",
@@ -331,6 +385,7 @@ LIMITS: Final = (
         "characters of the reason that a worker gives",
     ),
     Limit("xep_0254.request_items:TIME_S_MAX", "seconds of a ttl or a delay"),
+    Limit("xep_0254.disco:_NODES_MAX", "names of nodes in an answer to disco#items"),
     Limit("xep_0254.service_stanza:ANSWER_BYTES_MAX", "bytes of items in an answer"),
     Limit(
         "xep_0254.service_stanza:_HISTORY_BYTES_MAX",
@@ -346,10 +401,65 @@ LIMITS: Final = (
         "xep_0254.elements:_LEGAL_CHARS_MAX",
         "characters of a peer's text that is repeated in an error",
     ),
+    # -- every door of a queue service
+    Limit("qos.core.payers:Rates.requests", "requests of one user a second"),
+    Limit("qos.core.payers:Rates.bytes", "bytes of one user a second"),
+    Limit(
+        "qos.core.payers:BURST_S",
+        "seconds whose requests and bytes a user may send at once after a silence",
+    ),
+    Limit("qos.engine.payers:TURN_S", "seconds of work until the others have a turn"),
+    Limit(
+        "qos.engine.payers:UNWRITTEN_MAX",
+        "items of a user by AMQP that are being written at a time",
+    ),
+    Limit(
+        "qos.core.payers:_AHEAD_S_MAX",
+        "seconds of work that a user may have used more than another who waits",
+    ),
+    Limit(
+        "qos.core.payers:_REMEMBERED_MAX",
+        "users and addresses whose used time is remembered",
+    ),
+    # -- gateways
+    Limit(
+        "qos.core.connection_shares:TOTAL_MAX",
+        "connections of all gateways, of which half may be not logged in",
+    ),
+    Limit(
+        "qos.core.connection_shares:ADDRESS_MAX",
+        "connections of one address (IPv6: one /64) that are not logged in",
+    ),
+    Limit(
+        "qos.core.connection_shares:ACCOUNT_MAX",
+        "connections of one account that are logged in",
+    ),
+    Limit(
+        "qos.engine.doors:HANDSHAKE_S", "seconds until a handshake of TLS is complete"
+    ),
+    Limit(
+        "qos.engine.doors:_BACKLOG", "connections that wait in the kernel at each door"
+    ),
+    Limit("qos.engine.doors:LOGIN_S", "seconds until a connection has to be logged in"),
+    Limit("qos.password_checks:_CHECKS_MAX", "passwords that are checked at a time"),
+    Limit(
+        "qos.core.login_queue:ADDRESS_MAX",
+        "passwords of one address that wait to be checked",
+    ),
+    Limit("qos.users:_REMEMBERED_MAX", "passwords that are remembered as right"),
+    Limit(
+        "xep_0254.request_turns:_WAITING_MAX",
+        "requests of an account, or of a foreign domain, that wait for a turn by XMPP",
+    ),
+    Limit(
+        "xep_0254.request_turns:_ALL_WAITING_MAX",
+        "requests of all that wait for a turn by XMPP",
+    ),
     # -- an AMQP 1.0 gateway
-    Limit("qos.amqp.bounds:CONNECTIONS_MAX", "connections, logged in or not"),
-    Limit("qos.amqp.bounds:LOGIN_S", "seconds until a connection has to be logged in"),
-    Limit("qos.amqp.bounds:IDLE_S", "seconds without a frame until a peer is gone"),
+    Limit(
+        "qos.amqp.bounds:IDLE_S",
+        "seconds without a frame that a peer is told; it is gone after twice the time",
+    ),
     Limit("qos.amqp.bounds:FRAME_BYTES_MAX", "bytes of a frame"),
     Limit("qos.amqp.bounds:CHANNELS_MAX", "sessions of a connection"),
     Limit("qos.amqp.bounds:LINKS_MAX", "links of a connection"),
@@ -358,6 +468,10 @@ LIMITS: Final = (
     Limit(
         "qos.amqp.unsettled:KEPT_MAX",
         "suspended links, of each direction, whose unsettled deliveries are kept",
+    ),
+    Limit(
+        "qos.amqp.source:OVERSHOOT_MAX",
+        "times its credit that a broker may have unsettled at a bridge",
     ),
     Limit(
         "qos.core.amqp.front:HANDLES_MAX",
@@ -370,8 +484,20 @@ LIMITS: Final = (
     Limit("qos.core.amqp.delivery_states:TAG_BYTES_MAX", "bytes of a delivery-tag"),
     Limit("qos.amqp.bounds:MESSAGE_BYTES_MAX", "bytes of a message"),
     Limit(
+        "qos.amqp.bounds:SEND_BYTES_MAX",
+        "bytes of messages to the consumers of a session that are not written yet",
+    ),
+    Limit(
+        "qos.amqp.bounds:READ_BYTES_MAX",
+        "bytes that have come on a connection and wait for a turn of its account",
+    ),
+    Limit(
         "qos.amqp.bounds:PENDING_BYTES_MAX",
         "bytes of the messages of a connection that are being written",
+    ),
+    Limit(
+        "qos.amqp.bounds:UNFINISHED_BYTES_MAX",
+        "bytes of messages of a connection whose ends have not come",
     ),
     Limit(
         "qos.amqp.bounds:REASON_CHARS_MAX",
@@ -385,10 +511,8 @@ LIMITS: Final = (
         "qos.core.amqp.messages:ANNOTATIONS_BYTES_MAX",
         "bytes of the annotations that consumers add to an item",
     ),
-    Limit("qos.users:_CHECKS_MAX", "passwords that are checked at a time"),
     Limit("qos.core.amqp.sasl:FRAME_BYTES_MAX", "bytes of a frame before the login"),
     # -- an HTTP gateway
-    Limit("qos.rest.bounds:CONNECTIONS_MAX", "connections, logged in or not"),
     Limit("qos.rest.bounds:IDLE_S", "seconds until the next headers are complete"),
     Limit("qos.rest.bounds:LINE_BYTES_MAX", "bytes of the target or of a header"),
     Limit("qos.rest.bounds:HEADERS_MAX", "headers of a request"),
@@ -396,14 +520,19 @@ LIMITS: Final = (
     Limit("qos.rest.bounds:BATCH_BYTES_MAX", "bytes of the body of a batch"),
     Limit("qos.rest.bounds:BODIES_BYTES_MAX", "bytes of all bodies at a time"),
     Limit("qos.rest.bounds:REQUESTS_PER_ACCOUNT_MAX", "requests of one user at a time"),
-    Limit("qos.rest.shares:Rates.requests", "requests of one user a second"),
-    Limit("qos.rest.shares:Rates.bytes", "bytes of the bodies of one user a second"),
     Limit("qos.rest.bounds:SENDS_PER_S", "messages to devices a second, of all users"),
-    Limit(
-        "qos.rest.bounds:BURST_S",
-        "seconds whose requests and bytes a user may send at once after a silence",
-    ),
     Limit("qos.rest.bounds:BODY_S", "seconds until a body is complete"),
+    Limit(
+        "qos.rest.bounds:BODY_START_S",
+        "seconds until a body has to come at the minimum speed",
+    ),
+    Limit(
+        "qos.rest.bounds:BODY_BYTES_PER_S_MIN",
+        "bytes a second of the slowest body",
+    ),
+    Limit("qos.rest.bounds:READ_BYTES", "bytes of a body in front of its reader"),
+    Limit("qos.rest.bounds:DRAIN_BYTES_MAX", "bytes of an unwanted body, thrown away"),
+    Limit("qos.rest.bounds:DRAIN_S", "seconds in which they are thrown away"),
     Limit("qos.rest.bounds:WRITE_S", "seconds in which an answer is taken"),
     Limit(
         "qos.rest.bounds:CONSUMERS_PER_ACCOUNT_MAX",
@@ -440,7 +569,6 @@ LIMITS: Final = (
         "qos.rest.push.handlers:_AUTHORIZATION_CHARS_MAX",
         "characters of the Authorization for a push target",
     ),
-    Limit("qos.rest.bounds:LOGINS_MAX", "passwords that are remembered as right"),
     Limit(
         "qos.core.queue.publishing:ONCE_S_MAX", "seconds in which a link can be used"
     ),
@@ -464,7 +592,7 @@ LIMITS: Final = (
         "messages to devices whose outcomes are remembered, for outcome_ttl_s at most",
     ),
     Limit(
-        "qos.core.rest.messages:CONTENT_TYPE_MAX",
+        "qos.core.content_headers:CONTENT_TYPE_MAX",
         "characters of a header that is kept with its item",
     ),
     Limit(
@@ -472,6 +600,7 @@ LIMITS: Final = (
         "bytes of a correlation id in a URL",
     ),
     Limit("qos.core.rest.messages:TIME_MS_MAX", "milliseconds of a ttl or a delay"),
+    Limit("qos.core.amqp.delays:DELAY_S_MAX", "seconds of a delay by AMQP"),
     Limit(
         "qos.core.rest.acknowledgement:REASON_CHARS_MAX",
         "characters of the reason of a rejected item",
@@ -512,6 +641,10 @@ LIMITS: Final = (
         "qos.core.rest.hornetq.registrations:SESSIONS_MAX",
         "messages of a push consumer of HornetQ on their way at a time",
     ),
+    Limit(
+        "qos.core.rest.link_header:LINKS_BYTES_MAX",
+        "bytes of the links of a message, beside those of its publisher",
+    ),
     Limit("qos.core.rest.link_header:LINKS_MAX", "links in the headers of a response"),
     Limit(
         "qos.core.rest.push_targets:URL_CHARS_MAX",
@@ -529,6 +662,23 @@ LIMITS: Final = (
         "seconds for which a push target can put its subscriber off",
     ),
     # -- both
+    Limit(
+        "qos.xml_reading:NAMESPACE_BYTES_MAX",
+        "bytes of a namespace's name in a body or stanza; with more, a body is no XML, "
+        "and a stanza is refused",
+    ),
+    Limit(
+        "qos.engine.doors:_LOG_CHARS_MAX",
+        "characters of a line of the log that a stranger has caused",
+    ),
+    Limit(
+        "qos.stream.parser:_BYTES_MAX",
+        "bytes of a stream after which the names in it are forgotten",
+    ),
+    Limit(
+        "qos.stream.turns:_SLICE_BYTES",
+        "bytes of a stream that are handled between two looks at the clock",
+    ),
     Limit("qos.xml_text:_NAMES_MAX", "remembered names of elements"),
     Limit("qos.xml_text:_NAME_CHARS_MAX", "characters of a remembered name"),
     Limit(

@@ -13,20 +13,25 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import hmac
+import logging
 import os
 import re
 import secrets
-from base64 import b64decode, b64encode
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from time import monotonic
+from typing import NamedTuple, NoReturn
 
+from qos.core.rate import RateLimit
 from qos.errors import UsageError
 from qos.jids import normal_jid
 from qos.line_file import LineFile
+from qos.password_checks import PasswordChecks, TooBusy, hashed, is_hash
 
 __all__ = [
     "NO_PASSWORD",
+    "Grant",
+    "TooBusy",
     "Users",
     "account_of",
     "hashed",
@@ -35,26 +40,21 @@ __all__ = [
     "new_token",
 ]
 
-#: The cost of scrypt (RFC 7914 §2): 16 MiB and some 50 ms for each login.
-_N, _R, _P = 2**14, 8, 1
-_MEMORY_MAX = 64 * 1024 * 1024
-_KEY_BYTES = 32
+log = logging.getLogger(__name__)
 
 #: Instead of a hash: the user logs in by certificate only.
 NO_PASSWORD = "*"  # noqa: S105 - says that there is none
 
 _TOKEN = re.compile("token:[0-9a-f]{64}")
 
-#: The most logins that are checked at a time, so that they leave a processor to others.
-_CHECKS_MAX = 2
+#: Passwords that were right and need not be checked again.
+_REMEMBERED_MAX = 1000
 
+#: Seconds between two looks at the file: a user who is removed is cut off within a second.
+LOOK_S = 0.8
 
-def hashed(password: str) -> str:
-    """The hash of a password, with a new salt."""
-    salt = secrets.token_bytes(16)
-    key = _key(password, salt, _N, _R, _P)
-    coded = (b64encode(each).decode() for each in (salt, key))
-    return ":".join(("scrypt", str(_N), str(_R), str(_P), *coded))
+#: Seconds between two lines of the log about a file that cannot be read.
+_LOG_S = 60.0
 
 
 def hashed_token(token: str) -> str:
@@ -67,18 +67,6 @@ def new_token() -> str:
     return secrets.token_urlsafe(32)
 
 
-def _key(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
-    return hashlib.scrypt(
-        password.encode(),
-        salt=salt,
-        n=n,
-        r=r,
-        p=p,
-        maxmem=_MEMORY_MAX,
-        dklen=_KEY_BYTES,
-    )
-
-
 class _Stored(NamedTuple):
     """The content of the file: the hash of each name, and the name of each hash."""
 
@@ -86,57 +74,150 @@ class _Stored(NamedTuple):
     names: dict[str, str]
 
 
-class Users:
-    """The users in a file."""
+class Grant(NamedTuple):
+    """A login that was right, and what it rests on.
 
-    def __init__(self, path: str | os.PathLike[str], domain: str) -> None:
+    Attributes:
+        account: of the user, a bare JID.
+        name: of the user.
+        stored: the hash of its password or token, or NO_PASSWORD.
+    """
+
+    account: str
+    name: str
+    stored: str
+
+
+class Users:
+    """The users in a file.
+
+    A password takes a while to be checked, and comes with each request of HTTP. So one that
+    was right is remembered, as a hash with a key of this process, until its user changes.
+
+    Attributes:
+        checks: of passwords.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        domain: str,
+        checks: PasswordChecks | None = None,
+    ) -> None:
         """Read the file.
 
         Args:
             path: of the file.
             domain: of the accounts of names without `@`.
+            checks: of all doors of a service; None: of these users only.
 
         Raises:
             UsageError: the file cannot be read, a line is wrong, or others may read it.
         """
+        self.checks = checks or PasswordChecks()
         self._domain = domain
         self._file = LineFile(path, _stored_users, private=True)
         # A name that does not exist takes as long as one that does.
         self._nobody = hashed("")
-        self._checks = asyncio.Semaphore(_CHECKS_MAX)
+        self._key = secrets.token_bytes(32)
+        # By name and password, hashed: the stored hash that these have matched.
+        self._right: OrderedDict[bytes, str] = OrderedDict()
+        self._logged = RateLimit(_LOG_S)
+        # The accounts of a content of the file.
+        self._accounts_of: _Stored | None = None
+        self._accounts: frozenset[str] = frozenset()
 
-    def account(self, name: str) -> str | None:
-        """The account of this user; None: there is none, or the file is broken."""
-        try:
-            users = self._file.now()
-        except UsageError:
+    def grant(self, name: str) -> Grant | None:
+        """The entry of a user; None: there is no such user, or the file is broken."""
+        users = self._now()
+        if users is None or name not in users.hashes:
             return None
-        return self._account(name) if name in users.hashes else None
+        return Grant(self._account(name), name, users.hashes[name])
 
-    def stored(self, name: str) -> str | None:
-        """What is stored for this user: it changes with each new password."""
-        return self._file.last.hashes.get(name)
-
-    def account_of_token(self, token: str) -> str | None:
-        """The account of the user with this token; None: there is none."""
-        try:
-            users = self._file.now()
-        except UsageError:
+    def grant_of_token(self, token: str) -> Grant | None:
+        """The entry of the user with this token; None: there is none."""
+        users = self._now()
+        if users is None:
             return None
         # By the hash: how long that takes tells nothing about the token.
         name = users.names.get(hashed_token(token))
-        return None if name is None else self._account(name)
+        return None if name is None else self.grant(name)
 
-    async def check(self, name: str, password: str) -> str | None:
-        """The account of this user, if the password is right; else None."""
-        account = self.account(name)
-        stored = self._file.last.hashes.get(name, self._nobody)
-        has_password = _parts(stored) is not None and account is not None
-        async with self._checks:
-            right = await asyncio.to_thread(
-                _is_right, password, stored if has_password else self._nobody
-            )
-        return account if right and has_password else None
+    def stands(self, grant: Grant) -> bool:
+        """Whether a grant still stands: its user is there, with the same secret.
+
+        As long as the file is broken, what it said before counts.
+        """
+        return self._latest().hashes.get(grant.name) == grant.stored
+
+    def has_account(self, account: str) -> bool:
+        """Whether a user has this account; as for `stands`."""
+        latest = self._latest()
+        if latest is not self._accounts_of:
+            self._accounts_of = latest
+            self._accounts = frozenset(map(self._account, latest.hashes))
+        return account in self._accounts
+
+    async def watch(self, changed: Callable[[], object]) -> NoReturn:
+        """Call this within a second after each change of the users."""
+        seen = self._latest()
+        while True:
+            await asyncio.sleep(LOOK_S)
+            latest = self._latest()
+            if latest is not seen:
+                seen = latest
+                changed()
+
+    async def check(
+        self, name: str, password: str, *, address: str = ""
+    ) -> Grant | None:
+        """The entry of a user, if the password is right; else None.
+
+        Args:
+            name: of the user.
+            password: to be checked.
+            address: of the peer; it pays for the check.
+
+        Raises:
+            TooBusy: too many passwords of this address wait to be checked.
+        """
+        stored = self._hash_of(name)
+        content = f"{name}\0{password}".encode()
+        # A MAC like HMAC, but for so few bytes it keeps the lock of the interpreter, which
+        # the thread of the store would take.
+        key = hashlib.blake2b(content, key=self._key).digest()
+        if stored is not None and self._right.get(key) == stored:
+            self._right.move_to_end(key)
+            return self.grant(name)
+        right = await self.checks.is_right(
+            name, password, stored or self._nobody, address=address
+        )
+        # The file may have changed meanwhile.
+        if not right or stored is None or self._hash_of(name) != stored:
+            return None
+        self._right[key] = stored
+        while len(self._right) > _REMEMBERED_MAX:
+            self._right.popitem(last=False)
+        return self.grant(name)
+
+    def _hash_of(self, name: str) -> str | None:
+        """The hash of the password of this user; None: it has none."""
+        users = self._now()
+        stored = None if users is None else users.hashes.get(name)
+        return stored if stored is not None and is_hash(stored) else None
+
+    def _now(self) -> _Stored | None:
+        """The content of the file; None: it is broken, and the log says so."""
+        try:
+            return self._file.now()
+        except UsageError as error:
+            if self._logged.admit("", monotonic()) is not None:
+                log.error("nobody can log in: %s", error)
+            return None
+
+    def _latest(self) -> _Stored:
+        """The content of the file; if it is broken, the one before."""
+        return self._now() or self._file.last
 
     def _account(self, name: str) -> str:
         return account_of(name, self._domain)
@@ -161,36 +242,20 @@ def account_of(name: str, domain: str) -> str:
 
 
 def is_name(name: str) -> bool:
-    """Whether a user can have this name: the first part of a JID, or a bare JID."""
+    """Whether a user can have this name: the first part of a JID, or a bare JID.
+
+    In the file a line that begins with `#` is a comment.
+    """
     try:
         account = normal_jid(name if "@" in name else f"{name}@example.org")
     except ValueError:
         return False
     user, at, _ = account.partition("@")
-    return bool(user and at) and "/" not in account and ":" not in name
+    in_file = ":" not in name and not name.startswith("#")
+    return bool(user and at) and "/" not in account and in_file
 
 
 def _is_stored(stored: str) -> bool:
     return (
-        stored == NO_PASSWORD
-        or _TOKEN.fullmatch(stored) is not None
-        or _parts(stored) is not None
+        stored == NO_PASSWORD or _TOKEN.fullmatch(stored) is not None or is_hash(stored)
     )
-
-
-def _parts(stored: str) -> tuple[int, int, int, bytes, bytes] | None:
-    try:
-        kind, n, r, p, salt, key = stored.split(":")
-        found = (int(n), int(r), int(p), b64decode(salt), b64decode(key))
-    except ValueError:
-        return None
-    return (
-        found if kind == "scrypt" and 128 * found[0] * found[1] < _MEMORY_MAX else None
-    )
-
-
-def _is_right(password: str, stored: str) -> bool:
-    parts = _parts(stored)
-    assert parts is not None
-    n, r, p, salt, key = parts
-    return hmac.compare_digest(_key(password, salt, n, r, p), key)

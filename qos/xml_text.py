@@ -12,6 +12,8 @@ from functools import cache, lru_cache
 from itertools import zip_longest
 from xml.etree import ElementTree as ET
 
+from qos.steps import Steps, at_once
+
 __all__ = [
     "CLIENT",
     "COMPONENT",
@@ -20,6 +22,7 @@ __all__ = [
     "local",
     "render",
     "render_iq",
+    "rendering",
     "same_message",
     "text",
 ]
@@ -58,8 +61,18 @@ _NAME_CHARS_MAX = 256
 
 #: In this order. A parser turns the last ones into spaces or line feeds if they are not
 #: escaped.
-_IN_TEXT = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("\r", "&#13;"))
-_IN_ATTRIBUTE = (*_IN_TEXT, ("'", "&apos;"), ("\n", "&#10;"), ("\t", "&#9;"))
+_IN_TEXT = (("&", "&amp;"), ("<", "&lt;"), ("\r", "&#13;"))
+_IN_ATTRIBUTE = (*_IN_TEXT, ("\n", "&#10;"), ("\t", "&#9;"))
+
+#: The characters of declarations that may be written more than once, beside as many as
+#: there are of everything else. An element with more is written with prefixes.
+_DECLARED_CHARS = 1024
+
+#: The elements that are written in one step.
+_STEP_NODES = 512
+
+#: Prefixes. None of them may begin with `xml`.
+_LETTERS = "abcdefghijklmnopqrstuvwyz"
 
 
 def local(element: ET.Element) -> str:
@@ -85,7 +98,7 @@ def is_legal(value: str) -> bool:
 
 
 def attribute(value: str) -> str:
-    """Escape an attribute's value and put it into (single) quotes.
+    """Escape an attribute's value and put it into quotes: single ones, unless many are in it.
 
     Raises:
         ValueError: XML has no way to carry one of the characters.
@@ -93,7 +106,21 @@ def attribute(value: str) -> str:
     # Ids are alphanumeric, and this is the fastest test.
     if value.isalnum() or (value.isascii() and not _SPECIAL.search(value)):
         return f"'{value}'"
-    return f"'{_escaped(value, _IN_ATTRIBUTE)}'"
+    escaped = _escaped(value, _IN_ATTRIBUTE)
+    quote, quoted = "'", "&apos;"
+    many = value.count(quote) > 1 and not _is_rare(value, quote, quoted)
+    if many and value.count('"') <= value.count(quote):
+        quote, quoted = '"', "&quot;"
+    return quote + escaped.replace(quote, quoted) + quote
+
+
+def _is_rare(value: str, character: str, escaped: str) -> bool:
+    """Whether a value is at most twice as long with this character escaped.
+
+    Only a character that could stand as it is needs this. It is escaped if it is rare:
+    stored texts are compared, and earlier versions have always escaped it.
+    """
+    return value.count(character) * (len(escaped) - 1) <= len(value)
 
 
 def _attribute_of_name(name: str) -> str:
@@ -143,9 +170,11 @@ def _escaped(value: str, escapes: Iterable[tuple[str, str]]) -> str:
             "cannot be carried by XML"
         )
     # `xml.sax.saxutils` does the same, but imports an HTTP client.
+    greater = "&gt;" if _is_rare(value, ">", "&gt;") else ">"
     for character, escaped in escapes:
         value = value.replace(character, escaped)
-    return value
+    # XML 1.0 §2.4: it may stand as it is, except at the end of `]]>`.
+    return value.replace("]]>", "]]&gt;").replace(">", greater)
 
 
 def render_iq(
@@ -173,7 +202,9 @@ def render(
 ) -> str:
     """Render an element without its tail, so that it can be put anywhere.
 
-    Not recursive: a hostile peer chooses how deeply its elements are nested.
+    Not recursive: a hostile peer chooses how deeply its elements are nested. The text is
+    at most twice as long as any other way to write the element, and 1 kB: a tree has
+    each namespace once, however often it is used.
 
     Args:
         element: the element; it is not changed.
@@ -184,21 +215,35 @@ def render(
     Raises:
         ValueError: a character cannot be carried by XML, or a name is not valid.
     """
-    own, name = _split(element.tag)
-    if namespace is None:
-        namespace = own
     if not len(element):
         # Most payloads have no children: no stack is needed.
-        return _leaf(element, name, namespace, without)
+        own, name = _split(element.tag)
+        return _leaf(element, name, own if namespace is None else namespace, without)
+    return at_once(rendering(element, namespace=namespace, without=without))
+
+
+def rendering(
+    element: ET.Element, *, namespace: str | None = None, without: Container[str] = ()
+) -> Steps[str]:
+    """Render an element in steps; see `render`."""
+    own, _ = _split(element.tag)
+    if namespace is None:
+        namespace = own
     output: list[str] = []
+    declared, checked_at, counted, chars = 0, _DECLARED_CHARS, 0, _DECLARED_CHARS
+    without_here = without
     # The parts still to be written, last first: an element with the namespace that
     # surrounds it, or finished text.
     rest: list[tuple[ET.Element, str | None] | str] = [(element, None)]
+    nodes = 0
     while rest:
         item = rest.pop()
         if isinstance(item, str):
             output.append(item)
             continue
+        nodes += 1
+        if nodes % _STEP_NODES == 0:
+            yield
         node, around = item
         its, name = _split(node.tag)
         if its == own:
@@ -207,8 +252,13 @@ def render(
             # The prefix `xml` is always bound to this namespace, and no other prefix
             # may be.
             its, name = around or "", f"xml:{name}"
-        output.append(_start(node, name, its, around, without))
-        without = ()
+        declared += _start(output, node, name, its, around, without_here)
+        without_here = ()
+        if declared > checked_at:
+            chars += sum(map(len, output[counted:]))
+            if 2 * declared > chars:
+                return (yield from _with_prefixes(element, own, namespace, without))
+            checked_at, counted = chars - declared, len(output)
         if not len(node) and not node.text:
             output.append("/>")
             continue
@@ -224,22 +274,28 @@ def render(
 def _leaf(node: ET.Element, name: str, namespace: str, without: Container[str]) -> str:
     if namespace == XML_NAMESPACE:
         namespace, name = "", f"xml:{name}"
-    start = _start(node, name, namespace, None, without)
+    output: list[str] = []
+    _start(output, node, name, namespace, None, without)
+    start = output[0]
     return f"{start}>{text(node.text)}</{name}>" if node.text else f"{start}/>"
 
 
 def _start(
+    output: list[str],
     node: ET.Element,
     name: str,
     namespace: str,
     around: str | None,
     without: Container[str],
-) -> str:
-    start = f"<{name}"
+) -> int:
+    """Add the start of a tag; returns the characters of its declarations."""
+    start, declared = f"<{name}", 0
     if namespace != around and (namespace or around):
         start += f" xmlns={_attribute_of_name(namespace)}"
+        declared = len(namespace)
     if not node.attrib:
-        return start
+        output.append(start)
+        return declared
     parts = [start]
     prefixes: dict[str, str] = {}
     for qualified, value in node.attrib.items():
@@ -252,9 +308,106 @@ def _start(
             if of not in prefixes:
                 prefixes[of] = f"a{len(prefixes)}"
                 parts.append(f" xmlns:{prefixes[of]}={attribute(of)}")
+                declared += len(of)
             local = f"{prefixes[of]}:{local}"
         parts.append(f" {local}={attribute(value)}")
-    return "".join(parts)
+    output.append("".join(parts))
+    return declared
+
+
+class _Prefixes:
+    """The prefixes of one document, and the names of its elements and attributes."""
+
+    def __init__(self, own: str, namespace: str, default: str) -> None:
+        """Begin.
+
+        Args:
+            own: the namespace of the root in the tree.
+            namespace: the namespace to put it into.
+            default: the namespace without a prefix.
+        """
+        self._moved = {own: namespace}
+        self._default = default
+        self._prefixes: dict[str, str] = {}
+        self._names: dict[tuple[str, bool], str] = {}
+
+    def name(self, qualified: str, *, is_attribute: bool = False) -> str:
+        """The name as it is written."""
+        known = self._names.get((qualified, is_attribute))
+        if known is None:
+            known = self._new(qualified, is_attribute)
+            self._names[qualified, is_attribute] = known
+        return known
+
+    def _new(self, qualified: str, is_attribute: bool) -> str:
+        its, name = _split(qualified)
+        if not is_attribute:
+            its = self._moved.get(its, its)
+        if its == XML_NAMESPACE:
+            return f"xml:{name}"
+        if its == ("" if is_attribute else self._default):
+            return name
+        if its not in self._prefixes:
+            self._prefixes[its] = _prefix(len(self._prefixes))
+        return f"{self._prefixes[its]}:{name}"
+
+    def declared(self) -> str:
+        """The declarations, as attributes of the root."""
+        return f" xmlns={attribute(self._default)}" + "".join(
+            f" xmlns:{prefix}={attribute(namespace)}"
+            for namespace, prefix in self._prefixes.items()
+        )
+
+
+def _prefix(number: int) -> str:
+    """A prefix, as short as possible: a, b, ... z, ba, bb, ..."""
+    prefix = ""
+    while True:
+        number, digit = divmod(number, len(_LETTERS))
+        prefix = _LETTERS[digit] + prefix
+        if not number:
+            return prefix
+
+
+def _with_prefixes(
+    element: ET.Element, own: str, namespace: str, without: Container[str]
+) -> Steps[str]:
+    """Render an element with all of its namespaces declared at its root, once each.
+
+    If one of the elements has no namespace, all others have a prefix: nothing has to be
+    declared where one ends.
+    """
+    has_bare = any(each.tag[:1] != "{" for each in element.iter()) and own != ""
+    default = "" if has_bare or namespace == XML_NAMESPACE else namespace
+    prefixes = _Prefixes(own, namespace, default)
+    output: list[str] = []
+    rest: list[ET.Element | str] = [element]
+    nodes = 0
+    while rest:
+        item = rest.pop()
+        if isinstance(item, str):
+            output.append(item)
+            continue
+        nodes += 1
+        if nodes % _STEP_NODES == 0:
+            yield
+        name = prefixes.name(item.tag)
+        output.append(f"<{name}")
+        output += [
+            f" {prefixes.name(key, is_attribute=True)}={attribute(value)}"
+            for key, value in item.attrib.items()
+            if item is not element or key not in without
+        ]
+        if not len(item) and not item.text:
+            output.append("/>")
+            continue
+        output.append(">" + text(item.text or ""))
+        rest.append(f"</{name}>")
+        for child in reversed(item):
+            if child.tail:
+                rest.append(text(child.tail))
+            rest.append(child)
+    return output[0] + prefixes.declared() + "".join(output[1:])
 
 
 def _split(tag: str) -> tuple[str, str]:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
+import subprocess
+import sys
 from dataclasses import FrozenInstanceError, fields, is_dataclass
+from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
@@ -16,7 +20,7 @@ from qos.core.message.receiver_table import Request
 from qos.core.queue.item import Failure
 from qos.engine import Delivery, Outcome
 from xep_0254 import BrowsedItem, DeliveredItem, NewItem
-from xep_qos import IncomingInfo
+from xep_qos import IncomingInfo, Options, Settings
 
 SECRET = "hush"  # noqa: S105 - a payload that must not be seen
 PAYLOAD = f"<message xmlns='jabber:client'><body>{SECRET}</body></message>"
@@ -139,3 +143,51 @@ def test_an_application_cannot_change_what_it_gets(public: type) -> None:
     """The engine may still use the same object."""
     with pytest.raises(FrozenInstanceError):
         setattr(object.__new__(public), fields(public)[0].name, "")
+
+
+# -- what a type checker sees ----------------------------------------------
+
+
+def test_the_options_of_connect_are_those_of_the_plugin() -> None:
+    """An editor lists them; `receives` is a parameter of `connect` itself."""
+    ours, wanted = get_type_hints(Options), get_type_hints(Settings)
+    assert ours == {name: of for name, of in wanted.items() if name != "receives"}
+
+
+PROGRAM = """
+import qos
+
+async def main() -> None:
+    async with qos.connect("a@b/c", "x", store="memory:", deadline_s=3) as device:
+        await device.send("d@e/f", "on", level="acknowledged")
+        await device.send("d@e/f", "on", level=qos.Level.ASSURED)
+"""
+
+
+@pytest.mark.timeout(120)
+def test_a_type_checker_finds_a_typing_mistake(tmp_path: Path) -> None:
+    """`mypy --strict`: neither an option nor a level is taken as it comes."""
+    mistakes = {
+        "deadline_s=3": ("deadlin_s=3", 'keyword argument "deadlin_s"'),
+        'level="acknowledged"': ('level="asured"', 'argument "level"'),
+        'store="memory:", ': ("", 'missing named argument "store"'),
+    }
+    programs = {"right": PROGRAM}
+    for right, (wrong, _) in mistakes.items():
+        programs[wrong] = PROGRAM.replace(right, wrong)
+    files = [tmp_path / f"program_{number}.py" for number in range(len(programs))]
+    for path, text in zip(files, programs.values(), strict=True):
+        path.write_text(text)
+    found = subprocess.run(
+        (sys.executable, "-m", "mypy", "--strict", "--no-color-output", *files),
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    errors = sorted(line for line in found.stdout.splitlines() if ": error: " in line)
+    assert len(errors) == len(mistakes), found
+    for line, path, (_, text) in zip(errors, files[1:], mistakes.values(), strict=True):
+        assert path.name in line
+        assert text.lower() in line.lower(), line

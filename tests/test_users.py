@@ -1,12 +1,25 @@
 """The file of users: hashed passwords, read again when it changes."""
 
+import asyncio
+import logging
 import os
+import time
 from pathlib import Path
 
 import pytest
 
+from qos import password_checks
+from qos.core import login_queue
 from qos.errors import UsageError
-from qos.users import Users, hashed, is_name
+from qos.users import TooBusy, Users, hashed, hashed_token, is_name
+
+
+async def login(
+    users: Users, name: str, password: str, *, address: str = ""
+) -> str | None:
+    """The account of a user, if the password is right."""
+    grant = await users.check(name, password, address=address)
+    return grant and grant.account
 
 
 def write(path: Path, *lines: str, mode: int = 0o600) -> None:
@@ -20,20 +33,20 @@ async def test_a_name_is_an_account_of_the_service_and_a_jid_is_that_account(
     file = tmp_path / "users"
     write(file, "# shops", "", f"Shop:{hashed('a')}", f"boss@example.org:{hashed('b')}")
     users = Users(file, "queue.example.org")
-    assert await users.check("Shop", "a") == "shop@queue.example.org"
-    assert await users.check("boss@example.org", "b") == "boss@example.org"
+    assert await login(users, "Shop", "a") == "shop@queue.example.org"
+    assert await login(users, "boss@example.org", "b") == "boss@example.org"
     for name, password in (("Shop", "b"), ("shop", "a"), ("boss", "b"), ("", "")):
-        assert await users.check(name, password) is None
+        assert await login(users, name, password) is None
 
 
 async def test_a_user_without_a_password_has_a_certificate(tmp_path: Path) -> None:
     file = tmp_path / "users"
     write(file, "lamp:*")
     users = Users(file, "x.org")
-    assert users.account("lamp") == "lamp@x.org"
-    assert users.account("other") is None
+    assert users.grant("lamp") == ("lamp@x.org", "lamp", "*")
+    assert users.grant("other") is None
     for password in ("*", ""):
-        assert await users.check("lamp", password) is None
+        assert await login(users, "lamp", password) is None
 
 
 async def test_a_change_counts_at_once(tmp_path: Path) -> None:
@@ -41,12 +54,12 @@ async def test_a_change_counts_at_once(tmp_path: Path) -> None:
     file = tmp_path / "users"
     write(file, f"shop:{hashed('a')}")
     users = Users(file, "x.org")
-    assert await users.check("shop", "a")
+    assert await login(users, "shop", "a")
     write(file, f"other:{hashed('b')}")
-    assert await users.check("shop", "a") is None
-    assert await users.check("other", "b")
+    assert await login(users, "shop", "a") is None
+    assert await login(users, "other", "b")
     file.unlink()
-    assert await users.check("other", "b") is None
+    assert await login(users, "other", "b") is None
 
 
 @pytest.mark.parametrize(
@@ -86,8 +99,142 @@ def test_two_hashes_of_a_password_differ() -> None:
 @pytest.mark.parametrize(
     ("name", "ok"),
     [("shop", True), ("a@b", True), ("a/b", False), ("a@b/c", False), ("", False),
-     ("@b", False), ("a:b", False), ("a b", False)],
+     ("@b", False), ("a:b", False), ("a b", False), ("#a", False), ("a#", True)],
 )  # fmt: skip
 def test_a_name_can_be_an_account(name: str, ok: bool) -> None:
     assert is_name(name) is ok
     assert os.sep not in name or not ok
+
+
+# -- many at a time --------------------------------------------------------
+
+
+class Hashes:
+    """Instead of scrypt: a check takes 20 ms, and is noted."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.checked: list[str] = []
+        monkeypatch.setattr(password_checks, "is_right", self.is_right)
+
+    def is_right(self, password: str, _stored: str) -> bool:
+        self.checked.append(password)
+        time.sleep(0.02)
+        return not password.startswith("wrong")
+
+
+@pytest.fixture
+def hashes(monkeypatch: pytest.MonkeyPatch) -> Hashes:
+    return Hashes(monkeypatch)
+
+
+@pytest.fixture
+def users(tmp_path: Path) -> Users:
+    """The users u0 to u9, of a file that can be changed."""
+    stored = hashed("right")
+    write(tmp_path / "users", *(f"u{number}:{stored}" for number in range(10)))
+    return Users(tmp_path / "users", "x.org")
+
+
+async def test_many_clients_of_one_user_cost_one_hash(
+    users: Users, hashes: Hashes
+) -> None:
+    """They wait together for the same answer; later ones are known from memory."""
+    asked = (
+        login(users, "u1", "right", address=f"192.0.2.{number % 5}")
+        for number in range(50)
+    )
+    assert await asyncio.gather(*asked) == ["u1@x.org"] * 50
+    assert await login(users, "u1", "right", address="192.0.2.9") == "u1@x.org"
+    assert hashes.checked == ["right"]
+
+
+async def test_wrong_passwords_delay_no_other_account(
+    users: Users, hashes: Hashes
+) -> None:
+    """An attacker with 100 guesses is ahead, at another address and at the same."""
+    guesses = [
+        asyncio.ensure_future(
+            login(users, "u1", f"wrong {number}", address="192.0.2.1")
+        )
+        for number in range(100)
+    ]
+    await asyncio.sleep(0)
+    same = asyncio.ensure_future(login(users, "u2", "right 2", address="192.0.2.1"))
+    other = asyncio.ensure_future(login(users, "u3", "right 3", address="192.0.2.2"))
+    assert await same == "u2@x.org"
+    assert await other == "u3@x.org"
+    assert len(hashes.checked) <= 8, hashes.checked
+    for each in guesses:
+        each.cancel()
+
+
+async def test_whoever_does_not_wait_any_more_costs_no_hash(
+    users: Users, hashes: Hashes
+) -> None:
+    guesses = [
+        asyncio.ensure_future(login(users, "u1", f"wrong {number}"))
+        for number in range(100)
+    ]
+    await asyncio.sleep(0.01)
+    for each in guesses:
+        each.cancel()
+    assert await login(users, "u2", "right") == "u2@x.org"
+    assert len(hashes.checked) <= 4, hashes.checked
+
+
+async def test_an_address_that_has_too_many_is_told_so(
+    users: Users, hashes: Hashes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the name with the most first; another name and another address get in."""
+    users.checks._queue = login_queue.LoginQueue(address_max=10)
+    guesses = [
+        asyncio.ensure_future(
+            login(users, "u1", f"wrong {number}", address="192.0.2.1")
+        )
+        for number in range(30)
+    ]
+    await asyncio.sleep(0)
+    assert await login(users, "u2", "right", address="192.0.2.1") == "u2@x.org"
+    assert await login(users, "u3", "right", address="192.0.2.2") == "u3@x.org"
+    found = await asyncio.gather(*guesses, return_exceptions=True)
+    refused = [each for each in found if isinstance(each, TooBusy)]
+    assert 17 <= len(refused) <= 19
+    assert "too many passwords of this address wait" in str(refused[0])
+    assert found.count(None) == 30 - len(refused)
+
+
+async def test_a_user_who_is_removed_while_it_waits_does_not_get_in(
+    users: Users, hashes: Hashes, tmp_path: Path
+) -> None:
+    asked = asyncio.ensure_future(login(users, "u1", "right"))
+    await asyncio.sleep(0.01)
+    write(tmp_path / "users", f"u2:{hashed('other')}")
+    assert await asked is None
+
+
+async def test_a_password_is_remembered_until_its_user_changes(
+    users: Users, hashes: Hashes, tmp_path: Path
+) -> None:
+    for _ in range(2):
+        assert await login(users, "u1", "right")
+    write(tmp_path / "users", f"u1:{hashed('another')}", "till:*")
+    assert await login(users, "u1", "right")
+    assert len(hashes.checked) == 2
+    write(tmp_path / "users", "till:*")
+    assert await login(users, "u1", "right") is None
+    assert await login(users, "till", "right") is None
+    assert len(hashes.checked) == 2 + 2
+
+
+async def test_a_file_that_cannot_be_read_is_said_in_the_log(
+    users: Users, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once a minute: a client may come again and again."""
+    (tmp_path / "users").chmod(0o644)
+    write(tmp_path / "users", f"u1:{hashed_token('t')}", mode=0o644)
+    for _ in range(3):
+        assert await login(users, "u1", "right") is None
+        assert users.grant_of_token("t") is None
+    (line,) = [each for each in caplog.records if each.levelno == logging.ERROR]
+    assert line.getMessage().startswith("nobody can log in: ")
+    assert "open to all: chmod 600" in line.getMessage()

@@ -130,8 +130,9 @@ def test_text_and_attribute_are_read_back_whole(value: str) -> None:
 def test_no_value_breaks_out_of_its_place(value: str) -> None:
     """Our answers contain an id of the peer: it must stay a value."""
     quoted = attribute(value)
-    assert quoted[0] == quoted[-1] == "'"
-    for character in "'<\t\n\r":
+    assert quoted[0] == quoted[-1]
+    assert quoted[0] in "'\""
+    for character in f"{quoted[0]}<\t\n\r":
         assert character not in quoted[1:-1]
     for character in "<\r":
         assert character not in text(value)
@@ -234,6 +235,61 @@ def test_foreign_attributes_keep_their_namespaces() -> None:
     """slixmpp's own serialiser drops them, and our marks are such attributes."""
     source = "<a xmlns='u' xmlns:a0='v' a0:b='1' a0:c='2' xmlns:a1='w' a1:b='3' b='4'/>"
     assert render(parse(source)) == source
+
+
+#: Elements that make little of their namespaces, and a tree repeats them.
+LONG = "u" * 500
+SMALL = [
+    f"<p:a xmlns:p='urn:p' xmlns:q='{LONG}'>" + "<q:b/>" * 2000 + "</p:a>",
+    f"<p:a xmlns:p='urn:p' xmlns:q='{LONG}'>" + "<q:b/>x" * 2000 + "</p:a>",
+    f"<a xmlns:q='{LONG}'>" + "<q:b/><b/>" * 2000 + "</a>",
+    f"<a xmlns='u' xmlns:q='{LONG}'>" + "<b q:c=''/>" * 2000 + "</a>",
+    f"<a xmlns='u' xmlns:q='{LONG}' xmlns:xml='{XML}'>"
+    + "<xml:b><q:c/></xml:b>" * 2000
+    + "</a>",
+    "<a>"
+    + "".join(f"<b xmlns='{LONG}{each}'><c/><c/></b>" for each in range(200))
+    + "</a>",
+    "<a"
+    + "".join(f" xmlns:p{each}='u{each}'" for each in range(900))
+    + ">"
+    + "".join(f"<p{each}:b/>" for each in range(900)) * 20
+    + "</a>",
+    "<a>" + "'" * 3000 + ">" * 3000 + "</a>",
+    '<a b="' + "'" * 3000 + '"/>',
+    "<a b='" + '"' * 3000 + "'/>",
+    '<a b="' + "'&quot;" * 3000 + '"/>',
+    "<a b='" + ">" * 3000 + "'>" + "]]&gt;" * 3000 + "</a>",
+]
+
+
+@pytest.mark.parametrize("source", SMALL, ids=range(len(SMALL)))
+def test_no_element_is_written_much_longer_than_it_came(source: str) -> None:
+    """A stranger's 58 kB became 339 MB: each element had its namespace again."""
+    written = render(parse(source))
+    assert len(written) <= 2 * len(source) + 1024
+    assert flat(parse(written)) == flat(parse(source))
+    assert render(parse(written)) == written
+
+
+@settings(max_examples=60)
+@given(elements(), st.integers(1, 60), NAMESPACES)
+def test_an_element_with_prefixes_reads_as_it_was(
+    element: ET.Element, times: int, namespace: str
+) -> None:
+    """Wherever it is embedded, and with another namespace of its own."""
+    long = ET.Element(f"{{{LONG}}}long", {f"{{{LONG}}}of": "x"})
+    own = ET.Element(element.tag)
+    own.extend([element, long] * times)
+    written = parse(f"<x xmlns='urn:x'>{render(own, namespace=namespace)}</x>")[0]
+    moved = element.tag.rpartition("}")[0].removeprefix("{")
+    expected = parse(render(own))
+    if namespace and namespace != XML and moved != XML:
+        for each in expected.iter():
+            of, _, name = each.tag.rpartition("}")
+            if of.removeprefix("{") == moved:
+                each.tag = qualified(namespace, name)
+        assert flat(written) == flat(expected)
 
 
 SAID = "<message xmlns='jabber:client' id='1' type='chat'><body>on</body></message>"

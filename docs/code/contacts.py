@@ -34,8 +34,10 @@ async def subscribe(asks: ClientXMPP, answers: ClientXMPP) -> None:
 
 async def main() -> None:
     async with (
-        qos.connect(MINE, PASSWORDS[MINE], receives=False) as mine,
-        qos.connect(THEIRS, PASSWORDS[THEIRS], receives=False) as theirs,
+        qos.connect(MINE, PASSWORDS[MINE], store="memory:", receives=False) as mine,
+        qos.connect(
+            THEIRS, PASSWORDS[THEIRS], store="memory:", receives=False
+        ) as theirs,
     ):
         for asks, answers in ((mine, theirs), (theirs, mine)):
             await subscribe(asks.client, answers.client)

@@ -15,7 +15,7 @@ from slixmpp.plugins.base import register_plugin
 
 from qos.core.queue.item import Affiliation
 from xep_0254.events import DeliveredItem, Event
-from xep_0254.items import BrowsedItem, NewItem, NodeInfo, Page
+from xep_0254.items import BrowsedItem, NewItem, NodeInfo, Page, Published
 from xep_0254.queueing import XEP_0254
 from xep_0254.service import QueueService
 
@@ -30,5 +30,6 @@ __all__ = [
     "NewItem",
     "NodeInfo",
     "Page",
+    "Published",
     "QueueService",
 ]

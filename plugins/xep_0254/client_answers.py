@@ -30,7 +30,7 @@ from xep_0254.item_properties import (
     PROPERTIES,
     found_properties,
 )
-from xep_0254.items import BrowsedItem, NodeInfo, Page
+from xep_0254.items import BrowsedItem, NodeInfo, Page, Published
 from xep_0254.namespaces import (
     DATA_FORM,
     DISCO_INFO,
@@ -41,6 +41,8 @@ from xep_0254.namespaces import (
     RSM,
     STANZAS,
 )
+
+_REPEATED = extended("repeated")
 
 
 def refusal(iq: ET.Element, *, to: str, what: str) -> RequestRefused:
@@ -74,10 +76,15 @@ def created(iq: ET.Element, node: str) -> str:
     return node if element is None else element.get("node", node)
 
 
-def published(iq: ET.Element, item_ids: list[str]) -> list[str]:
-    """The ids of the published items."""
+def published(iq: ET.Element, item_ids: list[str]) -> list[Published]:
+    """The published items."""
     found = iq.findall(f"{{{PUBSUB}}}pubsub/{{{PUBSUB}}}publish/{{{PUBSUB}}}item")
-    return [each.get("id", "") for each in found] or item_ids
+    if len(found) != len(item_ids):  # a service may leave them out
+        return [Published(each) for each in item_ids]
+    return [
+        Published(each.get("id", ""), each.get(_REPEATED) in {"true", "1"})
+        for each in found
+    ]
 
 
 def subscribed(iq: ET.Element) -> str:

@@ -255,15 +255,17 @@ def unlock(
     arguments.flag("delivery_failed", delivery_failed)
     arguments.flag("undeliverable_here", undeliverable_here)
     arguments.text("reason", reason)
-    how = ""
+    how, why = "", text(legal(reason))
     if outcome is ItemOutcome.MODIFIED:
         marks = attributes(
             delivery_failed=str(delivery_failed).lower(),
             undeliverable_here=str(undeliverable_here).lower(),
         )
-        how = f"<q:modified{marks}/>"
+        how = (
+            f"<q:modified{marks}>{why}</q:modified>" if why else f"<q:modified{marks}/>"
+        )
     elif outcome is ItemOutcome.REJECTED:
-        how = f"<q:rejected>{text(legal(reason))}</q:rejected>"
+        how = f"<q:rejected>{why}</q:rejected>"
     elif outcome is not ItemOutcome.RELEASED:
         expected = "released, modified or rejected; an item is accepted by a retract"
         raise InvalidArgument("outcome", outcome.value, expected)

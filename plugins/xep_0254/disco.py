@@ -6,6 +6,7 @@ from outside.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree as ET
 
@@ -32,6 +33,7 @@ __all__ = [
     "parse_node_type",
     "parse_stats",
     "render_items",
+    "render_no_items",
     "render_node_info",
 ]
 
@@ -164,6 +166,10 @@ def _meta_data(query: ET.Element) -> dict[str, str]:
     return found
 
 
+#: Nodes in one answer: they are written in one turn of the loop.
+_NODES_MAX = 1000
+
+
 def render_items(
     iq: ET.Element,
     nodes: Sequence[str],
@@ -182,16 +188,16 @@ def render_items(
         answer_bytes_max: the most bytes of the page.
     """
     asked = iq.find(f"{{{DISCO_ITEMS}}}query/{{{RSM}}}set")
-    page = list(nodes)
+    start, limit = 0, _NODES_MAX
     if asked is not None:
-        after = asked.findtext(f"{{{RSM}}}after", "")
-        page = [node for node in nodes if node > after] if after else page
-        limit = whole(asked.findtext(f"{{{RSM}}}max", ""))
-        page = page if limit is None else page[:limit]
+        start = bisect_right(nodes, asked.findtext(f"{{{RSM}}}after", ""))
+        wanted = whole(asked.findtext(f"{{{RSM}}}max", ""))
+        limit = limit if wanted is None else min(wanted, limit)
+    page = nodes[start : start + limit]
     items = [f"<item{attributes(jid=service, node=node)}/>" for node in page]
     shown = cut(items, answer_bytes_max)
     pages = ""
-    if asked is not None or len(shown) < len(items):
+    if asked is not None or len(shown) < len(nodes):
         first_last = ""
         if shown:
             first, last = text(page[0]), text(page[len(shown) - 1])
@@ -200,3 +206,15 @@ def render_items(
         pages = f"<set xmlns='{RSM}'>{first_last}{count}</set>"
     content = f"<query xmlns='{DISCO_ITEMS}'>{''.join(shown)}{pages}</query>"
     return answer_to(iq, "result", content, sender=sender)
+
+
+def render_no_items(iq: ET.Element, node: str, *, sender: str = "") -> str:
+    """The answer to disco#items of a node that names no item (XEP-0060 §5.5).
+
+    Args:
+        iq: the request.
+        node: the name of the node.
+        sender: as for answer_to.
+    """
+    query = f"<query xmlns='{DISCO_ITEMS}'{attributes(node=node)}/>"
+    return answer_to(iq, "result", query, sender=sender)

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from xml.etree import ElementTree as ET
 
 from qos import arguments
+from qos.core.contents import Json, json_payload, text_payload
 from qos.core.queue.item import PRIORITIES, Failure
 from qos.core.queue.properties import Properties, why_not
 from qos.errors import InvalidArgument
 from qos.ids import new_key
 
-__all__ = ["BrowsedItem", "NewItem", "NodeInfo", "Page"]
+__all__ = ["BrowsedItem", "NewItem", "NodeInfo", "Page", "Published"]
 
 _TYPES = (str, int, float, bool)
 
@@ -36,6 +37,9 @@ class NewItem:
 
     Attributes:
         payload: one XML element, or '' for none.
+        json: a value instead of a payload, which becomes JSON in it (XEP-0335); null
+            has to be inside of a value. Afterwards it is None.
+        text: likewise, a text.
         item_id: identifies the item; a repeated publish uses it again.
         priority: 0 to 9, larger is earlier; None: the usual one, 4.
         ttl: seconds after which the item expires; None: as configured for the node.
@@ -55,8 +59,11 @@ class NewItem:
     properties: Mapping[str, str | int | float | bool] = field(
         default_factory=dict, hash=False
     )
+    json: Json = field(default=None, kw_only=True)
+    text: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        self._take_content()
         if not isinstance(self.payload, str | ET.Element):
             expected = "a string or an Element"
             raise InvalidArgument("payload", type(self.payload), expected)
@@ -77,7 +84,45 @@ class NewItem:
             expected = "properties within their limits"
             raise InvalidArgument("properties", dict, expected, why=problem)
         # What the application changes later must not change what was checked.
-        object.__setattr__(self, "properties", dict(self.properties))
+        self._set("properties", dict(self.properties))
+
+    def _take_content(self) -> None:
+        """Make the payload of `json` or `text`, which are None afterwards."""
+        json, text = self.json, self.text
+        given = {
+            "payload": self.payload if self.payload != "" else None,
+            "json": json,
+            "text": text,
+        }
+        names = [name for name, each in given.items() if each is not None]
+        if len(names) > 1:
+            raise InvalidArgument(
+                names[1], str, f"left out where there is a {names[0]}"
+            )
+        if json is not None:
+            self._set("payload", json_payload(json))
+        elif text is not None:
+            self._set("payload", text_payload(text))
+        self._set("json", None)
+        self._set("text", None)
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """An item that is in the queue, or has been.
+
+    Attributes:
+        item_id: its id.
+        repeated: the service had it before this request, so nothing was stored again: from
+            an earlier publish, or from an attempt whose answer was lost. False if the
+            service is not ours.
+    """
+
+    item_id: str
+    repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

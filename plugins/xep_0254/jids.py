@@ -75,7 +75,7 @@ def creators_of(
         InvalidArgument: the value is neither a rule nor a list of accounts.
     """
     named: Collection[object]
-    if creators == "all":
+    if creators == "anyone":
         return None
     if creators == "domain":
         domain = domain_of(str(xmpp.requested_jid))
@@ -92,5 +92,6 @@ def creators_of(
             account_or_domain(arguments.text("creators", each)) for each in named
         )
     except ValueError as error:
-        wanted = "'domain', 'all', or accounts and @domains"
-        raise InvalidArgument("creators", creators, wanted, why=str(error)) from error
+        wanted = "'domain', 'anyone', or accounts and @domains"
+        why = "'all' is 'anyone' now" if creators == "all" else str(error)
+        raise InvalidArgument("creators", creators, wanted, why=why) from error

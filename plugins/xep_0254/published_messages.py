@@ -17,6 +17,7 @@ from qos.engine.queue_engine import QueueEngine, Unwritten
 from qos.xml_text import attribute
 from xep_0254.event_sender import EventSender
 from xep_0254.requests import parse_publish_message
+from xep_0254.rights import check_rights
 from xep_0254.service_stanza import render_error
 from xep_qos import XEP_QOS, IncomingInfo
 
@@ -62,7 +63,11 @@ class PublishedMessages:
         ids = (f"{name[:32]}{place or ''}" for place in itertools.count())
         done: asyncio.Future[None] = self._xmpp.loop.create_future()
         try:
-            publish = parse_publish_message(xml, new_id=ids.__next__)
+            publish = parse_publish_message(
+                xml,
+                new_id=ids.__next__,
+                check=lambda asked: check_rights(asked, self._engine.rights, sender),
+            )
             if publish is None and not self._xmpp.is_component:
                 return False
             if publish is None:

@@ -16,6 +16,7 @@ from slixmpp.plugins.base import BasePlugin
 
 from qos import arguments
 from qos.core.backoff import Backoff
+from qos.core.contents import Json
 from qos.core.queue.item import Affiliation, ItemOutcome
 from qos.core.queue.node_options import QUEUE_REQUESTS, SELECTOR
 from qos.engine.retry import Retry
@@ -25,7 +26,7 @@ from qos.stream.plugins import plugin_of
 from xep_0254 import client_answers, client_stanza
 from xep_0254.channel import Channel, Listener
 from xep_0254.events import DeliveredItem, Event
-from xep_0254.items import BrowsedItem, NewItem, NodeInfo, Page
+from xep_0254.items import BrowsedItem, NewItem, NodeInfo, Page, Published
 from xep_0254.namespaces import QUEUEING
 
 __all__ = [
@@ -179,10 +180,12 @@ class XEP_0254(BasePlugin):
         self,
         service: str | JID,
         node: str,
-        entries: Sequence[NewItem],
+        entries: Sequence[NewItem] = (),
         *,
+        json: Json = None,
+        text: str | None = None,
         attempts: int = 5,
-    ) -> list[str]:
+    ) -> list[Published]:
         """Publish items, all or none; they are on the service's disk on return.
 
         Without an answer the same ids are sent again. A service of ours recognises them
@@ -193,16 +196,20 @@ class XEP_0254(BasePlugin):
             service: the JID of the service.
             node: the name of the queue.
             entries: the items.
+            json: a value, which is published as one item in JSON; see NewItem.
+            text: likewise, a text.
             attempts: the most attempts.
 
         Returns:
-            The ids.
+            Each item, and whether the service had it before.
 
         Raises:
             NoAnswer: no attempt had an answer; to be sure, publish the same NewItems
                 again within the dedupe window.
         """
         arguments.whole("attempts", attempts, least=1)
+        if json is not None or text is not None:
+            entries = [*entries, NewItem(json=json, text=text)]
         content = client_stanza.publish(node, entries)
         backoff = Backoff(first_s=self.retry_s, max_s=max(self.retry_s, _RETRY_S_MAX))
         answer = await Retry(backoff).repeat(
@@ -395,7 +402,8 @@ class XEP_0254(BasePlugin):
             outcome: released, modified or rejected (AMQP 1.0 messaging §3.4).
             delivery_failed: for modified: whether it counts as a failed delivery.
             undeliverable_here: for modified: do not deliver it to this full JID again.
-            reason: for rejected.
+            reason: of rejected, and of modified with `delivery_failed`: it stands in the
+                history of the item.
             timeout_s: the time to wait for an answer; None: as in the plugin's options.
         """
         content = client_stanza.unlock(

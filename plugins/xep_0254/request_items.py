@@ -59,8 +59,8 @@ TOKEN_CHARS_MAX = 256
 ITEMS_MAX = 1000
 IDS_BYTES_MAX = 64 * 1024
 
-#: The length of the reason for which a worker rejects an item, kept in the item's
-#: history.
+#: The length of the reason for which a worker rejects an item, or has failed on it, kept
+#: in the item's history.
 REASON_CHARS_MAX = 1000
 
 #: As for `queue#ttl`: a later time is a mistake.
@@ -217,16 +217,20 @@ def _unlocked(item: ET.Element, item_id: str) -> Settlement:
             outcome=ItemOutcome.MODIFIED,
             delivery_failed=flag(outcome, "delivery-failed"),
             undeliverable_here=flag(outcome, "undeliverable-here"),
+            reason=_reason(outcome),
         )
     if outcome.tag == _REJECTED:
-        reason = "".join(outcome.itertext()).strip()
         return Settlement(
             item_id=item_id,
             token=token,
             outcome=ItemOutcome.REJECTED,
-            reason=reason[:REASON_CHARS_MAX],
+            reason=_reason(outcome),
         )
     raise bad_request(f"{local(outcome)[:40]} is not an outcome")
+
+
+def _reason(outcome: ET.Element) -> str:
+    return "".join(outcome.itertext()).strip()[:REASON_CHARS_MAX]
 
 
 def flag(element: ET.Element, name: str, *, default: str = "false") -> bool:

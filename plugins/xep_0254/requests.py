@@ -126,11 +126,18 @@ def parse_publish_message(
     message: ET.Element,
     *,
     new_id: Callable[[], str],
+    check: Callable[[ET.Element], None] | None = None,
     item_bytes_max: int = ITEM_BYTES_MAX,
 ) -> Publish | None:
     """Read the items that a message publishes; None: it publishes nothing.
 
     The headers of the message (XEP-0131) are properties of each of them.
+
+    Args:
+        message: the message.
+        new_id: as for parse_request.
+        check: raises a Refusal, before anything is read, if the publish is not allowed.
+        item_bytes_max: as for parse_request.
 
     Raises:
         Refusal: as for parse_request.
@@ -140,6 +147,8 @@ def parse_publish_message(
     pubsub = message.find(_PUBSUBS[0])
     if pubsub is None or pubsub.find(f"{{{PUBSUB}}}publish") is None:
         return None
+    if check is not None:
+        check(pubsub)
     asked = _asked(pubsub, new_id, item_bytes_max)
     return _publish(asked, read_headers(message))
 
@@ -377,8 +386,6 @@ def _set_affiliations(asked: _Asked) -> SetAffiliations:
         if each.tag != _owner("affiliation"):
             raise bad_request(f"{local(each)[:40]} where an affiliation is expected")
         jid, value = _jid(each), each.get("affiliation", "")
-        if value == "publish-only":
-            raise unsupported("publish-only-affiliation")
         if value not in _AFFILIATIONS:
             raise bad_request(f"there is no affiliation {value[:20]!r}")
         if jid in affiliations:

@@ -28,20 +28,22 @@ from qos.core.queue.results import Result
 from qos.core.quota import Quotas, own_domains
 from qos.core.strings import bare
 from qos.engine.clock import LoopClock
-from qos.engine.queue_engine import QueueEngine, Stats
+from qos.engine.queue_engine import QueueEngine
 from qos.engine.queue_ports import GatewayPort, QueuePorts
 from qos.ids import new_key
 from qos.journal.writer import JournalWriter, check_folder
-from qos.stores.queue_store import QueueStore, queue_store_from_url
+from qos.stores.queue_store import MESSAGES, QueueStore, queue_store_from_url
 from qos.stream.closing import close_at_once
 from qos.stream.gate import in_session
 from qos.stream.tap import Part, Tap
 from xep_0254 import disco
+from xep_0254.discovery import Discovery
 from xep_0254.event_sender import EventSender
 from xep_0254.jids import creators_of, normal_request, sender_jid
-from xep_0254.namespaces import DISCO_INFO, DISCO_ITEMS
 from xep_0254.published_messages import ID_CHARS_MAX, PublishedMessages
+from xep_0254.request_turns import RequestTurns
 from xep_0254.requests import is_request, parse_request
+from xep_0254.rights import check_rights
 from xep_0254.service_stanza import render_refusal, render_result
 from xep_qos import XEP_QOS
 from xep_qos.batch_stanza import REQUEST_OR_BATCH
@@ -52,8 +54,12 @@ __all__ = ["QueueService"]
 
 log = logging.getLogger(__name__)
 
-_INFO = f"{{{DISCO_INFO}}}query"
-_ITEMS = f"{{{DISCO_ITEMS}}}query"
+#: RFC 6120 §8.2.3.
+_NOT_ONE_CHILD = Refusal(
+    "an iq of type get or set has exactly one child",
+    condition="bad-request",
+    type="modify",
+)
 
 
 class QueueService:
@@ -86,10 +92,10 @@ class QueueService:
             store: `sqlite:PATH`, or a store that is not open.
             creators: the accounts that may create nodes. `domain`: the accounts of the
                 service's domain, which is that of its account, or for a component the
-                domain above its own. `all`: everybody who can reach the service. Or
+                domain above its own. `anyone`: all who can reach the service. Or
                 accounts (`a@b,c@d` or a collection); among them `@DOMAIN` stands for
                 all accounts of a domain.
-            trust: the accounts whose assured messages are held. `publishers`: accounts
+            trust: the accounts whose messages are accepted. `publishers`: accounts
                 that may publish to a node here; otherwise as for xep_qos. Not used,
                 like `quotas`, if xep_qos is registered already.
             quotas: the limits for held messages.
@@ -116,7 +122,7 @@ class QueueService:
         if bounds is not None:
             arguments.instance(QueueBounds, "bounds", bounds, "QueueBounds or None")
         options = {
-            "store": f"{store.url}-messages",
+            "store": f"{store.url}{MESSAGES}",
             "trust": self._publishes if trust == "publishers" else trust,
             "journal": journal,
             **{f"quota_{name}": each for name, each in asdict(quotas).items()},
@@ -132,7 +138,9 @@ class QueueService:
         if journal is not None:
             check_folder(journal)
             node = str(xmpp.requested_jid)
-            new_journal = partial(JournalWriter.of_store, journal, node, clock.now)
+            new_journal = partial(
+                JournalWriter.of_store, journal, node, clock.now, of_items=True
+            )
         self._tap = Tap.of(xmpp)
         self._events = EventSender(xmpp, self._tap.wire)
         self._ports = QueuePorts(self._events)
@@ -144,7 +152,9 @@ class QueueService:
             bounds=replace(bounds, own_domains=bounds.own_domains | own),
             journal=new_journal,
         )
+        self._turns = RequestTurns(self._engine.payers, bounds.own_domains | own)
         self._events.engine = self._engine
+        self._discovery = Discovery(self._engine, self._events)
         self._messages = PublishedMessages(xmpp, self._engine, self._events)
         self._closed = False
         self._registers_qos = "xep_qos" not in xmpp.plugin
@@ -285,19 +295,23 @@ class QueueService:
             # An answer would have to repeat the id, and could break our own stream.
             return is_request(xml)
         if is_request(xml):
-            self._request(xml, requester)
+            if not self._turns.do(requester, partial(self._request, xml, requester)):
+                text = "too many requests wait already"
+                busy = Refusal(text, condition="resource-constraint", type="wait")
+                self._events.send(self._refusal(xml, busy))
             return True
         self._engine.heard(requester)
-        if kind == "get" and len(xml):
-            if xml[0].tag == _INFO:
-                return self._node_info(xml, requester, xml[0].get("node", ""))
-            if xml[0].tag == _ITEMS and not xml[0].get("node"):
-                self._nodes(xml, requester)
-                return True
-        return False
+        if len(xml) == 1:
+            return self._discovery.take(xml, requester)
+        if kind not in {"get", "set"} or _is_of_qos(xml):
+            return False
+        self._events.send(self._refusal(xml, _NOT_ONE_CHILD))
+        return True
 
     def _request(self, xml: ET.Element, requester: str) -> None:
         try:
+            for child in xml:
+                check_rights(child, self._engine.rights, requester)
             request = normal_request(parse_request(xml, new_id=new_key))
         except Refusal as refusal:
             self._engine.heard(requester)
@@ -323,43 +337,13 @@ class QueueService:
             )
         self._events.send(text)
 
-    def _node_info(self, xml: ET.Element, requester: str, node: str) -> bool:
-        if not node:
-            return False
-
-        def tell(stats: Stats | Refusal) -> None:
-            sender = self._events.sender
-            if isinstance(stats, Refusal):
-                text = render_refusal(xml, stats, sender=sender)
-            else:
-                text = disco.render_node_info(
-                    xml,
-                    node,
-                    stats=stats,
-                    topic=self._engine.is_topic(node),
-                    sender=sender,
-                )
-            self._events.send(text)
-
-        return self._engine.stats(node, requester, tell)
-
-    def _nodes(self, xml: ET.Element, requester: str) -> None:
-        def tell(nodes: list[str] | Refusal) -> None:
-            service, sender = str(self._events.own), self._events.sender
-            if isinstance(nodes, Refusal):
-                text = render_refusal(xml, nodes, sender=sender)
-            else:
-                text = disco.render_items(xml, nodes, service=service, sender=sender)
-            self._events.send(text)
-
-        self._engine.nodes(requester, tell)
-
     def _presence(self, xml: ET.Element, sender: str) -> None:
         kind = xml.get("type")
         if kind is None:
-            self._engine.heard(sender, available=True)
+            heard = partial(self._engine.heard, sender, available=True)
+            self._turns.after(sender, heard)
         elif kind == "unavailable":
-            self._engine.departed(sender)
+            self._turns.after(sender, partial(self._engine.departed, sender))
 
     def _message(self, message: StanzaBase, sender: str) -> bool:
         xml = message.xml

@@ -214,7 +214,8 @@ def render_result(
             )
         case PublishResult():
             node = attributes(node=result.node)
-            content = _inside(f"<publish{node}>{_ids(result.item_ids)}</publish>")
+            ids = _published(result) if result.repeated else _ids(result.item_ids)
+            content = _inside(f"<publish{node}>{ids}</publish>")
         case CreateResult():
             content = _inside(f"<create{attributes(node=result.node)}/>")
         case SubscribeResult() | OptionsResult():
@@ -228,6 +229,15 @@ def render_result(
 
 def _ids(item_ids: Iterable[str]) -> str:
     return "".join([f"<item id={attribute(each)}/>" for each in item_ids])
+
+
+def _published(result: PublishResult) -> str:
+    repeated = frozenset(result.repeated)
+    mark = f"{_Q} q:repeated='true'"
+    return "".join(
+        f"<item{mark if each in repeated else ''} id={attribute(each)}/>"
+        for each in result.item_ids
+    )
 
 
 def _options(result: SubscribeResult | OptionsResult) -> str:

@@ -11,10 +11,19 @@ Importing this package makes the plugin known to slixmpp::
 
 from slixmpp.plugins.base import register_plugin
 
+from xep_qos.content import Json, SendOptions, json_of
 from xep_qos.feed import IncomingInfo
 from xep_qos.plugin import XEP_QOS
-from xep_qos.settings import Settings
+from xep_qos.settings import Options, Settings
 
 register_plugin(XEP_QOS)
 
-__all__ = ["XEP_QOS", "IncomingInfo", "Settings"]
+__all__ = [
+    "XEP_QOS",
+    "IncomingInfo",
+    "Json",
+    "Options",
+    "SendOptions",
+    "Settings",
+    "json_of",
+]

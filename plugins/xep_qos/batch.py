@@ -6,9 +6,10 @@ were alone. The rules are in BATCH.md, and as code in `qos.core.message.batch`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import field
 from functools import partial
+from operator import attrgetter
 from typing import Protocol
 from xml.etree import ElementTree as ET
 
@@ -26,6 +27,7 @@ from qos.core.message.effects import Answer, Transmit
 from qos.core.message.model import MARKS_NAMESPACE
 from qos.core.message.receiver_table import Request
 from qos.core.message.sender_table import Reply
+from qos.core.message.trust import Trusted
 from qos.core.record import record
 from qos.core.strings import own_servers
 from qos.engine import LoopClock
@@ -37,6 +39,8 @@ from xep_qos.settings import Settings
 __all__ = ["BatchReceiver", "BatchSender", "BatchedRequest", "features"]
 
 _Peer = tuple[str, str]
+
+_iq_id = attrgetter("iq_id")
 
 #: The features of a peer that accepts our batches.
 _BATCHES = frozenset({BATCH_NAMESPACE, MARKS_NAMESPACE})
@@ -50,7 +54,9 @@ def features(batch_max: object) -> tuple[str, ...]:
 class Sends(Protocol):
     """Writes a stanza; see qos.stream.wire.Wire.send."""
 
-    def __call__(self, text: str, *, at_once: bool = False) -> object:
+    def __call__(
+        self, text: str, *, at_once: bool = False, iq_ids: Iterable[str] = ()
+    ) -> object:
         """Write it, if there is a session."""
 
 
@@ -170,17 +176,26 @@ class BatchSender:
             self._flush_soon(peer)
         return ids
 
-    def session_lost(self) -> None:
-        """Forget everything: outstanding requests are sent again."""
+    def session_lost(self) -> list[str]:
+        """Drop what waits; returns the ids of these requests.
+
+        The answers to what was sent still come if the session is resumed.
+        """
+        lost = [iq_id for each in self._queues.values() for iq_id in each.drop()]
         for peer in self._queues:
             self._timers.clear(peer)
+        self._ready.clear()
+        return lost
+
+    def session_started(self) -> None:
+        """Forget everything: all outstanding requests are sent again."""
+        self.session_lost()
         self._queues.clear()
         self._peers.clear()
-        self._ready.clear()
 
     def stop(self) -> None:
         """Send nothing more, for good."""
-        self.session_lost()
+        self.session_started()
         self._timers.stop()
 
     def _flush_soon(self, peer: _Peer) -> None:
@@ -220,7 +235,7 @@ class BatchSender:
         if forgotten is not None:
             self._peers.pop(forgotten, None)
         self._peers[iq_id] = peer
-        self._send(text, at_once=len(load) > 1)
+        self._send(text, at_once=len(load) > 1, iq_ids=map(_iq_id, load))
 
 
 class _ReceivedBatch:
@@ -250,9 +265,11 @@ class BatchReceiver:
         self,
         clock: LoopClock,
         *,
+        decision: Callable[[str, str, str], Trusted | None],
         consider: Callable[[Request], None],
+        decided: Callable[[Request, Trusted], None],
         malformed: Callable[[ET.Element, RemoteProtocolError], str],
-        send: Sends,
+        send: Callable[..., object],
         sender: Callable[[str], str],
         keep: stanza.Keep | None,
     ) -> None:
@@ -260,14 +277,18 @@ class BatchReceiver:
 
         Args:
             clock: the time.
-            consider: takes each request.
+            decision: see Guard.decision.
+            consider: takes each request that is not decided yet.
+            decided: takes each of the others, and its decision.
             malformed: notes an iq that cannot be read, and returns the answer to it.
             send: writes a stanza, if there is a session.
             sender: the from of an answer to a stanza that was sent to this JID.
             keep: as for stanza.parse_request.
         """
         self._clock = clock
+        self._decision = decision
         self._consider = consider
+        self._decided = decided
         self._keep = keep
         self._malformed = malformed
         self._send = send
@@ -282,19 +303,30 @@ class BatchReceiver:
             return
         asked = _ReceivedBatch(xml, len(found))
         make = partial(BatchedRequest, asked=asked)
-        requests = []
+        requests: list[tuple[BatchedRequest, Trusted | None]] = []
         # All requests are read before the first is answered.
         for iq_id, element in found:
+            decision = self._decision(element.tag, asked.source, asked.own)
+            refused = decision is not None and not decision.trusted
             try:
-                requests.append(
-                    batch_stanza.parse_request(
-                        iq_id, element, xml, batch, make, self._keep
-                    )
+                request = batch_stanza.parse_request(
+                    iq_id,
+                    element,
+                    xml,
+                    batch,
+                    make,
+                    self._keep,
+                    without_message=refused,
                 )
             except RemoteProtocolError as error:
                 self._refuse(asked, iq_id, error)
-        for request in requests:
-            self._consider(request)
+            else:
+                requests.append((request, decision))
+        for request, decision in requests:
+            if decision is None:
+                self._consider(request)
+            else:
+                self._decided(request, decision)
         self._answer(asked)
         if asked.answers.missing:
             within = self._clock.now() + ANSWER_WITHIN_S

@@ -84,12 +84,15 @@ def parse_request(
     batch: ET.Element,
     make: Callable[..., stanza.AnyRequest],
     keep: stanza.Keep | None,
+    *,
+    without_message: bool = False,
 ) -> stanza.AnyRequest:
     """Read one of the requests in a batch; see stanza.request_of."""
     return stanza.request_of(
         element,
         make,
         keep,
+        without_message=without_message,
         mark=batch.get("sender", ""),
         hold=element.get("hold", ""),
         iq_id=iq_id,

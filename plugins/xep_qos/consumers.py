@@ -39,7 +39,7 @@ class Consumer:
     backoff: Backoff
 
     def __post_init__(self) -> None:
-        arguments.callable_of("handler", self.handler)
+        arguments.coroutine_function("handler", self.handler)
 
     def takes(self, message: Message) -> bool:
         """Whether the consumer is meant for this message."""

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from slixmpp import JID
 from slixmpp.basexmpp import BaseXMPP
-from slixmpp.exceptions import XMPPError
+from slixmpp.exceptions import IqTimeout, XMPPError
 
 from qos.core.message.model import Outgoing, Route
 from qos.core.message.route import Resource, choose, namespace_for, to_jid
@@ -27,6 +27,9 @@ _NOTHING: frozenset[str] = frozenset()
 #: remembered; the latest are kept. Anybody may send presence. A peer whose version is
 #: not known is asked itself.
 _PRESENT_MAX = 10_000
+
+#: The longest time to wait for an answer, in seconds, and the doublings to get there.
+_ANSWER_S, _DOUBLINGS = 60.0, 16
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -56,6 +59,7 @@ class Discovery:
         timeout_s: float,
         now: Callable[[], float],
         found: Callable[[str], None],
+        answered: Callable[[str, float], None],
         shows_presence: Callable[[str], bool],
     ) -> None:
         """Prepare to ask.
@@ -63,10 +67,11 @@ class Discovery:
         Args:
             xmpp: the stream, with xep_0030 and xep_0115.
             namespaces: those of QoS, in the order of preference.
-            timeout_s: the time to wait for a peer's disco#info; a failure is also
-                remembered for this time.
+            timeout_s: the time to wait for a peer's disco#info; it doubles with each one
+                that does not answer. A failure is remembered for the first time.
             now: the clock.
             found: called with an account when more is known about it.
+            answered: called with an account and the seconds until it has answered.
             shows_presence: whether an account is known to show us its presence.
         """
         self._xmpp = xmpp
@@ -74,6 +79,7 @@ class Discovery:
         self._timeout_s = timeout_s
         self._now = now
         self._found = found
+        self._answered = answered
         self._shows_presence = shows_presence
         self._known: dict[str, _Known] = {}
         # Priorities by full JID: the available resources of an account, for an account
@@ -85,6 +91,8 @@ class Discovery:
         # The version of the capabilities in the latest presence of a JID.
         self._versions: dict[str, str] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
+        # How many requests in a row a peer has left without an answer.
+        self._unanswered: dict[str, int] = {}
 
     def route(self, record: Outgoing) -> Route | None:
         """The route of the next attempt; None: no address is known yet."""
@@ -148,6 +156,8 @@ class Discovery:
         In the second case, slixmpp knows the available peers.
         """
         self._present.clear()
+        self._known.clear()
+        self._versions.clear()
         self._crowded = False
         for own in list(self._xmpp.roster):
             roster = self._xmpp.roster[own]
@@ -157,12 +167,10 @@ class Discovery:
                     self.arrived(jid, own, presence["priority"], None)
 
     def session_lost(self) -> None:
-        """Forget everything but the available peers, as the session may be resumed."""
+        """Ask nobody; what is known stays, as the session may be resumed."""
         for task in self._asking.values():
             task.cancel()
         self._asking.clear()
-        self._known.clear()
-        self._versions.clear()
 
     def supports(self, jid: str, features: AbstractSet[str]) -> bool:
         """Whether this JID is known to support all of these; does not ask it."""
@@ -200,33 +208,51 @@ class Discovery:
 
     async def _ask(self, jid: str, sender: str) -> None:
         features: AbstractSet[str] = _NOTHING
+        timeout_s = min(
+            _ANSWER_S, self._timeout_s * 2.0 ** self._unanswered.get(jid, 0)
+        )
+        asked_at = self._now()
         try:
-            info = None
-            version = self._versions.get(jid)
-            if version is not None:
-                caps = self._xmpp.plugin["xep_0115"]
-                info = await caps.get_caps(  # type: ignore[no-untyped-call]
-                    verstring=version
-                )
-            if info is None:
-                disco = self._xmpp.plugin["xep_0030"]
-                answer = await disco.get_info(
-                    jid=JID(jid),
-                    ifrom=sender or None,
-                    local=False,
-                    cached=False,
-                    timeout=self._timeout_s,
-                )
-                info = answer["disco_info"]
+            info, was_asked = await self._info(jid, sender, timeout_s)
             features = frozenset(info["features"])
+            self._unanswered.pop(jid, None)
+            if was_asked:
+                self._answered(bare(jid), self._now() - asked_at)
+        except IqTimeout:
+            # The stanza may be lost, or the link slow: the next one has more time.
+            count = min(self._unanswered.get(jid, 0) + 1, _DOUBLINGS)
+            _put(self._unanswered, jid, count)
         except XMPPError as error:
             log.debug("%s does not say what it supports: %s", jid, error)
+        except Exception:
+            # In slixmpp; the peer has a part in what it reads.
+            log.exception("%s cannot be asked what it supports", jid)
         finally:
             self._asking.pop(jid, None)
         speaks = namespace_for(features, self._namespaces) is not None
         until = None if speaks else self._now() + self._timeout_s
         self._known[jid] = _Known(features, until)
         self._found(bare(jid))
+
+    async def _info(self, jid: str, sender: str, timeout_s: float) -> tuple[Any, bool]:
+        """Its disco#info, and whether the peer was asked for it."""
+        version = self._versions.get(jid)
+        if version is not None:
+            caps = self._xmpp.plugin["xep_0115"]
+            info = await caps.get_caps(  # type: ignore[no-untyped-call]
+                verstring=version
+            )
+            if info is not None:
+                return info, False
+        disco = self._xmpp.plugin["xep_0030"]
+        answer = await disco.get_info(
+            jid=JID(jid),
+            ifrom=sender or None,
+            local=False,
+            cached=False,
+            timeout=timeout_s,
+        )
+        return answer["disco_info"], True
 
 
 def _put(known: dict[_K, _V], key: _K, value: _V) -> None:

@@ -22,12 +22,12 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from qos import arguments
 from qos.core.message.effects import Answer, Report, Transmit
-from qos.core.message.model import Level, Outgoing, Route
+from qos.core.message.model import Level, LevelOrWord, Outgoing, Route
 from qos.core.message.receiver_table import Request
 from qos.core.message.sender_table import Reply
 from qos.core.message.trust import Trusted
 from qos.core.quota import own_domains
-from qos.core.strings import ID_CHARS_MAX
+from qos.core.strings import ID_CHARS_MAX, own_servers
 from qos.core.strings import bare as account_of
 from qos.engine import Delivery, Inbox, LoopClock, Outbox
 from qos.errors import (
@@ -42,6 +42,7 @@ from qos.journal.writer import JournalWriter, check_folder
 from qos.stores.base import Contents, Remember
 from qos.stream.closing import close_at_once
 from qos.stream.tap import Part, Tap
+from qos.xml_text import render_iq
 from xep_qos import stanza
 from xep_qos.batch import BatchedRequest, BatchReceiver, BatchSender
 from xep_qos.batch_stanza import BATCH, REQUEST_OR_BATCH
@@ -49,6 +50,7 @@ from xep_qos.capabilities import StoredCapabilities
 from xep_qos.discovery import Discovery
 from xep_qos.feed import Feed
 from xep_qos.guard import Guard
+from xep_qos.plain import PlainMessages
 from xep_qos.reporting import Reporter
 from xep_qos.settings import Settings, policy_of, store_of
 
@@ -68,6 +70,8 @@ _CAPABILITIES = "capabilities"
 
 #: The answer of an endpoint that does not receive: the sender tries again.
 _AWAY = RemoteProtocolError("away", condition="service-unavailable", type="cancel")
+
+_PING = "<ping xmlns='urn:xmpp:ping'/>"
 
 _CAPS = "{http://jabber.org/protocol/caps}c"
 _MUC_USER = "{http://jabber.org/protocol/muc#user}x"
@@ -89,6 +93,10 @@ class Endpoint:
         self.own: str | None = None
         #: Whether there has been a session: messages held then have been handed over.
         self.has_been_online = False
+        #: The ids of the iqs that the end of the connection has found unwritten.
+        self._unwritten: set[str] = set()
+        #: Of the ping that is not answered yet, or ''.
+        self._ping_id = ""
         self._clock = LoopClock(self.xmpp.loop)
         self._reporter = Reporter(
             self.xmpp,
@@ -196,6 +204,7 @@ class Endpoint:
             timeout_s=settings.retry_first_s,
             now=self._clock.now,
             found=self.outbox.in_flight.route_found,
+            answered=self.outbox.in_flight.heard,
             shows_presence=lambda account: self.guard.shows_presence(account),
         )
         self.route: Callable[[Outgoing], Route | None] = self._discovery.route
@@ -211,7 +220,9 @@ class Endpoint:
         )
         self._batch_receiver = BatchReceiver(
             self._clock,
-            consider=self._consider,
+            decision=lambda *of: self.guard.decision(*of),
+            consider=lambda request: self.guard.consider(request),
+            decided=self._decided,
             malformed=self._malformed,
             send=self._send_answer,
             sender=self._sender_of_answer,
@@ -220,10 +231,11 @@ class Endpoint:
         self.guard = Guard(
             self.xmpp,
             trust=policy_of(settings.trust),
-            trust_acknowledged=policy_of(settings.trust_acknowledged),
+            accepts_anyone=settings.accepts == "anyone",
             decided=self._decided,
             no_room=self.inbox.turn_away,
         )
+        self.plain = PlainMessages(self.xmpp, self.guard, self.report)
 
     def _step_out(self) -> None:
         self._tap.leave(self._part)
@@ -270,7 +282,7 @@ class Endpoint:
         self,
         to: str | JID,
         payload: str,
-        level: Level | str,
+        level: LevelOrWord,
         deadline_s: float | None,
         ordered: bool | None,
         sender: str = "",
@@ -346,12 +358,17 @@ class Endpoint:
         self._remember(_OWN_JID, own)
         if not resumed:
             self._discovery.session_started()
+            self._batches.session_started()
         self.guard.session_started(resumed=resumed)
         if not self.has_been_online:
             self.has_been_online = True
             self._warn_of_automatic_trust()
             self.inbox.restart()
-        self.outbox.session_started(own)
+        unwritten, self._unwritten = self._unwritten, set()
+        if resumed:
+            self.outbox.session_resumed(own, unwritten)
+        else:
+            self.outbox.session_started(own)
 
     def _remember(self, name: str, value: str) -> None:
         """Keep a value in the store for the next start."""
@@ -364,7 +381,8 @@ class Endpoint:
         self.own = None
         self.guard.session_lost()
         self.outbox.session_lost()
-        self._batches.session_lost()
+        # Called at each lost attempt as well, with the same ids.
+        self._unwritten.update(self._batches.session_lost(), self._wire.lost)
         self._discovery.session_lost()
 
     def _presence(self, presence: StanzaBase) -> None:
@@ -384,7 +402,7 @@ class Endpoint:
         receives, by_roster = self.settings.receives, self.guard.needs_roster
         if receives and by_roster and self.xmpp.auto_authorize:
             log.warning(
-                "trust is 'roster', and the client accepts every subscription "
+                "trust has 'contacts', and the client accepts every subscription "
                 "request: set client.auto_authorize to None or False, or "
                 "anybody can make himself trusted"
             )
@@ -399,6 +417,8 @@ class Endpoint:
                 if element.tag in REQUEST_OR_BATCH:
                     taken = self._asked(xml, element)
                     break
+        elif self._ping_id and xml.get("id") == self._ping_id:
+            taken = self._answered_ping(xml)
         elif kind in {"result", "error"}:
             iq_id = xml.get("id", "")
             awaited = iq_id in self._awaited
@@ -408,6 +428,15 @@ class Endpoint:
         if taken:
             self._wire.quicken()
         return taken
+
+    def _answered_ping(self, xml: ET.Element) -> bool:
+        """Take the answer of our server to a ping; a component gets the ping itself."""
+        source = xml.get("from", "")
+        if source and source != self.own and source not in own_servers(self.own or ""):
+            return False
+        self._ping_id = ""
+        self.outbox.in_flight.answered_ping()
+        return True
 
     def _saw_presence(self, xml: ET.Element) -> None:
         if xml.find(_MUC_USER) is not None:
@@ -434,12 +463,21 @@ class Endpoint:
         return True
 
     def _request(self, xml: ET.Element, element: ET.Element) -> None:
+        decision = self.guard.decision(
+            element.tag, xml.get("from", ""), xml.get("to", "")
+        )
+        refused = decision is not None and not decision.trusted
         try:
-            request = stanza.parse_request(xml, element, self._keep)
+            request = stanza.parse_request(
+                xml, element, self._keep, without_message=refused
+            )
         except RemoteProtocolError as error:
             self._wire.send(self._malformed(xml, error))
-        else:
+            return
+        if decision is None:
             self.guard.consider(request)
+        else:
+            self.inbox.request(request, trusted=decision.trusted, why=decision.reason)
 
     def _malformed(self, xml: ET.Element, error: RemoteProtocolError) -> str:
         """Note a malformed iq; returns the answer."""
@@ -447,9 +485,6 @@ class Endpoint:
         self._recorder.malformed(source, to, error.condition)
         self.report(source, Report(error.condition, f"malformed request: {error}"))
         return stanza.render_error(xml, error, sender=self._sender_of_answer(to))
-
-    def _consider(self, request: Request) -> None:
-        self.guard.consider(request)
 
     def _decided(self, request: Request, decision: Trusted) -> None:
         self.inbox.request(request, trusted=decision.trusted, why=decision.reason)
@@ -492,8 +527,26 @@ class Endpoint:
         sender = ""
         if self.xmpp.is_component:
             sender = transmit.record.sender or self.xmpp.boundjid.full
-        return self._batches.take(transmit, sender) or self._wire.send(
-            self._render_request(transmit, sender)
+        if self._batches.take(transmit, sender):
+            return True
+        record = transmit.record
+        deliver = transmit.step == "deliver"
+        iq_id = record.deliver_id if deliver else record.offer_id
+        text = self._render_request(transmit, sender)
+        return self._wire.send(text, iq_ids=(iq_id,))
+
+    def ping(self) -> bool:
+        """See qos.engine.outbox.Port (XEP-0199)."""
+        own = self.own
+        if own is None:
+            return False
+        # A component pings itself: the server need not know any other address.
+        to, sender = account_of(own).rpartition("@")[2], ""
+        if self.xmpp.is_component:
+            to = sender = own
+        self._ping_id = self.new_id()
+        return self._wire.send(
+            render_iq("get", self._ping_id, _PING, to=to, sender=sender)
         )
 
     def answer(self, request: Request, answer: Answer) -> None:

@@ -137,6 +137,11 @@ class Feed:
             identity=record.identity,
         )
 
+    def key_of(self, message: StanzaBase) -> str | None:
+        """The key of a message that was handed over; None: it is a plain one."""
+        record = self._delivered.get(message.xml)
+        return None if record is None else record.key
+
     def take_until(self, message: StanzaBase, done: asyncio.Future[None]) -> None:
         """See XEP_QOS.take_until."""
         record = self._delivered.get(message.xml)

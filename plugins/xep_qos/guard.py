@@ -39,12 +39,21 @@ _ROSTER = "jabber:iq:roster"
 #: knows the token.
 _HELD = Trusted(True, "it is held already")
 
+_OCCUPANT = Trusted(False, "an occupant of a room")
+_BY_APPLICATION = "the application's decision"
+
+#: The rule for acknowledged messages, where anyone may send them.
+_ANYONE = TrustPolicy(anyone=True)
+_ACCEPTED = Trusted(True, "everyone is accepted")
+
 #: How long to wait for the roster before asking for it again.
 _ROSTER_TIMEOUT_S = 15.0
 
 
 class Guard:
     """Decides on each request, as soon as the necessary facts are known.
+
+    If they are known when it comes, this is before its message is read.
 
     No request is refused before the roster is known: it waits.
     """
@@ -54,7 +63,7 @@ class Guard:
         xmpp: BaseXMPP,
         *,
         trust: TrustPolicy | TrustCallback,
-        trust_acknowledged: TrustPolicy | TrustCallback,
+        accepts_anyone: bool,
         decided: Callable[[Request, Trusted], None],
         no_room: Callable[[Request], None],
     ) -> None:
@@ -62,14 +71,16 @@ class Guard:
 
         Args:
             xmpp: the stream.
-            trust: the rule for peers whose messages are held.
-            trust_acknowledged: the same for level acknowledged.
+            trust: the rule.
+            accepts_anyone: whether the rule is for assured messages only.
             decided: called with each request and the decision.
             no_room: called with a request that cannot wait for its decision.
         """
         self._xmpp = xmpp
         self._trust = trust
-        self._trust_acknowledged = trust_acknowledged
+        self._accepts_anyone = accepts_anyone
+        #: Whether the rule is a function that does not answer at once.
+        self._is_slow = inspect.iscoroutinefunction(trust)
         self._decided = decided
         self._no_room = no_room
         self._waiting: deque[Request] = deque()
@@ -80,10 +91,7 @@ class Guard:
         self._tasks: set[asyncio.Task[None]] = set()
         self.roster_known = asyncio.Event()
         #: Whether any decision needs the roster.
-        self.needs_roster = any(
-            isinstance(rule, TrustPolicy) and rule.needs_roster
-            for rule in (trust, trust_acknowledged)
-        )
+        self.needs_roster = isinstance(trust, TrustPolicy) and trust.contacts
 
     def session_started(self, *, resumed: bool) -> None:
         """Learn the roster, if a decision depends on it.
@@ -125,23 +133,63 @@ class Guard:
         if len(self._rooms) < _ROOMS_MAX:
             self._rooms.add(bare(jid))
 
-    def consider(self, request: Request) -> None:
-        """Decide on a request, now or later."""
-        if request.kind == "deliver":
-            self._decided(request, _HELD)
-            return
+    def decision(self, kind: str, source: str, to: str) -> Trusted | None:
+        """Decide on a request before it is read; None: this takes some time.
+
+        Args:
+            kind: the name of its element, perhaps with its namespace.
+            source: the full JID of its sender.
+            to: the JID it was addressed to.
+        """
+        if kind.endswith("deliver"):
+            return _HELD
         rule = self._trust
-        if request.kind == "acknowledged":
-            rule = self._trust_acknowledged
-        if not isinstance(rule, TrustPolicy):
-            if self._keep(request):
-                asking = self._spawn(self._ask_application(rule, request))
-                asking.add_done_callback(lambda _: self._let_go(request))
-        elif not self.roster_known.is_set() and rule.needs_roster:
-            if self._keep(request):
-                self._waiting.append(request)
+        if self._accepts_anyone and kind.endswith("acknowledged"):
+            rule = _ANYONE
+        return self._by(rule, source, to)
+
+    def consider(self, request: Request) -> None:
+        """Decide on a request for which `decision` was None."""
+        if not self._keep(request):
+            return
+        if isinstance(self._trust, TrustPolicy):
+            self._waiting.append(request)
         else:
-            self._decide(rule, request)
+            asking = self._spawn(self._ask_about(self._trust, request))
+            asking.add_done_callback(lambda _: self._let_go(request))
+
+    def plain(self, source: str, to: str) -> Trusted | None:
+        """Decide on the sender of a plain message; None: this takes some time."""
+        if self._accepts_anyone:
+            return _ACCEPTED
+        return self._by(self._trust, source, to)
+
+    async def plain_later(self, source: str, to: str) -> Trusted:
+        """The same, when the roster is known or the application has decided."""
+        if not isinstance(self._trust, TrustPolicy):
+            return await self._ask_application(self._trust, source)
+        while (decision := self.plain(source, to)) is None:
+            await self.roster_known.wait()
+        return decision
+
+    def _by(
+        self, rule: TrustPolicy | TrustCallback, source: str, to: str
+    ) -> Trusted | None:
+        account = bare(source)
+        if not isinstance(rule, TrustPolicy):
+            return self._answer_at_once(rule, source, account, to)
+        subscription = "none"
+        if rule.contacts and not (rule.named and rule.names(source)):
+            if not self.roster_known.is_set():
+                return None
+            subscription = self._subscription(account, to)
+        return Trusted.decide(
+            rule,
+            source,
+            own=to or self._xmpp.boundjid.full,
+            subscription=subscription,
+            occupant=self._is_occupant(account, to),
+        )
 
     def _keep(self, request: Request) -> bool:
         """Whether there is room for one more waiting request; if not, it is refused."""
@@ -155,20 +203,6 @@ class Guard:
     def _let_go(self, request: Request) -> None:
         if self._kept.pop(id(request), None) is not None:
             self._kept_bytes -= request.size
-
-    def _decide(self, rule: TrustPolicy, request: Request) -> None:
-        account = bare(request.source)
-        subscription = "none"
-        if rule.needs_roster:
-            subscription = self._subscription(account, request.to)
-        trusted = Trusted.decide(
-            rule,
-            request.source,
-            own=request.to or self._xmpp.boundjid.full,
-            subscription=subscription,
-            occupant=self._is_occupant(account, request.to),
-        )
-        self._decided(request, trusted)
 
     def _subscription(self, account: str, to: str) -> str:
         """The subscription of an account.
@@ -193,17 +227,37 @@ class Guard:
         rooms = [room for own in joined_as for room in muc.get_joined_rooms(own)]
         return JID(account) in rooms
 
-    async def _ask_application(self, rule: TrustCallback, request: Request) -> None:
-        if self._is_occupant(bare(request.source), request.to):
-            self._decided(request, Trusted(False, "an occupant of a room"))
-            return
+    def _answer_at_once(
+        self, rule: TrustCallback, source: str, account: str, to: str
+    ) -> Trusted | None:
+        if self._is_occupant(account, to):
+            return _OCCUPANT
+        if self._is_slow:
+            return None
         try:
-            answer = rule(request.source)
+            answer = rule(source)
+        except Exception:
+            log.exception("the trust function failed on %s", source)
+            return Trusted(False, _BY_APPLICATION)
+        if inspect.isawaitable(answer):
+            # It is asked again where its answer is awaited.
+            self._is_slow = True
+            if inspect.iscoroutine(answer):
+                answer.close()
+            return None
+        return Trusted(bool(answer), _BY_APPLICATION)
+
+    async def _ask_about(self, rule: TrustCallback, request: Request) -> None:
+        self._decided(request, await self._ask_application(rule, request.source))
+
+    async def _ask_application(self, rule: TrustCallback, source: str) -> Trusted:
+        try:
+            answer = rule(source)
             trusted = await answer if inspect.isawaitable(answer) else answer
         except Exception:
-            log.exception("the trust function failed on %s", request.source)
+            log.exception("the trust function failed on %s", source)
             trusted = False
-        self._decided(request, Trusted(bool(trusted), "the application's decision"))
+        return Trusted(bool(trusted), _BY_APPLICATION)
 
     async def _learn_roster(self, xmpp: ClientXMPP) -> None:
         while True:
@@ -244,7 +298,9 @@ class Guard:
         while self._waiting:
             request = self._waiting.popleft()
             self._let_go(request)
-            self.consider(request)
+            decision = self.decision(request.kind, request.source, request.to)
+            assert decision is not None
+            self._decided(request, decision)
 
     def _spawn(self, coroutine: object) -> asyncio.Task[None]:
         assert inspect.iscoroutine(coroutine)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from slixmpp import JID
 from slixmpp.basexmpp import BaseXMPP
@@ -16,7 +16,14 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from qos import arguments
 from qos.core.backoff import Backoff
-from qos.core.message.model import MARKS_NAMESPACE, NAMESPACES, Incoming, Level, only
+from qos.core.message.model import (
+    MARKS_NAMESPACE,
+    NAMESPACES,
+    Incoming,
+    Level,
+    LevelOrWord,
+    only,
+)
 from qos.core.record import replace
 from qos.engine import Delivery, Outcome, Outstanding
 from qos.errors import InvalidArgument, LocalProtocolError
@@ -25,9 +32,9 @@ from qos.stores.base import Store
 from qos.stream.caps import PromptCaps
 from qos.stream.gate import in_session
 from qos.stream.plugins import plugin_of
-from xep_qos import stanza
 from xep_qos.batch import features as batch_features
 from xep_qos.consumers import Consumer, HandlerT, Match
+from xep_qos.content import Json, SendOptions, addressed
 from xep_qos.endpoint import Endpoint
 from xep_qos.feed import IncomingInfo
 from xep_qos.settings import Settings
@@ -59,27 +66,16 @@ class XEP_QOS(BasePlugin):
 
     async def send(
         self,
-        to: str | JID,
-        body: str = "",
-        *,
-        payload: str | None = None,
-        level: Level | str = Level.ASSURED,
-        deadline_s: float | None = None,
-        ordered: bool | None = None,
-        msg_id: str | None = None,
+        to: str | JID | Message,
+        body: str | None = None,
+        **options: Unpack[SendOptions],
     ) -> Outcome:
         """Send a message and wait for its end.
 
         Args:
-            to: a full JID, or a bare one: then the message goes to a resource that
-                supports QoS.
-            body: the text.
-            payload: XML instead of a body: a message, or the content of one.
-            level: a Level, or its word, such as "assured".
-            deadline_s: when to give up, in seconds; None: the option.
-            ordered: whether to release it after earlier messages to this account; None:
-                the option.
-            msg_id: as for submit.
+            to: as for submit.
+            body: as for submit.
+            options: the other arguments of submit.
 
         Returns:
             The outcome: delivered, or sent at level unacknowledged.
@@ -93,36 +89,41 @@ class XEP_QOS(BasePlugin):
             MessageTooLarge, OutboxFull, LocalProtocolError, StoreError: it was not
                 accepted.
         """
-        text = stanza.message_with_body(body)
-        if payload is not None:
-            text = stanza.payload_from_text(payload)
-            if body:
-                expected = "left out where there is a payload"
-                raise InvalidArgument("body", str, expected)
-        delivery = await self._endpoint.submit(
-            to, text, level, deadline_s, ordered, msg_id=msg_id
-        )
+        delivery = await self.submit(to, body, **options)
         outcome = await delivery.outcome()
         outcome.raise_for_status()
         return outcome
 
     async def submit(
         self,
-        message: Message,
+        to: str | JID | Message,
+        body: str | None = None,
         *,
-        level: Level | str = Level.ASSURED,
+        payload: str | None = None,
+        json: Json = None,
+        sender: str | JID | None = None,
+        level: LevelOrWord = Level.ASSURED,
         deadline_s: float | None = None,
         ordered: bool | None = None,
         msg_id: str | None = None,
     ) -> Delivery:
         """Accept a message for sending; it is as safe as the store on return.
 
+        A message has one content: a body, a payload or json.
+
         Args:
-            message: as for a plain send, with its to; its from only counts for a
-                component.
-            level: as for send.
+            to: a full JID, or a bare one: then the message goes to a resource that
+                supports QoS. Or a whole message of slixmpp with its `to`, and for a
+                component its `from`.
+            body: a text.
+            payload: XML: a message, or the content of one.
+            json: a value to be sent as JSON (XEP-0335); see `xep_qos.json_of`. None is
+                no content.
+            sender: of a component: the JID that the message is from.
+            level: a Level, or its word, such as "assured".
             deadline_s: when to give up, in seconds; None: the option.
-            ordered: as for send.
+            ordered: whether to release it after earlier messages to this account; None:
+                the option.
             msg_id: the id of the message; None: a new one. A repeated call with the
                 same message and id returns the delivery that is in flight. The message
                 is the same if `to` and content are the same; the stanza's own id, which
@@ -138,14 +139,9 @@ class XEP_QOS(BasePlugin):
                 may continue when the store is opened again. To be sure, submit it again
                 under the same msg_id.
         """
-        arguments.instance(Message, "message", message, "a slixmpp Message")
-        sender = str(message["from"]) if self.xmpp.is_component else ""
-        text = stanza.embedded(message.xml)
-        to = message.xml.get("to")
-        if not to:
-            raise InvalidArgument("message", Message, "a Message that has a `to`")
+        made = addressed(self.xmpp, to, body, payload, json, sender)
         return await self._endpoint.submit(
-            to, text, level, deadline_s, ordered, sender, msg_id
+            made.to, made.payload, level, deadline_s, ordered, made.sender, msg_id
         )
 
     def delivery(self, msg_id: str) -> Delivery:
@@ -198,14 +194,28 @@ class XEP_QOS(BasePlugin):
         """In a handler: how this message was delivered; None: as a plain message."""
         return self._endpoint.feed.incoming(_stanza(message))
 
+    def admits(self, message: StanzaBase) -> bool | None:
+        """Whether `trust` names the sender of a plain message; None: see `admitted`.
+
+        The plugin leaves plain messages alone: they are other applications' too. A
+        handler that must not act on those of strangers asks here. With
+        `accepts="anyone"` it is True. A refusal is reported as those of requests are,
+        if the message has a body.
+        """
+        return self._endpoint.plain.admits(_stanza(message).xml)
+
+    async def admitted(self, message: StanzaBase) -> bool:
+        """The same, when the roster is known or the function `trust` has answered."""
+        return await self._endpoint.plain.admitted(_stanza(message).xml)
+
     def take_until(self, message: StanzaBase, done: asyncio.Future[None]) -> None:
         """In a handler: this message counts as taken when the future is done.
 
         Until then its sender gets no answer, and after a restart it is handed over
         again, marked as redelivered. (At level acknowledged the sender gets the answer
-        at once: the message is on disk.) Harmless for a plain message. A coroutine
-        handler begins after the message has been handed over, which is too late. This
-        is also too late in a consumer, whose message counts as taken when it ends.
+        at once: the message is on disk.) Harmless for a plain message. In a
+        coroutine, or a consumer, it is too late for this: the message counts as taken
+        when that ends.
 
         Args:
             message: as the handler got it.
@@ -222,6 +232,25 @@ class XEP_QOS(BasePlugin):
         if not asyncio.isfuture(done):
             raise InvalidArgument("done", done, "a Future")
         self._endpoint.feed.take_until(_stanza(message), done)
+
+    async def begin(self, message: StanzaBase, *, max_redeliveries: int = 10) -> bool:
+        """Count a hand-over, when work on a message begins that is taken by `take_until`.
+
+        So a message whose handling fails, or kills the process, does not come again for
+        ever. The first hand-over is not written down; a later one is counted on disk
+        before this returns. Harmless for a plain message.
+
+        Args:
+            message: as the handler got it.
+            max_redeliveries: how often the message may come again before it is parked.
+
+        Returns:
+            Whether to work on it. False: it is parked, as after a consumer has failed;
+            see `consumer`. Leave its future as it is.
+        """
+        arguments.whole("max_redeliveries", max_redeliveries, least=1)
+        key = self._endpoint.feed.key_of(_stanza(message))
+        return key is None or await self._endpoint.inbox.begin(key, max_redeliveries)
 
     def consumer(
         self,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias
+from typing import Any, Literal, Required, TypeAlias, TypedDict
 
 from qos import arguments
 from qos.core.backoff import Backoff
@@ -19,7 +20,9 @@ from qos.jids import jid_of
 from qos.stores import store_from_url
 from qos.stores.base import Store
 
-__all__ = ["Settings", "TrustCallback"]
+__all__ = ["Options", "Settings", "TrustCallback"]
+
+log = logging.getLogger(__name__)
 
 #: Gets the full JID of a sender and decides; may be a coroutine function.
 TrustCallback: TypeAlias = Callable[[str], bool | Awaitable[bool]]
@@ -56,12 +59,50 @@ _BACKOFF, _QUOTAS = Backoff(), Quotas()
 _INBOX, _OUTBOX = InboxLimits(), OutboxLimits()
 
 
+class Options(TypedDict, total=False):
+    """The options of `qos.connect`, for type checkers and editors; see `Settings`.
+
+    Its parameter `receives` is one of its own.
+    """
+
+    store: Required[str | Store]
+    retry_first_s: float
+    retry_max_s: float
+    deadline_s: float | None
+    ordered: bool
+    namespaces: Sequence[str]
+    trust: str | Collection[str] | TrustCallback
+    accepts: Literal["trusted", "anyone"]
+    quota_messages: int
+    quota_bytes: int
+    quota_total_messages: int
+    quota_total_bytes: int
+    quota_domain_messages: int
+    quota_domain_bytes: int
+    hold_ttl_s: float
+    tombstones_max: int
+    tombstone_ttl_s: float
+    write_acknowledged: bool
+    window_max: int
+    outbox_messages_max: int
+    outbox_bytes_max: int
+    outcomes_max: int
+    outcome_ttl_s: float
+    stanza_bytes_max: int
+    batch_max: int
+    event_log_to: str | None
+    event_interval_s: float
+    journal: str | os.PathLike[str] | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The options, by the names that `register_plugin` accepts.
 
     Attributes:
-        store: `memory:`, `files:DIR`, `sqlite:PATH`, or a Store that is not open.
+        store: `files:DIR`, `sqlite:PATH`, or a Store that is not open; or `memory:`,
+            which loses its messages with the process. `qos.connect` demands a choice;
+            the plugin says in the log that it keeps them in memory.
         receives: whether to receive messages. If not, the endpoint only sends: it
             advertises nothing, refuses each request with service-unavailable, so that
             its sender tries again, and leaves received messages in the store as they
@@ -72,11 +113,14 @@ class Settings:
             None: never. Each message can have its own.
         ordered: whether to release the messages to one account in the order of sending.
         namespaces: those of QoS to use, the preferred first.
-        trust: the senders whose messages are held: `roster`, `all`, `nobody`, JIDs
-            (`a@b,c@d/e` or a collection; a domain needs a dot, or is `localhost`), or a
-            function of the full JID. The own account is trusted in any case.
-        trust_acknowledged: the same for level acknowledged. The proto-XEP has no rule
-            there.
+        trust: the senders whose messages are accepted: a list of `contacts` (accounts
+            with a subscription in the roster) and JIDs: `a@b`, `c@d/e`, the domain of a
+            service (it needs a dot, or is `localhost`), or `@d` for all accounts of a
+            domain. Or `anyone`, `nobody`, or a function of the full JID. The own
+            account is trusted in any case.
+        accepts: `trusted`: trust counts at each level. `anyone`: it counts for assured
+            messages, which are held. The plugin leaves plain messages alone: they
+            are other applications' too. (`qos.connect` does not.)
         quota_messages: the most messages held of one account.
         quota_bytes: the most bytes of payload held of one account.
         quota_total_messages: the most messages held of all accounts.
@@ -111,8 +155,8 @@ class Settings:
     deadline_s: float | None = None
     ordered: bool = False
     namespaces: Sequence[str] = NAMESPACES
-    trust: str | Collection[str] | TrustCallback = "roster"
-    trust_acknowledged: str | Collection[str] | TrustCallback = "all"
+    trust: str | Collection[str] | TrustCallback = "contacts"
+    accepts: Literal["trusted", "anyone"] = "trusted"
     quota_messages: int = _QUOTAS.messages
     quota_bytes: int = _QUOTAS.bytes
     quota_total_messages: int = _QUOTAS.total_messages
@@ -148,6 +192,11 @@ class Settings:
                 raise ValueError(
                     f"xep_qos has no option {name!r}; it has {', '.join(sorted(known))}"
                 )
+        if "store" not in config:
+            log.warning(
+                "messages are kept in memory, and lost with the process: say "
+                "store='sqlite:PATH', or store='memory:' if that is meant"
+            )
         return cls(**config)
 
     def __post_init__(self) -> None:
@@ -167,6 +216,8 @@ class Settings:
                 f"{self.retry_max_s}"
             )
         _check_namespaces(self.namespaces)
+        if self.accepts not in ("trusted", "anyone"):
+            raise InvalidArgument("accepts", self.accepts, "'trusted' or 'anyone'")
         if self.event_log_to is not None:
             jid_of("event_log_to", self.event_log_to)
         if self.journal is not None:
@@ -175,7 +226,6 @@ class Settings:
             raise InvalidArgument("store", self.store, "a URL or a Store")
         checks: tuple[tuple[str, Callable[[Any], object]], ...] = (
             ("trust", policy_of),
-            ("trust_acknowledged", policy_of),
             ("store", store_of),
         )
         for name, check in checks:

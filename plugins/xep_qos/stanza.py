@@ -29,10 +29,8 @@ __all__ = [
     "condition_of",
     "embedded",
     "error_text",
-    "message_with_body",
     "parse_reply",
     "parse_request",
-    "payload_from_text",
     "render_answer",
     "render_error",
     "render_request",
@@ -81,7 +79,11 @@ def request_element(iq: ET.Element) -> ET.Element | None:
 
 
 def parse_request(
-    iq: ET.Element, element: ET.Element, keep: Keep | None = None
+    iq: ET.Element,
+    element: ET.Element,
+    keep: Keep | None = None,
+    *,
+    without_message: bool = False,
 ) -> Request:
     """Read a request.
 
@@ -89,6 +91,7 @@ def parse_request(
         iq: of type set, with from, to and id.
         element: the result of request_element.
         keep: called with the payload and the message of which it is the text.
+        without_message: do not read the message: its sender is not trusted.
 
     Raises:
         RemoteProtocolError: it is malformed: bad-request/modify.
@@ -100,6 +103,7 @@ def parse_request(
         element,
         Request,
         keep,
+        without_message=without_message,
         mark=element.get(_SENDER, ""),
         hold=element.get(_HOLD, ""),
         iq_id=iq_id,
@@ -113,6 +117,7 @@ def request_of(
     make: Callable[..., AnyRequest],
     keep: Keep | None,
     *,
+    without_message: bool = False,
     mark: str,
     hold: str,
     **where: str,
@@ -123,6 +128,7 @@ def request_of(
         element: a request.
         make: the class of the result, or a function that makes it of the same values.
         keep: as for parse_request.
+        without_message: as for parse_request.
         mark: the mark of the sender's store that came with it.
         hold: the token that came with it.
         where: iq_id, source and to of the request.
@@ -132,9 +138,7 @@ def request_of(
     """
     namespace, _, kind = element.tag[1:].partition("}")
     msg_id = payload = ""
-    if kind == "acknowledged":
-        mark = ""
-    else:
+    if kind != "acknowledged":
         msg_id = element.get("msgId", "")
         if not msg_id:
             raise bad_request("msgId is missing or empty")
@@ -144,7 +148,7 @@ def request_of(
         ids = {"msgId": msg_id, "sender": mark, "hold": hold}
         name = max(ids, key=lambda each: len(ids[each]))
         raise bad_request(f"{name} is longer than {ID_CHARS_MAX} characters")
-    if kind != "deliver":
+    if kind != "deliver" and not without_message:
         message = _message_in(element)
         payload = embedded(message)
         if keep is not None:
@@ -257,41 +261,6 @@ def condition_of(error: ET.Element) -> str:
 # -- writing ---------------------------------------------------------------
 
 
-def message_with_body(body: str) -> str:
-    """The payload of a plain text message.
-
-    Raises:
-        InvalidArgument: XML cannot carry it.
-    """
-    arguments.text("body", body, private=True)
-    try:
-        return f"<message xmlns='{CLIENT}'><body>{text(body)}</body></message>"
-    except ValueError as error:
-        raise InvalidArgument("body", str, _TEXT, why=str(error)) from error
-
-
-def payload_from_text(xml: str) -> str:
-    """The payload of a message given as XML: a message, or the content of one.
-
-    Raises:
-        InvalidArgument: it is not well-formed.
-    """
-    arguments.text("payload", xml, private=True)
-    try:
-        root = ET.fromstring(xml)  # noqa: S314 - expat expands no external entity
-    except (ET.ParseError, UnicodeEncodeError) as error:
-        expected = "one element of well-formed XML"
-        raise InvalidArgument("payload", str, expected, why=str(error)) from error
-    if local(root) != "message":
-        for element in root.iter():
-            if "}" not in element.tag:
-                element.tag = f"{{{CLIENT}}}{element.tag}"
-        message = ET.Element(f"{{{CLIENT}}}message")
-        message.append(root)
-        root = message
-    return embedded(root)
-
-
 def check_msg_id(msg_id: str) -> None:
     """Check an id that a user has chosen for a message.
 
@@ -334,7 +303,8 @@ def render_request(transmit: Transmit, sender: str = "", *, store_id: str) -> st
     else:
         iq_id = record.offer_id
         content = (
-            f"<acknowledged xmlns='{route.namespace}'>{record.payload}</acknowledged>"
+            f"<acknowledged xmlns='{route.namespace}'{mark}>"
+            f"{record.payload}</acknowledged>"
         )
     return render_iq("set", iq_id, content, to=route.jid, sender=sender)
 

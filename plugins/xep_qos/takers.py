@@ -9,10 +9,12 @@ asked that can match a message.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import logging
 import re
+from collections.abc import Callable, Coroutine
 from operator import attrgetter
 from typing import Any
 
@@ -43,6 +45,12 @@ _FOR_THE_APPLICATION = tuple(
 #: slixmpp's function that wakes an application: `await client.wait_until("message")`.
 _WAKES_THE_APPLICATION = "XMLStream.wait_until."
 
+#: slixmpp's wrappers around handlers that are coroutines: of an event, and of a stanza.
+_WRAPPERS = (
+    "XMLStream.event.<locals>.handler_callback_routine",
+    "CoroutineCallback.__init__.<locals>.pointer_wrapper",
+)
+
 #: A StanzaPath that begins with one of these matches a message only if the message has
 #: a plugin of this name.
 _OTHER_STANZAS = frozenset({"iq", "presence"})
@@ -71,17 +79,22 @@ class Takers:
         self._able: list[tuple[BaseHandler, str, bool]] = []
         self._applications: set[BaseHandler] = set()
 
-    def hand_over(self, message: Message, msg_id: str) -> bool:
+    def hand_over(self, message: Message, msg_id: str) -> asyncio.Future[None] | bool:
         """Handle a message like a received one.
 
         Returns:
-            Whether it has been taken, even if a handler raised an exception: a handler
-            of the application matches it, or is registered for an event that slixmpp
-            raised for it; or a filter took it out.
+            Whether it has been taken: a handler of the application matches it, or is
+            registered for an event that slixmpp raised for it; or a filter took it out.
+            If some of these handlers are coroutines, it is taken when all of them have
+            ended. The future fails if a handler does.
         """
         taken = False
         xmpp: Any = self._xmpp
         before, event = vars(xmpp).get("event"), xmpp.event
+        loop = xmpp.loop
+        factory = loop.get_task_factory()
+        tasks: list[asyncio.Future[Any]] = []
+        failures: list[Exception] = []
 
         def watched(name: str, *data: Any) -> None:
             nonlocal taken
@@ -89,6 +102,7 @@ class Takers:
             event(name, *data)
 
         xmpp.event = watched
+        loop.set_task_factory(functools.partial(_new_task, factory, tasks))
         try:
             stanza = self._tap.filtered(message)
             if stanza is None:
@@ -96,14 +110,23 @@ class Takers:
             # All of them are asked first: if one match raises, no handler runs.
             matching = self._matching(stanza)
             taken = taken or not self._applications.isdisjoint(matching)
+            tell = stanza.exception
+            vars(stanza)["exception"] = functools.partial(_failed, failures, tell)
             self._run(matching, stanza)
-        except Exception:
+            if not tasks:
+                del vars(stanza)["exception"]  # else it would refer to itself
+        except Exception as error:
+            failures.append(error)
             log.exception("a handler failed on %r", msg_id)
         finally:
+            loop.set_task_factory(factory)
             if before is None:
                 del xmpp.event
             else:
                 xmpp.event = before
+        if taken and (tasks or failures):
+            ended: asyncio.Future[None] = loop.create_task(_all_ended(tasks, failures))
+            return ended
         return taken
 
     def _matching(self, stanza: StanzaBase) -> list[BaseHandler]:
@@ -145,6 +168,51 @@ class Takers:
             if _is_the_applications(function):
                 return True
         return False
+
+
+# slixmpp makes a task for each handler that is a coroutine, keeps none of them, and turns
+# their exceptions into calls of `exception` of the stanza. These functions are called for
+# such handlers alone: nothing more is done for a message that no coroutine handles.
+
+
+def _new_task(
+    factory: Any,
+    tasks: list[asyncio.Future[Any]],
+    loop: asyncio.AbstractEventLoop,
+    coroutine: Coroutine[Any, Any, Any],
+    **options: Any,
+) -> asyncio.Future[Any]:
+    """Make a task, by the factory of before if there is one; note those of handlers."""
+    make = factory or _default_task
+    task: asyncio.Future[Any] = make(loop, coroutine, **options)
+    if getattr(coroutine, "__qualname__", "") in _WRAPPERS:
+        tasks.append(task)
+    return task
+
+
+def _default_task(
+    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], **options: Any
+) -> asyncio.Future[Any]:
+    return asyncio.Task(coroutine, loop=loop, **options)
+
+
+def _failed(
+    failures: list[Exception], tell: Callable[[Exception], object], error: Exception
+) -> None:
+    """Note that a handler has failed, and do what slixmpp does."""
+    failures.append(error)
+    tell(error)
+
+
+async def _all_ended(
+    tasks: list[asyncio.Future[Any]], failures: list[Exception]
+) -> None:
+    """Return when all have ended; raise what the first one raised that failed."""
+    ends = await asyncio.gather(*tasks, return_exceptions=True)
+    if failures:
+        raise failures[0]
+    if any(isinstance(each, BaseException) for each in ends):
+        raise asyncio.CancelledError("a handler was cancelled")
 
 
 def _can_match(handler: BaseHandler, message: str) -> bool:

@@ -6,32 +6,28 @@ from xep_0254.request_items import ITEM_BYTES_MAX
 
 __all__ = [
     "CHANNELS_MAX",
-    "CONNECTIONS_MAX",
     "CREDIT",
     "FRAME_BYTES_MAX",
     "IDLE_S",
     "LINKS_MAX",
-    "LOGIN_S",
     "MESSAGE_BYTES_MAX",
     "PENDING_BYTES_MAX",
+    "READ_BYTES_MAX",
     "REASON_CHARS_MAX",
+    "SEND_BYTES_MAX",
+    "UNFINISHED_BYTES_MAX",
     "UNSETTLED_MAX",
 ]
-
-#: Connections at a time, logged in or not: each takes a file descriptor.
-CONNECTIONS_MAX = 1000
-
-#: Seconds until a connection has to be logged in.
-LOGIN_S = 10.0
 
 #: The most bytes of a frame that we accept; a longer message comes in several.
 FRAME_BYTES_MAX = 64 * 1024
 
 #: Sessions of a connection, and links of all its sessions.
-CHANNELS_MAX = 16
+CHANNELS_MAX = 64
 LINKS_MAX = 256
 
-#: Seconds without a frame after which a peer counts as gone; peers are told half of it.
+#: Seconds within which a peer has to send a frame, as it is told. It counts as gone after
+#: twice that time.
 IDLE_S = 60.0
 
 #: Messages that a publisher may send before one of them is accepted.
@@ -46,6 +42,18 @@ MESSAGE_BYTES_MAX = ITEM_BYTES_MAX * 3 // 4 - 1024
 #: The most bytes of messages of one connection that are being written; beyond them,
 #: nothing is read from it.
 PENDING_BYTES_MAX = 4 * 1024 * 1024
+
+#: The most bytes of messages of one connection of which the end has not come. The link
+#: whose message goes beyond them ends: the other ones may never end.
+UNFINISHED_BYTES_MAX = 2 * 1024 * 1024
+
+#: Bytes of a connection that wait to be handled; beyond them, nothing is read from it. A
+#: read of asyncio has up to 256 KiB more.
+READ_BYTES_MAX = 64 * 1024
+
+#: Bytes of messages to the consumers of a session that are not written yet; beyond them,
+#: items that are locked for these wait in the store, and not in memory.
+SEND_BYTES_MAX = 256 * 1024
 
 #: The most characters of the reason of a rejected outcome that are kept.
 REASON_CHARS_MAX = 1000

@@ -27,8 +27,10 @@ from proton import (
 
 from qos.amqp import bounds
 from qos.amqp.deliveries import Delivery
+from qos.amqp.heartbeats import TOLD_RATIO, Heartbeats
 from qos.amqp.pump import Pump
 from qos.ids import new_id
+from qos.tls_files import Tls
 
 __all__ = ["CONTAINER", "Broker", "BrokerLink", "BrokerLost", "BrokerRefused"]
 
@@ -72,7 +74,7 @@ class Broker:
         address: of the node, as the broker writes it.
         user: to log in with; '': ANONYMOUS.
         password: of the user.
-        tls: for TLS; None: without.
+        tls: returns the context for each connection; None: without TLS.
     """
 
     host: str
@@ -80,7 +82,7 @@ class Broker:
     address: str
     user: str = ""
     password: str = field(default="", repr=False)
-    tls: ssl.SSLContext | None = None
+    tls: Tls | None = None
 
     def __str__(self) -> str:
         scheme = "amqp" if self.tls is None else "amqps"
@@ -103,7 +105,7 @@ class BrokerLink(asyncio.Protocol):
         self._attached: asyncio.Future[None] = loop.create_future()
         self._pump: Pump | None = None
         self._tcp: asyncio.Transport | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._heartbeats = Heartbeats(self._tick)
         self._writing: asyncio.Handle | None = None
 
     # -- life --------------------------------------------------------------
@@ -121,7 +123,7 @@ class BrokerLink(asyncio.Protocol):
                     lambda: self,
                     broker.host,
                     broker.port,
-                    ssl=broker.tls,
+                    ssl=broker.tls and broker.tls(),
                     server_hostname=broker.host if broker.tls else None,
                 )
                 await asyncio.wait(
@@ -178,10 +180,10 @@ class BrokerLink(asyncio.Protocol):
         self._tcp = transport
         amqp = Transport()
         amqp.max_frame_size = bounds.FRAME_BYTES_MAX
-        amqp.idle_timeout = bounds.IDLE_S / 2
+        amqp.idle_timeout = TOLD_RATIO * bounds.IDLE_S
         self._pump = Pump(transport, amqp, self._event, self._delivery)
         self._guard(lambda pump: self._begin(pump, amqp))
-        self._tick()
+        self._heartbeats.begin()
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
@@ -200,9 +202,9 @@ class BrokerLink(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
-        for handle in (self._timer, self._writing):
-            if handle is not None:
-                handle.cancel()
+        self._heartbeats.stop()
+        if self._writing is not None:
+            self._writing.cancel()
         pump, self._pump, self._tcp = self._pump, None, None
         self._lose("the connection is lost" if exc is None else str(exc))
         if pump is not None:
@@ -231,10 +233,8 @@ class BrokerLink(asyncio.Protocol):
         self._writing = None
         self._guard(lambda _pump: None)
 
-    def _tick(self) -> None:
-        if self._pump is None:
-            return
-        now = self._loop.time()
+    def _tick(self, now: float) -> float:
+        """Let proton send a heartbeat, or close the connection; see Heartbeats."""
         at = 0.0
 
         def tick(pump: Pump) -> None:
@@ -242,8 +242,7 @@ class BrokerLink(asyncio.Protocol):
             at = pump.tick(now)
 
         self._guard(tick)
-        delay = max(0.05, at - now) if at else bounds.IDLE_S / 4
-        self._timer = self._loop.call_later(delay, self._tick)
+        return at
 
     # -- proton ------------------------------------------------------------
 
@@ -278,7 +277,9 @@ class BrokerLink(asyncio.Protocol):
 
     def _event(self, event: Event) -> None:
         kind = event.type
-        if kind == Event.LINK_REMOTE_OPEN:
+        if kind == Event.CONNECTION_REMOTE_OPEN:
+            self._heartbeats.begin()
+        elif kind == Event.LINK_REMOTE_OPEN:
             assert event.link is not None
             self._opened(event.link)
         elif kind in _ENDS:

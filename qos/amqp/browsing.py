@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from proton import Condition, Link, Sender
 
 from qos.amqp import bounds
-from qos.amqp.conditions import condition_of
+from qos.amqp.conditions import RESOURCE_LIMIT, condition_of
 from qos.amqp.deliveries import Delivery, transfer
 from qos.core.amqp.messages import render_item
+from qos.core.queue.item import Item
 from qos.core.queue.item_names import ItemNames
 from qos.core.queue.requests import (
     Items,
@@ -27,8 +28,10 @@ from qos.core.queue.requests import (
 )
 from qos.core.queue.results import ItemsResult, Result
 from qos.core.queue.selector import Selector, SelectorError, parse
+from qos.core.queue.service import too_dear
 from qos.core.queue.terminus import Terminus
 from qos.core.record import replace
+from qos.core.strings import bare
 from qos.engine.queue_engine import Answer, QueueEngine
 
 if TYPE_CHECKING:
@@ -39,6 +42,9 @@ __all__ = ["BrowsingLink", "split_address"]
 #: Seconds until a link with credit looks for new items again; not at a topic, where new
 #: items are all that can come.
 _LOOK_S = 1.0
+
+#: Items that are asked for at a time if a selector chooses: it may take long for each.
+_PAGE_SELECTED = 100
 
 _STATES = {"?dead": "dead", "?accepted": "accepted"}
 
@@ -136,11 +142,15 @@ class BrowsingLink:
             self._timer = None
         if self._ended or self._asking or self._link.credit <= 0:
             return
+        unsent = self._link.session.outgoing_bytes
+        if not self._connection.has_room(unsent, self._tell_room):
+            return
         self._asking = True
         self._changed = False
+        most = bounds.CREDIT if self._selector is None else _PAGE_SELECTED
         items = Items(
             node=self._node,
-            max_items=min(self._link.credit, bounds.CREDIT),
+            max_items=min(self._link.credit, most),
             after=str(self._cursor),
             state=self._state,
         )
@@ -156,15 +166,21 @@ class BrowsingLink:
             self._detach(condition_of(result))
             return
         assert isinstance(result, ItemsResult)
+        connection = self._connection
         for item in result.items:
             self._cursor = item.seq
-            if self._selector is None or self._selector.matches(ItemNames(item)):
+            if self._passes(item):
                 message = render_item(item, payloads.get(item.seq, ""), result.now)
                 delivery = transfer(self._link, f"{item.seq}", message)
                 if self._link.snd_settle_mode == Link.SND_SETTLED:
                     delivery.settle()
                 elif self._kept is not None:
                     self._unsettled[item.seq] = None
+            if self._ended:
+                return
+            if self._selector and connection.engine.selector_time.is_over:
+                # The others of this page are asked for again, in another turn.
+                break
         self._save()
         if (result.items or self._changed) and self._link.credit > 0:
             self.flow()
@@ -175,12 +191,30 @@ class BrowsingLink:
                 self._look(self._wait_s)
         self._connection.write_soon()
 
+    def _passes(self, item: Item) -> bool:
+        """Whether the item is wanted; if that has become too dear, the link ends."""
+        if self._selector is None:
+            return True
+        time, account = (
+            self._connection.engine.selector_time,
+            bare(self._connection.jid),
+        )
+        found, spent = time.evaluate(self._selector, ItemNames(item), (account,))
+        if spent:
+            text = too_dear(account, time.wait_s(account))
+            self._detach(Condition(RESOURCE_LIMIT, text))
+        return found and not spent
+
     def _look(self, seconds: float) -> None:
         """Look for items in so many seconds, and no earlier."""
         if self._timer is not None:
             self._timer.cancel()
         look = self._connection.guarded(self.flow)
         self._timer = asyncio.get_running_loop().call_later(seconds, look)
+
+    def _tell_room(self) -> None:
+        if not self._ended:
+            self._look(0)
 
     def _wake(self) -> None:
         """New items are on disk, or the node is deleted."""

@@ -23,6 +23,7 @@ __all__ = [
     "RESOURCE_LIMIT",
     "STOLEN",
     "TOO_LARGE",
+    "TRANSFER_LIMIT",
     "UNAUTHORIZED",
     "condition_of",
 ]
@@ -39,6 +40,7 @@ NOT_IMPLEMENTED: Final = "amqp:not-implemented"
 PRECONDITION: Final = "amqp:precondition-failed"
 RESOURCE_LIMIT: Final = "amqp:resource-limit-exceeded"
 STOLEN: Final = "amqp:link:stolen"
+TRANSFER_LIMIT: Final = "amqp:link:transfer-limit-exceeded"
 TOO_LARGE: Final = "amqp:link:message-size-exceeded"
 UNAUTHORIZED: Final = "amqp:unauthorized-access"
 

@@ -17,26 +17,33 @@ from proton import (
     Endpoint,
     Event,
     Link,
+    PropertyDict,
     SymbolList,
     Transport,
     symbol,
 )
 
+from qos._version import __version__
 from qos.amqp import bounds, conditions
+from qos.amqp.attached import LinksByName, OurLink
 from qos.amqp.deliveries import Delivery
+from qos.amqp.heartbeats import TOLD_RATIO, Heartbeats
 from qos.amqp.incoming import IncomingLink
-from qos.amqp.links import Links, OurLink
+from qos.amqp.intake import Intake
+from qos.amqp.links import Links
 from qos.amqp.login import Login
 from qos.amqp.outgoing import OutgoingLink
 from qos.amqp.pump import Pump
 from qos.amqp.termini import KeptTermini
 from qos.amqp.unsettled import Unsettled
-from qos.core.amqp.front import Attach, Front
+from qos.core.amqp.front import Attach, Front, InUse, Part
 from qos.core.amqp.values import DecodeError
 from qos.core.queue.consumer_jids import consumer_jid
 from qos.core.queue.terminus import TerminusName
+from qos.engine.doors import Arrival
 from qos.engine.queue_engine import QueueEngine
 from qos.ids import new_id
+from qos.users import Grant
 
 if TYPE_CHECKING:
     from qos.amqp.gateway import Gateway
@@ -61,30 +68,42 @@ class AmqpConnection(asyncio.Protocol):
     Attributes:
         engine: of the queues.
         jid: the full JID that publishes for this connection, once it is logged in.
+        grant: by which it is logged in; None: it is not.
         silent: the full JIDs of links that get nothing until the peer is heard of.
         front: reads and writes what proton hides.
     """
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, arrival: Arrival) -> None:
         self.engine: QueueEngine = gateway.engine
+        self._arrival = arrival
         self.jid = ""
+        self.grant: Grant | None = None
         self.silent: set[str] = set()
         self._gateway = gateway
         self._loop = asyncio.get_running_loop()
         self._tcp: asyncio.Transport | None = None
         self._login: Login | None = None
         self._pump: Pump | None = None
+        self._intake: Intake | None = None
         self.front = Front(bounds.FRAME_BYTES_MAX)
         self._links = Links(self)
         self._timer: asyncio.TimerHandle | None = None
+        self._heartbeats = Heartbeats(self._tick)
         self._writing: asyncio.Handle | None = None
         # Links that collect requests while bytes are read.
         self._collecting: list[IncomingLink | OutgoingLink] = []
         # The link of the last delivery, by its address, until there is another event.
         self._delivering: tuple[int, OurLink] | None = None
         self._pending_bytes = 0
+        self._unfinished_bytes = 0
         self._may_write = True
+        # What is called when those who have no room may have some.
+        self._full: set[Callable[[], object]] = set()
         self._closing = False
+        # The peer has broken a rule: what it sends is read and dropped.
+        self._deaf = False
+        # We have closed the connection, and the peer has not yet.
+        self._closed = False
         self._peer = "?"
 
     # -- asyncio -----------------------------------------------------------
@@ -94,25 +113,26 @@ class AmqpConnection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._tcp = transport
         self._peer = str(transport.get_extra_info("peername"))
-        if not self._gateway.joins(self):
-            log.warning("%s: too many AMQP connections", self._peer)
-            transport.abort()
-            return
+        self._gateway.joins(self)
         self._login = Login(
             transport,
             self._gateway,
+            self._arrival,
             begin=self.guarded(self._begin),
-            drop=self._drop,
+            drop=self._refuse,
         )
-        self._timer = self._loop.call_later(bounds.LOGIN_S, self._drop, "no login")
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
         self.guarded(self._received)(data)
 
     def eof_received(self) -> bool:
-        """See asyncio.Protocol."""
-        return False
+        """See asyncio.Protocol; what has come is handled and answered before the end."""
+        tcp, intake = self._tcp, self._intake
+        if tcp is None or intake is None or tcp.get_extra_info("ssl_object"):
+            return False
+        intake.when_done(tcp.close)
+        return True
 
     def pause_writing(self) -> None:
         """See asyncio.Protocol."""
@@ -129,15 +149,24 @@ class AmqpConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
+        if self._intake is None or self._closing or self._intake.idle:
+            self._lost()
+        else:
+            self._intake.when_done(self._lost)
+
+    def _lost(self) -> None:
+        """All that the peer has sent is handled, and it is gone."""
         self._closing = True
         for handle in (self._timer, self._writing):
             if handle is not None:
                 handle.cancel()
+        self._heartbeats.stop()
         if self._login is not None:
             self._login.cancel()
         self._links.end_all(released=False)
         self._gateway.leaves(self)
         self._tcp = None
+        self._room()
         if self._pump is not None:
             self._pump.release()
 
@@ -167,12 +196,54 @@ class AmqpConnection(asyncio.Protocol):
     def pending(self, size: int) -> None:
         """Count bytes of messages that are being written, or (negative) are written."""
         self._pending_bytes += size
+        if self._intake is not None:
+            self._intake.full = self._pending_bytes > bounds.PENDING_BYTES_MAX
+            self._intake.update()
+
+    def requested(self) -> None:
+        """Count a request of the account, such as an attach."""
+        if self._intake is not None:
+            self._intake.requested()
+
+    def unfinished(self, size: int) -> bool:
+        """Count bytes of messages that are arriving, or (negative) are no more.
+
+        Returns:
+            Whether there may be so many.
+        """
+        self._unfinished_bytes += size
+        return self._unfinished_bytes <= bounds.UNFINISHED_BYTES_MAX
+
+    def late(self, delivery: Delivery) -> None:
+        """Drop a delivery on a link that is refused or has ended.
+
+        Its sender may not know that yet; but it has had so much credit, or none.
+        """
+        if delivery.unasked:
+            text = "a transfer on a link that has ended, and without credit"
+            self._violated(Condition(conditions.TRANSFER_LIMIT, text))
+        else:
+            delivery.drop()
+
+    def has_room(self, unsent: int, tell: Callable[[], object]) -> bool:
+        """Whether more can be sent to a consumer.
+
+        Args:
+            unsent: bytes of messages that proton has of its session.
+            tell: called when there may be room, if there is none.
+        """
         if self._tcp is None or self._tcp.is_closing():
-            return
-        if self._pending_bytes > bounds.PENDING_BYTES_MAX:
-            self._tcp.pause_reading()
-        elif not self._tcp.is_reading():
-            self._tcp.resume_reading()
+            return True
+        if unsent + self._tcp.get_write_buffer_size() < bounds.SEND_BYTES_MAX:
+            return True
+        self._full.add(tell)
+        return False
+
+    def _room(self) -> None:
+        """Something was written: consumers that had no room may have some now."""
+        full, self._full = self._full, set()
+        for tell in full:
+            tell()
 
     def detach(self, link: Link, condition: Condition) -> None:
         """Close a link, for this reason."""
@@ -182,7 +253,12 @@ class AmqpConnection(asyncio.Protocol):
 
     def terminus_name(self, link: str) -> TerminusName:
         """The name of the terminus of a link: account, container-id and link name."""
-        return self.jid.partition("/")[0], self.container, link
+        return self.account, self.container, link
+
+    @property
+    def account(self) -> str:
+        """The bare JID that has logged in."""
+        return self.jid.partition("/")[0]
 
     def left(self, jid: str) -> None:
         """Note that the link of this full JID has ended."""
@@ -194,8 +270,8 @@ class AmqpConnection(asyncio.Protocol):
         return self._gateway.termini
 
     @property
-    def links(self) -> dict[tuple[str, str, str, bool], Links]:
-        """The links of the gateway that are attached; see `Gateway.links`."""
+    def links(self) -> LinksByName:
+        """The links of the gateway that are attached."""
         return self._gateway.links
 
     @property
@@ -216,78 +292,99 @@ class AmqpConnection(asyncio.Protocol):
     # -- proton ------------------------------------------------------------
 
     def _received(self, data: bytes) -> None:
-        if self._pump is None:
+        if self._intake is None:
             if self._login is not None:
                 self._login.received(data)
+            return
+        if self._deaf:
             return
         if self.silent and len(data) > _HEARTBEAT_BYTES:
             for jid in self.silent:
                 self.engine.heard(jid)
             self.silent.clear()
-        self._push(data)
+        self._intake.received(data)
 
-    def _begin(self, account: str, rest: bytes) -> None:
+    def _begin(self, grant: Grant, rest: bytes) -> None:
         if self._tcp is None:
             return
-        if self._timer is not None:
-            self._timer.cancel()
-        self.jid = consumer_jid(account, "amqp", new_id())
+        self.grant = grant
+        self.jid = consumer_jid(grant.account, "amqp", new_id())
         amqp = Transport(Transport.SERVER)
         amqp.max_frame_size = bounds.FRAME_BYTES_MAX
         amqp.channel_max = bounds.CHANNELS_MAX - 1
-        amqp.idle_timeout = bounds.IDLE_S / 2
+        amqp.idle_timeout = TOLD_RATIO * bounds.IDLE_S
         pump = self._pump = Pump(
             self._tcp, amqp, self._handle, self._delivery, self.front.send
         )
         pump.may_write = self._may_write
         pump.connection.container = self._gateway.name
+        pump.connection.properties = PropertyDict(
+            {symbol("product"): "xmpp-qos", symbol("version"): __version__}
+        )
         pump.bind()
-        self._tcp.resume_reading()
-        self._tick()
-        self._push(rest)
+        self._intake = Intake(
+            self._tcp,
+            self.engine.payers,
+            grant.account,
+            self.front,
+            handle=self.guarded(self._part),
+            flush=self.guarded(self._after_read),
+        )
+        self._heartbeats.begin()
+        self._intake.received(rest)
 
-    def _push(self, data: bytes) -> None:
+    def _part(self, part: Part) -> None:
         assert self._pump is not None
-        try:
-            for part in self.front.receive(data):
-                if isinstance(part, bytes):
-                    self._pump.push(part)
-                elif isinstance(part, Attach):
-                    self._links.asked = part
-                elif isinstance(part, DecodeError):
-                    self.close(Condition(conditions.FRAMING_ERROR, str(part)))
-                else:
-                    self._links.transferred(part)
-        finally:
-            # Also if the rest is broken: what was read before has come.
-            collecting, self._collecting = self._collecting, []
-            for each in collecting:
-                each.flush()
+        if self._deaf or self._closing:
+            return
+        if isinstance(part, bytes):
+            self._pump.push(part)
+        elif isinstance(part, Attach):
+            self._links.asked = part
+        elif isinstance(part, DecodeError):
+            refused = isinstance(part, InUse)
+            name = conditions.NOT_ALLOWED if refused else conditions.FRAMING_ERROR
+            self._violated(Condition(name, str(part)))
+        else:
+            self._links.transferred(part)
+
+    def _after_read(self) -> None:
+        """Publish and end what came together, and write."""
+        collecting, self._collecting = self._collecting, []
+        for each in collecting:
+            each.flush()
+        self._write()
 
     def _handle(self, event: Event) -> None:
         self._delivering = None
         handler = _HANDLERS.get(event.type)
-        if handler is not None and not self._closing:
+        if handler is None or self._closing:
+            return
+        if not self._closed or event.type in _LAST_EVENTS:
             handler(self, event)
 
     def _write(self) -> None:
-        self._writing = None
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
         if self._pump is not None and self._tcp is not None:
             self._pump.write()
+        if self._full:
+            self._room()
 
-    def _tick(self) -> None:
-        """Let proton send heartbeats, and close the connection when the peer sends none."""
-        assert self._pump is not None
-        now = self._loop.time()
+    def _tick(self, now: float) -> float:
+        """Let proton send a heartbeat, or close the connection; see Heartbeats."""
         at = 0.0
 
-        def tick(pump: Pump) -> None:
+        def tick() -> None:
             nonlocal at
-            at = pump.tick(now)
+            if self._pump is not None:
+                at = self._pump.tick(now)
 
-        self.guarded(tick)(self._pump)
-        delay = max(0.05, at - now) if at else bounds.IDLE_S / 4
-        self._timer = self._loop.call_later(delay, self._tick)
+        self.guarded(tick)()
+        if self._tcp is not None and self._tcp.is_closing() and not self._closing:
+            self._drop("")
+        return at
 
     # -- events ------------------------------------------------------------
 
@@ -296,9 +393,11 @@ class AmqpConnection(asyncio.Protocol):
         assert connection is not None
         connection.offered_capabilities = SymbolList([symbol("ANONYMOUS-RELAY")])
         connection.open()
+        self._heartbeats.begin()
 
     def _session_opened(self, event: Event) -> None:
         assert event.session is not None
+        self.requested()
         event.session.open()
 
     def _session_closed(self, event: Event) -> None:
@@ -328,12 +427,13 @@ class AmqpConnection(asyncio.Protocol):
             ours.flow()
 
     def _delivery(self, delivery: Delivery) -> None:
-        if self._closing:
+        if self._closing or self._closed:
             return
         link = delivery.link
         if self._delivering is None or self._delivering[0] != link:
-            ours = self._links.of(delivery.whole.link)
+            ours = self._links.at(link)
             if ours is None:
+                self.late(delivery)
                 return
             self._delivering = link, ours
         self._delivering[1].delivery(delivery)
@@ -342,7 +442,7 @@ class AmqpConnection(asyncio.Protocol):
         assert event.transport is not None
         condition = event.transport.condition
         if condition is not None:
-            log.warning("%s: %s: %s", self._peer, condition.name, condition.description)
+            self._arrival.warn(f"{condition.name}: {condition.description}")
 
     # -- the end -----------------------------------------------------------
 
@@ -351,6 +451,7 @@ class AmqpConnection(asyncio.Protocol):
         if self._pump is None or self._closing:
             self._drop(condition.description or "")
             return
+        self._closed = True
         self._links.end_all(released=True)
         if self._pump.connection.state & Endpoint.LOCAL_UNINIT:
             self._pump.connection.open()
@@ -359,14 +460,47 @@ class AmqpConnection(asyncio.Protocol):
         self._write()
         self._loop.call_later(_LINGER_S, self._drop, "")
 
+    def _violated(self, condition: Condition) -> None:
+        """Close the connection of a peer that has broken a rule, and hear it no more."""
+        self.close(condition)
+        self._deaf = True
+        if self._intake is not None:
+            self._intake.stop()
+
+    def _refuse(self, why: str) -> None:
+        """End the connection when the peer has read why.
+
+        What it sends meanwhile is read and dropped: bytes that nobody has read would
+        reset the connection, and so drop the reason too.
+        """
+        if self._tcp is None:
+            return
+        self._arrival.warn(why)
+        self._closing = True
+        self._tcp.resume_reading()
+        if self._tcp.can_write_eof():
+            self._tcp.write_eof()
+        self._set_timer(_LINGER_S, self._drop, "")
+
     def _drop(self, why: str) -> None:
         """End the connection at once, or after what was written."""
         if self._tcp is None:
             return
         if why:
-            log.info("%s: %s", self._peer, why)
+            self._arrival.warn(why)
         self._closing = True
+        if self._intake is not None:
+            self._intake.stop()
         self._tcp.close()
+        # Whoever does not read what was written is not waited for.
+        self._set_timer(_LINGER_S, self._tcp.abort)
+
+    def _set_timer(
+        self, seconds: float, call: Callable[P, object], *args: P.args, **_: P.kwargs
+    ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(seconds, call, *args)
 
 
 _HANDLERS: dict[object, Callable[[AmqpConnection, Event], None]] = {
@@ -380,3 +514,6 @@ _HANDLERS: dict[object, Callable[[AmqpConnection, Event], None]] = {
     Event.LINK_FLOW: AmqpConnection._flow,
     Event.TRANSPORT_ERROR: AmqpConnection._failed,
 }
+
+#: All that a connection that we have closed takes of its peer.
+_LAST_EVENTS = frozenset({Event.CONNECTION_REMOTE_CLOSE, Event.TRANSPORT_ERROR})

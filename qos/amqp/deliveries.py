@@ -13,9 +13,9 @@ from typing import Any
 
 import cproton  # type: ignore[import-untyped]
 import proton
-from proton import Collector, Disposition, Sender
+from proton import Collector, Disposition, Link, Sender
 
-__all__ = ["Delivery", "next_delivery", "transfer"]
+__all__ = ["Delivery", "address_of", "next_delivery", "transfer"]
 
 
 class Delivery:
@@ -84,6 +84,13 @@ class Delivery:
         return bool(cproton.pn_delivery_settled(self._impl))
 
     @property
+    def unasked(self) -> bool:
+        """Whether it comes in, is the current one, and its link has no credit for it."""
+        # Proton takes the credit of a delivery back with `advance`.
+        link = cproton.pn_delivery_link(self._impl)
+        return self.readable and int(cproton.pn_link_credit(link)) <= 0
+
+    @property
     def remote_state(self) -> int:
         """The state at the peer."""
         return int(cproton.pn_delivery_remote_state(self._impl))
@@ -101,6 +108,15 @@ class Delivery:
     def advance(self) -> None:
         """Let the next delivery of the link be the current one."""
         cproton.pn_link_advance(cproton.pn_delivery_link(self._impl))
+
+    def drop(self) -> None:
+        """Drop the bytes that have come; the next delivery is the current one at the end."""
+        if self.aborted:
+            self.settle()
+        elif self.readable:
+            self.read()
+            if not self.partial:
+                self.advance()
 
     def update(self, state: int) -> None:
         """Set our state, with what was written into `local`."""
@@ -142,6 +158,11 @@ def next_delivery(collector: Collector) -> Delivery | None:
     if _is_null(event) or cproton.pn_event_type(event) != cproton.PN_DELIVERY:
         return None
     return Delivery(cproton.pn_event_delivery(event))
+
+
+def address_of(link: Link) -> int:
+    """The address of a link, as long as that is there; see `Delivery.link`."""
+    return _address(link._impl)
 
 
 def transfer(link: Sender, tag: str, message: bytes) -> Delivery:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
+from collections.abc import Mapping
+from typing import NoReturn
 
 from proton import Condition
 
-from qos.amqp import bounds, conditions
+from qos.amqp import conditions
+from qos.amqp.attached import LinksByName
 from qos.amqp.connection import AmqpConnection
-from qos.amqp.links import Links
 from qos.amqp.outgoing import OutgoingLink
 from qos.amqp.termini import KeptTermini
 from qos.amqp.unsettled import Unsettled
+from qos.core.queue.requests import CloseLink, Refusal
+from qos.core.queue.results import Result
+from qos.engine.doors import Door
 from qos.engine.gateway import ConsumersPort
 from qos.engine.queue_engine import QueueEngine
+from qos.tls_files import Tls
 from qos.users import Users
 
 __all__ = ["Gateway"]
@@ -39,8 +44,7 @@ class Gateway(ConsumersPort[OutgoingLink]):
         name: the container-id.
         termini: those that are suspended.
         unsettled: the unsettled deliveries of their links.
-        links: of all connections, by account, container-id, link name and whether we are
-            the sender.
+        links: those that are attached, of all connections.
     """
 
     def __init__(
@@ -67,18 +71,22 @@ class Gateway(ConsumersPort[OutgoingLink]):
         self.users = users
         self.anonymous = anonymous
         self.name = name
-        self._servers: list[asyncio.Server] = []
+        self._doors: list[Door] = []
+        self._watching: asyncio.Task[NoReturn] | None = None
         self._connections: set[AmqpConnection] = set()
         self._empty = asyncio.Event()
         self._empty.set()
         self.termini = KeptTermini()
         self.unsettled = Unsettled()
-        self.links: dict[tuple[str, str, str, bool], Links] = {}
+        self.links = LinksByName()
 
-    async def listen(
-        self, host: str, port: int, *, tls: ssl.SSLContext | None = None
-    ) -> int:
+    async def listen(self, host: str, port: int, *, tls: Tls | None = None) -> int:
         """Listen for clients.
+
+        Args:
+            host: a name or address.
+            port: 0: a free one.
+            tls: returns the context for each handshake; None: without.
 
         Returns:
             The port, if `port` was 0.
@@ -86,33 +94,53 @@ class Gateway(ConsumersPort[OutgoingLink]):
         Raises:
             OSError: the port is taken, or is not ours to take.
         """
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(
-            lambda: AmqpConnection(self), host, port, ssl=tls, backlog=100
+        door = await self.engine.doors.listen(
+            host, port, lambda arrival: AmqpConnection(self, arrival), tls=tls
         )
-        self._servers.append(server)
-        found: int = server.sockets[0].getsockname()[1]
-        return found
+        self._doors.append(door)
+        if self._watching is None and self.users is not None:
+            watch = self.users.watch(self._users_changed)
+            self._watching = asyncio.get_running_loop().create_task(watch)
+        return door.port
 
     async def aclose(self) -> None:
         """Close the connections in order; what their consumers hold is released."""
-        for server in self._servers:
-            server.close()
+        if self._watching is not None:
+            self._watching.cancel()
+        for door in self._doors:
+            door.close()
         for each in list(self._connections):
             each.guarded(each.close)(Condition(conditions.FORCED, "the service stops"))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_S):
                 await self._empty.wait()
 
+    def _users_changed(self) -> None:
+        """End the connections of users that were removed, or have another password.
+
+        Of an account that has no user any more, suspended links end too.
+        """
+        assert self.users is not None
+        text = "this user was removed, or has another password now"
+        for each in list(self._connections):
+            grant = each.grant
+            # A grant without a name is everybody's.
+            if grant is not None and grant.name and not self.users.stands(grant):
+                each.guarded(each.close)(Condition(conditions.UNAUTHORIZED, text))
+        for key, kept in list(self.termini.items()):
+            account = key[0]
+            if account != self.anonymous and not self.users.has_account(account):
+                del self.termini[key]
+                self.unsettled.sent(kept.jid)
+                self.engine.request(CloseLink(kept.node), kept.jid, _ignore)
+                self.engine.departed(kept.jid)
+
     # -- for connections ---------------------------------------------------
 
-    def joins(self, connection: AmqpConnection) -> bool:
-        """Whether there is room for one more connection; if so, it is counted."""
-        if len(self._connections) >= bounds.CONNECTIONS_MAX:
-            return False
+    def joins(self, connection: AmqpConnection) -> None:
+        """A connection is there."""
         self._connections.add(connection)
         self._empty.clear()
-        return True
 
     def leaves(self, connection: AmqpConnection) -> None:
         """A connection is gone."""
@@ -129,6 +157,11 @@ class Gateway(ConsumersPort[OutgoingLink]):
         self.consumers.pop(jid, None)
 
     # -- see GatewayPort ---------------------------------------------------
+
+    def has_room(self, to: str) -> bool:
+        """See QueuePort."""
+        link = self.consumers.get(to)
+        return link is None or link.has_room()
 
     def claims(self, jid: str) -> bool:
         """See GatewayPort."""
@@ -147,3 +180,7 @@ class Gateway(ConsumersPort[OutgoingLink]):
         for each in list(self._connections):
             condition = Condition(conditions.INTERNAL_ERROR, "the store has failed")
             each.guarded(each.close)(condition)
+
+
+def _ignore(_result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
+    """The node may be gone by now."""

@@ -4,7 +4,9 @@ Messages that are read together are published by one request. If that is refused
 published by itself, and gets its own outcome.
 
 With rcv-settle-mode second, a delivery is settled when the publisher has settled it;
-until then, and while its link is suspended, its outcome is kept (§3.4.6).
+until then, and while its link is suspended, its outcome is kept (§3.4.6). It is in force
+for a publisher that resumes: its target may outlive the link, or its attach has a map of
+unsettled deliveries. To any other one we answer first.
 """
 
 from __future__ import annotations
@@ -19,10 +21,16 @@ from proton import Condition, Link, Receiver
 from qos.amqp import bounds, conditions
 from qos.amqp.conditions import condition_of
 from qos.amqp.deliveries import Delivery
+from qos.amqp.rights import check_publish
 from qos.amqp.unsettled import Publication, Publications
 from qos.core.amqp.delivery_states import write_unsettled
 from qos.core.amqp.front import Attach, AttachAnswer, Transfer
-from qos.core.amqp.messages import MustDetach, ReceivedMessage, read_message
+from qos.core.amqp.messages import (
+    MustDetach,
+    ReceivedMessage,
+    addressed_to,
+    read_message,
+)
 from qos.core.amqp.positions import cut_at
 from qos.core.amqp.resuming import Position
 from qos.core.queue.item import ItemOutcome
@@ -134,9 +142,12 @@ class IncomingLink:
         self._link = link
         self._node = node
         self._asked = asked
+        self.tracked = keeps or (asked is not None and asked.unsettled is not None)
+        if not self.tracked:
+            # It asks for second and does not resume, so an outcome that is not settled
+            # tells it nothing: Microsoft's clients wait for a settled one, and send again.
+            link.rcv_settle_mode = Link.RCV_FIRST
         self._second = link.rcv_settle_mode == Link.RCV_SECOND
-        resumes = asked is not None and asked.unsettled is not None
-        self.tracked = keeps or resumes or self._second
         if asked is not None and self.tracked:
             connection.front.tracked.add(asked.key)
         self._content = bytearray()
@@ -193,14 +204,16 @@ class IncomingLink:
             state = transfer.state
             before = cut_at(part, state if isinstance(state, Position) else None)
             coming.ignored = coming.known is None and (not part or before is None)
-            self._content[:] = before or b""
+            if before:
+                self._goes_on(before)
 
     def delivery(self, delivery: Delivery) -> None:
         """Take the bytes of a message that have arrived."""
         if self._ended:
+            self._connection.late(delivery)
             return
         if delivery.aborted:
-            self._content.clear()
+            self._clear()
             if self._coming is not None:
                 self._published.deliveries.pop(self._coming.tag, None)
             self._coming = None
@@ -209,15 +222,19 @@ class IncomingLink:
         if not delivery.readable:
             self._settled_by_peer(delivery)
             return
-        self._content += delivery.read()
-        if len(self._content) > bounds.MESSAGE_BYTES_MAX:
-            text = f"a message has more than {bounds.MESSAGE_BYTES_MAX} bytes"
-            self._detach(Condition(conditions.TOO_LARGE, text))
+        if delivery.unasked:
+            text = f"more messages than the credit of {bounds.CREDIT}"
+            self._detach(Condition(conditions.TRANSFER_LIMIT, text))
             return
-        if delivery.partial:
+        content = delivery.read()
+        if delivery.partial or self._content:
+            if not self._goes_on(content) or delivery.partial:
+                return
+            content = bytes(self._content)
+            self._clear()
+        elif len(content) > bounds.MESSAGE_BYTES_MAX:
+            self._too_large()
             return
-        content = bytes(self._content)
-        self._content.clear()
         coming, self._coming = self._coming, None
         delivery.advance()
         if coming is None:
@@ -230,6 +247,31 @@ class IncomingLink:
             self._settle(delivery)
         else:
             self._read(delivery, content, coming.tag)
+
+    def _goes_on(self, content: bytes) -> bool:
+        """Keep a part of a message; False: that is too much, and the link has ended."""
+        self._content += content
+        within = self._connection.unfinished(len(content))
+        if len(self._content) > bounds.MESSAGE_BYTES_MAX:
+            self._too_large()
+            return False
+        if not within:
+            text = (
+                "the unfinished messages of this connection have more than "
+                f"{bounds.UNFINISHED_BYTES_MAX} bytes"
+            )
+            self._detach(Condition(conditions.RESOURCE_LIMIT, text))
+            return False
+        return True
+
+    def _too_large(self) -> None:
+        text = f"a message has more than {bounds.MESSAGE_BYTES_MAX} bytes"
+        self._detach(Condition(conditions.TOO_LARGE, text))
+
+    def _clear(self) -> None:
+        """Drop the part of a message that has come."""
+        self._connection.unfinished(-len(self._content))
+        self._content.clear()
 
     def _resumed(self, delivery: Delivery, tag: bytes, known: Publication) -> None:
         """Agree with the publisher about a delivery that has its outcome (§3.4.6)."""
@@ -256,6 +298,7 @@ class IncomingLink:
         """End the link; messages that are being published go on."""
         self.flush()
         self._ended = True
+        self._clear()
 
     def suspend(self) -> Publications:
         """End the link but not its terminus; returns the unsettled deliveries."""
@@ -264,6 +307,7 @@ class IncomingLink:
         if self._content and self._coming is not None:
             self._published.part_tag = self._coming.tag
             self._published.part = bytes(self._content)
+        self._clear()
         return self._published
 
     def _read(self, delivery: Delivery, content: bytes, tag: bytes) -> None:
@@ -273,13 +317,15 @@ class IncomingLink:
             self._published.deliveries[tag] = arrived.publication
         now = self._connection.engine.now()
         try:
-            message = read_message(
-                content, new_id=new_key, now=now, bytes_max=ITEM_BYTES_MAX
-            )
-            node = self._node or message.to
+            node = self._node or addressed_to(content)
             if not node:
                 text = "the message names no node (to), and neither does the link"
                 raise Refusal(text, condition="item-not-found", type="modify")
+            # Before the message is read: that is work.
+            check_publish(self._connection.engine, node, self._connection.jid)
+            message = read_message(
+                content, new_id=new_key, now=now, bytes_max=ITEM_BYTES_MAX
+            )
         except MustDetach as error:
             self._detach(condition_of(error))
             return
@@ -302,8 +348,17 @@ class IncomingLink:
             return
         entries, sources = tuple(batch.entries.values()), batch.sources
 
+        engine, account = self._connection.engine, self._connection.account
+
         def answer(sources: Sequence[_Arrived]) -> Answer:
-            return self._connection.guarded(partial(self._answer, sources))
+            tell = self._connection.guarded(partial(self._answer, sources))
+
+            def told(result: Result | Refusal, payloads: Mapping[int, str]) -> None:
+                # Also if the connection is gone.
+                engine.payers.written(account, len(sources))
+                tell(result, payloads)
+
+            return told
 
         def publish(entries: tuple[PublishedItem, ...]) -> Publish:
             return Publish(batch.node, entries, new_ids=batch.new_ids)
@@ -314,7 +369,8 @@ class IncomingLink:
                 for entry, source in zip(entries, sources, strict=True)
             ]
 
-        self._connection.engine.request(
+        engine.payers.writing(account, len(sources))
+        engine.request(
             publish(entries),
             self._connection.jid,
             answer(sources),
@@ -370,7 +426,6 @@ class IncomingLink:
         self._connection.write_soon()
 
     def _detach(self, condition: Condition) -> None:
-        self.flush()
-        self._ended = True
+        self.end(released=True)
         self._published.forget(lambda _tag: False)
         self._connection.detach(self._link, condition)

@@ -6,19 +6,21 @@ A link with `dynamic` makes its node first, and is attached when that is on disk
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from proton import Condition, Endpoint, Link, Receiver, Sender, Session, Terminus
 
 from qos.amqp import bounds, conditions, terms
+from qos.amqp.attached import Attached, AttachedLinks, OurLink
 from qos.amqp.browsing import BrowsingLink, split_address
 from qos.amqp.conditions import condition_of
+from qos.amqp.deliveries import address_of
 from qos.amqp.incoming import IncomingLink
 from qos.amqp.outgoing import OutgoingLink
+from qos.amqp.rights import check_publish
 from qos.amqp.suspended import Suspended, SuspendedLinks
-from qos.amqp.termini import Expiry, KeptTerminus, expiry_of
+from qos.amqp.termini import KeptTerminus, expiry_of
 from qos.amqp.unsettled import Away, Sent
 from qos.core.amqp.front import Attach, Transfer
 from qos.core.queue.consumer_jids import consumer_jid
@@ -38,32 +40,7 @@ from qos.ids import new_id
 if TYPE_CHECKING:
     from qos.amqp.connection import AmqpConnection
 
-__all__ = ["Links", "OurLink"]
-
-OurLink: TypeAlias = IncomingLink | OutgoingLink | BrowsingLink
-
-
-@dataclass(slots=True)
-class _Attached:
-    """A link that is attached, or waits for its node.
-
-    Attributes:
-        link: proton's.
-        jid: a full JID of its own: of 128 random bits, and nobody else's.
-        node: the node that counts it as a link; '': none.
-        ours: its end here; None: its node is being made.
-        session: its session.
-        expiry: of a terminus that may outlive the link.
-        asked: the attach of the peer.
-    """
-
-    link: Link
-    jid: str
-    node: str = ""
-    ours: OurLink | None = None
-    session: Session | None = None
-    expiry: Expiry | None = None
-    asked: Attach | None = None
+__all__ = ["Links"]
 
 
 class Links:
@@ -76,18 +53,21 @@ class Links:
     def __init__(self, connection: AmqpConnection) -> None:
         self.asked: Attach | None = None
         self._connection = connection
-        # By name and direction: a name is used once for each.
-        self._attached: dict[tuple[str, bool], _Attached] = {}
+        self._attached = AttachedLinks()
         self._suspended = SuspendedLinks(connection)
 
     def of(self, link: Link | None) -> OurLink | None:
         """Our end of this link; None: it is refused, ended, or not attached yet."""
-        attached = None if link is None else self._attached.get(_key(link))
+        return None if link is None else self.at(address_of(link))
+
+    def at(self, address: int) -> OurLink | None:
+        """Our end of the link of this address of proton, likewise."""
+        attached = self._attached.at(address)
         return None if attached is None else attached.ours
 
     def transferred(self, transfer: Transfer) -> None:
         """Take the parts of a transfer that proton hides, before proton reports it."""
-        attached = self._attached.get(transfer.key)
+        attached = self._attached.of_key(transfer.key)
         if attached is not None and isinstance(attached.ours, IncomingLink):
             attached.ours.transferred(transfer)
 
@@ -97,6 +77,9 @@ class Links:
         """The peer attaches a link."""
         if not link.state & Endpoint.LOCAL_UNINIT:
             return
+        self._connection.requested()
+        asked, self.asked = self.asked, None
+        assert asked is not None  # the front tells of each attach before proton does
         if len(self._attached) >= bounds.LINKS_MAX:
             text = f"a connection has at most {bounds.LINKS_MAX} links"
             self._connection.close(Condition(conditions.RESOURCE_LIMIT, text))
@@ -106,45 +89,45 @@ class Links:
         if refusal is not None:
             terms.refuse(link, refusal)
             return
-        account = self._connection.jid.partition("/")[0]
-        self._steal(link)
-        attached = _Attached(
-            link, consumer_jid(account, "amqp", new_id()), asked=self.asked
+        connection, terminus = self._connection, terms.asked_by(link)
+        attached = Attached(
+            owner=self,
+            link=link,
+            full_name=(*connection.terminus_name(link.name), bool(link.is_sender)),
+            asked=asked,
+            jid=consumer_jid(connection.account, "amqp", new_id()),
+            session=link.session,
+            expiry=expiry_of(terminus),
         )
-        self._attached[_key(link)] = attached
-        asked = terms.asked_by(link)
-        if asked.dynamic:
+        self._attached.add(attached)
+        connection.links.add(attached)
+        if terminus.dynamic:
             self._make(link, attached)
         else:
-            self._attach(link, attached, asked.address)
+            self._attach(link, attached, terminus.address)
 
-    def _steal(self, link: Link) -> None:
-        """Take a terminus from its earlier connection, which may be dead unnoticed.
+    def _steal(self, attached: Attached) -> None:
+        """End the earlier links of this name (transport §2.6.1): it is attached once.
 
-        Transport §2.6.1: a link of the same name is attached once.
+        Such a link may be of a connection that is dead unnoticed. A link of another
+        connection is left if nothing can go on with its terminus: programs that share a
+        container-id by mistake do not end each other's links.
         """
-        links = self._connection.links
-        name = (*self._connection.terminus_name(link.name), bool(link.is_sender))
-        other = links.get(name)
-        if other is not None and other is not self:
-            other._stolen(_key(link))
-        links[name] = self
+        for other in self._connection.links.of(attached.full_name):
+            if other is not attached and (other.owner is self or other.keeps):
+                other.owner.stolen(other, released=other.owner is self)
 
-    def _stolen(self, key: tuple[str, bool]) -> None:
-        attached = self._attached.get(key)
-        if attached is None or attached.expiry is None or not attached.expiry.keeps:
-            return  # its terminus is its own: nothing can go on with it
-        self._leave(key, Terminus.EXPIRE_WITH_LINK, released=False)
-        text = "another connection has attached a link of this name"
+    def stolen(self, attached: Attached, *, released: bool) -> None:
+        """End a link whose name is attached elsewhere; `released`: by the same peer."""
+        self._leave(attached, Terminus.EXPIRE_WITH_LINK, released=released)
+        text = "a link of this name is attached elsewhere"
+        if attached.link.state & Endpoint.LOCAL_UNINIT:
+            terms.no_terminus(attached.link)
         self._connection.detach(attached.link, Condition(conditions.STOLEN, text))
 
-    def _forget(self, key: tuple[str, bool]) -> None:
-        name = (*self._connection.terminus_name(key[0]), key[1])
-        if self._connection.links.get(name) is self:
-            del self._connection.links[name]
-
-    def _make(self, link: Link, attached: _Attached) -> None:
+    def _make(self, link: Link, attached: Attached) -> None:
         """Make a node for the link; it may be refused like any other."""
+        self._steal(attached)
         lifetime = terms.lifetime_of(terms.asked_by(link))
         container = self._connection.container
         node = f"{container[:100]}/{link.name[:100]}/{new_id()}"
@@ -157,45 +140,47 @@ class Links:
     def _made(
         self,
         link: Link,
-        attached: _Attached,
+        attached: Attached,
         node: str,
         result: Result | Refusal,
         _payloads: Mapping[int, str],
     ) -> None:
-        if self._attached.get(_key(link)) is not attached:
+        if attached not in self._attached:
             return  # the peer has detached it, which ended its node
         if isinstance(result, Refusal):
             attached.node = ""
-            self._refuse(link, condition_of(result))
+            self._refuse(attached, condition_of(result))
         else:
             terms.show_dynamic(link, node)
             self._attach(link, attached, node)
         self._connection.write_soon()
 
-    def _attach(self, link: Link, attached: _Attached, node: str | None) -> None:
+    def _attach(self, link: Link, attached: Attached, node: str | None) -> None:
         if isinstance(link, Sender):
             refusal = self._consumer(link, attached, node)
         else:
             assert isinstance(link, Receiver)
             refusal = self._publisher(link, attached, node)
         if refusal is not None:
-            self._refuse(link, refusal)
+            self._refuse(attached, refusal)
 
     def _publisher(
-        self, link: Receiver, attached: _Attached, node: str | None
+        self, link: Receiver, attached: Attached, node: str | None
     ) -> Condition | None:
         connection = self._connection
         if node is not None:
-            rights = connection.engine.rights(node, connection.jid)
-            if rights is None:
-                return terms.no_node(node)
-            if not rights.publish:
-                text = f"you may not publish to {node!r}"
-                return Condition(conditions.UNAUTHORIZED, text)
+            try:
+                check_publish(connection.engine, node, connection.jid)
+            except Refusal as refusal:
+                return condition_of(refusal)
+            no_topic = terms.no_topic(link, node, connection.engine)
+            if no_topic is not None:
+                return no_topic
+        # Not before: an attach that is refused ends nothing.
+        self._steal(attached)
+        if node is not None:
             self._count(attached, node)
         terms.offer(link)
-        attached.session = link.session
-        attached.expiry = expiry = expiry_of(link.remote_target)
         name, now = self._connection.terminus_name(link.name), connection.engine.now()
         attached.ours = IncomingLink(
             connection,
@@ -203,15 +188,16 @@ class Links:
             node,
             published=connection.unsettled.published(name, node, now),
             asked=attached.asked,
-            keeps=expiry.keeps,
+            keeps=attached.keeps,
         )
         return None
 
     def _consumer(
-        self, link: Sender, attached: _Attached, address: str | None
+        self, link: Sender, attached: Attached, address: str | None
     ) -> Condition | None:
         connection, engine = self._connection, self._connection.engine
-        durable = engine.terminus(connection.terminus_name(link.name))
+        name = connection.terminus_name(link.name)
+        durable = engine.terminus(name)
         if address is not None:
             source = terms.source_of(link, address)
         elif durable is not None:
@@ -224,10 +210,14 @@ class Links:
             node, state = split_address(node, engine, connection.jid)
         if engine.rights(node, connection.jid) is None:
             return terms.no_node(node)
+        no_topic = terms.no_topic(link, node, engine)
+        if no_topic is not None:
+            return no_topic
+        self._steal(attached)
+        durable = engine.terminus(name)
         before, kept = self._resumed(link, attached, source, node, durable)
         self._count(attached, node)
         terms.offer(link)
-        attached.session = link.session
         if source.copies:
             link.source.distribution_mode = Terminus.DIST_MODE_COPY
             attached.ours = BrowsingLink(
@@ -253,7 +243,7 @@ class Links:
     def _resumed(
         self,
         link: Sender,
-        attached: _Attached,
+        attached: Attached,
         source: terms.Source,
         node: str,
         durable: tuple[Kept, list[str]] | None,
@@ -269,7 +259,7 @@ class Links:
         connection = self._connection
         now = connection.engine.now()
         name = connection.terminus_name(link.name)
-        suspended = connection.termini.taken(name, node, now)
+        suspended = connection.termini.taken(name, now)
         self._suspended.attached(link.name)
         terminus = Kept(
             jid=attached.jid,
@@ -287,11 +277,13 @@ class Links:
         if durable is not None:
             before, terminus = self._durable(durable, terminus)
             attached.jid = terminus.jid
-        elif suspended is not None and not source.copies:
+        elif suspended is not None and suspended.node == node and not source.copies:
             attached.jid = suspended.jid
             terminus = replace(terminus, jid=suspended.jid)
         if suspended is not None and suspended.jid == attached.jid:
             before = connection.unsettled.sent(suspended.jid) or before or {}
+        elif suspended is not None:
+            self._suspended.end(suspended)
         # A terminus that is durable no more is kept, too, so that the core forgets it.
         return before, terminus if terminus.durability or durable else None
 
@@ -314,94 +306,90 @@ class Links:
         self._connection.engine.departed(terminus.jid)
         return None, asked
 
-    def _count(self, attached: _Attached, node: str) -> None:
+    def _count(self, attached: Attached, node: str) -> None:
         """Let the node count this link, for a node whose lifetime depends on its links."""
         if not attached.node:
             attached.node = node
             self._request(attached, OpenLink(node))
 
-    def _refuse(self, link: Link, condition: Condition) -> None:
-        self._end(_key(link), released=True)
-        terms.refuse(link, condition)
+    def _refuse(self, attached: Attached, condition: Condition) -> None:
+        self._end(attached, released=True)
+        terms.refuse(attached.link, condition)
 
     # -- ends --------------------------------------------------------------
 
     def closed(self, link: Link, *, for_good: bool) -> None:
         """The peer detaches a link, for good or not: its terminus ends."""
+        attached = self._attached.at(address_of(link))
+        if attached is not None and for_good:
+            self._end(attached, released=True)
+        elif attached is not None:
+            self._leave(attached, Terminus.EXPIRE_WITH_LINK, released=True)
         if for_good:
-            self._end(_key(link), released=True)
             link.close()
         else:
-            self._leave(_key(link), Terminus.EXPIRE_WITH_LINK, released=True)
             link.detach()
         link.free()
 
     def session_closed(self, session: Session) -> None:
         """The peer ends a session, and with it its links."""
-        link = session.connection.link_head(0)
-        while link is not None:
-            following = link.next(0)
-            if link.session == session:
-                self._leave(_key(link), Terminus.EXPIRE_WITH_SESSION, released=True)
-            link = following
+        for each in self._attached:
+            if each.session == session:
+                self._leave(each, Terminus.EXPIRE_WITH_SESSION, released=True)
         self._suspended.session_closed(session)
 
     def end_all(self, *, released: bool) -> None:
         """End all links with the connection; `released`: it was closed in order."""
-        for key in list(self._attached):
-            self._leave(key, Terminus.EXPIRE_WITH_CONNECTION, released=released)
+        for each in self._attached:
+            self._leave(each, Terminus.EXPIRE_WITH_CONNECTION, released=released)
         self._suspended.connection_closed()
 
-    def _leave(self, key: tuple[str, bool], ended: int, *, released: bool) -> None:
+    def _leave(self, attached: Attached, ended: int, *, released: bool) -> None:
         """End a link; its terminus is kept if its expiry says so.
 
         Args:
-            key: of the link.
+            attached: the link.
             ended: the policy that names what has ended.
             released: in order.
         """
-        attached = self._attached.get(key)
-        expiry = None if attached is None else attached.expiry
-        if attached is None or expiry is None:
-            self._end(key, released=released)
+        expiry = attached.expiry
+        if expiry is None:
+            self._end(attached, released=released)
             return
+        name = attached.link.name
         seconds, ours = expiry.after(ended), attached.ours
         if seconds != 0 and isinstance(ours, IncomingLink) and ours.tracked:
             away = Away(ours.suspend(), expiry, attached.session)
-            self._suspended.add_publisher(key[0], away, ended)
+            self._suspended.add_publisher(name, away, ended)
         if (
             seconds == 0
             or not isinstance(ours, OutgoingLink | BrowsingLink)
             or ours.ended
         ):
-            self._end(key, released=released)
+            self._end(attached, released=released)
             return
-        del self._attached[key]
-        self._forget(key)
+        self._forget(attached)
         ours.suspend(seconds)
         kept = KeptTerminus(attached.jid, attached.node)
         suspended = Suspended(kept, expiry, attached.session)
-        self._suspended.add_consumer(key[0], suspended, ended)
+        self._suspended.add_consumer(name, suspended, ended)
 
-    def _end(self, key: tuple[str, bool], *, released: bool) -> None:
-        attached = self._attached.pop(key, None)
-        if attached is None:
-            return
-        self._forget(key)
+    def _forget(self, attached: Attached) -> None:
+        self._attached.remove(attached)
+        self._connection.links.remove(attached)
+
+    def _end(self, attached: Attached, *, released: bool) -> None:
+        self._forget(attached)
         if attached.ours is not None:
             attached.ours.end(released=released)
         if attached.node:
             self._request(attached, CloseLink(attached.node))
 
     def _request(
-        self, attached: _Attached, request: Request, answer: Answer | None = None
+        self, attached: Attached, request: Request, answer: Answer | None = None
     ) -> None:
         engine = self._connection.engine
         engine.request(request, attached.jid, answer or _ignore)
-
-
-def _key(link: Link) -> tuple[str, bool]:
-    return link.name, bool(link.is_sender)
 
 
 def _ignore(_result: Result | Refusal, _payloads: Mapping[int, str]) -> None:

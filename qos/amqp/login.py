@@ -15,10 +15,14 @@ from qos.core.amqp.sasl import (
     PLAIN,
     SASL_HEADER,
     Attempt,
+    Outcome,
     SaslServer,
     WrongProtocol,
 )
 from qos.core.amqp.values import DecodeError
+from qos.core.connection_shares import TooMany
+from qos.engine.doors import Arrival
+from qos.users import Grant, TooBusy
 
 if TYPE_CHECKING:
     from qos.amqp.gateway import Gateway
@@ -35,8 +39,9 @@ class Login:
         self,
         tcp: asyncio.Transport,
         gateway: Gateway,
+        arrival: Arrival,
         *,
-        begin: Callable[[str, bytes], None],
+        begin: Callable[[Grant, bytes], None],
         drop: Callable[[str], None],
     ) -> None:
         """Offer the mechanisms that are possible on this connection.
@@ -44,15 +49,19 @@ class Login:
         Args:
             tcp: the connection.
             gateway: knows the users.
-            begin: gets the account, and the bytes that have come after the login.
-            drop: ends the connection, for this reason.
+            arrival: of the connection.
+            begin: gets what the user has, and the bytes that have come after the login.
+            drop: ends the connection, for this reason, when the peer has read what was
+                written.
         """
         self._tcp = tcp
         self._gateway = gateway
+        self._arrival = arrival
         self._begin = begin
         self._drop = drop
         self._sasl: SaslServer | None = SaslServer(self._mechanisms())
         self._checking: asyncio.Task[None] | None = None
+        arrival.before_end = self._end
 
     def received(self, data: bytes) -> None:
         """Take bytes of the peer, up to its one attempt to log in."""
@@ -62,9 +71,12 @@ class Login:
             attempt = self._sasl.receive(data)
         except WrongProtocol:
             self._tcp.write(SASL_HEADER)
+            self._sasl = None
             self._drop("no SASL")
             return
         except DecodeError as error:
+            self._flush(self._sasl)
+            self._sasl = None
             self._drop(str(error))
             return
         self._flush(self._sasl)
@@ -78,20 +90,29 @@ class Login:
         if self._checking is not None:
             self._checking.cancel()
 
+    def _end(self) -> None:
+        """Tell that it took too long, or that there is no room, as far as is known."""
+        sasl, self._sasl = self._sasl, None
+        self.cancel()
+        if sasl is not None and sasl.begun:
+            sasl.decided(Outcome.SYS_TEMP)
+            self._flush(sasl)
+
     def _mechanisms(self) -> list[str]:
         offered = []
         encrypted = self._tcp.get_extra_info("ssl_object") is not None
-        if self._certificate_name():
-            offered.append(EXTERNAL)
-        if self._gateway.users is not None and (encrypted or self._is_local()):
-            offered.append(PLAIN)
+        if self._gateway.users is not None:
+            if self._certificate_name():
+                offered.append(EXTERNAL)
+            if encrypted or self._is_local():
+                offered.append(PLAIN)
         if self._gateway.anonymous is not None:
             offered.append(ANONYMOUS)
         return offered
 
     def _is_local(self) -> bool:
-        peer = self._tcp.get_extra_info("peername")
-        return ipaddress.ip_address(peer[0].partition("%")[0]).is_loopback
+        address = self._arrival.address.partition("%")[0]
+        return ipaddress.ip_address(address).is_loopback
 
     def _certificate_name(self) -> str:
         """The common name of the peer's certificate, which TLS has verified; or ''."""
@@ -109,28 +130,38 @@ class Login:
             sasl.output.clear()
 
     async def _check(self, attempt: Attempt, sasl: SaslServer) -> None:
-        account = await self._account(attempt)
-        if account is None:
-            peer = str(self._tcp.get_extra_info("peername"))
-            log.warning("%s: no login as %r", peer, attempt.user)
-            # One guess a second for each connection.
-            await asyncio.sleep(1.0)
-        # A peer that has begun without SASL hears nothing of it.
-        rest = sasl.decided(account is not None)
-        if rest.startswith(b"AMQP\x00"):
-            sasl.output.clear()
+        grant, outcome, why = None, Outcome.OK, ""
+        with self._arrival.checked():
+            try:
+                grant = await self._grant(attempt)
+                if grant is not None:
+                    self._arrival.log_in(grant.account)
+                else:
+                    self._arrival.warn(f"no login as {attempt.user!r}")
+                    outcome, why = Outcome.AUTH, "wrong password or user"
+                    # One guess a second for each connection.
+                    await asyncio.sleep(1.0)
+            except (TooBusy, TooMany) as error:
+                outcome, why = Outcome.SYS_TEMP, str(error)
+            except Exception:
+                log.exception("a login could not be checked")
+                outcome, why = Outcome.SYS, "internal error"
+        rest = sasl.decided(outcome)
         self._flush(sasl)
         self._sasl = None
-        if account is None:
-            self._drop("wrong password or user")
+        if why or grant is None:
+            self._drop(why)
         else:
-            self._begin(account, rest)
+            self._begin(grant, rest)
 
-    async def _account(self, attempt: Attempt) -> str | None:
+    async def _grant(self, attempt: Attempt) -> Grant | None:
         gateway = self._gateway
         if attempt.mechanism == ANONYMOUS:
-            return gateway.anonymous
+            anonymous = gateway.anonymous
+            return None if anonymous is None else Grant(anonymous, "", "")
         assert gateway.users is not None
         if attempt.mechanism == EXTERNAL:
-            return gateway.users.account(self._certificate_name())
-        return await gateway.users.check(attempt.user, attempt.password)
+            return gateway.users.grant(self._certificate_name())
+        return await gateway.users.check(
+            attempt.user, attempt.password, address=self._arrival.payer
+        )

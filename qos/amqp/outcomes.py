@@ -55,8 +55,9 @@ def told_by(delivery: Delivery) -> Told | None:
 
 
 def _annotations(remote: Disposition) -> bytes:
-    changes: dict[Any, Any] | None = remote.annotations
-    if not changes:
+    changes: Any = remote.annotations
+    if not changes or not isinstance(changes, dict):
+        # What is no map changes nothing; the outcome counts.
         return b""
     data = Data()
     data.put_object(

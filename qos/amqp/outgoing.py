@@ -111,6 +111,8 @@ class OutgoingLink:
         )
         self._credit = LinkCredit(link, node, self._ask_for_credit, self._when_offered)
         self._ended = False
+        # Of messages that are settled before they are sent.
+        self._settling_bytes = 0
         options = {
             QUEUE_REQUESTS: str(bounds.UNSETTLED_MAX),
             "queue#batch": str(BATCH_MAX),
@@ -155,9 +157,10 @@ class OutgoingLink:
         if self._resuming.ready:
             self._answer(AttachAnswer())
             return
-        # What it holds comes in this turn of the loop.
-        loop = asyncio.get_running_loop()
-        loop.call_soon(self._connection.guarded(self._resume))
+        # What it holds comes in this turn of the loop, or waits to be sent.
+        loop, connection = asyncio.get_running_loop(), self._connection
+        resume = connection.guarded(self._resume)
+        loop.call_soon(connection.engine.when_sent, self.jid, resume)
 
     def _answer(self, answer: AttachAnswer) -> None:
         """Answer the attach."""
@@ -216,6 +219,16 @@ class OutgoingLink:
 
     # -- items -------------------------------------------------------------
 
+    def has_room(self) -> bool:
+        """Whether more items can be sent; if not, the engine is told when."""
+        if self._ended or not self._resuming.ready:
+            return True
+        unsent = self._link.session.outgoing_bytes + self._settling_bytes
+        return self._connection.has_room(unsent, self._tell_room)
+
+    def _tell_room(self) -> None:
+        self._connection.engine.room(self.jid)
+
     def items(self, items: Payloads) -> None:
         """Transfer items that were locked for this link."""
         for item, payload in items:
@@ -240,6 +253,7 @@ class OutgoingLink:
         """
         message = render_item(item, payload, self._connection.engine.now())
         if self._settled:
+            self._settling_bytes += len(message)
             self._held[item.token] = Held(item, None, settling=True)
             answer = partial(self._accepted_before, item, message, new)
             self._request(_retract(self._node, item), answer)
@@ -258,6 +272,7 @@ class OutgoingLink:
     ) -> None:
         """Send an item that is settled already: the consumer wants it at most once."""
         self._held.pop(item.token, None)
+        self._settling_bytes -= len(message)
         if self._ended:
             self._kept.pop(item.token, None)
             return
@@ -386,6 +401,8 @@ class OutgoingLink:
             case NotifyNode():
                 text = f"the node {self._node!r} is deleted"
                 self._detach(Condition(conditions.DELETED, text))
+            case NotifySubscription(why=why) if why:
+                self._detach(Condition(conditions.RESOURCE_LIMIT, why))
             case NotifySubscription():
                 text = f"you may not subscribe to {self._node!r} any more"
                 self._detach(Condition(conditions.UNAUTHORIZED, text))

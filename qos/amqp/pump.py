@@ -55,7 +55,7 @@ class Pump:
         self._amqp.bind(self.connection)
 
     def push(self, data: bytes) -> None:
-        """Take bytes of the peer."""
+        """Take bytes of the peer; what they bring about is written by `write`."""
         while data:
             capacity = self._amqp.capacity()
             if capacity <= 0:
@@ -63,7 +63,6 @@ class Pump:
             taken, data = data[:capacity], data[capacity:]
             self._amqp.push(taken)
             self._events()
-        self.write()
 
     def write(self) -> None:
         """Write what proton wants to send; closes the TCP transport at the end."""

@@ -79,7 +79,7 @@ class Resuming:
         return ABSENT if theirs is None else theirs.get(token.encode(), ABSENT)
 
     def step(self, token: str, state: State) -> Resumption | None:
-        """What to do with a delivery; None: that is not known before the next attach."""
+        """The next step of a delivery; None: not known before the next attach."""
         told = self.told(token)
         if isinstance(told, Absent):
             return None if self.only else resume(state, told)

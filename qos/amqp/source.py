@@ -13,7 +13,11 @@ from qos.amqp.deliveries import Delivery
 from qos.amqp.pump import Pump
 from qos.ids import new_id
 
-__all__ = ["Incoming", "Source"]
+__all__ = ["OVERSHOOT_MAX", "Incoming", "Source"]
+
+#: How many times its credit a broker may have unsettled at us before it loses the link.
+#: RabbitMQ before 4.0 sends more than the credit when that is renewed while it sends.
+OVERSHOOT_MAX = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +45,12 @@ class Source(BrokerLink):
 
         Args:
             broker: the node.
-            credit: the most messages that are unsettled.
+            credit: the most messages that are to be unsettled.
         """
         super().__init__(broker)
         self.messages: asyncio.Queue[Incoming] = asyncio.Queue()
         self._credit = credit
+        self._unsettled = 0
         self._content = bytearray()
         self._too_large = False
         self._link: Receiver | None = None
@@ -62,7 +67,8 @@ class Source(BrokerLink):
                 delivery.local.condition = condition
                 delivery.update(Delivery.REJECTED)
             delivery.settle()
-            self._link.flow(1)
+            self._unsettled -= 1
+            self._renew()
 
         if not self.lost.done():
             self._guard(settle)
@@ -71,17 +77,38 @@ class Source(BrokerLink):
         # The same name each time would resume a link whose state we do not have.
         self._link = session.receiver(f"{CONTAINER}-{new_id()}")
         self._set_up(self._link, self._link.source)
-        self._link.flow(self._credit)
+        self._renew()
+
+    def _renew(self) -> None:
+        """Grant the credit that is free, when that is half of it.
+
+        What the broker has left by then is never below zero: proton would write that as
+        a credit of 4 thousand million.
+        """
+        assert self._link is not None
+        free = self._credit - self._unsettled
+        missing = free - self._link.credit
+        if free > self._link.queued and missing >= (self._credit + 1) // 2:
+            self._link.flow(missing)
 
     def _delivery(self, delivery: Delivery) -> None:
         assert self._link is not None
+        if self.lost.done():
+            return
         if delivery.aborted:
             self._content.clear()
             self._link.advance()
             delivery.settle()
-            self._link.flow(1)
+            self._renew()
             return
         if not delivery.readable:
+            return
+        if self._unsettled >= OVERSHOOT_MAX * self._credit:
+            self._content.clear()
+            self._lose(
+                f"the broker has sent {self._unsettled} messages that are not settled, "
+                f"and goes on; its credit was {self._credit}"
+            )
             return
         self._content += delivery.read()
         if len(self._content) > bounds.MESSAGE_BYTES_MAX:
@@ -93,4 +120,5 @@ class Source(BrokerLink):
         self._content.clear()
         self._too_large = False
         self._link.advance()
+        self._unsettled += 1
         self.messages.put_nowait(Incoming(delivery, content))

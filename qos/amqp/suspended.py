@@ -77,6 +77,12 @@ class SuspendedLinks:
         """A link to a consumer is attached again, or another one of its name."""
         self._consumers.pop(name, None)
 
+    def end(self, kept: KeptTerminus) -> None:
+        """End a terminus: a link with its name goes on with another one."""
+        self._request(kept.jid, CloseLink(kept.node))
+        self._connection.unsettled.sent(kept.jid)
+        self._connection.engine.departed(kept.jid)
+
     def session_closed(self, session: Session) -> None:
         """A session has ended."""
         for name, each in list(self._consumers.items()):

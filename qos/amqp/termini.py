@@ -92,15 +92,13 @@ class KeptTerminus:
 class KeptTermini(dict[tuple[str, str, str], KeptTerminus]):
     """The suspended termini by account, container-id and link name."""
 
-    def taken(
-        self, key: tuple[str, str, str], node: str, now: float
-    ) -> KeptTerminus | None:
-        """Take out the terminus of a link that is attached again; None: there is none."""
+    def taken(self, key: tuple[str, str, str], now: float) -> KeptTerminus | None:
+        """Take out the terminus of this name; None: there is none.
+
+        Its link goes on with it, or ends it.
+        """
         self.clean(now)
-        kept = self.get(key)
-        if kept is None or kept.node != node:
-            return None
-        return self.pop(key)
+        return self.pop(key, None)
 
     def clean(self, now: float) -> None:
         """Forget those that have ended."""

@@ -25,13 +25,17 @@ from qos.amqp.termini import Expiry, expiry_of
 from qos.core.queue.lifetime import Lifetime
 from qos.core.queue.terminus import DURABILITIES
 from qos.core.queue.terminus import Terminus as Kept
+from qos.engine.queue_engine import QueueEngine
 
 __all__ = [
     "Source",
     "asked_by",
+    "capabilities_of",
     "copy_terms",
     "lifetime_of",
     "no_node",
+    "no_terminus",
+    "no_topic",
     "offer",
     "refuse",
     "show_dynamic",
@@ -51,6 +55,9 @@ _OUTCOMES = (
 _SELECTOR = symbol("apache.org:selector-filter:string")
 _SELECTOR_CODE = ulong(0x0000468C00000004)
 
+#: The capabilities of a topic, by the JMS mapping of AMQP.
+TOPIC, TEMPORARY_TOPIC = "topic", "temporary-topic"
+
 _LIFETIME = symbol("lifetime-policy")
 
 _POLICIES = {
@@ -68,15 +75,44 @@ def why_not(link: Link) -> Condition | None:
         # Messaging §3.5.3.
         text = "a link that makes its node must not name one"
         return Condition(conditions.INVALID_FIELD, text)
+    wanted = capabilities_of(asked)
+    if TEMPORARY_TOPIC in wanted or (asked.dynamic and TOPIC in wanted):
+        text = "there are no temporary topics here: a link can make a queue"
+        return Condition(conditions.NOT_IMPLEMENTED, text)
     return None
+
+
+def no_topic(link: Link, node: str, engine: QueueEngine) -> Condition | None:
+    """Why a node cannot serve this link: the peer wants a topic; None: it can."""
+    is_queue = engine.node_type(node) == "queue"
+    if not is_queue or TOPIC not in capabilities_of(asked_by(link)):
+        return None
+    text = f"{node!r} is a queue, and no topic"
+    return Condition(conditions.NOT_IMPLEMENTED, text)
+
+
+def capabilities_of(asked: Terminus) -> set[str]:
+    """The capabilities that a peer wants of a terminus."""
+    wanted = asked.capabilities
+    wanted.rewind()
+    if wanted.next() is None:
+        return set()
+    found = wanted.get_object()
+    several = found.elements if isinstance(found, Array) else [found]
+    return {str(each) for each in several}
 
 
 def refuse(link: Link, condition: Condition) -> None:
     """Refuse an attach (transport §2.6.3): attach without a terminus, and detach."""
-    _shown(link).type = Terminus.UNSPECIFIED
-    link.open()
+    no_terminus(link)
     link.condition = condition
     link.close()
+
+
+def no_terminus(link: Link) -> None:
+    """Attach without a terminus, which announces that the link ends."""
+    _shown(link).type = Terminus.UNSPECIFIED
+    link.open()
 
 
 def no_node(node: str) -> Condition:

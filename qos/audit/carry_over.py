@@ -35,7 +35,7 @@ _RUNS_BEFORE: Final = timedelta(days=1)
 
 
 def known_of(staged: Staged) -> Known:
-    """What lines tell of each subject."""
+    """The known facts about each subject, from staged lines."""
     events = read.events_of(staged.lines)
     return Known(
         staged.told.withColumn("subject", message_subject()),

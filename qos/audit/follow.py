@@ -44,6 +44,7 @@ from qos.audit.step import MESSAGE, Step, pending
 from qos.audit.swap import join_files
 from qos.audit.tables import Limits
 from qos.audit.tables.cover import names_of
+from qos.audit.tables.once import domain
 from qos.journal.schema import Role
 
 __all__ = ["FOLDER", "CannotFollow", "Follower", "Look", "follow"]
@@ -297,7 +298,8 @@ class Follower:
         folder = f"{self._out}/deliveries"
         there = store.read_table(like, folder, *shown(before))
         there = there.where(F.col("verdict") == "unproven")
-        names = F.array("uncovered", "sender_node", "receiver_node")
+        component = domain(F.col("uncovered"))
+        names = F.array("uncovered", component, "sender_node", "receiver_node")
         there = there.withColumn("name", F.explode(names))
         there = there.join(new, "name", "left_semi").dropDuplicates([*MESSAGE])
         return others.unionByName(there.select(*like.columns))

@@ -20,12 +20,14 @@ from qos.audit.boot_runs import NAMED, RUN
 from qos.audit.locations import local_path
 from qos.audit.new_files import NewFile
 from qos.audit.speakers import NOBODY, Tied, journal_of
+from qos.journal.schema import ITEMS
 
 __all__ = ["named_runs"]
 
-#: NODE-BOOT-N.jsonl, as `qos.journal.files` names files; hidden while they are open.
+#: NODE-BOOT-N.jsonl, as `qos.journal.files` names files; hidden while they are open. A
+#: file of items says nothing of messages.
 _NAME: Final = re.compile(
-    r"\.?(?P<node>.+)-[^-]*-[0-9][^-]*\.jsonl(\.gz|\.zst)?", re.DOTALL
+    rf"\.?(?P<node>.+)-[^-]*(?<!{ITEMS})-[0-9][^-]*\.jsonl(\.gz|\.zst)?", re.DOTALL
 )
 
 #: The name of a long node is cut, and ends with a digest of it.

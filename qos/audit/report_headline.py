@@ -6,15 +6,17 @@ permit no verdict, nothing is judged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from qos.audit.report_data import ROWS_MAX, DayTotals, Proof, ReportData, Windows
 from qos.audit.report_html import duration, plural, table, text
+from qos.audit.speakers import FOREIGN_NODE, FOREIGN_WORD
 
 __all__ = [
     "KINDS",
     "OUTCOMES",
     "REASONS",
+    "left_out",
     "nothing_judged",
     "proof",
     "tiles",
@@ -85,11 +87,23 @@ def verdict(data: ReportData) -> str:
         return _verdict("nothing", f"Nothing to judge: {why}.")
     reasons = {} if data.proof is None else data.proof.reasons
     doubts = sum(number for reason, number in reasons.items() if reason != _USUAL)
-    if data.proof is not None and doubts:
+    unheard = left_out(data.problem_counts)
+    if data.proof is not None and (doubts or unheard):
         judged = plural(data.proof.judged, "message")
-        says = f"No anomaly among {judged} that could be judged; {doubts:,} not proven."
-        return _verdict("partly", says)
+        says = f"No anomaly among {judged} that could be judged"
+        says += f"; {doubts:,} not proven" if doubts else ""
+        says += f"; {plural(unheard, 'line')} left out" if unheard else ""
+        return _verdict("partly", f"{says}.")
     return _verdict("good", "No anomaly: nothing lost, nothing doubled.")
+
+
+def left_out(problems: Mapping[str, int]) -> int:
+    """The lines that change nothing, since their node may not speak for the message.
+
+    Args:
+        problems: the number of lines by kind of problem.
+    """
+    return problems.get(FOREIGN_WORD, 0) + problems.get(FOREIGN_NODE, 0)
 
 
 def _verdict(kind: str, says: str) -> str:
@@ -115,6 +129,12 @@ def _limits(data: ReportData) -> Iterator[str]:
         yield f"<b>{_not_closed(data.files_open)}, not judged:</b> their lines count when they are closed"
     if data.windows is not None:
         yield _counted(data.windows)
+    unheard = left_out(data.problem_counts)
+    if unheard:
+        yield (
+            f"<b>{plural(unheard, 'line')} left out:</b> of nodes that may not speak for "
+            "what they tell of; no figure here has them"
+        )
     missing = data.problem_counts.get("missing-lines", 0)
     if missing:
         yield f"<b>{plural(missing, 'line')} missing</b> between those that are here"

@@ -18,7 +18,7 @@ from qos.audit import hadoop, store
 from qos.audit.locations import local_path
 from qos.audit.report import render
 from qos.audit.report_collect import collect
-from qos.audit.report_headline import nothing_judged
+from qos.audit.report_headline import left_out, nothing_judged
 from qos.audit.report_metrics import metrics
 from qos.audit.tables import Limits
 
@@ -77,6 +77,11 @@ class Summary:
     def judged(self) -> int:
         """Messages whose lines prove their verdict, or show nothing wrong."""
         return self.rows.get("deliveries", 0) - sum(self.unproven.values())
+
+    @property
+    def left_out(self) -> int:
+        """Lines that change nothing, since their node may not speak for the message."""
+        return left_out(self.problems)
 
     @property
     def withdrawn(self) -> int:

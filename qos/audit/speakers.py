@@ -4,8 +4,9 @@ A folder of journals may be tied to a node (`NODE=DIR`). Then a line of any othe
 in it is a `foreign-node`: it changes nothing. In a folder that is not tied, everybody
 who can write there can write lines for any node.
 
-In any folder, a line of role sender counts only for messages of the account of its
-node, and one of role receiver only for messages to that account. Any other is a
+In any folder, a line of role sender counts only for messages from addresses that its
+node may speak for, and one of role receiver only for messages to those: the addresses
+of its account, or, if the node is a component (a domain), of its domain. Any other is a
 `foreign-word`: it counts as a line of its node, but changes no message.
 
 The journal of a line is the folder with the `date=` folder of its file. Two journals may
@@ -156,7 +157,7 @@ def _of_lines(
 
 
 def _foreign_words(lines: pa.Table) -> pa.Array | None:
-    """Whether each line is about messages of other accounts; None: no line is."""
+    """Whether each line is about messages of others; None: no line is."""
     sends = pc.equal(lines["role"], Role.SENDER.value)
     receives = pc.equal(lines["role"], Role.RECEIVER.value)
     nothing = pa.scalar(None, pa.string())
@@ -167,8 +168,10 @@ def _foreign_words(lines: pa.Table) -> pa.Array | None:
     if others is None:
         return None
     some = lines.filter(others)
-    accounts = [_bare(column.filter(others)) for column in (lines["node"], whose)]
-    foreign = pc.and_(pc.not_equal(*accounts), pc.is_null(some["problem"]))
+    node, account = some["node"], _bare(whose.filter(others))
+    of_component = pc.equal(node, _domain(account))
+    own = pc.or_(pc.equal(_bare(node), account), of_component)
+    foreign = pc.and_(pc.invert(own), pc.is_null(some["problem"]))
     if not pc.any(foreign).as_py():
         return None
     # The result for the few lines, put into the mask of all lines.
@@ -184,6 +187,10 @@ def _some(mask: pa.ChunkedArray) -> pa.ChunkedArray | None:
 
 def _bare(jids: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.replace_substring_regex(jids, "(?s)/.*", "")
+
+
+def _domain(accounts: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.replace_substring_regex(accounts, "(?s)^[^@]*@", "")
 
 
 def _with_problem(

@@ -266,7 +266,8 @@ def _part(folder: str, part: str, name: str) -> Iterator[pq.ParquetWriter]:
         with pq.ParquetWriter(
             hidden,
             schema,
-            compression="lz4",
+            # Not lz4: Spark's decoder (aircompressor) refuses some blocks of pyarrow's.
+            compression="snappy",
             # The same text comes often.
             use_dictionary=texts,
             dictionary_pagesize_limit=_DICTIONARY_BYTES,

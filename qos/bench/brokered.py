@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 from qos.bench.sample import Sample, Work
 from qos.bench.times import sample_of, unpack
 from qos.bench.usage import Watch
+from qos.extras import how_to_install
 from qos.testing.ports import free_ports
 from qos.testing.processes import PATIENCE_S, Child, NotInstalled, Process
 
@@ -168,5 +169,5 @@ def need_modules(*modules: str, extra: str = "bench") -> None:
     for module in modules:
         if importlib.util.find_spec(module) is None:
             raise NotInstalled(
-                f"there is no Python module {module}: pip install 'xmpp-qos[{extra}]'"
+                f"there is no Python module {module}: {how_to_install(extra)}"
             )

@@ -169,7 +169,7 @@ async def _ends(place: Place, flood: Flood) -> tuple[End, End]:
     total = {"quota_total_messages": 2 * flood.senders * flood.quota}
     ends = []
     for name, sends in (("receiver", False), ("sender", True)):
-        plugins = place.plugin("memory:", trust="all", **quotas, **total)
+        plugins = place.plugin("memory:", trust="anyone", **quotas, **total)
         end = await place.new_end(name)
         await end.connect(
             place.task(sends=sends, plugins=plugins, pause_s=flood.pause_s)

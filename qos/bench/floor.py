@@ -26,7 +26,8 @@ from qos.core.message.model import MARKS_NAMESPACE, NAMESPACES, Level, Outgoing,
 from qos.core.message.receiver_table import Request
 from qos.core.quota import CREDIT_MAX
 from qos.xml_text import CLIENT
-from xep_qos.stanza import message_with_body, render_answer, render_request
+from xep_qos.content import message_with_body
+from xep_qos.stanza import render_answer, render_request
 
 __all__ = ["IqReceiver", "IqSender", "RawReceiver", "RawSender"]
 

@@ -163,6 +163,7 @@ async def _receiver(server: ProsodyServer) -> AsyncIterator[None]:
         host=login.host,
         port=login.port,
         tls="off",
+        store="memory:",
     )
     async with device:
         accepting = asyncio.create_task(accept())

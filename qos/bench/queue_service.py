@@ -61,8 +61,8 @@ class Serving:
     async def serve_http(self, *, port: int, users: str, owner: str, node: str) -> None:
         """Serve HTTP too, as `queue serve --http` does; see `serve_amqp`."""
         # It needs the extra `rest`.
+        from qos.core.payers import Rates
         from qos.rest.gateway import Gateway
-        from qos.rest.shares import Rates
 
         gateway = Gateway(
             self._service.engine,

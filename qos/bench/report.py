@@ -49,7 +49,7 @@ class Results:
         return None
 
     def ratios(self, one: Measured, how: Comparison, figure: str) -> dict[str, float]:
-        """What `ratio` or `spread` says of all rows it is compared with, by name."""
+        """The result of `ratio` or `spread` for each row of the comparison, by name."""
         names = {
             rows[one.row]: None
             for section in self.sections
@@ -115,7 +115,7 @@ def _table(section: Section, results: Results) -> str:
 
 
 def _disturbance(rows: Sequence[Measured]) -> str:
-    """What else the machine did meanwhile, for the head of these rows."""
+    """The load of other programs during these rows, for their head."""
     shares = [FIGURES["others_share"](each) for row in rows for each in row.samples]
     known = [share for share in shares if share is not None]
     if not known:

@@ -18,6 +18,7 @@ from qos.amqp.broker import BrokerLost
 from qos.amqp.target import Outcome, Target
 from qos.bridge.bridge import Bridge
 from qos.core.amqp.bridging import message_of
+from qos.core.queue.hops import why_stop
 from qos.core.queue.item import Item
 from qos.errors import JobLost, RemoteProtocolError
 from qos.worker import Job, Worker
@@ -94,6 +95,10 @@ class ToBroker(Bridge[Target]):
 
     async def _handle(self, link: Target, job: Job) -> None:
         """Send an item, and settle it as the broker has settled the message."""
+        why = why_stop(job.properties)
+        if why:
+            await self._reject(job, why)
+            return
         now = time.time()
         try:
             message = message_of(_item(job, now), job.payload_text, now)

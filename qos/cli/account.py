@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from qos.cli.folders import xdg_folder
 from qos.errors import StoreError, UsageError
 from qos.options.login import backoff_from, login_from, password_from
 from qos.private import make_private
@@ -53,7 +52,8 @@ def account_from(arguments: argparse.Namespace) -> Account:
             "deadline_s": arguments.deadline,
             "ordered": arguments.ordered,
             "namespaces": arguments.namespaces,
-            "trust": arguments.trust,
+            "trust": _trust_from(arguments),
+            "accepts": arguments.accepts,
             "quota_messages": arguments.quota_messages,
             "quota_bytes": arguments.quota_bytes,
             "quota_total_messages": arguments.quota_total_messages,
@@ -63,6 +63,19 @@ def account_from(arguments: argparse.Namespace) -> Account:
             "journal": arguments.journal,
         },
     )
+
+
+def _trust_from(arguments: argparse.Namespace) -> str:
+    """The senders of --trust beside the contacts; see TrustPolicy.parse."""
+    named: str = arguments.trust or ""
+    words = [word.strip() for word in named.split(",")]
+    if "nobody" in words:
+        raise UsageError("--trust nobody: say --no-contacts, and no --trust")
+    if words == ["anyone"]:
+        return "anyone"
+    if arguments.trust is None:
+        return "contacts" if arguments.contacts else "nobody"
+    return f"contacts,{named}" if arguments.contacts and any(words) else named
 
 
 def component_from(arguments: argparse.Namespace) -> Component:
@@ -111,13 +124,9 @@ def store_url(
     jid = jid or arguments.jid
     if jid is None:
         raise UsageError("--store is needed, or --jid to find the store of an account")
-    # The XDG Base Directory Specification: a relative path must be ignored.
-    state = Path(os.environ.get("XDG_STATE_HOME", ""))
-    if not state.is_absolute():
-        state = Path.home() / ".local" / "state"
     # Each JID as given, resource included, has a store of its own: two processes can be
     # logged in to one account, but they cannot share a store.
-    folder = state / "xmpp-qos"
+    folder = xdg_folder("XDG_STATE_HOME", ".local/state")
     url = f"sqlite:{folder / quote(jid, safe='@ ')}{suffix}"
     if create:
         try:

@@ -323,6 +323,10 @@ def _verdict(summary: Summary, report: str) -> str:
     what = "No anomaly" if summary.clean else f"Anomalies: {found}"
     if summary.nothing_judged:
         what = f"Nothing to judge ({summary.nothing_judged})"
+    if summary.left_out:
+        what += (
+            f"; lines left out, since their node may not say them: {summary.left_out:,}"
+        )
     return f"{what}, in {summary.seconds:.0f} s. Report: {report}"
 
 

@@ -100,6 +100,7 @@ def parser(prog: str) -> Parser:
         help="trust the certificates in this PEM file (default: those of the system)",
     )
     add_own_login(parser, several="bridges")
+    parser.set_defaults(until_stopped=True)
     return parser
 
 

@@ -13,10 +13,12 @@ from qos.cli.output import note
 from qos.cli.ready import report_ready
 from qos.cli.status import Status
 from qos.errors import UsageError
+from qos.extras import how_to_install
 from qos.journal.writer import JournalWriter
 from qos.options.login import login_from, password_from
 from qos.stream.login import AccountSession
 from qos.stream.server import is_loopback
+from qos.tls_files import TlsFiles
 
 if TYPE_CHECKING:
     from qos.amqp.broker import Broker
@@ -44,7 +46,7 @@ async def run(arguments: argparse.Namespace) -> int:
 
     kind = FromBroker if arguments.direction == "from" else ToBroker
     async with (
-        JournalWriter.opened(arguments.journal, login.jid) as journal,
+        JournalWriter.opened(arguments.journal, login.jid, of_items=True) as journal,
         AccountSession(login) as session,
     ):
         bridge: FromBroker | ToBroker = kind(
@@ -86,7 +88,7 @@ def _broker(arguments: argparse.Namespace) -> Broker:
     except ModuleNotFoundError as error:
         if error.name != "proton":
             raise
-        raise UsageError("there is no proton: pip install 'xmpp-qos[amqp]'") from None
+        raise UsageError(f"there is no proton: {how_to_install('amqp')}") from None
     # Its password must not be in the text of an error.
     wrong = "the URL of the broker is not amqp://USER@HOST:PORT/ADDRESS"
     try:
@@ -134,11 +136,15 @@ def _password(arguments: argparse.Namespace, given: str | None) -> str:
     return unquote(given)
 
 
-def _tls(arguments: argparse.Namespace) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=arguments.broker_ca_file)
-    except (OSError, ssl.SSLError) as error:
-        text = f"--broker-ca-file {arguments.broker_ca_file}: {error}"
-        raise UsageError(text) from None
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return context
+def _tls(arguments: argparse.Namespace) -> TlsFiles:
+    ca_file = arguments.broker_ca_file
+
+    def context() -> ssl.SSLContext:
+        try:
+            context = ssl.create_default_context(cafile=ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise UsageError(f"--broker-ca-file {ca_file}: {error}") from None
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        return context
+
+    return TlsFiles(context, ca_file)

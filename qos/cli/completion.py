@@ -13,6 +13,7 @@ from pathlib import Path
 from qos.cli.output import print_text
 from qos.cli.status import Status
 from qos.errors import UsageError
+from qos.extras import how_to_install
 from qos.options.parser import Parser
 
 __all__ = ["parser", "run"]
@@ -43,9 +44,7 @@ async def run(arguments: argparse.Namespace) -> int:
     try:
         import shtab
     except ImportError:
-        raise UsageError(
-            "there is no shtab: pip install 'xmpp-qos[completion]'"
-        ) from None
+        raise UsageError(f"there is no shtab: {how_to_install('completion')}") from None
     whole = _whole_parser()
     for action in _actions(whole):
         if action.type is Path:

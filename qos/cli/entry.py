@@ -42,6 +42,8 @@ COMMANDS = {
     "queue": "run a queue service, or use one",
     "worker": "run a command for each item of a queue",
     "bridge": "carry messages between a queue and an AMQP 1.0 broker",
+    "backup": "copy stores, with everything that belongs to them, into a folder",
+    "restore": "copy the stores of a backup back, as a whole",
     "audit": "find lost, duplicated, refused and stuck messages from journals",
     "bench": "measure speed and cost, of messages or of an audit",
     "synth": "make journals with known anomalies, to try an audit",
@@ -69,9 +71,11 @@ exit status:
   1  certainly not delivered or not done, or refused
   2  wrong usage
   3  in doubt: perhaps delivered or done, but there was no answer
-  4  no connection or login; messages that were accepted stay in the outbox
+  4  no connection or login; nothing was done. What had been accepted before, stays in
+     the outbox
   5  the store is damaged, read-only, full, too new or in use
   130  stopped by Ctrl-C, SIGTERM or SIGHUP; unfinished messages stay in the outbox
+       (0: a command that runs until it is stopped was stopped by SIGTERM)
   141  stdout was closed by its reader (74: stdout cannot be written; 70: a bug of ours)
 """
 
@@ -127,7 +131,7 @@ def run_found(find: Callable[[], Found]) -> int:
         arguments = parse(command.parser(prog), words)
         debug = getattr(arguments, "debug", False)
         with _logging(debug=debug):
-            status = _run(command.run(arguments))
+            status = _run(command.run(arguments), serves=_serves(arguments))
     except CommandError as error:
         note(str(error))
         status = error.status
@@ -187,23 +191,51 @@ def _top_parser() -> Parser:
     return parser
 
 
-def _run(command: Coroutine[Any, Any, int]) -> int:
-    """Run the command to its end, or until SIGINT, SIGTERM or SIGHUP cancels it."""
+def _serves(arguments: argparse.Namespace) -> bool:
+    """Whether the command was to run until it is stopped."""
+    ends_by_itself = (getattr(arguments, name, None) for name in ("count", "drain"))
+    return getattr(arguments, "until_stopped", False) and not any(ends_by_itself)
+
+
+def _run(command: Coroutine[Any, Any, int], *, serves: bool) -> int:
+    """Run the command to its end, or until SIGINT, SIGTERM or SIGHUP cancels it.
+
+    Args:
+        command: the command.
+        serves: it has no end of its own, so SIGTERM, by which service managers stop a
+            service, is a good one.
+    """
+    signals: list[int] = []
     with asyncio.Runner() as runner:
         try:
-            return runner.run(_until_stopped(command))
+            return runner.run(_until_stopped(command, signals, serves=serves))
         except asyncio.CancelledError:
-            return Status.INTERRUPTED
+            well = serves and signals == [signal.SIGTERM]
+            return Status.DONE if well else Status.INTERRUPTED
 
 
-async def _until_stopped(command: Coroutine[Any, Any, int]) -> int:
+async def _until_stopped(
+    command: Coroutine[Any, Any, int], signals: list[int], *, serves: bool
+) -> int:
+    """Run the command; note the signals that have cancelled it."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
+    # Service managers and log rotation send SIGHUP so that files are read again. Where
+    # there is a terminal, it says that this has been closed.
+    goes_on = serves and not any(map(os.isatty, (0, 1, 2)))
+
+    def stop(number: int) -> None:
+        if number == signal.SIGHUP and goes_on:
+            note("SIGHUP: going on; files are read again whenever they change")
+            return
+        signals.append(number)
+        task.cancel()
+
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # Under nohup SIGHUP is ignored, and stays so.
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-            loop.add_signal_handler(number, task.cancel)
+            loop.add_signal_handler(number, stop, number)
     return await command
 
 

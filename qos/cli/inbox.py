@@ -7,13 +7,14 @@ import time
 from collections.abc import Iterator
 
 from qos.cli.account import store_url
+from qos.cli.listing import add_json, listing
 from qos.cli.options import add_store
-from qos.cli.output import print_json
+from qos.cli.output import note, print_json
 from qos.cli.status import CommandError, Status
 from qos.cli.stored import in_full, opened, recorder_for, summary, write
 from qos.core.message import receiver
 from qos.core.message.effects import Save
-from qos.core.message.model import Incoming, IncomingState, only
+from qos.core.message.model import Incoming, IncomingState, Level, only
 from qos.core.message.receiver_table import At, ReceiverInput
 from qos.errors import AmbiguousMessage
 from qos.journal.recorder import Recorder
@@ -29,6 +30,7 @@ examples:
   xmpp-qos inbox drop ID --store sqlite:lamp.db --from controller@example.org
   xmpp-qos inbox list --parked --store sqlite:lamp.db
   xmpp-qos inbox release ID --store sqlite:lamp.db
+  xmpp-qos inbox drop ID --force --store sqlite:lamp.db
 
 None of these connects. list and show read the store, even while another process has it
 open. release and drop change it, so that process must be stopped first.
@@ -38,9 +40,10 @@ _LIST = """\
 example:
   xmpp-qos inbox list --jid lamp@example.org/1
 
-One JSON object a line, ordered by changed_at. state: held (its sender has not released
-it), releasing (released, and perhaps printed by a listen that was stopped then), parked
-(a consumer of the application has failed on it too often).
+A table on a terminal, else one JSON object a line, ordered by changed_at. state: held (its
+sender has not released it), releasing (released, and perhaps handed over to an application
+or printed by a listen that was stopped then; it comes again at each start until it is
+taken), parked (a consumer of the application has failed on it too often).
 """
 
 _SHOW = """\
@@ -62,8 +65,12 @@ example:
 
 The message will not be delivered. Its sender is told so when it tries to release the
 message, or offers it again. (A sender that is not ours may use the ID again, for another
-message.) A message that is being released may have been handed over, and is not dropped:
-exit status 1. A parked message was handed over, but its consumer failed: it is dropped.
+message.) A parked message was handed over, but its consumer failed: it is dropped.
+
+A message that is being released may have been handed over, and the application may have
+acted on it. It is only dropped with --force; without, the exit status is 1. It does not
+come again. For its sender it is in doubt at level assured; at level acknowledged its sender
+may have been told that it was delivered.
 """
 
 
@@ -88,7 +95,7 @@ def parser(prog: str) -> Parser:
         ("list", "list the messages, without their content", _LIST),
         ("show", "show all that is known of a message", _SHOW),
         ("release", "hand over a parked message again", _RELEASE),
-        ("drop", "drop a held or parked message", _DROP),
+        ("drop", "drop a held or parked message, or by force any", _DROP),
     ):
         action = actions.add_parser(
             name, help=text, description=sentence(text), epilog=epilog
@@ -99,6 +106,7 @@ def parser(prog: str) -> Parser:
                 action="store_true",
                 help="list only messages on which a consumer has failed too often",
             )
+            add_json(action)
         else:
             action.add_argument("id", metavar="ID", help="a msg_id, as list shows it")
             action.add_argument(
@@ -107,6 +115,12 @@ def parser(prog: str) -> Parser:
                 type=address,
                 metavar="JID",
                 help="its sender, if several senders have used this ID",
+            )
+        if name == "drop":
+            action.add_argument(
+                "--force",
+                action="store_true",
+                help="drop it even if the application may have acted on it",
             )
         add_store(action)
     return parser
@@ -117,17 +131,20 @@ async def run(arguments: argparse.Namespace) -> int:
     to_read = arguments.action in {"list", "show"}
     async with opened(store_url(arguments), to_read=to_read) as store:
         if arguments.action == "list":
-            for record in _held(store):
-                if record.state is IncomingState.PARKED or not arguments.parked:
-                    await print_json(summary(record))
+            async with listing(arguments) as show:
+                for record in _held(store):
+                    if record.state is IncomingState.PARKED or not arguments.parked:
+                        await show(summary(record))
             return Status.DONE
         record = _find(store, arguments.id, arguments.source)
         if arguments.action == "show":
             await print_json(in_full(record))
         else:
             async with recorder_for(arguments, store) as recorder:
-                input_ = _input_for(record, arguments.action)
+                input_ = _input_for(record, arguments)
                 await print_json(summary(await _take(store, record, input_, recorder)))
+                if input_ is ReceiverInput.DROP_FORCED:
+                    note(_said(record))
     return Status.DONE
 
 
@@ -147,15 +164,32 @@ def _find(store: Store, msg_id: str, source: str | None) -> Incoming:
         ) from None
 
 
-def _input_for(record: Incoming, action: str) -> ReceiverInput:
+def _input_for(record: Incoming, arguments: argparse.Namespace) -> ReceiverInput:
+    action: str = arguments.action
     input_ = _INPUTS.get((action, record.state))
     if input_ is not None:
         return input_
-    cannot = "cannot be dropped: state is {}, and it may have been handed over"
+    if getattr(arguments, "force", False) and record.state is IncomingState.RELEASING:
+        return ReceiverInput.DROP_FORCED
+    cannot = (
+        "cannot be dropped: state is {}, and it may have been handed over; "
+        "--force drops it all the same"
+    )
     if action == "release":
         cannot = "cannot be released: state is {}, and only what is parked can"
     raise CommandError(
         f"{record.msg_id!r} {cannot.format(record.state.value)}", Status.NOT_DELIVERED
+    )
+
+
+def _said(record: Incoming) -> str:
+    """The meaning of a drop by force, for the operator."""
+    told = "its sender hears that it is in doubt, or has heard that it was delivered"
+    if record.level is Level.ACKNOWLEDGED:
+        told = "its sender may have heard that it was delivered"
+    return (
+        f"{record.msg_id!r} does not come again; the application may have acted on it, "
+        f"and {told}"
     )
 
 

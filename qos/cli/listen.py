@@ -6,9 +6,7 @@ import argparse
 import asyncio
 from dataclasses import dataclass
 
-from slixmpp.xmlstream.handler import Callback
-from slixmpp.xmlstream.matcher import MatchXPath
-from slixmpp.xmlstream.stanzabase import StanzaBase
+from slixmpp.stanza import Message
 
 from qos.cli.account import account_from
 from qos.cli.connection import Connection
@@ -17,10 +15,13 @@ from qos.cli.output import begin_on_new_line, is_file, print_json, sync_stdout
 from qos.cli.ready import report_ready
 from qos.cli.send import attended
 from qos.cli.status import Status
+from qos.client.arrivals import Arrivals
 from qos.core.message.model import Level
-from qos.errors import UsageError
+from qos.errors import RemoteProtocolError, UsageError
 from qos.options.parser import Parser
+from qos.stream.turns import Turns
 from qos.xml_text import render
+from xep_qos import IncomingInfo, Json, json_of
 
 __all__ = ["parser", "run"]
 
@@ -30,13 +31,14 @@ _WAITING_BYTES_MAX = 16 * 1024 * 1024
 _EPILOG = """\
 examples:
   xmpp-qos listen --jid lamp@example.org/1
-  xmpp-qos listen --jid lamp@example.org/1 --trust all --count 10
+  xmpp-qos listen --jid lamp@example.org/1 --trust @example.net --count 10
 
 For each delivered message there is one line on stdout:
   {"from": "controller@example.org/x", "to": "lamp@example.org/1", "type": "normal",
    "level": "assured", "msg_id": "…", "redelivered": false, "body": "on",
    "xml": "<message …>…</message>"}
-A plain message is unacknowledged and has no msg_id; one of type error is not printed.
+A message with JSON (XEP-0335) has its value as json. A plain message is unacknowledged and
+has no msg_id; one of type error is not printed.
 redelivered: an earlier process may have printed the message; only the reader of the
 output can tell.
 A message counts as delivered when its whole line is written. If a line cannot be written
@@ -74,6 +76,7 @@ def parser(prog: str) -> Parser:
         help="do not report when the session is ready, lost or made again",
     )
     add_connection(parser, receives=True)
+    parser.set_defaults(until_stopped=True)
     return parser
 
 
@@ -85,16 +88,13 @@ async def run(arguments: argparse.Namespace) -> int:
     connection = Connection(account, receives=True, quiet=arguments.quiet)
     async with connection:
         listening = _Listening(connection, arguments.count, fsync=arguments.fsync)
-        # Not the event `message`: slixmpp raises it only for messages with a body.
-        connection.client.register_handler(
-            Callback(
-                "xmpp-qos listen",
-                MatchXPath("{jabber:client}message"),
-                listening.received,
-            )
-        )
+        client, qos = connection.client, connection.qos
+        arrivals = Arrivals(client, qos, "xmpp-qos listen", listening.received)
         printing = listening.until_done(quiet=arguments.quiet)
-        await attended(connection, printing, listening.what_stays)
+        try:
+            await attended(connection, printing, listening.what_stays)
+        finally:
+            arrivals.end()
     return Status.DONE
 
 
@@ -118,6 +118,7 @@ class _Listening:
         self, connection: Connection, count: int | None, *, fsync: bool
     ) -> None:
         self._connection = connection
+        self._turns = Turns.of(connection.client)
         self._fsync = fsync
         #: How many messages are still to be received, and to be printed; None: no
         #: limit.
@@ -150,17 +151,16 @@ class _Listening:
                 await self._print()
         finally:
             ready.cancel()
-            self._read_on()
+            self._turns.release()
 
     async def _ready(self, *, quiet: bool) -> None:
         await self._connection.announced.wait()
         await self._connection.qos.roster_known()
         report_ready(self._connection.client.boundjid.full, quiet=quiet)
 
-    def received(self, message: StanzaBase) -> None:
+    def received(self, message: Message, info: IncomingInfo | None) -> None:
         """Queue a message for printing; it counts as taken when its line is written."""
-        info = self._connection.qos.incoming(message)
-        if self._to_receive == 0 or (info is None and message["type"] == "error"):
+        if self._to_receive == 0:
             return
         level = info.level if info else Level.UNACKNOWLEDGED
         xml = render(message.xml)
@@ -172,6 +172,7 @@ class _Listening:
             "msg_id": info.msg_id if info else None,
             "redelivered": info.redelivered if info else False,
             "body": message.xml.findtext("{jabber:client}body"),
+            **_json(message),
             "xml": xml,
         }
         written = None
@@ -182,7 +183,8 @@ class _Listening:
         self._lines.put_nowait(_Line(record, len(xml), written))
         self._waiting_bytes += len(xml)
         if self._waiting_bytes > _WAITING_BYTES_MAX:
-            self._read_no_more()
+            # stdout may have no reader, and plain messages are limited by no quota.
+            self._turns.hold()
         if self._to_receive is not None:
             self._to_receive -= 1
             if self._to_receive == 0:
@@ -211,22 +213,20 @@ class _Listening:
             self._unprinted -= 1
         self._waiting_bytes -= line.size
         if self._waiting_bytes == 0:
-            self._read_on()
+            self._turns.release()
         if self._to_print is not None:
             self._to_print -= 1
-
-    # stdout may have no reader, and plain messages are limited by no quota.
-
-    def _read_no_more(self) -> None:
-        if self._connection.client.transport is not None:
-            self._connection.client.transport.pause_reading()
-
-    def _read_on(self) -> None:
-        if self._connection.client.transport is not None:
-            self._connection.client.transport.resume_reading()
 
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of messages")
     return int(text)
+
+
+def _json(message: Message) -> dict[str, Json]:
+    """The value that the message has as JSON, under `json`; empty: it has none."""
+    try:
+        return {"json": json_of(message)}
+    except RemoteProtocolError:
+        return {}

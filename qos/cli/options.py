@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from qos.cli.folders import xdg_folder
 from qos.core.message.model import NAMESPACES
 from qos.core.quota import Quotas
 from qos.errors import UsageError
@@ -23,37 +24,76 @@ __all__ = [
     "add_quotas",
     "add_store",
     "parse",
+    "usual_config",
 ]
 
 _QUOTAS = Quotas()
 
 
 def parse(parser: Parser, argv: Sequence[str]) -> argparse.Namespace:
-    """Parse a command's arguments, and the config file that they name.
+    """Parse a command's arguments, and the config file that they name, or the usual one.
 
     Raises:
         UsageError: one of the two is wrong.
     """
     arguments = parser.parse_args(argv)
-    if getattr(arguments, "config", None) is None:
+    path = _config_of(arguments)
+    if path is None:
         return arguments
     # The options of the file go before those of the command line, since the last one
     # wins. The prog of a subparser is that of its parent plus its own name.
     words = len(arguments.leaf.prog.split()) - len(parser.prog.split())
-    given = _from_file(arguments.config, arguments.leaf)
+    given = _from_file(path, arguments.context, arguments.leaf)
     try:
         return parser.parse_args([*argv[:words], *given, *argv[words:]])
     except UsageError as error:
-        raise UsageError(f"{arguments.config}: {error}") from None
+        raise UsageError(f"{path}: {error}") from None
 
 
-def _from_file(path: Path, leaf: Parser) -> list[str]:
+def usual_config() -> Path:
+    """The file whose options all commands of a user have, if it is there."""
+    return xdg_folder("XDG_CONFIG_HOME", ".config") / "config.toml"
+
+
+def _config_of(arguments: argparse.Namespace) -> Path | None:
+    """The file with further options of this command; None: there is none."""
+    if not hasattr(arguments, "config"):
+        return None
+    named: Path | None = arguments.config
+    if named is not None:
+        return named
+    # A component is a service of the machine, and not of the user who starts it.
+    usual = usual_config()
+    if usual.exists() and getattr(arguments, "component", None) is None:
+        return usual
+    if arguments.context is not None:
+        raise UsageError(f"--context {arguments.context}: there is no file {usual}")
+    return None
+
+
+def _table_of(path: Path, context: str | None) -> dict[str, Any]:
+    """The options in a file, in force in this context."""
     try:
         table = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except ValueError as error:
         raise UsageError(f"{path} is not TOML: {error}") from None
+    contexts = table.pop("contexts", {})
+    if not isinstance(contexts, dict):
+        raise UsageError(f"{path}: 'contexts' must be tables, such as [contexts.home]")
+    named = table.pop("context", None)
+    context = named if context is None else context
+    if context is None:
+        return table
+    if not isinstance(contexts.get(context), dict):
+        names = ", ".join(map(repr, contexts)) or "none"
+        raise UsageError(f"{path}: no context {context!r}; there are: {names}")
+    return {**table, **contexts[context]}
+
+
+def _from_file(path: Path, context: str | None, leaf: Parser) -> list[str]:
+    table = _table_of(path, context)
     everywhere = Parser()
     add_connection(everywhere, receives=True)
     given = []
@@ -61,7 +101,7 @@ def _from_file(path: Path, leaf: Parser) -> list[str]:
         action = leaf.long_option(key)
         if action is None and everywhere.long_option(key) is not None:
             continue  # the file serves all commands
-        if action is None or key in {"config", "help"}:
+        if action is None or key in {"config", "context", "help"}:
             raise UsageError(f"{path}: `{leaf.prog}` has no option {key!r}")
         given += _as_argument(path, key, value, action)
     return given
@@ -166,11 +206,24 @@ def _add_receiving(parser: argparse.ArgumentParser, *, receives: bool) -> None:
     group = parser.add_argument_group("receiving", text)
     group.add_argument(
         "--trust",
-        default="roster",
-        metavar="roster|all|nobody|JID,JID…",
-        help="the accounts whose assured messages are accepted: those with a "
-        "subscription in the roster, all, nobody, or these; acknowledged messages are "
-        "accepted from all accounts (default: %(default)s)",
+        metavar="JID,@DOMAIN…|anyone",
+        help="accept the messages of these accounts as well: accounts, full JIDs, all "
+        "accounts of a domain (@example.net), or anyone (default: those of contacts)",
+    )
+    group.add_argument(
+        "--contacts",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="accept the messages of contacts, the accounts with a subscription in the "
+        "roster (default: --contacts)",
+    )
+    group.add_argument(
+        "--accepts",
+        choices=("trusted", "anyone"),
+        default="trusted",
+        help="accept plain and acknowledged messages of trusted accounts only, or of "
+        "anyone; assured ones are held, and of trusted accounts only (default: "
+        "%(default)s)",
     )
     add_quotas(group, _QUOTAS)
 

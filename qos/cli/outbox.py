@@ -9,6 +9,7 @@ from operator import attrgetter
 
 from qos.cli.account import account_from, store_url
 from qos.cli.connection import Connection
+from qos.cli.listing import add_json, listing
 from qos.cli.options import add_connection, add_store
 from qos.cli.output import note, print_json
 from qos.cli.send import Results, attended
@@ -42,10 +43,10 @@ _LIST = """\
 example:
   xmpp-qos outbox list --jid controller@example.org
 
-One JSON object a line, oldest first. state: queued (never sent), offered (sent, not
-answered), releasing (the receiver holds the message and may have acted on it); with
---ended: delivered, not delivered, in doubt. The outcome of a message is kept for a day,
-and only for the last 10,000 messages.
+A table on a terminal, else one JSON object a line, oldest first. state: queued (never
+sent), offered (sent, not answered), releasing (the receiver holds the message and may have
+acted on it); with --ended: delivered, not delivered, in doubt. The outcome of a message is
+kept for a day, and only for the last 10,000 messages.
 """
 
 _SHOW = """\
@@ -100,6 +101,7 @@ def parser(prog: str) -> Parser:
                 action="store_true",
                 help="list messages that have ended, with their outcomes",
             )
+            add_json(action)
         if name == "resend":
             add_connection(action, receives=False)
         else:
@@ -115,8 +117,9 @@ async def run(arguments: argparse.Namespace) -> int:
     async with opened(store_url(arguments), to_read=to_read) as store:
         if arguments.action == "list":
             found = store.ended() if arguments.ended else store.outgoing()
-            for each in found:
-                await print_json(summary(each))
+            async with listing(arguments) as show:
+                for each in found:
+                    await show(summary(each))
             return Status.DONE
         msg_id = arguments.ids[0]
         if arguments.action == "show" and store.find_outgoing(msg_id) is None:

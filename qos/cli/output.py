@@ -29,6 +29,7 @@ __all__ = [
     "note",
     "print_json",
     "print_text",
+    "printable",
     "say",
     "sync_stdout",
     "time_text",
@@ -68,9 +69,13 @@ async def print_json(*records: Mapping[str, object]) -> None:
 
 
 def _json_line(record: Mapping[str, object]) -> str:
-    text = json.dumps(record, ensure_ascii=False)
     # All of them stand inside strings: dumps() puts none between the tokens.
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
+    return printable(json.dumps(record, ensure_ascii=False)) + "\n"
+
+
+def printable(text: str) -> str:
+    """A text in which nothing can change the state of a terminal, or end a line."""
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 async def print_text(text: str) -> None:

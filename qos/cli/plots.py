@@ -10,6 +10,7 @@ from pathlib import Path
 
 from qos.cli.status import CommandError, Status
 from qos.errors import UsageError
+from qos.extras import how_to_install
 
 __all__ = ["add_plot", "check_plot", "plotting"]
 
@@ -40,7 +41,7 @@ def check_plot(path: Path | None) -> None:
     if importlib.util.find_spec("matplotlib") is None:
         raise UsageError(
             "--plot needs the extra `bench`, and there is no matplotlib: "
-            "pip install 'xmpp-qos[bench]'"
+            f"{how_to_install('bench')}"
         )
     if not path.parent.is_dir():
         raise UsageError(f"--plot {path}: there is no folder {path.parent}")

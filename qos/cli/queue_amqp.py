@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ssl
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from qos.cli import listening
 from qos.core.quota import domain_of
 from qos.errors import UsageError
+from qos.extras import how_to_install
 from qos.users import Users
 from xep_0254.service import QueueService
 
@@ -33,7 +33,7 @@ def check(arguments: argparse.Namespace, *, jid: str, component: bool) -> Users 
     try:
         import proton  # noqa: F401 - to know that it is there
     except ImportError:
-        raise UsageError("there is no proton: pip install 'xmpp-qos[amqp]'") from None
+        raise UsageError(f"there is no proton: {how_to_install('amqp')}") from None
     if arguments.amqp_users is None and arguments.amqp_anonymous is None:
         raise UsageError(
             "--amqp: nobody could log in without --amqp-users FILE (or "
@@ -42,7 +42,7 @@ def check(arguments: argparse.Namespace, *, jid: str, component: bool) -> Users 
     listening.check_address(arguments, "amqp")
     if arguments.amqp_client_ca is not None and arguments.amqp_tls is None:
         raise UsageError("--amqp-client-ca needs --amqp-tls CERT KEY")
-    _tls(arguments)
+    listening.tls(arguments, "amqp")
     if arguments.amqp_users is None:
         return None
     return Users(arguments.amqp_users, jid if component else domain_of(jid))
@@ -88,19 +88,6 @@ async def listen(arguments: argparse.Namespace, gateway: Gateway | None) -> None
         CommandError: the address cannot be used.
     """
     if gateway is not None:
-        await listening.listen(arguments, "amqp", gateway.listen, _tls(arguments))
-
-
-def _tls(arguments: argparse.Namespace) -> ssl.SSLContext | None:
-    context = listening.tls(arguments, "amqp")
-    if context is None:
-        return None
-    if arguments.amqp_client_ca is not None:
-        try:
-            context.load_verify_locations(arguments.amqp_client_ca)
-        except (OSError, ssl.SSLError) as error:
-            path = arguments.amqp_client_ca
-            raise UsageError(f"--amqp-client-ca {path}: {error}") from None
-        # Others may log in with a password.
-        context.verify_mode = ssl.CERT_OPTIONAL
-    return context
+        await listening.listen(
+            arguments, "amqp", gateway.listen, listening.tls(arguments, "amqp")
+        )

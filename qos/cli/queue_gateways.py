@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from qos.cli import queue_help, queue_values
-from qos.options.parser import Parser, sentence
+from qos.core.connection_shares import ConnectionLimits
+from qos.options.parser import Parser, sentence, whole
 
 __all__ = ["add_options", "add_users"]
 
@@ -18,6 +19,7 @@ def add_options(serve: Parser) -> None:
     """Declare the options of all gateways."""
     _add_amqp(serve)
     _add_http(serve)
+    _add_connections(serve)
 
 
 def add_users(verbs: _Verbs) -> None:
@@ -45,7 +47,7 @@ def _add_amqp(serve: Parser) -> None:
         "amqp",
         where="listen for AMQP 1.0 here; the usual ports are 5672, and 5671 with TLS",
         users="the users and their hashed passwords, written by `xmpp-qos queue "
-        "amqp-user`; a change counts at once for new connections",
+        "amqp-user`; a change counts at once, and within a second for what is open",
     )
     group.add_argument(
         "--amqp-client-ca",
@@ -72,7 +74,8 @@ def _add_http(serve: Parser) -> None:
         "http",
         where="listen for HTTP here",
         users="the users and the hashes of their passwords and tokens, written by "
-        "`xmpp-qos queue http-user`; may be that of --amqp-users; a change counts at once",
+        "`xmpp-qos queue http-user`; may be that of --amqp-users; a change "
+        "counts at once, and within a second for what waits",
     )
     group.add_argument(
         "--http-link-headers",
@@ -80,6 +83,22 @@ def _add_http(serve: Parser) -> None:
         default=None,
         help="in the dialect of HornetQ, below /hornetq/, show links in the header Link, "
         "and not each in a header msg-…",
+    )
+    group.add_argument(
+        "--http-property-header",
+        type=queue_values.property_header,
+        action="append",
+        metavar="NAME",
+        help="in the dialect of HornetQ, let the header Foo-Bar of a message be its property "
+        "http_foo$bar, which selectors and all consumers can read; can be repeated "
+        "(default: only Link and Content-…)",
+    )
+    group.add_argument(
+        "--http-base",
+        type=queue_values.base,
+        metavar="URL",
+        help="what clients call this service, such as https://queue.example.org, if a proxy "
+        "with TLS is between: whole links begin with it",
     )
     group.add_argument(
         "--http-send",
@@ -108,6 +127,26 @@ def _add_http(serve: Parser) -> None:
         metavar="N",
         help="the most in the bodies of one user, on average (default 16777216); 0: no "
         "limit",
+    )
+
+
+def _add_connections(serve: Parser) -> None:
+    group = serve.add_argument_group(
+        "Connections", "The shares of the connections of AMQP and HTTP together."
+    )
+    usual = ConnectionLimits()
+    group.add_argument(
+        "--connections-per-address",
+        type=whole(1),
+        metavar="N",
+        help="the most of one IP address (IPv6: of one /64) that are not logged in "
+        f"(default {usual.address}); more, if all clients come through one proxy",
+    )
+    group.add_argument(
+        "--connections-per-account",
+        type=whole(1),
+        metavar="N",
+        help=f"the most of one account that are logged in (default {usual.account})",
     )
 
 

@@ -79,7 +79,7 @@ example:
   xmpp-qos queue create queue.example.org jobs --jid boss@example.org \\
     --set dead_letter_node=letters
   xmpp-qos queue create queue.example.org prices --jid boss@example.org --topic
-  xmpp-qos queue create queue.example.org prices-audit --jid bee@example.org \
+  xmpp-qos queue create queue.example.org prices-audit --jid bee@example.org \\
     --from prices --set "selector=currency = 'EUR'"
 
 Prints the name of the queue: {"node": "orders"}. Only its owner may use the queue, until
@@ -102,8 +102,12 @@ force: it exists, and the account that set it still owns this queue and may publ
 """
 
 DELETE = """\
-example:
+examples:
   xmpp-qos queue delete queue.example.org orders --jid boss@example.org
+  xmpp-qos queue delete queue.example.org news --jid boss@example.org --with-queues
+
+The queues that copy from a topic, whoever has made them, are deleted with it. So a topic
+that has such queues is deleted only with --with-queues, or if you say so on the terminal.
 """
 
 PUBLISH = """\
@@ -111,12 +115,18 @@ examples:
   xmpp-qos queue publish queue.example.org orders --jid boss@example.org \\
     --payload '<order xmlns="urn:example:shop" number="7"/>' --priority 9 \\
     --property color=red --property n=7
+  xmpp-qos queue publish queue.example.org orders --jid boss@example.org \\
+    --json '{"number": 7}'
   seq 1000 | xmpp-qos queue publish queue.example.org orders --jid boss@example.org --lines
 
-With --lines the payload of an item is <line xmlns='xmpp-qos:line:0'>…</line>.
+With --json the payload of an item is <json xmlns='urn:xmpp:json:0'>…</json>, with --text
+and --lines <text xmlns='xmpp-qos:text:0'>…</text>. A worker in Python reads them by
+job.json() and job.text(), and a command with `worker --content`.
 For each item that is in the queue, on disk, there is one line on stdout; with --lines it
 has `line`:
   {"id": "…", "line": 1}
+It has "repeated": true if the service knew the item before: from an earlier run, or from an
+attempt without an answer.
 An item without an --id gets a random one. A publish without an answer is repeated under
 the same id, so that the item is in the queue once. Many lines go out together, and later
 lines may overtake those that are repeated.
@@ -137,21 +147,22 @@ STATS = """\
 example:
   xmpp-qos queue stats queue.example.org orders --jid boss@example.org
 
-Prints one JSON object: the numbers of items that are available, acquired, delayed and
-dead, the number of items ever accepted, the subscribers, and oldest_seconds, the age of
-the oldest item that is not done (null: there is none). A service with --http adds the
-push subscribers that are enabled or disabled, and the attempts to push since its start,
-by what came of them: push_attempts_accepted, rejected, released (the target was busy),
-failed, unsent (there was no connection), and disabled (nothing more is pushed there).
+Prints one JSON object, on a terminal a line for each number of it: the numbers of items
+that are available, acquired, delayed and dead, the number of items ever accepted, the
+subscribers, and oldest_seconds, the age of the oldest item that is not done (null: there is
+none). A service with --http adds the push subscribers that are enabled or disabled, and the
+attempts to push since its start, by what came of them: push_attempts_accepted, rejected,
+released (the target was busy), failed, unsent (there was no connection), and disabled
+(nothing more is pushed there).
 """
 
 LIST = """\
 example:
   xmpp-qos queue list queue.example.org --jid boss@example.org
 
-One JSON object a line for each queue or topic that the service shows to this account: its
-name as `node`, and, if this account may see them, its `node_type` (queue or topic) and the
-numbers of `queue stats`.
+A table on a terminal, else one JSON object a line, for each queue or topic that the service
+shows to this account: its name as `node`, and, if this account may see them, its `node_type`
+(queue or topic) and the numbers of `queue stats`.
 """
 
 WATCH = """\
@@ -191,7 +202,8 @@ example:
   xmpp-qos queue dead list queue.example.org orders --jid boss@example.org
 
 One JSON object a line; reason and history say what happened. Items that were moved to the
-dead_letter_node of the queue are listed too, under their former id.
+dead_letter_node of the queue are listed too, under their former id; and for a queue that is
+itself a dead_letter_node, those that were moved there, with their origin.
 """
 
 DEAD_REQUEUE = """\

@@ -11,26 +11,38 @@ from qos.cli import listening
 from qos.core.quota import domain_of
 from qos.core.rest.push_targets import PushRules
 from qos.errors import UsageError
+from qos.extras import how_to_install
 from qos.users import Users
 from xep_0254.service import QueueService
 
 if TYPE_CHECKING:
+    from qos.core.payers import Rates
     from qos.rest.gateway import Gateway
-    from qos.rest.shares import Rates
     from qos.rest.targets import Targets
 
 __all__ = ["check", "listen", "serving"]
 
 _OPTIONS = (
     *("http_tls", "http_users", "http_link_headers", "http_send", "http_push"),
-    *("http_requests_per_second", "http_bytes_per_second"),
+    *(
+        "http_property_header",
+        "http_base",
+        "http_requests_per_second",
+        "http_bytes_per_second",
+    ),
 )
 
 
 def check(
-    arguments: argparse.Namespace, *, jid: str, component: bool
+    arguments: argparse.Namespace, *, jid: str, component: bool, others: Users | None
 ) -> tuple[Users, Targets | None] | None:
     """Check the options before anything is opened; returns the users, and their targets.
+
+    Args:
+        arguments: of the command.
+        jid: of the service.
+        component: it is a component.
+        others: the users of the other gateway; None: it has none.
 
     Raises:
         UsageError: they contradict each other, the extra is missing, or a file is wrong.
@@ -40,7 +52,7 @@ def check(
     try:
         import aiohttp  # noqa: F401 - to know that it is there
     except ImportError:
-        raise UsageError("there is no aiohttp: pip install 'xmpp-qos[rest]'") from None
+        raise UsageError(f"there is no aiohttp: {how_to_install('rest')}") from None
     if arguments.http_users is None:
         raise UsageError("--http: nobody could log in without --http-users FILE")
     listening.check_address(arguments, "http")
@@ -50,7 +62,13 @@ def check(
     except ValueError as error:
         raise UsageError(f"--http-push: {error}") from None
     domain = jid if component else domain_of(jid)
-    users, path = Users(arguments.http_users, domain), arguments.http_send
+    # One set of checks for all doors, and one memory if the file is the same.
+    if others is not None and arguments.http_users == arguments.amqp_users:
+        users = others
+    else:
+        checks = None if others is None else others.checks
+        users = Users(arguments.http_users, domain, checks)
+    path = arguments.http_send
     if path is None:
         return users, None
     from qos.rest.targets import Targets
@@ -84,6 +102,8 @@ async def serving(
         users=users,
         own_domain=jid if component else "",
         link_headers=bool(arguments.http_link_headers),
+        property_headers=arguments.http_property_header or (),
+        base=arguments.http_base or "",
         relay=None if targets is None else service.relay(),
         targets=targets,
         rates=_rates(arguments),
@@ -97,7 +117,7 @@ async def serving(
 
 
 def _rates(arguments: argparse.Namespace) -> Rates:
-    from qos.rest.shares import Rates
+    from qos.core.payers import Rates
 
     given = {
         "requests": arguments.http_requests_per_second,

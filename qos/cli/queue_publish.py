@@ -18,6 +18,7 @@ from qos.cli.output import ProgressBar, note, print_json
 from qos.cli.queue_client import asked
 from qos.cli.status import CommandError, Status
 from qos.core.backoff import Backoff
+from qos.core.contents import json_payload, read_json, text_payload
 from qos.engine.retry import Retry
 from qos.errors import (
     LocalProtocolError,
@@ -31,6 +32,7 @@ from qos.options.login import login_from
 from qos.stream.login import AccountSession
 from qos.xml_text import text as xml_text
 from xep_0254.item_properties import render_properties
+from xep_0254.items import Published
 from xep_0254.queueing import XEP_0254, NewItem
 
 __all__ = ["run"]
@@ -52,7 +54,8 @@ _LINE_BYTES_MAX = 1024 * 1024
 
 _BAR_INTERVAL_S = 0.1
 
-_LINE = "{xmpp-qos:line:0}line"
+#: The options of which one says what is published.
+_CONTENTS = ("json", "text", "payload", "file", "lines")
 
 #: Conditions that concern one item; the next item may be accepted.
 _FAULTS = frozenset({"bad-request", "conflict", "not-acceptable", "policy-violation"})
@@ -78,8 +81,16 @@ class _Line:
 
 async def run(arguments: argparse.Namespace) -> int:
     """See qos.cli.entry.Command."""
-    if arguments.payload is None and arguments.file is None and not arguments.lines:
-        raise UsageError("one of --payload, --file or --lines is needed")
+    given = [
+        f"--{name}"
+        for name in _CONTENTS
+        if getattr(arguments, name) not in {None, False}
+    ]
+    if not given:
+        *most, last = (f"--{name}" for name in _CONTENTS)
+        raise UsageError(f"one of {', '.join(most)} and {last} is needed")
+    if len(given) > 1:
+        raise UsageError(f"{given[0]} and {given[1]} exclude each other")
     if arguments.lines and arguments.id is not None:
         raise UsageError("--id is for one item, and --lines makes one of each line")
     item = None if arguments.lines else _one(arguments)
@@ -91,8 +102,8 @@ async def run(arguments: argparse.Namespace) -> int:
         if item is None:
             await lines.run(publishing)
             return lines.status
-        await publishing.publish([item])
-        await print_json({"id": item.item_id})
+        (published,) = await publishing.publish([item])
+        await print_json({"id": item.item_id, **_repeated(published)})
         return Status.DONE
 
     return await asked(arguments, ask, lambda: "" if item else f"; {lines.result}")
@@ -115,7 +126,7 @@ class _Publishing:
         #: The service has answered before: if it is away now, it may come back.
         self._met = False
 
-    async def publish(self, items: Sequence[NewItem]) -> None:
+    async def publish(self, items: Sequence[NewItem]) -> list[Published]:
         """Publish items, all or none; repeat until there is an answer.
 
         Raises:
@@ -137,13 +148,14 @@ class _Publishing:
             async with asyncio.timeout_at(give_up_at):
                 await self._session.online.wait()
 
-        await Retry(self._backoff).repeat(
+        published = await Retry(self._backoff).repeat(
             lambda: self._queueing.publish(service, node, items, attempts=1),
             is_temporary=is_temporary,
             pause=online_again,
             give_up_at=give_up_at,
         )
         self._met = True
+        return published
 
 
 class _Lines:
@@ -219,8 +231,7 @@ class _Lines:
         await self._ahead.put(None)
 
     def _item(self, text: str, size: int) -> _Line:
-        payload = ET.Element(_LINE)
-        payload.text = text
+        payload = text_payload(text)
         item = _new_item(self._arguments, payload, f"{self._ids}-{self._read}")
         own = len(render_properties(item.item_id, item.properties))
         return _Line(self._read, item, size + own + _ITEM_BYTES)
@@ -248,10 +259,13 @@ class _Lines:
         if self._failure is not None:
             return
         try:
-            await publishing.publish([line.item for line in batch])
+            published = await publishing.publish([line.item for line in batch])
             self._published += len(batch)
             await print_json(
-                *({"id": line.item.item_id, "line": line.number} for line in batch)
+                *(
+                    {"id": line.item.item_id, "line": line.number, **_repeated(each)}
+                    for line, each in zip(batch, published, strict=True)
+                )
             )
         except NoAnswer as error:
             self._fail(CommandError(f"{_named(batch)}: {error}", Status.IN_DOUBT))
@@ -294,6 +308,10 @@ class _Lines:
             )
 
 
+def _repeated(published: Published) -> dict[str, bool]:
+    return {"repeated": True} if published.repeated else {}
+
+
 def _may_be_one(error: RequestRefused | LocalProtocolError) -> bool:
     """Whether a smaller batch may be accepted."""
     if _its_own_fault(error):
@@ -313,7 +331,7 @@ def _named(batch: Sequence[_Line]) -> str:
 
 
 def _new_item(
-    arguments: argparse.Namespace, payload: ET.Element, item_id: str
+    arguments: argparse.Namespace, payload: ET.Element | str, item_id: str
 ) -> NewItem:
     return NewItem(
         payload,
@@ -326,9 +344,17 @@ def _new_item(
 
 
 def _one(arguments: argparse.Namespace) -> NewItem:
-    """The item of --payload or --file."""
+    """The item of --json, --text, --payload or --file."""
+    item_id = arguments.id or secrets.token_hex(16)
     source, where = arguments.payload, "--payload"
     try:
+        if arguments.json is not None:
+            where = "--json"
+            written = json_payload(read_json(arguments.json))
+            return _new_item(arguments, written, item_id)
+        if arguments.text is not None:
+            where = "--text"
+            return _new_item(arguments, text_payload(arguments.text), item_id)
         if arguments.file is not None:
             where = f"--file {arguments.file}"
             source = arguments.file.read_bytes()
@@ -337,4 +363,4 @@ def _one(arguments: argparse.Namespace) -> NewItem:
         raise UsageError(f"{where}: {error.strerror}") from None
     except (ET.ParseError, ValueError, LookupError) as error:
         raise UsageError(f"{where}: not well-formed: {error}") from None
-    return _new_item(arguments, payload, arguments.id or secrets.token_hex(16))
+    return _new_item(arguments, payload, item_id)

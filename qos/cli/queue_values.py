@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import textwrap
 
 from qos.core.queue.item import Affiliation
 from qos.core.queue.node_options import NODE_FIELDS, TOPIC, BadOption, Field
 from qos.core.queue.properties import Value, why_not
 from qos.core.queue.selector import SelectorError, parse
+from qos.core.rest.hornetq.names import check_header
+from qos.core.rest.origins import read_base
 from qos.options.parser import jid
 
 __all__ = [
     "account",
     "affiliation",
+    "base",
     "creators",
     "described",
     "domain",
@@ -57,10 +61,15 @@ def short(field: Field) -> str:
     return field.var.partition("#")[2]
 
 
-def described(field: Field) -> str:
-    """The meaning of a field, and its default."""
+def described(field: Field, *, width: int) -> str:
+    """The name of a field, its meaning and its default, in indented lines."""
     default = f" (default: {field.default})" if field.default else ""
-    return f"{field.label}{default}"
+    return textwrap.fill(
+        f"{short(field)}: {field.label}{default}",
+        width,
+        initial_indent="  ",
+        subsequent_indent="    ",
+    )
 
 
 def setting(text: str) -> tuple[str, str]:
@@ -135,9 +144,11 @@ def affiliation(text: str) -> tuple[str, Affiliation]:
 
 
 def creators(text: str) -> str | frozenset[str]:
-    """The accounts that may create queues: all, domain, or accounts and @domains."""
-    if text in {"all", "domain"}:
+    """The accounts that may create queues: anyone, domain, or accounts and @domains."""
+    if text in {"anyone", "domain"}:
         return text
+    if text == "all":
+        raise argparse.ArgumentTypeError("'all' is 'anyone' now")
     from qos.jids import account_or_domain
 
     names = [name for name in text.split(",") if name.strip()]
@@ -190,3 +201,19 @@ def rate(text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
+
+
+def base(text: str) -> str:
+    """The URL that links begin with."""
+    try:
+        return read_base(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def property_header(text: str) -> str:
+    """A header that becomes a property."""
+    try:
+        return check_header(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

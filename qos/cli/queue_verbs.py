@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
+from qos.cli.listing import listing, print_record
 from qos.cli.output import note, print_json, time_text
 from qos.cli.queue_client import asked
 from qos.cli.status import CommandError, Status
@@ -33,13 +35,14 @@ async def run(arguments: argparse.Namespace) -> int:
 
 
 async def _list(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
-    for node in await queueing.nodes(arguments.service):
-        try:
-            info = await queueing.node_info(arguments.service, node)
-        except RequestRefused:  # its name may be shown, but no more
-            info = NodeInfo("", {})
-        node_type = {"node_type": info.node_type} if info.node_type else {}
-        await print_json({"node": node, **node_type, **info.stats})
+    async with listing(arguments) as show:
+        for node in await queueing.nodes(arguments.service):
+            try:
+                info = await queueing.node_info(arguments.service, node)
+            except RequestRefused:  # its name may be shown, but no more
+                info = NodeInfo("", {})
+            node_type = {"node_type": info.node_type} if info.node_type else {}
+            await show({"node": node, **node_type, **info.stats})
 
 
 async def _watch(
@@ -80,7 +83,31 @@ async def _configure(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
 
 
 async def _delete(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
+    if not arguments.with_queues:
+        await _ask_about_queues(queueing, arguments)
     await queueing.delete(arguments.service, arguments.node)
+
+
+async def _ask_about_queues(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
+    """Ask before queues are deleted that others may have made.
+
+    Raises:
+        CommandError: they are not to be deleted, or nobody can be asked.
+    """
+    info = await queueing.node_info(arguments.service, arguments.node)
+    count = info.stats.get("subscribers")
+    if info.node_type != "topic" or not count:
+        return
+    copying = "the queue that copies" if count == 1 else f"the {count} queues that copy"
+    loss = f"{copying} from topic {arguments.node!r}, with all that is in there"
+    if not sys.stdin.isatty():
+        text = f"nothing was deleted: --with-queues also deletes {loss}"
+        raise CommandError(text, Status.REFUSED)
+    sys.stderr.write(f"Delete {loss}? [y/N] ")
+    sys.stderr.flush()
+    said = await asyncio.to_thread(sys.stdin.readline)
+    if said.strip().lower() not in {"y", "yes"}:
+        raise CommandError("nothing was deleted", Status.REFUSED)
 
 
 async def _purge(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
@@ -90,7 +117,7 @@ async def _purge(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
 async def _stats(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
     stats = await queueing.stats(arguments.service, arguments.node)
     _need_numbers(stats, arguments)
-    await print_json(stats)
+    await print_record(arguments, stats)
 
 
 def _need_numbers(stats: Mapping[str, object], arguments: argparse.Namespace) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from qos.cli import queue_gateways, queue_help, queue_options, queue_values
+from qos.cli.listing import add_json
 from qos.cli.options import add_journal, add_quotas
 from qos.core.queue.bounds import MESSAGE_QUOTAS, QueueBounds
 from qos.core.queue.item import PRIORITIES, PRIORITY, Affiliation
@@ -56,6 +57,9 @@ _REPEAT_S = 300.0
 _ANSWER_S = 30.0
 
 _WATCH_S = 2.0
+
+#: Characters of a line of the list of fields.
+_WIDTH = 92
 
 _BOUNDS = QueueBounds()
 
@@ -110,6 +114,7 @@ def _add_serve(verbs: _Verbs) -> None:
     serve = verbs.add_parser(
         "serve", help=text, description=sentence(text), epilog=queue_help.SERVE
     )
+    serve.set_defaults(until_stopped=True)
     group = serve.add_argument_group("service")
     group.add_argument(
         "--component",
@@ -135,9 +140,9 @@ def _add_serve(verbs: _Verbs) -> None:
         "--creators",
         type=queue_values.creators,
         default="domain",
-        metavar="domain|all|JID,@DOMAIN…",
+        metavar="domain|anyone|JID,@DOMAIN…",
         help="the accounts that may create queues: all of the service's own domain (for "
-        "the component queue.example.org that is example.org), all that can reach the "
+        "the component queue.example.org that is example.org), anyone who can reach the "
         "service, or these accounts and all accounts of these domains (default: "
         "%(default)s)",
     )
@@ -148,6 +153,14 @@ def _add_serve(verbs: _Verbs) -> None:
         metavar="N",
         help="the most queues created by one account; for all accounts of a foreign "
         f"domain together {_BOUNDS.nodes_per_domain} (default: %(default)s)",
+    )
+    group.add_argument(
+        "--bytes-per-account",
+        type=whole(1),
+        default=_BOUNDS.bytes_per_account,
+        metavar="N",
+        help="the most bytes of waiting items in all queues that one account created "
+        "(default: %(default)s)",
     )
     group.add_argument(
         "--subscriptions-per-account",
@@ -167,9 +180,10 @@ def _add_serve(verbs: _Verbs) -> None:
     held.add_argument(
         "--trust",
         default="publishers",
-        metavar="publishers|all|JID,JID…",
-        help="the accounts whose assured messages are held: those that may publish to a "
-        "queue here, all, or these (default: %(default)s)",
+        metavar="publishers|anyone|JID,@DOMAIN…",
+        help="the accounts whose messages are accepted: those that may publish to a "
+        "queue here, anyone, or these accounts and all accounts of these domains "
+        "(default: %(default)s)",
     )
     add_quotas(held, MESSAGE_QUOTAS)
     add_login(serve, jid_help="serve from this account, with or without a resource")
@@ -189,8 +203,16 @@ def _add_verb(
         _add_publish(verb)
     elif name == "browse" or (name == "list" and dead):
         _add_browse(verb, states=not dead)
+    elif name == "delete":
+        verb.add_argument(
+            "--with-queues",
+            action="store_true",
+            help="of a topic: delete the queues that copy from it, too, without asking",
+        )
     elif name == "watch":
         _add_watch(verb)
+    elif name == "stats" or (name == "list" and not dead):
+        add_json(verb)
     elif name == "requeue":
         verb.add_argument(
             "ids", nargs="*", metavar="ID", help="the items (default: all dead items)"
@@ -218,8 +240,7 @@ def _add_verb(
 
 def _add_set(verb: Parser, *, creates: bool) -> None:
     fields = "".join(
-        f"\n  {queue_values.short(field)}: {queue_values.described(field)}"
-        for field in NODE_FIELDS
+        f"\n{queue_values.described(field, width=_WIDTH)}" for field in NODE_FIELDS
     )
     verb.add_argument(
         "--set",
@@ -251,11 +272,15 @@ def _add_set(verb: Parser, *, creates: bool) -> None:
 
 
 def _add_publish(verb: Parser) -> None:
-    group = verb.add_mutually_exclusive_group()
+    group = verb.add_argument_group("what is published, one of")
     group.add_argument("--payload", metavar="XML", help="the payload, one XML element")
     group.add_argument(
         "--file", type=Path, metavar="FILE", help="a file with the payload"
     )
+    group.add_argument(
+        "--json", metavar="JSON", help="a value as JSON instead of a payload (XEP-0335)"
+    )
+    group.add_argument("--text", help="a text instead of a payload")
     group.add_argument(
         "--lines",
         action="store_true",
@@ -328,6 +353,7 @@ def _add_browse(verb: Parser, *, states: bool) -> None:
 
 
 def _add_watch(verb: Parser) -> None:
+    verb.set_defaults(until_stopped=True)
     verb.add_argument(
         "--interval",
         type=seconds,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
@@ -34,6 +35,7 @@ from qos.errors import (
 from qos.options.parser import Parser, address
 from qos.xml_text import CLIENT
 from qos.xml_text import text as xml_text
+from xep_qos.content import message_with_json
 
 __all__ = ["Results", "attended", "parser", "run"]
 
@@ -49,11 +51,14 @@ _BAR_INTERVAL_S = 0.1
 _EPILOG = """\
 examples:
   xmpp-qos send lamp@example.org/1 --jid controller@example.org --body on
+  xmpp-qos send lamp@example.org --jid controller@example.org --json '{"on": true}'
   xmpp-qos send lamp@example.org --jid controller@example.org --xml set.xml
   seq 1000 | xmpp-qos send counter@example.org/1 --jid door@example.org --lines
 
-Each message is put into the outbox before it is sent. Messages of an earlier run that are
-still in the outbox go out too. For each message that has ended there is one line on stdout:
+Each message is put into the outbox before it is sent, but nothing before the first login:
+with a wrong password nothing is kept. --offline keeps it in any case, for a later run.
+Messages of an earlier run that are still in the outbox go out too. For each message that
+has ended there is one line on stdout:
   {"msg_id": "…", "to": "lamp@example.org/1", "level": "assured",
    "outcome": "delivered", "condition": null, "attempts": 2, "seconds": 0.041}
 outcome is delivered, not delivered (certainly) or in doubt (perhaps delivered). At level
@@ -91,6 +96,9 @@ def parser(prog: str) -> Parser:
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--body", metavar="TEXT", help="the text of the message")
     group.add_argument(
+        "--json", metavar="JSON", help="a value as JSON, sent as such (XEP-0335)"
+    )
+    group.add_argument(
         "--xml",
         type=Path,
         metavar="FILE",
@@ -109,22 +117,33 @@ def parser(prog: str) -> Parser:
         help="the id of the message, never used for another message: running the command "
         "again does not deliver it twice (default: a random id)",
     )
+    parser.add_argument(
+        "--offline",
+        action="store_true",
+        help="put the messages into the outbox even if there is no connection or login; "
+        "the next run sends them (default: nothing is accepted before the first login)",
+    )
     add_connection(parser, receives=False)
     return parser
 
 
 async def run(arguments: argparse.Namespace) -> int:
     """See qos.cli.entry.Command."""
-    if arguments.body is None and arguments.xml is None and not arguments.lines:
-        raise UsageError("one of --body, --xml or --lines is needed")
+    given = (arguments.body, arguments.json, arguments.xml)
+    if not arguments.lines and all(each is None for each in given):
+        raise UsageError("one of --body, --json, --xml or --lines is needed")
     if arguments.id is not None and arguments.lines:
         raise UsageError("--id is for one message, and --lines makes one of each line")
     if arguments.id is not None and arguments.level == Level.UNACKNOWLEDGED.value:
         raise UsageError("--id: a message at level unacknowledged has no id")
+    if arguments.offline and arguments.level == Level.UNACKNOWLEDGED.value:
+        raise UsageError("--offline: a message at level unacknowledged is not kept")
     account = account_from(arguments)
     message = None
     if arguments.xml is not None:
         message = _message_from(arguments.xml)
+    elif arguments.json is not None:
+        message = _message_of_json(arguments.json)
     elif arguments.body is not None:
         try:
             message = _message_with(arguments.body)
@@ -228,6 +247,9 @@ class _Sending:
         self._waits_for_ever = arguments.deadline is None
         #: The ids of messages that were accepted and have not ended, in this order.
         self._awaited: dict[str, None] = {}
+        self._offline: bool = arguments.offline
+        #: Messages have been accepted, or might have been.
+        self._begun = False
         self._read = 0
         self._more = True
         self._bar = ProgressBar()
@@ -238,17 +260,21 @@ class _Sending:
         """A phrase that says how far the run got."""
         if self._read:
             return f"; stdin was read up to line {self._read}"
+        if not self._begun:
+            return "; nothing was sent"
         plain = self._level is Level.UNACKNOWLEDGED
         return "; nothing was sent" if plain and not self.results.ended else ""
 
     async def one(self, message: ET.Element) -> None:
         """Send the message."""
+        await self._begin()
         async with self._saying_what_is_awaited():
             await self._send(message, "")
         await self._written()
 
     async def lines(self) -> None:
         """Send a message for each line of stdin, many at a time."""
+        await self._begin()
         slots = asyncio.Semaphore(_UNENDED_MAX)
         try:
             async with self._saying_what_is_awaited(), asyncio.TaskGroup() as group:
@@ -265,6 +291,12 @@ class _Sending:
             raise failed.exceptions[0] from None
         finally:
             self._bar.close()
+
+    async def _begin(self) -> None:
+        """Wait for the first login: what is wrong with it may never become right."""
+        if not self._offline:
+            await self._connection.online.wait()
+        self._begun = True
 
     def _saying_what_is_awaited(self) -> AbstractAsyncContextManager[None]:
         if not self._waits_for_ever:
@@ -380,6 +412,14 @@ def _message_with(body: str) -> ET.Element:
     message = ET.Element(f"{{{CLIENT}}}message")
     ET.SubElement(message, f"{{{CLIENT}}}body").text = body
     return message
+
+
+def _message_of_json(text: str) -> ET.Element:
+    try:
+        payload = message_with_json(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"--json: {error}") from None
+    return ET.fromstring(payload)  # noqa: S314 - our own
 
 
 def _message_from(path: Path) -> ET.Element:

@@ -23,7 +23,8 @@ class Status(enum.IntEnum):
     #: stdout cannot be written, perhaps because the disk is full (sysexits.h:
     #: EX_IOERR).
     OUTPUT = 74
-    #: As a shell reports SIGINT; SIGTERM and SIGHUP end a command in the same way.
+    #: As a shell reports SIGINT; SIGTERM and SIGHUP end a command in the same way. But
+    #: one that runs until it is stopped has done its work when SIGTERM comes.
     INTERRUPTED = 130
     #: The reader of stdout has gone: as a shell reports SIGPIPE.
     PIPE = 141

@@ -23,17 +23,19 @@ examples:
   xmpp-qos worker queue.example.org orders --jid bee@example.org --parallel 4 -- \\
     sh -c 'xmllint --xpath "string(/*)" - >> done.txt'
 
-The command gets the payload of an item, as XML in UTF-8, on its stdin. Its environment has
+The command gets the payload of an item, as XML in UTF-8, on its stdin; with --content the
+JSON or text that is in it, or the body that came by HTTP or AMQP. Its environment has
 QOS_ITEM_ID, QOS_NODE, QOS_DELIVERY_COUNT (earlier deliveries that failed) and QOS_PROPERTIES
-(the properties of the item, as one JSON object), but not
-XMPP_QOS_PASSWORD and NOTIFY_SOCKET. An item with an id of more than 64 KiB is rejected unseen. The exit
-status of the command decides what becomes of the item:
+(the properties of the item, as one JSON object), but neither NOTIFY_SOCKET nor any variable
+whose name begins with XMPP_QOS_. An item with an id of more than 64 KiB is rejected unseen.
+The exit status of the command decides the outcome of the item:
   0         accepted: the item is done, and leaves the queue
   75        released: the item is given back, for another time (sysexits.h: EX_TEMPFAIL)
   65        rejected: nobody can handle the item (EX_DATAERR); the reason is the last line
             that the command has written to stderr
   any other, or a signal
-            failed: the item is delivered again, until it has failed too often
+            failed: the item is delivered again, until it has failed too often; the
+            reason is the status, and the last line on stderr
 stdout and stderr of the command go to the worker's stderr. For each item that has ended
 there is one line on the worker's stdout:
   {"id": "…", "outcome": "accepted", "seconds": 0.041, "delivery_count": 0,
@@ -71,6 +73,12 @@ def parser(prog: str) -> Parser:
         "(default: %(default)s)",
     )
     parser.add_argument(
+        "--content",
+        action="store_true",
+        help="give the command what is in a payload: JSON, a text, or the bytes that came "
+        "by HTTP or AMQP; other XML as it is",
+    )
+    parser.add_argument(
         "--selector",
         type=selector,
         default="",
@@ -96,6 +104,7 @@ def parser(prog: str) -> Parser:
     add_drain(parser, without="work")
     add_journal(parser)
     add_own_login(parser, several="workers")
+    parser.set_defaults(until_stopped=True)
     return parser
 
 

@@ -15,7 +15,7 @@ from qos.cli.status import CommandError, Status
 from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost
 from qos.journal.writer import JournalWriter
-from qos.options.login import PASSWORD_VARIABLE, login_from
+from qos.options.login import login_from
 from qos.stream.login import AccountSession
 from qos.worker import Job, Worker
 
@@ -32,9 +32,9 @@ _ID_BYTES_MAX = 64 * 1024
 #: Items in one event: small items are faster together.
 _BATCH_MAX = 20
 
-#: Not for the command: our password, as it may have one of its own, and systemd's
+#: Not for the command: our passwords, as it may have one of its own, and systemd's
 #: socket, as it is not the service.
-_OURS = {PASSWORD_VARIABLE.encode(), NOTIFY_VARIABLE.encode()}
+_OURS = (b"XMPP_QOS_", NOTIFY_VARIABLE.encode())
 
 _WORDS = {
     ItemOutcome.ACCEPTED: "accepted",
@@ -48,7 +48,7 @@ async def run(arguments: argparse.Namespace) -> int:
     """See qos.cli.entry.Command."""
     login = login_from(arguments)
     async with (
-        JournalWriter.opened(arguments.journal, login.jid) as journal,
+        JournalWriter.opened(arguments.journal, login.jid, of_items=True) as journal,
         AccountSession(login) as session,
     ):
         worker = Worker(
@@ -85,6 +85,7 @@ class _Working:
         self._worker = worker
         self._command: Sequence[str] = arguments.command
         self._grace_s: float = arguments.grace
+        self._content: bool = arguments.content
         #: Outcomes that are being printed. The worker leaves no time for that to the
         #: handler of an item that has ended.
         self._telling: set[asyncio.Task[None]] = set()
@@ -174,16 +175,19 @@ class _Working:
     async def _until_lost(self, job: Job) -> Exit | None:
         """Run the command; None: it was killed, or cannot be run."""
         environment = {
-            **{key: text for key, text in os.environb.items() if key not in _OURS},
+            **{
+                key: text
+                for key, text in os.environb.items()
+                if not key.startswith(_OURS)
+            },
             b"QOS_ITEM_ID": job.id.encode(),
             b"QOS_NODE": job.node.encode(),
             b"QOS_DELIVERY_COUNT": str(job.delivery_count).encode(),
             b"QOS_PROPERTIES": json.dumps(dict(job.properties)).encode(),
         }
+        stdin = job.content() if self._content else job.payload_text.encode()
         running = asyncio.create_task(
-            run_child(
-                self._command, stdin=job.payload_text.encode(), environment=environment
-            )
+            run_child(self._command, stdin=stdin, environment=environment)
         )
         losing = asyncio.create_task(job.lost.wait())
         try:
@@ -214,7 +218,7 @@ class _Working:
             elif exit_.status == _REJECT:
                 await job.reject(exit_.last_line)
             else:
-                await job.modify()
+                await job.modify(reason=_failure(exit_))
         except JobLost as error:
             note(str(error))
             return "lost" if error.condition else "in doubt"
@@ -255,6 +259,12 @@ class _Working:
             self._stopping = True
             self._worker.stop()
             self._worker.stop()
+
+
+def _failure(exit_: Exit) -> str:
+    """The reason of a command that has failed: its end, and its last words."""
+    end = exit_.signal or f"exit status {exit_.status}"
+    return f"{end}: {exit_.last_line}" if exit_.last_line else end
 
 
 def _problem(job: Job) -> str:

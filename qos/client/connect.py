@@ -14,7 +14,7 @@ import math
 import os
 from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, Unpack
 
 from slixmpp import JID, ClientXMPP
 from slixmpp.stanza import Message
@@ -23,18 +23,23 @@ from qos import arguments
 from qos.client.connection import Connection
 from qos.client.messages import Messages, Reception
 from qos.core.backoff import Backoff
-from qos.core.message.model import Level
 from qos.engine import Delivery, Outcome
 from qos.errors import CannotConnect, InvalidArgument, LocalProtocolError
 from qos.jids import jid_of
 from qos.stream.server import Login
-from xep_qos import XEP_QOS, Settings
+from xep_qos import XEP_QOS, Options, SendOptions, Settings
 
 __all__ = ["Device", "connect"]
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+#: No default: it would lose messages, or keep them where nobody expects them.
+_A_STORE = (
+    "given: 'sqlite:PATH' or 'files:DIR', which keep messages over a crash, or 'memory:', "
+    "which loses them with the process"
+)
 
 #: Our own plugins, which slixmpp knows once they have been imported.
 _OURS = frozenset({"xep_0254", "xep_0337"})
@@ -55,7 +60,7 @@ def connect(
     receives: bool = True,
     plugins: Mapping[str, Mapping[str, Any]] | None = None,
     setup: Callable[[Device], object] | None = None,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> Device:
     """A device, to be used as `async with`.
 
@@ -66,6 +71,10 @@ def connect(
         ) as device:
             async for message in device.messages():
                 switch(message["body"])
+
+    Only messages of those whom `trust` names reach the program, at every level: by
+    default those of contacts. With `accepts="anyone"` it gets plain and acknowledged
+    messages of everybody, and has to look whose they are.
 
     Entering opens the store and waits for the first session. A lost connection is made
     again after a delay that doubles, with jitter. A refused login is not tried again:
@@ -82,9 +91,10 @@ def connect(
         ca_file: the only certificates to trust, as PEM; None: those of the system.
         connect_timeout_s: how long entering waits for the first session; math.inf:
             until there is one.
-        ping_interval_s: the time between two pings of the server (XEP-0199), which
-            detect a dead connection, or a server that hangs.
-        ping_timeout_s: how long a ping may stay unanswered.
+        ping_interval_s: when nothing has come for this time, a ping (XEP-0199) asks the
+            server for an answer.
+        ping_timeout_s: the connection is lost when nothing has moved for this time after
+            the ping, in either direction.
         stream_management: XEP-0198, if the server has it: a session is resumed after a
             connection is lost, and nothing in flight is sent twice.
         receives: False for a program that only sends: its peers are told to try again
@@ -94,7 +104,7 @@ def connect(
             register handlers of slixmpp, or consumers (`device.qos.consumer`). Messages
             then go to these, and not to `device.messages`.
         options: those of the plugin: store, trust, deadline_s … See
-            `xep_qos.settings.Settings`. `retry_first_s` and `retry_max_s` are also the
+            `xep_qos.Settings`. `retry_first_s` and `retry_max_s` are also the
             delays between two connections.
 
     Raises:
@@ -118,6 +128,8 @@ def connect(
     if setup is not None:
         arguments.callable_of("setup", setup)
     more = _plugins(plugins)
+    if "store" not in options:
+        raise InvalidArgument("store", None, _A_STORE)
     settings = Settings.from_config(options)
     login = Login.of(
         str(jid),
@@ -257,14 +269,9 @@ class Device:
 
     async def send(
         self,
-        to: str | JID,
-        body: str = "",
-        *,
-        payload: str | None = None,
-        level: Level | str = Level.ASSURED,
-        deadline_s: float | None = None,
-        ordered: bool | None = None,
-        msg_id: str | None = None,
+        to: str | JID | Message,
+        body: str | None = None,
+        **options: Unpack[SendOptions],
     ) -> Outcome:
         """Send a message and wait for its end, across lost connections too.
 
@@ -274,38 +281,19 @@ class Device:
             CannotConnect: there is no session, and none is to be expected. A message
                 that was accepted before continues when the store is opened again.
         """
-        return await self._started.work(
-            self.qos.send(
-                to,
-                body,
-                payload=payload,
-                level=level,
-                deadline_s=deadline_s,
-                ordered=ordered,
-                msg_id=msg_id,
-            )
-        )
+        return await self._started.work(self.qos.send(to, body, **options))
 
     async def submit(
         self,
-        message: Message,
-        *,
-        level: Level | str = Level.ASSURED,
-        deadline_s: float | None = None,
-        ordered: bool | None = None,
-        msg_id: str | None = None,
+        to: str | JID | Message,
+        body: str | None = None,
+        **options: Unpack[SendOptions],
     ) -> Delivery:
         """Accept a message for sending; on return it is as safe as the store.
 
         See `XEP_QOS.submit`.
         """
-        return await self.qos.submit(
-            message,
-            level=level,
-            deadline_s=deadline_s,
-            ordered=ordered,
-            msg_id=msg_id,
-        )
+        return await self.qos.submit(to, body, **options)
 
     async def outcome(self, msg_id: str) -> Outcome:
         """The outcome of a message, even from before a restart; waits for it if needed.
@@ -314,7 +302,7 @@ class Device:
         """
         return await self._started.work(self.qos.outcome(msg_id))
 
-    def messages(self) -> Messages:
+    def messages(self, *, max_redeliveries: int = 10) -> Messages:
         """The incoming messages, for `async for`: plain ones, and those with QoS.
 
         `device.qos.incoming(message)` tells how a message was delivered; None: as a
@@ -325,6 +313,11 @@ class Device:
         Each call makes a loop. Several loops share the messages, so that several
         messages are worked on at once.
 
+        Args:
+            max_redeliveries: how often a message comes again that is never taken, since
+                an exception or a kill ends the work on it. Then it is parked, and an
+                operator decides (`xmpp-qos inbox`).
+
         Raises:
             LocalProtocolError: messages go to handlers registered by `setup`,
                 `receives` is False, or the device is not entered.
@@ -334,7 +327,8 @@ class Device:
                 "there are no messages to loop over: the device is not entered, or has "
                 "receives=False, or its messages go to what setup has registered"
             )
-        return self._reception.new_loop()
+        arguments.whole("max_redeliveries", max_redeliveries, least=1)
+        return self._reception.new_loop(max_redeliveries)
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run other work with the client, for example a `qos.worker.Worker`.

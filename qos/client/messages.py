@@ -15,19 +15,17 @@ from xml.etree import ElementTree as ET
 
 from slixmpp import ClientXMPP
 from slixmpp.stanza import Message
-from slixmpp.xmlstream.handler import Callback
-from slixmpp.xmlstream.matcher import MatchXPath
-from slixmpp.xmlstream.stanzabase import StanzaBase
 
+from qos.client.arrivals import Arrivals
 from qos.errors import QosError
-from xep_qos import XEP_QOS
+from xep_qos import XEP_QOS, IncomingInfo
 
 __all__ = ["PLAIN_BYTES_MAX", "PLAIN_MAX", "Messages", "Reception"]
 
 log = logging.getLogger(__name__)
 
-#: The most plain messages that wait for a loop, and their bytes. Anybody can send them,
-#: and no sender is told that they are dropped.
+#: The most plain messages that wait for a loop, and their bytes. No sender is told that
+#: they are dropped.
 PLAIN_MAX = 1_000
 PLAIN_BYTES_MAX = 4 * 1024 * 1024
 
@@ -58,13 +56,11 @@ class Reception:
         self._failure: QosError | None = None
         self._loops: list[Messages] = []
         self._dropping = False
-        # Not the event `message`: slixmpp raises it only for messages with a body.
-        matcher = MatchXPath("{jabber:client}message")
-        client.register_handler(Callback("qos.connect", matcher, self._came))
+        self._arrivals = Arrivals(client, qos, "qos.connect", self._came)
 
-    def new_loop(self) -> Messages:
+    def new_loop(self, max_redeliveries: int) -> Messages:
         """See Device.messages."""
-        self._loops.append(Messages(self))
+        self._loops.append(Messages(self, max_redeliveries))
         return self._loops[-1]
 
     def take(self) -> bool:
@@ -79,6 +75,7 @@ class Reception:
         """End the loops; the first failure counts."""
         self._ended = True
         self._failure = self._failure or failure
+        self._arrivals.end()
         self._changed.set()
 
     async def next(self) -> _Held | None:
@@ -101,22 +98,37 @@ class Reception:
             self._dropping = False
         return held
 
+    async def begins(self, held: _Held, max_redeliveries: int) -> bool:
+        """Whether a loop may work on a message that it has got; False: it is parked."""
+        message, taken, _ = held
+        info = None if taken is None else self._qos.incoming(message)
+        if info is None or not info.redelivered:
+            return True
+        try:
+            if await self._qos.begin(message, max_redeliveries=max_redeliveries):
+                return True
+        except asyncio.CancelledError:
+            self._waiting.appendleft(held)
+            self._changed.set()
+            raise
+        log.error(
+            "the message %r of %s has come again %d times and was not taken: it is "
+            "parked; see `xmpp-qos inbox`",
+            *(info.msg_id, message["from"], max_redeliveries),
+        )
+        return False
+
     def forget(self, loop: Messages) -> None:
         """Forget a loop, which is closed."""
         if loop in self._loops:
             self._loops.remove(loop)
 
-    def _came(self, message: StanzaBase) -> None:
-        assert isinstance(message, Message)
+    def _came(self, message: Message, info: IncomingInfo | None) -> None:
         taken: asyncio.Future[None] | None = None
         size = 0
-        if self._qos.incoming(message) is not None:
+        if info is not None:
             taken = self._client.loop.create_future()
             self._qos.take_until(message, taken)
-        elif message["type"] == "error":
-            # A bounced message of our own must not be acted on.
-            log.info("%s returned a plain message of ours", message["from"])
-            return
         else:
             size = len(ET.tostring(message.xml))
             if self._plain >= PLAIN_MAX or self._plain_bytes + size > PLAIN_BYTES_MAX:
@@ -147,12 +159,15 @@ class Messages:
     block, or the process dies, the message is not taken: it comes again after the next
     start, marked as redelivered. So `break` takes the message, if nothing fails until
     the block is left. If one bad message must not end the program, catch its exception
-    in the body of the loop: the message then counts as taken.
+    in the body of the loop: the message then counts as taken. A message that has come
+    again `max_redeliveries` times, and was never taken, is parked: the loop goes on with
+    the next one.
     """
 
-    def __init__(self, reception: Reception) -> None:
+    def __init__(self, reception: Reception, max_redeliveries: int) -> None:
         """Begin; `Device.messages` does so."""
         self._reception = reception
+        self._max_redeliveries = max_redeliveries
         self._in_hand: asyncio.Future[None] | None = None
         self._closed = False
 
@@ -167,11 +182,14 @@ class Messages:
             CannotConnect: there is no session, and none is to be expected.
         """
         self.take()
-        held = None if self._closed else await self._reception.next()
-        if held is None:
-            raise StopAsyncIteration
-        message, self._in_hand, _ = held
-        return message
+        while not self._closed:
+            held = await self._reception.next()
+            if held is None:
+                break
+            if await self._reception.begins(held, self._max_redeliveries):
+                message, self._in_hand, _ = held
+                return message
+        raise StopAsyncIteration
 
     def take(self) -> bool:
         """Take the message in hand; returns whether there was one."""

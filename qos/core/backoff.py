@@ -38,3 +38,7 @@ class Backoff:
         doublings = min(tries - 1, _DOUBLINGS_MAX)
         ceiling = min(self.max_s, self.first_s * 2.0**doublings)
         return max(self.first_s, jitter * ceiling)
+
+    def ceiling_s(self, tries: int) -> float:
+        """The longest delay in seconds after this many tries, 1 or more."""
+        return self.delay_s(tries, 1.0)

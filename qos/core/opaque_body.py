@@ -8,13 +8,13 @@ A child of it says the same as XML, to be read by XMPP workers, where that is po
 from __future__ import annotations
 
 import binascii
-import re
 from base64 import b64decode, b64encode
 from xml.etree import ElementTree as ET
 
+from qos.core.content_headers import is_media_type
 from qos.xml_text import attribute
 
-__all__ = ["BODY", "NAMESPACE", "OCTETS", "is_header_value", "unwrap", "wrap"]
+__all__ = ["BODY", "NAMESPACE", "OCTETS", "unwrap", "wrap"]
 
 #: The namespace of the element, and its name in ElementTree's form.
 NAMESPACE = "xmpp-qos:http:0"
@@ -25,13 +25,6 @@ OCTETS = "application/octet-stream"
 
 #: The element begins with its namespace and its media type.
 _HEAD_CHARS = 4096
-
-_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?")
-
-
-def is_header_value(text: str) -> bool:
-    """Whether a text can be the value of a header, or an AMQP symbol: printable ASCII."""
-    return _VALUE.fullmatch(text) is not None
 
 
 def wrap(body: bytes, media_type: str, readable: str = "") -> str:
@@ -62,4 +55,4 @@ def unwrap(payload: str) -> tuple[bytes, str] | None:
     except (binascii.Error, ValueError):
         return None
     media_type = element.get("content-type", "")
-    return content, media_type if is_header_value(media_type) else OCTETS
+    return content, media_type if is_media_type(media_type) else OCTETS

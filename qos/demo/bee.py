@@ -144,7 +144,9 @@ class _Bee:
 
 async def _run(told: dict[str, Any], say: child.Say) -> None:
     node = jid_of(told["name"])
-    async with JournalWriter.opened(told.get("journal"), node) as journal:
+    async with JournalWriter.opened(
+        told.get("journal"), node, of_items=True
+    ) as journal:
         await _work(told, journal, say)
 
 

@@ -1,4 +1,4 @@
-"""What the users of gateways have in the outbox: none of them can fill it alone."""
+"""Shares of the outbox for the users of gateways: no user can fill it alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all gateways share: a port of the queue engine for consumers by other protocols.
+"""A port of the queue engine for consumers by other protocols than XMPP.
 
 A consumer is a subscriber with a full JID of its own, of 128 random bits. The gateway
 knows by it whom a notification is for.

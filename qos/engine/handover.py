@@ -13,7 +13,7 @@ from typing import Protocol
 from qos.core.fifo_lanes import FifoLanes
 from qos.core.message.effects import Consume, Deliver, Report
 from qos.core.message.model import Incoming, Level, Rejection
-from qos.core.message.receiver import NOT_NOW
+from qos.core.message.receiver import not_now
 from qos.core.message.receiver_table import At, ReceiverInput
 from qos.core.strings import one_line
 from qos.engine.clock import Clock, Timers
@@ -112,12 +112,7 @@ class Handovers:
             if arrival is not None:
                 self._not_taken(message, arrival)
             return
-        if message.key in self._consumable:
-            # An operator released it before the first session began.
-            message.busy = False
-            return
-        # A message at level acknowledged is answered when a handler has it in hand.
-        # While a consumer works on it, its sender would repeat it as a new message.
+        # A message at level acknowledged may come twice: a consumer would not help it.
         if record.level is Level.ASSURED:
             message.consumption = self._port.consumption(record)
         if message.consumption is not None:
@@ -129,13 +124,13 @@ class Handovers:
         """Keep a request until the hand-over is done, or refuse it.
 
         After a failure, the hand-over is not done before a restart. A hand-over to a
-        consumer may take days. There, only a `deliver` is kept: a sender that still
-        waits for an answer has offered the message before, and asks by `deliver`.
+        consumer may take days. There, no `assured` is kept: a sender that still waits
+        for an answer has offered the message before, and asks by `deliver`.
         """
         untaken = message.key in self._untaken
-        offer = arrival.request.kind != "deliver"
+        offer = arrival.request.kind == "assured"
         if message.failed or (offer and (untaken or message.consumption is not None)):
-            self._port.answer(arrival.request, NOT_NOW)
+            self._port.answer(arrival.request, not_now(message.record))
             return
         message.deferred.append(message.as_it_waits(arrival))
         if untaken:
@@ -186,7 +181,7 @@ class Handovers:
         if isinstance(taken, asyncio.Future):
             self._recorder.handed_over(record)
             self._take(message, ReceiverInput.IN_HAND, At(self._clock.now()), arrival)
-            if record.level is Level.ACKNOWLEDGED:
+            if record.level is Level.ACKNOWLEDGED and not record.mark:
                 arrival = None  # it has been answered
             taken.add_done_callback(partial(self._taken_at_last, message, arrival))
         elif taken:
@@ -223,7 +218,7 @@ class Handovers:
         if not done.cancelled() and failed is None:
             self._taken(message, arrival, done)
             return
-        error = "cancelled" if failed is None else failed
+        error = "cancelled" if failed is None else str(failed) or type(failed).__name__
         log.error("a message could not be taken: %s", error)
         message.failed = True
         if arrival is not None:
@@ -233,7 +228,7 @@ class Handovers:
     def _refuse_deferred(self, message: HeldMessage) -> None:
         refused, message.deferred = message.deferred, []
         for arrival in refused:
-            self._port.answer(arrival.request, NOT_NOW)
+            self._port.answer(arrival.request, not_now(message.record))
 
     def _rejected(
         self,

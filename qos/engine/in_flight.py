@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 from qos.core.backoff import Backoff
 from qos.core.message import sender
 from qos.core.message.effects import Effect, End, Forget, Save, Transmit
 from qos.core.message.model import Outgoing, OutgoingState, Route
+from qos.core.message.pace import Pace
 from qos.core.message.sender_table import (
     At,
     Reply,
@@ -27,6 +28,7 @@ from qos.core.message.sender_table import (
 from qos.core.record import replace
 from qos.engine.clock import Clock, Timers
 from qos.engine.outbox_message import AccountFlow, Message, News, Port
+from qos.engine.uplink import Uplink
 from qos.errors import CannotWithdraw, StillOutstanding
 from qos.journal.recorder import Recorder
 from qos.stores.base import Store
@@ -95,6 +97,8 @@ class InFlight:
         #: The ids of the iqs for whose answers messages wait.
         self.awaited = self._by_iq.keys()
         self._timers: Timers[str] = Timers(clock, self._due)
+        self._uplink = Uplink(clock, backoff.first_s, port.transmit, port.ping)
+        self.answered_ping = self._uplink.answered_ping
 
     def get(self, msg_id: str) -> Message | None:
         """The message with this id, if it is in flight."""
@@ -107,7 +111,8 @@ class InFlight:
         """The flow of an account."""
         flow = self._flows.get(name)
         if flow is None:
-            flow = self._flows[name] = AccountFlow(name, self._window)
+            pace = Pace(self._backoff.first_s, self._backoff.max_s)
+            flow = self._flows[name] = AccountFlow(name, self._window, pace)
             self._rest(name)
         return flow
 
@@ -149,7 +154,8 @@ class InFlight:
             self._step(message, SenderInput.ATTEMPT, route=route)
         else:
             message.no_route = True
-            self._perform(message, message.record, (Save(message.record),))
+            effects = (Save(message.record),)
+            self._perform(message, message.record, effects, self._clock.now())
         if message.inputs:
             self._drain(message)
 
@@ -170,12 +176,39 @@ class InFlight:
         All messages are due again.
         """
         self.own = own
+        for message in self._messages.values():
+            self._uplink.forget(message)
+        self._uplink.started()
         for flow in list(self._flows.values()):
             for ahead, message in enumerate(list(flow.messages.values())):
                 if message.no_route:
                     self.attempt(message)
                 else:
                     self.feed(message, partial(on_session, own=own, ahead=ahead))
+
+    def session_resumed(self, own: str, lost: Collection[str]) -> None:
+        """Take the resumption of the session (XEP-0198 §5).
+
+        The server gets everything that was written, so only what was not is due.
+
+        Args:
+            own: our full JID.
+            lost: the ids of the iqs that were given to the port and not written.
+        """
+        self.own = own
+        for iq_id in lost:
+            if (message := self._by_iq.get(iq_id)) is not None:
+                message.record = sender.unsent(message.record)
+                self._uplink.not_written(message)
+        self._uplink.resumed()
+        for message in list(self._messages.values()):
+            if message.no_route:
+                self.attempt(message)
+            elif message.copy is None:
+                self.feed(message, SenderInput.WAKE)
+            elif not message.busy:
+                later = self._uplink.not_before(message) or self._clock.now()
+                self._wait(message, replace(message.record, due_at=later))
 
     def reply(self, reply: Reply) -> None:
         """Take an iq result or error; one that is not awaited is ignored."""
@@ -193,6 +226,10 @@ class InFlight:
             if message.no_route:
                 self.attempt(message)
 
+    def heard(self, account: str, took_s: float) -> None:
+        """Take the round trip of a request that was none of the messages."""
+        self._uplink.heard(self.flow(account), took_s, 0)
+
     def peer_arrived(self, account: str) -> None:
         """Take the news that an account is available: its messages are due soon."""
         for message in self._messages_to(account):
@@ -205,8 +242,21 @@ class InFlight:
 
     def _due(self, msg_id: str) -> None:
         message = self._messages[msg_id]
-        if not message.busy:  # the present step sets the timer anew
-            self.attempt(message)
+        if message.busy:
+            return  # the present step sets the timer anew
+        if self._overdue(message):
+            if self._uplink.waits(message):
+                message.record = sender.unsent(message.record)
+        elif self.own is not None:
+            later = self._uplink.not_before(message)
+            if later is not None:
+                due_at = max(later, message.record.due_at)
+                self._wait(message, replace(message.record, due_at=due_at))
+                return
+            if self._clock.now() < sender.wake_at(message.record):
+                self._timers.set(msg_id, sender.wake_at(message.record))
+                return
+        self.attempt(message)
 
     def attempt(self, message: Message) -> None:
         """Make an attempt if there is a session.
@@ -257,6 +307,7 @@ class InFlight:
         elif isinstance(input_, SenderInput):
             self._step(message, input_)
         elif (meaning := input_(message.record)) is not None:
+            self._uplink.may_be_repeated(message)
             self._step(message, meaning)
 
     def _step(
@@ -279,6 +330,8 @@ class InFlight:
             self.own or "",
             self._remember,
         )
+        if reply is not None:
+            self._uplink.answered(message, at.now)
         try:
             message.record, effects = sender.step(before, input_, at)
         except CannotWithdraw as error:
@@ -297,7 +350,7 @@ class InFlight:
         more = before.ordered and input_ is SenderInput.RECEIVED
         if reply is not None and reply.credit is not None:
             more = flow.credited(reply.credit) or more
-        self._perform(message, before, effects)
+        self._perform(message, before, effects, at.now)
         if more:
             self._more(flow)
 
@@ -306,6 +359,7 @@ class InFlight:
         message: Message,
         before: Outgoing,
         effects: tuple[Effect, ...],
+        now: float,
     ) -> None:
         """Perform the effects, each when the one before is done."""
         message.busy = True
@@ -323,7 +377,7 @@ class InFlight:
             elif isinstance(effect, Transmit):
                 if message.inputs:
                     message.drop_news()
-                if not self._port.transmit(effect):
+                if not self._uplink.transmit(message, effect, now):
                     message.record = sender.unsent(message.record)
             else:
                 self._end(message)
@@ -345,11 +399,11 @@ class InFlight:
         if self._stopped and message.accepted is None:
             return  # the store is closing; the next start continues from here
         if error is None:
+            now = self._clock.now()
             if rest and isinstance(rest[0], Transmit):
                 # The delay is the peer's time for its answer; the write takes none of it.
-                late_s = self._clock.now() - begun_at
-                message.record = sender.postponed(message.record, late_s)
-            self._perform(message, before, rest)
+                message.record = sender.postponed(message.record, now - begun_at)
+            self._perform(message, before, rest, now)
         else:
             message.busy = False
             self._not_written(message, before, error)
@@ -394,7 +448,10 @@ class InFlight:
         if turn and message.flow.may_release(record):
             self._step(message, SenderInput.RELEASE)
         else:
-            self._timers.set(record.msg_id, sender.wake_at(record))
+            wake_at, copy = sender.wake_at(record), message.copy
+            if copy is not None and copy.look_at < wake_at:
+                wake_at = copy.look_at
+            self._timers.set(record.msg_id, wake_at)
 
     def _end(self, message: Message) -> None:
         record = message.record
@@ -411,6 +468,8 @@ class InFlight:
         """Remove a message that is not in flight any more; others may move up."""
         record, flow = message.record, message.flow
         message.inputs.clear()
+        if message.copy is not None:
+            self._uplink.forget(message)
         self._by_iq.pop(record.offer_id, None)
         self._by_iq.pop(record.deliver_id, None)
         self._timers.clear(record.msg_id)

@@ -51,9 +51,6 @@ _WAITING_MAX = 16
 #: The answer to a request for which there is no room.
 _NO_ROOM = Answer("error", "", "resource-constraint", "wait")
 
-#: The answer to a request when it is uncertain whether it has been carried out.
-_UNSURE = Answer("error", "", "recipient-unavailable", "wait")
-
 #: The answer after the end of receiving: the sender tries again.
 _STOPPED = Answer("error", "", "service-unavailable", "cancel")
 
@@ -132,8 +129,9 @@ class Inbox:
         self._expiry: Timers[str] = Timers(clock, self._expire)
         self._forgetting: Timers[None] = Timers(clock, self._forget_old)
         self._handover = Handovers(store, port, clock, self._recorder, take=self._go_on)
-        #: Tombstones beyond the limit, found at the start.
+        #: Found at the start: tombstones beyond the limit, and what was released.
         self._excess: list[Incoming] = []
+        self._released: list[HeldMessage] = []
         for record in contents.incoming:
             if record.state.ended:
                 self._excess += self._tombstones.add(record)
@@ -142,20 +140,23 @@ class Inbox:
             self._messages[record.key] = message
             self._ledger.reserve(message.account, record.size)
             self._expect_expiry(record)
+            if record.state is IncomingState.RELEASING:
+                self._released.append(message)
         self._expect_forgetting()
 
     def restart(self) -> None:
         """Hand over again all messages that may not have been before the start.
 
-        Nothing is written before this call, since no event loop may be running then.
+        Nothing is written before this call, since no event loop may be running then,
+        but for what an operator decides: a parked message that he has released since
+        the start is on its way already.
         """
         excess, self._excess = self._excess, []
         for memory in excess:
             self._forget(memory)
-        for message in list(self._messages.values()):
-            record = message.record
-            if record is not None and record.state is IncomingState.RELEASING:
-                self._feed(message, ReceiverInput.RESTART)
+        released, self._released = self._released, []
+        for message in released:
+            self._feed(message, ReceiverInput.RESTART)
 
     def request(self, request: Request, *, trusted: bool, why: str = "") -> None:
         """Take a well-formed request; the port answers it once, in time."""
@@ -183,8 +184,32 @@ class Inbox:
         self._recorder.refused(request, answer.condition)
         self._port.answer(request, answer)
 
+    async def begin(self, key: str, redeliveries_max: int) -> bool:
+        """Count that a loop begins to work on a message that it has in hand.
+
+        Args:
+            key: of the message.
+            redeliveries_max: how often it may come again; the next time parks it.
+
+        Returns:
+            Whether the loop may work on it; False: it is parked.
+        """
+        message = self._messages.get(key)
+        if message is None:
+            return True
+        message.written = None
+        at = At(self._clock.now(), handovers_max=redeliveries_max)
+        self._go_on(message, ReceiverInput.BEGIN, at)
+        # As of now: an operator may release it while that is being written.
+        record = message.record
+        is_parked = record is not None and record.state is IncomingState.PARKED
+        if message.written is not None:
+            # An error is logged: the count on disk is behind then.
+            await asyncio.wait([message.written])
+        return not is_parked
+
     def parked(self) -> list[Incoming]:
-        """The messages on which consumers have failed too often."""
+        """The messages on which consumers or loops have failed too often."""
         records = [message.record for message in self._messages.values()]
         return [each for each in records if each and each.state is IncomingState.PARKED]
 
@@ -280,11 +305,8 @@ class Inbox:
         request = input_.request
         kind = _INPUTS[request.kind]
         written = self._limits.write_acknowledged and self._store.durable
-        # A `deliver` adds no message, and an unwritten message is gone at once.
         exceeded = None
-        if kind is ReceiverInput.ASSURED or (
-            kind is ReceiverInput.ACKNOWLEDGED and written
-        ):
+        if kind is not ReceiverInput.DELIVER:  # which adds no message
             exceeded = self._ledger.refusal(message.account, request.size)
         at = At(
             self._clock.now(),
@@ -365,17 +387,23 @@ class Inbox:
             self._ledger.refund(message.account, effect.record.size)
         elif isinstance(effect, Retry):
             self._handover.retry_at(message, effect.at)
+        elif isinstance(effect, Answer):
+            if arrival is not None:
+                self._answer(message, effect, arrival.request)
+            if effect.repeats:
+                for repeat in message.repeats():
+                    self._port.answer(repeat.request, effect)
         elif arrival is not None:
-            if isinstance(effect, Answer):
-                request = arrival.request
-                if effect.kind == "received":
-                    credit = self._ledger.credit(message.account, request.size)
-                    effect = replace(effect, credit=credit)
-                self._port.answer(request, effect)
-            elif isinstance(effect, Report):
+            if isinstance(effect, Report):
                 self._port.report(arrival.request.source, effect)
             elif isinstance(effect, Defer):
                 self._handover.defer(message, arrival)
+
+    def _answer(self, message: HeldMessage, answer: Answer, request: Request) -> None:
+        if answer.kind == "received":
+            credit = self._ledger.credit(message.account, request.size)
+            answer = replace(answer, credit=credit)
+        self._port.answer(request, answer)
 
     def _written(
         self,
@@ -435,7 +463,7 @@ class Inbox:
             self._at_once(message, _NO_ROOM, arrival)
         elif any(isinstance(effect, Answer) for effect in effects[index:]):
             # No handler has taken it, and yet it may be handed over after a restart.
-            self._at_once(message, _UNSURE, arrival)
+            self._at_once(message, receiver.UNSURE, arrival)
         message.busy = False
         self._settled(message, before)
 

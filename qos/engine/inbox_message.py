@@ -94,6 +94,19 @@ class HeldMessage:
         self.consumption: Consumption | None = None
         self.transaction: Transaction | None = None
 
+    def repeats(self) -> list[Arrival]:
+        """Take the requests that wait for the end of the message.
+
+        At level acknowledged there is no request but the one that brought it.
+        """
+        if not self.deferred and not self.inputs:
+            return []
+        waiting = [each for each in self.inputs if isinstance(each, Arrival)]
+        for each in waiting:
+            self.inputs.remove(each)
+        repeats, self.deferred = self.deferred + waiting, []
+        return repeats
+
     def as_it_waits(self, arrival: Arrival) -> Arrival:
         """A request in the form in which it waits while the message is busy.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -343,6 +343,14 @@ class Outbox:
         All messages are due again.
         """
         self.in_flight.session_started(own)
+        self._pump_all()
+
+    def session_resumed(self, own: str, lost: Collection[str]) -> None:
+        """Take the resumption of the session; see InFlight.session_resumed."""
+        self.in_flight.session_resumed(own, lost)
+        self._pump_all()
+
+    def _pump_all(self) -> None:
         for flow in self._backlog.flows:
             self._pump(self.in_flight.flow(flow))
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from qos.core.message.effects import Transmit
 from qos.core.message.flow import Flow
 from qos.core.message.model import Outgoing, Route
+from qos.core.message.pace import Pace
 from qos.core.message.sender_table import Reply, SenderInput
+
+if TYPE_CHECKING:
+    from qos.engine.uplink import Copy
 
 __all__ = ["AccountFlow", "Message", "News", "Port"]
 
@@ -31,6 +35,15 @@ class Port(Protocol):
             False: it is certain that nothing of it was sent, nor will be.
         """
 
+    def ping(self) -> bool:
+        """Ask our server for an answer, which it gives when it has read all before.
+
+        The port calls InFlight.answered_ping when it comes.
+
+        Returns:
+            False: there is no session.
+        """
+
     def new_id(self) -> str:
         """128 random bits as text; never the same twice."""
 
@@ -47,11 +60,16 @@ News: TypeAlias = Callable[[Outgoing], SenderInput | None]
 
 
 class AccountFlow(Flow):
-    """The messages in flight to one account, their window and their order."""
+    """The messages in flight to one account, their window, order and pace."""
 
-    def __init__(self, name: str, window: int) -> None:
+    def __init__(self, name: str, window: int, pace: Pace) -> None:
         super().__init__(window)
         self.name = name
+        self.pace = pace
+        #: The bytes of the requests that were not answered; and when an answer is taken
+        #: for the round trip again, and a repeat for a sign of a slower link.
+        self.unanswered = 0
+        self.samples_at = self.slows_at = 0.0
         #: In the order of their acceptance, by msg_id.
         self.messages: dict[str, Message] = {}
 
@@ -62,6 +80,7 @@ class Message:
     __slots__ = (
         "accepted",
         "busy",
+        "copy",
         "flow",
         "inputs",
         "no_route",
@@ -79,6 +98,8 @@ class Message:
         self.inputs: deque[SenderInput | Reply | News] = deque()
         #: Whether there was no resource to address the last attempt to.
         self.no_route = False
+        #: Of its latest request; None: it was answered, or may be sent again at once.
+        self.copy: Copy | None = None
         #: Set during its first write; called with the error of the write, or None.
         self.accepted: Callable[[BaseException | None], None] | None = None
         self.withdrawn: asyncio.Future[None] | None = None

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TypeAlias, TypeVar
 
+from qos.core.payers import Rates
 from qos.core.queue.access import may_use
 from qos.core.queue.bounds import QueueBounds
 from qos.core.queue.contents import QueueContents
@@ -30,10 +32,14 @@ from qos.core.queue.effects import (
 from qos.core.queue.handle import handle
 from qos.core.queue.node import QueueNode
 from qos.core.queue.requests import Purge, Refusal, Request
-from qos.core.queue.results import Ok, Result
+from qos.core.queue.results import Ok, PublishResult, Result
+from qos.core.queue.selector_time import Meter, SelectorTime
 from qos.core.queue.service import Queues
+from qos.core.rate import RateLimit
 from qos.core.strings import bare
 from qos.engine.clock import Clock, Timers
+from qos.engine.doors import Doors
+from qos.engine.payers import Payers
 from qos.engine.pending_ended import PendingEndedItems
 from qos.engine.queue_commit import (
     Answer,
@@ -45,6 +51,7 @@ from qos.engine.queue_commit import (
 )
 from qos.engine.queue_outputs import QueueOutputs, QueuePort
 from qos.engine.queue_state import QueueState
+from qos.engine.seen_nodes import SeenNodes
 from qos.engine.watchers import Watchers
 from qos.errors import StoreError
 from qos.journal.items import ItemJournal, ItemRecorder
@@ -57,6 +64,9 @@ log = logging.getLogger(__name__)
 
 #: How often outdated data is removed from the store.
 _FORGET_EVERY_S = 60.0
+
+#: Seconds between two lines of the log about repeated items of one account.
+_LOG_S = 60.0
 
 #: The delay before a store that could not be written or read is tried again.
 _READ_AGAIN_S = 1.0
@@ -75,6 +85,9 @@ class QueueEngine(QueueState):
 
     Attributes:
         store: open.
+        payers: the budgets of all who use the service by any door, and their turns.
+        doors: where clients of other protocols come in.
+        selector_time: measures selectors.
     """
 
     def __init__(
@@ -86,6 +99,8 @@ class QueueEngine(QueueState):
         creators: Collection[str] | None = None,
         bounds: QueueBounds | None = None,
         journal: Callable[[str], JournalWriter] | None = None,
+        rates: Rates | None = None,
+        meter: Meter = time.thread_time,
     ) -> None:
         """Open the store.
 
@@ -97,17 +112,23 @@ class QueueEngine(QueueState):
                 domain for all its accounts; None: every account.
             bounds: the limits on nodes and subscriptions; None: the defaults.
             journal: makes the journal for the store with this id; None: no journal.
+            rates: what an account may send a second; None: the defaults.
+            meter: the processor time, for the bounds on that of selectors.
 
         Raises:
             StoreError: the store cannot be opened.
         """
         self.store = store
+        self.doors = Doors()
         self._port = port
         self._clock = clock
+        self.payers = Payers(clock.now, rates)
         self._creators = creators
         self._bounds = bounds or QueueBounds()
+        self.selector_time = SelectorTime(meter)
         self._ended_items = PendingEndedItems(store)
         self._watchers = Watchers()
+        self._logged = RateLimit(_LOG_S)
         contents = store.open()
         self._journal = ItemRecorder()
         if journal is not None:
@@ -129,7 +150,7 @@ class QueueEngine(QueueState):
         self._stopped = False
         self._idle = asyncio.Event()
         self._idle.set()
-        self._outputs = QueueOutputs(store, port)
+        self._outputs = QueueOutputs(store, port, self.payers)
         self._timers: Timers[str] = Timers(clock, self._time)
         self._timers.set("forget", clock.now())
 
@@ -140,6 +161,7 @@ class QueueEngine(QueueState):
             creators=self._creators,
             bounds=self._bounds,
             new_id=self._port.new_id,
+            selector_time=self.selector_time,
             now=self._clock.now(),
         )
 
@@ -197,6 +219,8 @@ class QueueEngine(QueueState):
             effects += more
             if isinstance(request, Purge):
                 self._commit.purged.add(request.node)
+            elif isinstance(result, PublishResult) and result.repeated:
+                self._log_repeated(result, bare(requester))
         except Refusal as refusal:
             if parts is not None:
                 self._did(effects)
@@ -214,6 +238,16 @@ class QueueEngine(QueueState):
         self._commit.add(effects)
         self._ended_items.note(effects)
         self._flush_soon()
+
+    def _log_repeated(self, result: PublishResult, account: str) -> None:
+        """A publisher that uses one id twice would look for its item in vain."""
+        if self._logged.admit(account, self._clock.now()) is not None:
+            log.info(
+                *(
+                    "%s: not stored again, since they were there before: %d of %s, first %r",
+                ),
+                *(result.node, len(result.repeated), account, result.repeated[0]),
+            )
 
     def save(self, changes: Sequence[Change], answer: Answer) -> None:
         """Write what a gateway keeps beside the queues, with the next commit.
@@ -303,18 +337,28 @@ class QueueEngine(QueueState):
     ) -> None:
         """Report the sorted names of the nodes the requester may use, or a Refusal.
 
-        They are reported when they are on disk.
+        They are reported when they are on disk. Many nodes are looked at in several
+        turns of the requester.
         """
         core, account = self._core, bare(requester)
         if core is None:
             tell(unwritten(None))
             return
-        names = [
-            name
-            for name, queue in sorted(core.nodes.items())
-            if may_use(queue.node, queue.options, account)
-        ]
-        self._show(View(tell, names))
+        seen = SeenNodes(core, account)
+
+        def step() -> bool:
+            if self._core is not core:
+                tell(unwritten(None))
+                return False
+            if seen.step():
+                return True
+            self._show(View(tell, seen.names))
+            return False
+
+        if seen.is_short:
+            step()
+        else:
+            self.payers.do(account, step)
 
     def watching(self, node: str) -> AbstractContextManager[asyncio.Event]:
         """See Watchers."""
@@ -341,6 +385,14 @@ class QueueEngine(QueueState):
         # Each step evaluates it for some more.
         self._show(View(lambda _seen: self.when_offered(node, jid, call), None))
 
+    def when_sent(self, jid: str, call: Callable[[], object]) -> None:
+        """Call this when no items wait to be sent to a full JID, perhaps at once."""
+        self._outputs.when_sent(jid, call)
+
+    def room(self, jid: str) -> None:
+        """Note that a full JID has room for more items; see `QueuePort.has_room`."""
+        self._outputs.room(jid)
+
     def _show(self, view: View[T]) -> None:
         if self._core is None:
             view.tell(view.seen)
@@ -355,6 +407,7 @@ class QueueEngine(QueueState):
     async def aclose(self) -> None:
         """Finish the running commit, and close the store."""
         self._stopped = True
+        self._outputs.restart()
         self._timers.stop()
         if self._flushing is not None:
             self._flushing.cancel()
@@ -431,6 +484,7 @@ class QueueEngine(QueueState):
         assert self._core is not None
         self._former, self._deleted = self._core.nodes, {*self._ended_items.deleted}
         self._ended_items.clear()
+        self._outputs.restart()
         self._core = None
         self._timers.set("read", self._clock.now() + _READ_AGAIN_S)
         for output in outputs:

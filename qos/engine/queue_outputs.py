@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Protocol, TypeAlias
 
 from qos.core.queue.effects import Notification, NotifyItem, Probe
 from qos.core.queue.item import Item
+from qos.core.queue.replies import for_consumer
 from qos.core.queue.results import ItemsResult
 from qos.core.queue.service import Queues
+from qos.core.record import replace
+from qos.core.strings import bare
+from qos.engine.payers import Payers
 from qos.engine.queue_commit import (
     NOTIFICATIONS,
     PendingAnswer,
@@ -30,6 +35,14 @@ log = logging.getLogger(__name__)
 
 #: The most events that may still bounce. A bounce comes back within a round trip.
 _SENT_MAX = 10_000
+
+#: Bytes of payloads that are read and sent in one step, and at once after a commit.
+_STEP_BYTES = 64 * 1024
+_AT_ONCE_BYTES = 256 * 1024
+
+#: Bytes of payloads of new items that are kept while these wait to be sent; all others
+#: are read again.
+_KEPT_BYTES = 4 * 1024 * 1024
 
 #: Items, each with its payload.
 Payloads: TypeAlias = Sequence[tuple[Item, str]]
@@ -55,6 +68,10 @@ class QueuePort(Protocol):
         (`qos.core.queue.requests.Credit`) is gone.
         """
         return
+
+    def has_room(self, to: str) -> bool:
+        """Whether `to` can be sent more items; if not, `QueueEngine.room` says when."""
+        return True
 
     def dropped(self, to: str, item: Item) -> None:
         """Note that this item, as it was locked for `to`, is not sent after all.
@@ -91,19 +108,34 @@ class QueuePort(Protocol):
 
 
 class QueueOutputs:
-    """Performs the outputs of each commit, and remembers the events that were sent."""
+    """Performs the outputs of each commit, and remembers the events that were sent.
 
-    def __init__(self, store: QueueStore, port: QueuePort) -> None:
+    Items of many bytes wait until it is the turn of their account, and until their
+    receiver has room for them. Their payloads are not in memory meanwhile.
+    """
+
+    def __init__(self, store: QueueStore, port: QueuePort, payers: Payers) -> None:
         """Begin without sent events.
 
         Args:
             store: has the payloads.
             port: the connection.
+            payers: give each account its turns.
         """
         self._store = store
         self._port = port
+        self._payers = payers
         # By the id of an event, the oldest first.
         self._sent: OrderedDict[str, SentEvent] = OrderedDict()
+        self._core: Queues | None = None
+        # By receiver, the items that wait to be sent, by their tokens.
+        self._waiting: dict[str, dict[str, NotifyItem]] = {}
+        # The payloads of some of them, by seq, and their size.
+        self._kept: dict[int, str] = {}
+        self._kept_bytes = 0
+        # The receivers among them that have no room.
+        self._full: set[str] = set()
+        self._when_sent: dict[str, list[Callable[[], object]]] = {}
 
     def sent(self, event_id: str) -> SentEvent | None:
         """A sent event, if it is still remembered."""
@@ -121,12 +153,13 @@ class QueueOutputs:
             core: knows the deliveries that have not ended meanwhile.
         """
         assert core is not None
+        self._core = core
         items: dict[tuple[str, str], NotifyItem] = {}
         for output in commit.outputs:
             if isinstance(output, NotifyItem):
                 if core.is_live(output):
                     # Once, even if it was heard and subscribes at the same time.
-                    items[output.to, output.item.token] = output
+                    items[output.to, output.item.token] = _shown(output, core)
                 else:
                     self._port.dropped(output.to, output.item)
             elif isinstance(output, PendingAnswer):
@@ -138,7 +171,8 @@ class QueueOutputs:
             else:
                 output.tell(output.seen)
         if items:
-            self._notify_items(list(items.values()), commit.payloads)
+            now = self._at_once(items.values(), commit.payloads)
+            self._notify_items(now, commit.payloads)
 
     def _answer(self, reply: PendingAnswer) -> None:
         result, payloads = reply.result, {}
@@ -150,6 +184,99 @@ class QueueOutputs:
                 reply.answer(unwritten(error), {})
                 return
         reply.answer(result, payloads)
+
+    # -- items ---------------------------------------------------------------
+
+    def when_sent(self, to: str, call: Callable[[], object]) -> None:
+        """Call this when no items wait to be sent to a full JID, perhaps at once."""
+        if to in self._waiting:
+            self._when_sent.setdefault(to, []).append(call)
+        else:
+            call()
+
+    def room(self, to: str) -> None:
+        """Note that there is room for more items to a full JID; harmless if not."""
+        if to in self._full:
+            self._full.discard(to)
+            self._send_later(to)
+
+    def restart(self) -> None:
+        """Forget the items that wait: the deliveries are decided anew."""
+        self._waiting.clear()
+        self._kept.clear()
+        self._kept_bytes = 0
+        self._full.clear()
+        calls, self._when_sent = self._when_sent, {}
+        for each in calls.values():
+            for call in each:
+                call()
+
+    def _at_once(
+        self, notifications: Iterable[NotifyItem], payloads: Mapping[int, str]
+    ) -> list[NotifyItem]:
+        """The notifications that are sent at once; all others wait."""
+        now: list[NotifyItem] = []
+        size = 0
+        has_room: dict[str, bool] = {}
+        for each in notifications:
+            to, waiting = each.to, self._waiting.get(each.to)
+            if waiting is None:
+                size += each.item.size
+                if to not in has_room:
+                    has_room[to] = self._port.has_room(to)
+                if has_room[to] and size <= _AT_ONCE_BYTES:
+                    now.append(each)
+                    continue
+                waiting = self._waiting[to] = {}
+                self._send_later(to)
+            waiting.setdefault(each.item.token, each)
+            self._keep(each.item, payloads)
+        return now
+
+    def _keep(self, item: Item, payloads: Mapping[int, str]) -> None:
+        payload = payloads.get(item.seq)
+        fits = self._kept_bytes + item.size <= _KEPT_BYTES
+        if payload is not None and fits and item.seq not in self._kept:
+            self._kept[item.seq] = payload
+            self._kept_bytes += item.size
+
+    def _taken(self, item: Item, into: dict[int, str]) -> None:
+        payload = self._kept.pop(item.seq, None)
+        if payload is not None:
+            into[item.seq] = payload
+            self._kept_bytes -= item.size
+
+    def _send_later(self, to: str) -> None:
+        self._payers.do(bare(to), partial(self._step, to))
+
+    def _step(self, to: str) -> bool:
+        """Send some of the items that wait."""
+        waiting = self._waiting.get(to)
+        if waiting is None or self._core is None:
+            return False
+        if not self._port.has_room(to):
+            self._full.add(to)
+            return False
+        now: list[NotifyItem] = []
+        payloads: dict[int, str] = {}
+        size = 0
+        while waiting and size < _STEP_BYTES:
+            each = waiting.pop(next(iter(waiting)))
+            self._taken(each.item, payloads)
+            if self._core.is_live(each):
+                now.append(each)
+                size += each.item.size
+            else:
+                self._port.dropped(to, each.item)
+        if not waiting:
+            del self._waiting[to]
+        if now:
+            self._notify_items(now, payloads)
+        if to in self._waiting:
+            return True
+        for call in self._when_sent.pop(to, ()):
+            call()
+        return False
 
     def _notify_items(
         self, notifications: Sequence[NotifyItem], payloads: dict[int, str]
@@ -183,3 +310,9 @@ class QueueOutputs:
             self._sent[event_id] = (node, {item.token: item for item, _ in some})
         while len(self._sent) > _SENT_MAX:
             self._sent.popitem(last=False)
+
+
+def _shown(output: NotifyItem, core: Queues) -> NotifyItem:
+    """The output with the item as its consumer sees it."""
+    item = for_consumer(core.nodes, output.item)
+    return output if item is output.item else replace(output, item=item)

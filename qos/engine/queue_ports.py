@@ -67,6 +67,10 @@ class QueuePorts(QueuePort):
         for each in (self._xmpp, *self._gateways):
             each.restarted()
 
+    def has_room(self, to: str) -> bool:
+        """See QueuePort."""
+        return self._of(to).has_room(to)
+
     def dropped(self, to: str, item: Item) -> None:
         """See QueuePort."""
         self._of(to).dropped(to, item)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from qos.core.queue.access import may_publish, may_subscribe
+from qos.core.queue.bounds import may_create
 from qos.core.queue.item import Item
 from qos.core.queue.publishing import ONCE_S_MAX, once_s
 from qos.core.queue.service import Queues
@@ -74,6 +75,10 @@ class QueueState:
             return None
         return Rights(subscribe, publish, once_s(queue.options))
 
+    def creates(self, account: str) -> bool:
+        """Whether this bare JID may create nodes; True while this is unknown."""
+        return self._core is None or may_create(self._core.creators, account)
+
     def is_topic(self, node: str) -> bool:
         """Whether this is the name of a topic; False while that is unknown."""
         return self.node_type(node) == "topic"
@@ -82,6 +87,11 @@ class QueueState:
         """`queue` or `topic`; None: there is no such node, or that is unknown."""
         queue = None if self._core is None else self._core.nodes.get(node)
         return None if queue is None else queue.options.node_type
+
+    def creator(self, node: str) -> str | None:
+        """The bare JID that created a node; None: there is none, or it is unknown."""
+        queue = None if self._core is None else self._core.nodes.get(node)
+        return None if queue is None else queue.node.creator
 
     def terminus(self, name: TerminusName) -> tuple[Terminus, list[str]] | None:
         """The terminus of this name, and the tokens of the deliveries that it holds.
@@ -98,7 +108,7 @@ class QueueState:
         return self._core is not None and jid in self._core.termini
 
     def held(self, node: str, jid: str) -> list[Item]:
-        """What this full JID holds at a node with ordinary locks, as of this moment."""
+        """The items that a full JID holds at a node by ordinary locks, at this moment."""
         queue = None if self._core is None else self._core.nodes.get(node)
         if queue is None:
             return []

@@ -95,6 +95,15 @@ class WindowCounts:
                 self._count(entry, 1)
             yield at, entry
 
+    def closing(self) -> list[Entry]:
+        """The counts of a window that is not over yet, for a node that ends in it.
+
+        A node that starts again in the same window counts on from 0: a reader adds up.
+        """
+        counted = list(self._counted())
+        self._routes.clear()
+        return counted
+
     def _begin(self, at: float) -> None:
         self._since = at - at % self._window_s
         self._until = self._since + self._window_s

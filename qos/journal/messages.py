@@ -183,7 +183,7 @@ def received(
         elif isinstance(effect, Save) and isinstance(effect.record, Incoming):
             if input_ not in _CONSUMING:
                 entries.append(_saved(effect.record, input_))
-        elif isinstance(effect, Deliver) and not effect.record.counted:
+        elif isinstance(effect, Deliver) and not effect.record.written:
             # The message is not written to the store, but it is released all the same.
             entries.append(_saved(effect.record, input_))
     return entries

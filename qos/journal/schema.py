@@ -10,6 +10,10 @@ counts the files of this boot from 1. The date is the date (UTC) of the first li
 the file. Later lines of the file may belong to the next day, or to any day if the clock
 was set.
 
+A node may have several writers at a time: a queue service has one of items, and one of
+the messages that it sends and receives. The boots of a writer of items end with `ITEMS`.
+They have no line of a message, so their silence says nothing of messages.
+
 A line is one JSON object in ASCII. Its fields have the order of `FIELDS`, and fields
 without a value are left out. The pair (boot, seq) is unique: seq counts the lines of a
 boot from 1, and a gap in it is a line that could not be written.
@@ -41,6 +45,7 @@ from qos.core.quick_enum import QuickEnum
 __all__ = [
     "EVENTS",
     "FIELDS",
+    "ITEMS",
     "LINE_BYTES_MAX",
     "REQUIRED",
     "SCHEMA_VERSION",
@@ -249,6 +254,9 @@ class Field(NamedTuple):
     always: bool
     doc: str
 
+
+#: The end of each boot of a writer of items, of a queue service or a worker.
+ITEMS: Final = "items"
 
 FIELDS: Final = (
     Field("v", "int", True, "the version of the schema"),

@@ -41,7 +41,7 @@ import aiofiles.os
 from qos.errors import JournalError
 from qos.journal.counts import WINDOW_S, WindowCounts
 from qos.journal.files import ActiveFile, Begun, Recovered, begun, recover
-from qos.journal.schema import Entry, JournalEvent, LineMaker, time_text
+from qos.journal.schema import ITEMS, Entry, JournalEvent, LineMaker, time_text
 from qos.private import make_private
 
 __all__ = ["ROTATE_BYTES", "ROTATE_S", "JournalWriter", "check_folder"]
@@ -81,6 +81,7 @@ class JournalWriter:
         *,
         now: Callable[[], float] = time.time,
         store_id: str = "",
+        of_items: bool = False,
         boot: str | None = None,
         rotate_bytes: int = ROTATE_BYTES,
         rotate_s: float = ROTATE_S,
@@ -95,6 +96,7 @@ class JournalWriter:
             node: the JID of the node that the journal belongs to.
             now: the time, seconds since the epoch.
             store_id: of the store that the journal belongs to, or ''.
+            of_items: no line of a message is ever noted; see qos.journal.schema.ITEMS.
             boot: letters and digits, never used before; None: random.
             rotate_bytes: the largest size of a file, except for one line that is
                 longer.
@@ -106,7 +108,7 @@ class JournalWriter:
         """
         # A prefix that distinguishes this store from other stores of the same node.
         ours = store_id[:12]
-        self.boot = boot or ours + secrets.token_hex(8)
+        self.boot = boot or ours + secrets.token_hex(8) + (ITEMS if of_items else "")
         self.node = node
         self.lost = 0
         self.begun: list[Begun] = []
@@ -165,20 +167,27 @@ class JournalWriter:
         node: str,
         now: Callable[[], float],
         store_id: str,
+        *,
+        of_items: bool = False,
     ) -> Self:
         """The journal of a node with a store."""
-        return cls(folder, node, now=now, store_id=store_id)
+        return cls(folder, node, now=now, store_id=store_id, of_items=of_items)
 
     @classmethod
     @contextlib.asynccontextmanager
     async def opened(
-        cls, folder: str | os.PathLike[str] | None, node: str, store_id: str = ""
+        cls,
+        folder: str | os.PathLike[str] | None,
+        node: str,
+        store_id: str = "",
+        *,
+        of_items: bool = False,
     ) -> AsyncIterator[Self | None]:
         """The journal of a node, closed at the end; None if no folder is given."""
         if folder is None:
             yield None
             return
-        writer = cls(folder, node, store_id=store_id)
+        writer = cls(folder, node, store_id=store_id, of_items=of_items)
         try:
             yield writer
         finally:
@@ -418,7 +427,9 @@ class JournalWriter:
 
     def _end(self, at: float) -> None:
         with self._writing:
-            self._write_lines([(at, None), (at, Entry(JournalEvent.CLOSED))])
+            self._write_lines([(at, None)])
+            last = (*self._counts.closing(), Entry(JournalEvent.CLOSED))
+            self._write_lines([(at, entry) for entry in last])
             self._publish_recovered()
             self._publish_all()
 

@@ -49,14 +49,21 @@ def add_login(parser: argparse.ArgumentParser, *, jid_help: str) -> Group:
 
 
 def add_general(group: Group, *, jid_help: str) -> None:
-    """Add --jid, --config and --debug."""
+    """Add --jid, --config, --context and --debug."""
     group.add_argument("--jid", type=jid, metavar="JID", help=jid_help)
     group.add_argument(
         "--config",
         type=Path,
         metavar="FILE.toml",
         help="a file with any of these options by name, such as retry-first = 5 or "
-        'trust = ["a@example.org"]; the command line takes precedence',
+        'trust = ["a@example.org"]; the command line takes precedence (default: '
+        "$XDG_CONFIG_HOME/xmpp-qos/config.toml, or in ~/.config, if it is there)",
+    )
+    group.add_argument(
+        "--context",
+        metavar="NAME",
+        help="use the options below [contexts.NAME] of that file, too (default: the one "
+        "that it names by context = NAME)",
     )
     group.add_argument(
         "--debug", action="store_true", help="report more, and show tracebacks"

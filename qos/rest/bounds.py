@@ -9,18 +9,18 @@ __all__ = [
     "BATCH_BYTES_MAX",
     "BODIES_BYTES_MAX",
     "BODY_BYTES_MAX",
+    "BODY_BYTES_PER_S_MIN",
     "BODY_S",
-    "BURST_S",
-    "BYTES_PER_S",
-    "CONNECTIONS_MAX",
+    "BODY_START_S",
     "CONSUMERS_PER_ACCOUNT_MAX",
     "CONSUMERS_PER_NODE_MAX",
     "CONSUMER_IDLE_S",
     "DELETED_CONSUMERS_MAX",
+    "DRAIN_BYTES_MAX",
+    "DRAIN_S",
     "HEADERS_MAX",
     "IDLE_S",
     "LINE_BYTES_MAX",
-    "LOGINS_MAX",
     "PUSH_ANSWER_BYTES_MAX",
     "PUSH_CONNECTIONS_MAX",
     "PUSH_FAILURES_MAX",
@@ -30,14 +30,11 @@ __all__ = [
     "PUSH_MAX",
     "PUSH_PER_ACCOUNT_MAX",
     "PUSH_S",
+    "READ_BYTES",
     "REQUESTS_PER_ACCOUNT_MAX",
-    "REQUESTS_PER_S",
     "SENDS_PER_S",
     "WRITE_S",
 ]
-
-#: All connections, logged in or not. A waiting consumer takes some 20 KB.
-CONNECTIONS_MAX = 1000
 
 #: Seconds until the headers of the next request have to be complete; longer than a wait,
 #: so that a proxy may keep its connections.
@@ -56,17 +53,10 @@ BATCH_BYTES_MAX = 8 * 1024 * 1024
 #: Requests of one account at a time: others need connections too.
 REQUESTS_PER_ACCOUNT_MAX = 200
 
-#: Of one account, a second: half of what a processor does.
-REQUESTS_PER_S = 500
-BYTES_PER_S = 16 * 1024 * 1024
-
 #: Messages to devices of all accounts, a second. The number of remembered outcomes is
 #: bounded; at this rate each is remembered for longer than its link can be used, so a
 #: repeated post is never taken for a first one.
 SENDS_PER_S = 250
-
-#: An account that was silent can send the requests and bytes of so many seconds at once.
-BURST_S = 2.0
 
 #: Of all bodies that are in memory at a time; of one account, half of it.
 BODIES_BYTES_MAX = 64 * 1024 * 1024
@@ -74,11 +64,21 @@ BODIES_BYTES_MAX = 64 * 1024 * 1024
 #: Seconds in which a body has to be complete.
 BODY_S = 30.0
 
+#: The slowest body: after the first seconds, so many bytes a second on average.
+BODY_BYTES_PER_S_MIN = 4096
+BODY_START_S = 5.0
+
+#: Bytes of a body that wait in front of its reader; twice as many stop the connection.
+READ_BYTES = 16 * 1024
+
+#: Of a body that is not wanted, the bytes that are thrown away, and the seconds for that.
+#: A client that reads nothing while it sends gets its answer, and its connection stays if
+#: all of the body has come.
+DRAIN_BYTES_MAX = 256 * 1024
+DRAIN_S = 2.0
+
 #: Seconds in which a client has to take an answer.
 WRITE_S = 30.0
-
-#: Passwords that were right and need not be checked again.
-LOGINS_MAX = 1000
 
 #: Pull consumers of HornetQ's dialect: each takes some 2 KB and a timer between its requests.
 CONSUMERS_PER_ACCOUNT_MAX = 200
@@ -101,7 +101,7 @@ PUSH_LINKS_MAX = 1000
 
 #: Requests to targets at a time, and names that are looked up at a time.
 PUSH_CONNECTIONS_MAX = 100
-PUSH_LOOKUPS_MAX = 4
+PUSH_LOOKUPS_MAX = 16
 
 #: Seconds of one request to a target; and the seconds for which its message is locked,
 #: which are more than a request with all its redirects takes.

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from qos.core.queue.requests import Refusal, Request
+from qos.core.queue.requests import Refusal, Request, no_node
 from qos.core.queue.results import Result
 from qos.core.rest.link_header import Link, render_links
+from qos.core.rest.statuses import Act
 from qos.engine.gateway import ask
 from qos.engine.queue_state import Rights
 from qos.rest.routes import url
 
 if TYPE_CHECKING:
     from qos.rest.gateway import Gateway
+    from qos.users import Grant
 
-__all__ = ["Answer", "Call", "as_text", "no_node"]
+__all__ = ["Answer", "Call", "Handler", "as_text", "no_node"]
 
 TEXT = "text/plain; charset=utf-8"
 
@@ -35,7 +37,8 @@ class Call:
         path: the variables of the path.
         query: of the URL.
         headers: by their names in lower case.
-        body: all of it.
+        body: all of it, which comes after the rights are known.
+        grant: by which the user is logged in; None: it is never taken away.
     """
 
     gateway: Gateway
@@ -46,7 +49,8 @@ class Call:
     path: Mapping[str, str]
     query: Mapping[str, str]
     headers: Mapping[str, str]
-    body: bytes
+    body: bytes = b""
+    grant: Grant | None = None
 
     @property
     def node(self) -> str:
@@ -70,15 +74,14 @@ class Call:
             raise no_node(node)
         return rights
 
-    def check_no_body(self) -> None:
-        """Check that nothing was posted where nothing is read.
+    def check_grant(self) -> None:
+        """Check that the user may still be logged in, after a wait.
 
         Raises:
-            Refusal: there is a body.
+            Refusal: its grant has been taken away.
         """
-        if self.body:
-            text = "nothing is expected in the body"
-            raise Refusal(text, condition="bad-request", type="modify")
+        if self.grant is not None and not self.gateway.users.stands(self.grant):
+            raise taken_away()
 
     def url(self, name: str, **variables: str) -> str:
         """The URL of a route of this node, as a path; see `routes.SHARED`."""
@@ -123,11 +126,26 @@ class Answer:
         return {**self.headers, "Link": f"{shown}, {kept}" if kept else shown}
 
 
-def no_node(name: str) -> Refusal:
-    """There is no node of this name, as far as the user may know."""
-    return Refusal(
-        f"there is no node {name!r}", condition="item-not-found", type="cancel"
-    )
+def taken_away() -> Refusal:
+    """The user was removed or has another password since it has logged in."""
+    text = "this user was removed, or has another password or token now"
+    return Refusal(text, condition="not-authorized", type="auth")
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """The handler of a route.
+
+    Attributes:
+        run: answers a request.
+        act: the kind of the request, by which refusals get a status.
+        first: looks at a request before its body is read, after `Route.need`. It raises
+            a Refusal, or answers a request whose body is not needed, or returns None.
+    """
+
+    run: Callable[[Call], Awaitable[Answer]]
+    act: Act
+    first: Callable[[Call], Awaitable[Answer | None]] | None = None
 
 
 def as_text(status: int, text: str, **headers: str) -> Answer:

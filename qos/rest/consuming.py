@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, ParamSpec
 from urllib.parse import urlencode
 
@@ -29,19 +30,20 @@ from qos.core.queue.requests import (
 )
 from qos.core.queue.results import ItemsResult, Ok, Result
 from qos.core.rest.acknowledgement import read_acknowledgement
-from qos.core.rest.link_header import Link
+from qos.core.rest.link_header import Link, fitting
 from qos.core.rest.messages import render_headers, render_message
 from qos.core.rest.waits import Wait, wait_of
 from qos.engine.gateway import ask
 from qos.engine.queue_commit import Unwritten
 from qos.engine.queue_outputs import Payloads
 from qos.ids import new_id
-from qos.rest.calls import Answer, Call, as_text
+from qos.rest.calls import Answer, Call, as_text, taken_away
 from qos.rest.replying import reply_links
 from qos.rest.routes import next_url, url
 
 if TYPE_CHECKING:
     from qos.rest.gateway import Gateway
+    from qos.users import Grant
 
 __all__ = [
     "WaitingConsumer",
@@ -60,6 +62,10 @@ P = ParamSpec("P")
 
 _FORM = "application/x-www-form-urlencoded"
 
+#: Seconds for which a new selector is evaluated for the items that are there, if the
+#: client does not want to wait.
+_LOOK_S = 1.0
+
 #: A message may be of any type, and browsers must not take it for a page of ours.
 _GUARDED = {
     "X-Content-Type-Options": "nosniff",
@@ -73,12 +79,19 @@ class WaitingConsumer:
     Attributes:
         resource: 128 random bits.
         jid: the full JID with this resource.
+        grant: see the constructor.
         ended: the subscription has ended, on disk too; or that could not be written.
         unwritten: why it could not be written.
     """
 
     def __init__(
-        self, gateway: Gateway, node: str, account: str, resource: str = ""
+        self,
+        gateway: Gateway,
+        node: str,
+        account: str,
+        resource: str = "",
+        *,
+        grant: Grant | None,
     ) -> None:
         """Begin without a subscription.
 
@@ -88,7 +101,9 @@ class WaitingConsumer:
             account: the bare JID of the user.
             resource: of a consumer that is known already; no other request of it waits.
                 '': a new one.
+            grant: by which the user is logged in; None: it is never taken away.
         """
+        self.grant = grant
         self.resource = resource or new_id()
         self.jid = consumer_jid(account, "http", self.resource)
         self.ended = asyncio.Event()
@@ -115,14 +130,20 @@ class WaitingConsumer:
             subscribe = Subscribe(self._node, self.jid, options, link=True)
             await ask(engine, subscribe, self.jid)
             offered = asyncio.Event()
-            engine.when_offered(self._node, self.jid, offered.set)
-            await offered.wait()
+            loop = asyncio.get_running_loop()
+            # A large item may wait for a turn of the account after that.
+            sent = partial(engine.when_sent, self.jid, offered.set)
+            engine.when_offered(self._node, self.jid, partial(loop.call_soon, sent))
             with contextlib.suppress(TimeoutError):
-                if wait.seconds and not self._found.done():
-                    async with asyncio.timeout(wait.seconds):
+                # A selector may need longer for the items that are there.
+                async with asyncio.timeout(wait.seconds or _LOOK_S):
+                    await self._first(offered.wait())
+                    if wait.seconds:
                         await asyncio.shield(self._found)
             if not self._found.done():
                 return None
+            if self.grant is not None and not self._gateway.users.stands(self.grant):
+                raise taken_away()
             return self._found.result()
         except BaseException:
             # The client has gone.
@@ -131,6 +152,16 @@ class WaitingConsumer:
             raise
         finally:
             self._end()
+
+    async def _first(self, other: Coroutine[None, None, object]) -> None:
+        """Wait for this, or until there is an item or a refusal."""
+        waiting = asyncio.ensure_future(other)
+        try:
+            await asyncio.wait(
+                (waiting, self._found), return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            waiting.cancel()
 
     def release(self, item: Item) -> None:
         """Give back an item that the client has not seen; that does not count."""
@@ -195,6 +226,8 @@ class WaitingConsumer:
             case NotifyNode(what="delete"):
                 text = f"the node {self._node!r} is deleted"
                 self.fail(Refusal(text, condition="item-not-found", type="cancel"))
+            case NotifySubscription(why=why) if why:
+                self.fail(Refusal(why, condition="policy-violation", type="wait"))
             case NotifySubscription():
                 text = f"you may not subscribe to {self._node!r} any more"
                 self.fail(Refusal(text, condition="forbidden", type="auth"))
@@ -213,9 +246,8 @@ def _ignore(_result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
 
 async def take(call: Call) -> Answer:
     """Take an item; wait for one, if the client asks for that."""
-    call.check_no_body()
     wait = wait_of(call.headers)
-    consumer = WaitingConsumer(call.gateway, call.node, call.account)
+    consumer = WaitingConsumer(call.gateway, call.node, call.account, grant=call.grant)
     found = await consumer.take(call.query.get("selector", ""), wait)
     applied = {"Preference-Applied": wait.applied} if wait.applied else {}
     if found is None:
@@ -230,7 +262,7 @@ async def take(call: Call) -> Answer:
     answer.headers |= applied
     etag = f"{consumer.resource}.{item.token}"
     href = url("acknowledgement", node=call.node, item=item.item_id, etag=etag)
-    answer.links.insert(0, Link(href, "acknowledgement"))
+    answer.links = fitting([Link(href, "acknowledgement"), *answer.links])
 
     def sent(whole: bool) -> None:
         if not whole:
@@ -306,13 +338,18 @@ async def read(call: Call) -> Answer:
 def shown(call: Call, item: Item, payload: str) -> Answer:
     """A message, with the links of its own."""
     answer = message_answer(item, payload, render_headers(item))
-    answer.links += [
-        Link(call.url("message", item=item.item_id), "self"),
-        Link(url("topic" if call.topic else "queue", node=call.node), "generator"),
-    ]
-    if call.topic:
-        answer.links.append(Link(next_url(call.node, item.seq), "next"))
-    answer.links += reply_links(call, item, payload)
+    itself = Link(call.url("message", item=item.item_id), "self")
+    kind = "topic" if call.topic else "queue"
+    following = [Link(next_url(call.node, item.seq), "next")] if call.topic else []
+    # Those that a client needs most come first.
+    answer.links = fitting(
+        [
+            *following,
+            *reply_links(call, item, payload),
+            Link(url(kind, node=call.node), "generator"),
+            itself,
+        ]
+    )
     return answer
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from qos.core.queue.requests import Refusal
@@ -12,7 +12,7 @@ from qos.core.rest.link_header import Link
 from qos.engine.queue_engine import Stats
 from qos.engine.queue_state import Rights
 from qos.rest.calls import Answer, Call, no_node
-from qos.rest.page import HTML, queue_page, service_page
+from qos.rest.page import HTML, queue_page, service_page, service_row
 from qos.rest.routes import next_url, url
 from qos.rest.topics import latest_seq
 from qos.xml_text import attribute, text
@@ -20,6 +20,9 @@ from qos.xml_text import attribute, text
 __all__ = ["queue", "service"]
 
 T = TypeVar("T")
+
+#: Nodes that are listed in one turn of the event loop: they take 2 ms.
+_NODES_A_TURN = 500
 
 _JSON, _XML = "application/json", "application/xml"
 _ATOM = "http://www.w3.org/2005/Atom"
@@ -33,24 +36,23 @@ async def service(call: Call) -> Answer:
     names = await told
     if isinstance(names, Refusal):
         raise names
-    rels = [call.gateway.engine.node_type(name) or "queue" for name in names]
-    links = [
-        (Link(url(rel, node=name), rel), name)
-        for rel, name in zip(rels, names, strict=True)
-    ]
     kind = _preferred(call)
+    write = _WRITERS[kind]
+    # What is written of each node, by its type in JSON only.
+    written: dict[str, list[str]] = {"queue": [], "topic": []}
+    for first in range(0, len(names), _NODES_A_TURN):
+        if first:
+            await call.gateway.engine.payers.turn(call.account)
+        for name in names[first : first + _NODES_A_TURN]:
+            rel = call.gateway.engine.node_type(name) or "queue"
+            text_of_node = write(Link(url(rel, node=name), rel), name)
+            written[rel if kind == _JSON else "queue"].append(text_of_node)
     if kind == HTML:
-        return service_page(links)
+        return service_page("".join(written["queue"]))
     if kind == _XML:
-        inner = "".join(_as_xml(link, title=name) for link, name in links)
-        return _xml("service", inner)
-    listed = {
-        f"{rel}s": [
-            {"name": name, "href": link.href} for link, name in links if link.rel == rel
-        ]
-        for rel in ("queue", "topic")
-    }
-    return _json(listed)
+        return _xml("service", "".join(written["queue"]))
+    lists = (f'"{rel}s": [{", ".join(nodes)}]' for rel, nodes in written.items())
+    return _as_answer(f"{{{', '.join(lists)}}}", _JSON)
 
 
 async def queue(call: Call) -> Answer:
@@ -147,15 +149,29 @@ def _q(parameters: Sequence[str]) -> float:
 
 
 def _json(content: object) -> Answer:
-    body = json.dumps(content, ensure_ascii=False).encode()
-    return Answer(200, {"Content-Type": _JSON, "Vary": "Accept"}, body=body)
+    return _as_answer(json.dumps(content, ensure_ascii=False), _JSON)
 
 
 def _xml(name: str, inner: str) -> Answer:
-    body = f"<{name} xmlns:atom='{_ATOM}'>{inner}</{name}>".encode()
-    return Answer(200, {"Content-Type": _XML, "Vary": "Accept"}, body=body)
+    return _as_answer(f"<{name} xmlns:atom='{_ATOM}'>{inner}</{name}>", _XML)
+
+
+def _as_answer(body: str, kind: str) -> Answer:
+    return Answer(200, {"Content-Type": kind, "Vary": "Accept"}, body=body.encode())
+
+
+def _as_json(link: Link, name: str) -> str:
+    return json.dumps({"name": name, "href": link.href}, ensure_ascii=False)
 
 
 def _as_xml(link: Link, title: str = "") -> str:
     shown = f"<atom:link rel={attribute(link.rel)} href={attribute(link.href)}"
     return f"{shown} title={attribute(title)}/>" if title else f"{shown}/>"
+
+
+#: By media type: writes a node of the service.
+_WRITERS: Mapping[str, Callable[[Link, str], str]] = {
+    HTML: service_row,
+    _XML: _as_xml,
+    _JSON: _as_json,
+}

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from typing import NoReturn, Protocol
 
+from qos.core.payers import BURST_S, Rates
 from qos.core.queue.requests import Refusal
+from qos.core.rest.hornetq.names import check_header
 from qos.core.rest.one_off import OneOffLinks
 from qos.core.rest.push_targets import PushRules
 from qos.core.token_bucket import TokenBuckets
+from qos.engine.doors import Door
 from qos.engine.gateway import Consumer, ConsumersPort
 from qos.engine.queue_engine import QueueEngine
 from qos.rest import bounds
+from qos.rest.calls import taken_away
 from qos.rest.hornetq.registry import PullConsumers
 from qos.rest.login import Login
 from qos.rest.push.client import PushClient
 from qos.rest.push.pushers import Client, Pushers
 from qos.rest.server import HttpServer
-from qos.rest.shares import Rates
 from qos.rest.targets import Targets
-from qos.users import Users
+from qos.tls_files import Tls
+from qos.users import Grant, Users
 from xep_qos.relay import Relay
 
 __all__ = ["Gateway"]
@@ -31,7 +34,15 @@ _CLOSE_S = 3.0
 
 
 class HttpConsumer(Consumer, Protocol):
-    """A subscriber of this gateway."""
+    """A subscriber of this gateway.
+
+    Attributes:
+        grant: by which its user is logged in; None: it is never taken away.
+    """
+
+    @property
+    def grant(self) -> Grant | None:
+        """See the class."""
 
     def fail(self, refusal: Refusal) -> None:
         """End the wait: the service has ended the subscription."""
@@ -42,13 +53,17 @@ class Gateway(ConsumersPort[HttpConsumer]):
 
     Attributes:
         engine: of the queues.
+        users: may send requests; nobody else.
         closing: it stops, and takes no more requests.
         readers: an event of each request that waits for a message of a topic; each is set
             when the gateway closes.
         link_headers: of HornetQ's dialect; see the constructor.
+        property_headers: the same, in lower case.
+        base: see the constructor.
         relay: sends assured messages; None: nobody may send any.
         targets: who may be sent to.
         sends: the rate of all messages that are sent.
+        sends_of_accounts: that of each account, half of it.
         pull_consumers: of HornetQ's dialect.
         pushers: the push subscribers.
     """
@@ -60,6 +75,8 @@ class Gateway(ConsumersPort[HttpConsumer]):
         users: Users,
         own_domain: str = "",
         link_headers: bool = False,
+        property_headers: Iterable[str] = (),
+        base: str = "",
         relay: Relay | None = None,
         targets: Targets | None = None,
         rates: Rates | None = None,
@@ -75,9 +92,13 @@ class Gateway(ConsumersPort[HttpConsumer]):
             own_domain: see ConsumersPort.
             link_headers: HornetQ's dialect has its links in the header Link, and not
                 each in a header of its own.
+            property_headers: of a message in HornetQ's dialect, which become properties;
+                those about its content do in any case.
+            base: the URL that clients have for the service, which whole links begin
+                with; '': as each request says.
             relay: for assured messages; None: none are sent.
             targets: who may be sent to; None: nobody.
-            rates: what one user may use a second; None: the defaults.
+            rates: what one user may use a second, by all doors; None: as it is.
             push: makes the requests of push, and is closed with the gateway; None: one
                 that pushes to public hosts by https.
         """
@@ -85,17 +106,24 @@ class Gateway(ConsumersPort[HttpConsumer]):
         self.closing = False
         self.readers: set[asyncio.Event] = set()
         self.link_headers = link_headers
+        self.property_headers = frozenset(map(check_header, property_headers))
+        self.base = base
         self.relay = relay
-        self.sends = TokenBuckets(bounds.SENDS_PER_S, bounds.BURST_S)
+        self.sends = TokenBuckets(bounds.SENDS_PER_S, BURST_S)
+        self.sends_of_accounts = TokenBuckets(bounds.SENDS_PER_S / 2, BURST_S)
         self.targets = targets
         client = push or PushClient(PushRules())
-        self.pushers = Pushers(engine, self.consumers, client)
-        self._rates = rates or Rates()
+        self.pushers = Pushers(
+            engine, self.consumers, client, is_user=users.has_account
+        )
+        if rates is not None:
+            engine.payers.limit(rates)
         self.pull_consumers = PullConsumers(self)
-        self._login = Login(users)
+        self.users = users
         self._one_off: OneOffLinks | None = None
         self._http: HttpServer | None = None
-        self._servers: list[asyncio.Server] = []
+        self._doors: list[Door] = []
+        self._watching: asyncio.Task[NoReturn] | None = None
 
     @property
     def one_off(self) -> OneOffLinks:
@@ -103,13 +131,16 @@ class Gateway(ConsumersPort[HttpConsumer]):
         assert self._one_off is not None
         return self._one_off
 
-    async def listen(
-        self, host: str, port: int, *, tls: ssl.SSLContext | None = None
-    ) -> int:
+    async def listen(self, host: str, port: int, *, tls: Tls | None = None) -> int:
         """Listen for clients.
 
         Passwords and tokens come with each request, so without TLS the address should
         be one that only this machine can reach.
+
+        Args:
+            host: a name or address.
+            port: 0: a free one.
+            tls: returns the context for each handshake; None: without.
 
         Returns:
             The port, if `port` was 0.
@@ -120,18 +151,21 @@ class Gateway(ConsumersPort[HttpConsumer]):
         """
         if self._http is None:
             self._one_off = OneOffLinks(await self.engine.store.link_key())
-            self._http = HttpServer(self, self._login, self._rates)
+            self._http = HttpServer(self, Login(self.users))
             self.pushers.start()
-        server = await self._http.listen(host, port, tls=tls)
-        self._servers.append(server)
-        found: int = server.sockets[0].getsockname()[1]
-        return found
+            watch = self.users.watch(self._users_changed)
+            self._watching = asyncio.get_running_loop().create_task(watch)
+        door = await self._http.listen(host, port, tls=tls)
+        self._doors.append(door)
+        return door.port
 
     async def aclose(self) -> None:
         """Answer the requests that wait, and close all connections."""
         self.closing = True
-        for server in self._servers:
-            server.close()
+        if self._watching is not None:
+            self._watching.cancel()
+        for door in self._doors:
+            door.close()
         await self.pushers.aclose()
         self._fail_all("the service stops")
         for reader in self.readers:
@@ -153,6 +187,17 @@ class Gateway(ConsumersPort[HttpConsumer]):
     def restarted(self) -> None:
         """See QueuePort: a request that waits is not subscribed any more."""
         self._fail_all("the store has failed")
+
+    def _users_changed(self) -> None:
+        """End what waits for users that were removed, or have another password."""
+        for each in list(self.consumers.values()):
+            if each.grant is not None and not self.users.stands(each.grant):
+                each.fail(taken_away())
+        for reader in self.readers:
+            # Each looks for itself whether it may go on.
+            reader.set()
+        self.pull_consumers.revoke(self.users.has_account)
+        self.pushers.revoke()
 
     def _fail_all(self, why: str) -> None:
         for each in list(self.consumers.values()):

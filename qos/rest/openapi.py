@@ -1,7 +1,7 @@
 """The description of the URLs as OpenAPI 3.1, made from the table of routes.
 
-What a route takes and answers is written here by hand; its path, methods and summary are
-those of `qos.rest.routes`.
+What a route takes and answers is written by hand in `qos.rest.descriptions`; its path,
+methods and summary are those of `qos.rest.routes`.
 """
 
 from __future__ import annotations
@@ -11,194 +11,47 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from qos.core.queue.item import PRIORITIES
-from qos.core.rest.messages import TIME_MS_MAX
-from qos.core.rest.replying import CORRELATION_BYTES_MAX, QUERY
-from qos.core.rest.waits import WAIT_S_MAX
+from qos.rest import descriptions
 from qos.rest.calls import Answer, Call
 from qos.rest.hornetq import descriptions as hornetq
 from qos.rest.hornetq.routes import ROUTES as HORNETQ_ROUTES
 from qos.rest.routes import ROUTES, SHARED, VARIABLE, Route
-from xep_0254.request_items import ITEM_ID_CHARS_MAX
+from qos.rest.schemas import HEADERS, SCHEMAS, TEXT, Answers, Shown, refused
 
-__all__ = ["STATUSES", "document", "openapi"]
+__all__ = ["ANSWERS", "document", "openapi"]
 
 _SAFE = frozenset({"GET", "HEAD"})
 
-_FORM = "application/x-www-form-urlencoded"
-_ANY = "application/octet-stream"
-_MULTIPART, _ATOM = "multipart/mixed", "application/atom+xml"
+#: By route and method.
+ANSWERS = {**descriptions.ANSWERS, **hornetq.ANSWERS}
 
-#: What any request may be answered with.
-_ALWAYS = (400, 401, 429, 503)
+_PARAMETERS = {**descriptions.PARAMETERS, **hornetq.PARAMETERS}
+_BODIES = {**descriptions.BODIES, **hornetq.BODIES}
 
-_POSTED = (403, 404, 408, 413, 507)
+#: What any request may be answered with; any that changes something; and a post.
+_ALWAYS = refused(400, 401, 429, 500, 503)
+_UNSAFE = refused(403)
+_WITH_BODY = refused(408, 413)
 
-#: The statuses of each route, beside those.
-STATUSES: dict[str, tuple[int, ...]] = {
-    "service": (200,),
-    "openapi": (200,),
-    "queue": (200, 404),
-    "messages": (200, *_POSTED, 422),
-    "batches": (200, *_POSTED, 415, 422),
-    "once": (200, 403, 404, 408, 409, 413),
-    "post": (200, *_POSTED, 405, 410),
-    "batchonce": (200, 403, 404, 408, 409, 413),
-    "postbatch": (200, *_POSTED, 405, 410, 415),
-    "consumer": (200, 202, 403, 404, 408, 413),
-    "message": (200, 403, 404),
-    "subscribers": (200, 201, 403, 404, 408, 413, 415, 507),
-    "subscriber": (200, 204, 403, 404, 408, 413),
-    "acknowledgement": (204, 404, 405, 408, 412, 413, 415),
-    "topic": (200, 403, 404),
-    "topic-first": (200, 202, 403, 404),
-    "topic-last": (200, 202, 403, 404),
-    "topic-next": (200, 202, 403, 404),
-    "topic-subscriptions": (200, 201, 403, 404, 408, 409, 413, 415, 507),
-    "topic-subscription": (200, 204, 403, 404, 408, 413),
-    **hornetq.STATUSES,
-    "device": (200, 202, 403, 408, 413, 422, 507),
-    "send": (202, *_POSTED, 405, 410),
-    "sent": (200, 202, 404),
-}
+_RETRY = (), ("Retry-After",)
 
-for _name in SHARED:
-    STATUSES[f"topic-{_name}"] = STATUSES[_name]
-
-_MEANINGS: Mapping[int, str] = {
-    200: "Done.",
-    201: "It was made, or it had been made before.",
-    202: "Nothing yet; ask again at Location, or at Content-Location for an outcome.",
-    204: "Done.",
-    307: "Send it again, to the URL in Location.",
-    400: "A header, a parameter or the body is wrong; the answer says where.",
-    401: "No user, or a wrong password or token.",
-    403: "No right to do this, or a request from a page of another site.",
-    404: "No such queue, message or link, or it is hidden from the user.",
-    405: "It was done before; of a post, `create-next` is in Link.",
-    408: "The body did not come in time.",
-    409: "The queue gives no one-off links; or another queue has this name.",
-    410: "The link is too old and was not used, or its consumer has timed out.",
-    412: "The delivery has ended otherwise, or it is there already.",
-    413: "Too large.",
-    415: "A body of another media type is expected.",
-    422: "Another message has this Idempotency-Key.",
-    429: "Too much of this user at a time; see Retry-After.",
-    503: "Not at this moment; see Retry-After.",
-    507: "The queue or the outbox is full; see Retry-After.",
-}
-
-
-def _integer(least: int, most: int) -> dict[str, Any]:
-    return {"type": "integer", "minimum": least, "maximum": most}
-
-
-def _query(name: str, schema: dict[str, Any], text: str) -> dict[str, Any]:
-    return {"name": name, "in": "query", "schema": schema, "description": text}
-
-
-def _header(name: str, schema: dict[str, Any], text: str) -> dict[str, Any]:
-    return {"name": name, "in": "header", "schema": schema, "description": text}
-
-
-_CORRELATION = _query(
-    QUERY,
-    {"type": "string", "minLength": 1, "maxLength": CORRELATION_BYTES_MAX},
-    "the id of the request that this replies to",
-)
-
-_POST_PARAMETERS = [
-    _query("priority", _integer(PRIORITIES[0], PRIORITIES[-1]), "larger is earlier"),
-    _query("ttl", _integer(1, TIME_MS_MAX), "milliseconds until it expires"),
-    _query("expiration", {"type": "integer"}, "when it expires, in ms since 1970"),
-    _query("delay", _integer(0, TIME_MS_MAX), "milliseconds before it is delivered"),
-    _CORRELATION,
-    _header("Msg-Properties", {"type": "string"}, "a dictionary of RFC 9651"),
-]
-
-_KEY = _header(
-    "Idempotency-Key",
-    {"type": "string", "pattern": f"^[!-~]([ -~]{{0,{ITEM_ID_CHARS_MAX - 2}}}[!-~])?$"},
-    "the id of the message",
-)
-
-_SEND_PARAMETERS = [
-    _query("ttl", _integer(1, TIME_MS_MAX), "milliseconds until it is not delivered"),
-    _query("expiration", {"type": "integer"}, "the same, in ms since 1970"),
-]
-
-_WAIT_PARAMETERS = [
-    _header("Prefer", {"type": "string"}, f"wait=SECONDS, at most {WAIT_S_MAX}"),
-    _header("X-RS-Wait", _integer(0, 10**9 - 1), "seconds"),
-]
-
-_PARAMETERS: Mapping[str, list[dict[str, Any]]] = {
-    "messages": [*_POST_PARAMETERS, _KEY],
-    "batches": _POST_PARAMETERS,
-    "once": [_CORRELATION],
-    "batchonce": [_CORRELATION],
-    "post": _POST_PARAMETERS,
-    "postbatch": _POST_PARAMETERS,
-    "sent": _WAIT_PARAMETERS,
-    "consumer": [
-        _query("selector", {"type": "string"}, "a condition as of JMS"),
-        *_WAIT_PARAMETERS,
-    ],
-    "subscribers": [
-        _header(
-            "Push-Authorization",
-            {"type": "string"},
-            "the Authorization to send to the target",
-        )
-    ],
-    "topic-first": _WAIT_PARAMETERS,
-    "topic-last": _WAIT_PARAMETERS,
-    "topic-next": [
-        _query("after", {"type": "string"}, "given by the link next"),
-        *_WAIT_PARAMETERS,
-    ],
-    **hornetq.PARAMETERS,
-    "device": [*_SEND_PARAMETERS, _KEY],
-    "send": _SEND_PARAMETERS,
-}
-
-_FORM_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "acknowledge": {"enum": ["true", "false"]},
-        "delivery-failed": {"enum": ["true", "false"]},
-        "reject": {"type": "string"},
-        "extend": {"type": "string", "pattern": "^[0-9]+$"},
-    },
-    "additionalProperties": False,
-}
-
-_ENABLED_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"enabled": {"enum": ["true", "false"]}},
-    "required": ["enabled"],
-    "additionalProperties": False,
-}
-
-_SUBSCRIPTION_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"name": {"type": "string"}, "selector": {"type": "string"}},
-    "required": ["name"],
-    "additionalProperties": False,
-}
-
-_BODIES: Mapping[str, dict[str, Any]] = {
-    "messages": {_ANY: {}},
-    "post": {_ANY: {}},
-    "device": {_ANY: {}},
-    "send": {_ANY: {}},
-    "batches": {_MULTIPART: {}, _ATOM: {}},
-    "postbatch": {_MULTIPART: {}, _ATOM: {}},
-    "acknowledgement": {_FORM: {"schema": _FORM_SCHEMA}},
-    "subscribers": {_ATOM: {}},
-    "subscriber": {_FORM: {"schema": _ENABLED_SCHEMA}},
-    "topic-subscriptions": {_FORM: {"schema": _SUBSCRIPTION_SCHEMA}},
-    **hornetq.BODIES,
+#: The refusals.
+_REFUSALS: Mapping[int, Shown] = {
+    400: Shown("A header, a parameter or the body is wrong; it says where.", TEXT),
+    401: Shown(
+        "No user, or a wrong password or token.", TEXT, (), ("WWW-Authenticate",)
+    ),
+    403: Shown("No right to do this, or a request from a page of another site.", TEXT),
+    404: Shown("No such queue, message or link, or it is hidden from the user.", TEXT),
+    408: Shown("The body did not come in time.", TEXT),
+    412: Shown("The delivery has ended otherwise, or it is there already.", TEXT),
+    413: Shown("Too large.", TEXT),
+    415: Shown("A body of another media type is expected.", TEXT),
+    422: Shown("Another message has this Idempotency-Key.", TEXT),
+    429: Shown("Too much of this user at a time.", TEXT, *_RETRY),
+    500: Shown("An error of the service itself; its log has it.", TEXT),
+    503: Shown("Not at this moment.", TEXT, *_RETRY),
+    507: Shown("The queue or the outbox is full.", TEXT, *_RETRY),
 }
 
 
@@ -222,7 +75,12 @@ def document() -> bytes:
             "securitySchemes": {
                 "password": {"type": "http", "scheme": "basic"},
                 "token": {"type": "http", "scheme": "bearer"},
-            }
+            },
+            "schemas": SCHEMAS,
+            "headers": HEADERS,
+            "responses": {
+                _name(status): _response(each) for status, each in _REFUSALS.items()
+            },
         },
         "paths": paths,
     }
@@ -230,11 +88,11 @@ def document() -> bytes:
 
 
 def _operation(route: Route, method: str) -> dict[str, Any]:
-    statuses = sorted({*STATUSES[route.name], *_ALWAYS})
     operation: dict[str, Any] = {
         "operationId": f"{method.lower()}-{route.name}",
         "summary": route.summary,
-        "responses": {str(each): {"description": _MEANINGS[each]} for each in statuses},
+        "tags": [_tag(route)],
+        "responses": _responses(route, method),
     }
     # Topics take messages as queues do.
     shared = route.name.removeprefix("topic-")
@@ -245,8 +103,60 @@ def _operation(route: Route, method: str) -> dict[str, Any]:
         operation["parameters"] = parameters
     body = _BODIES.get(name)
     if body and method in {"POST", "PUT"}:
-        operation["requestBody"] = {"content": body}
+        asked: dict[str, Any] = {"content": body.content, "required": body.required}
+        if body.about:
+            asked["description"] = body.about
+        operation["requestBody"] = asked
     return operation
+
+
+def _tag(route: Route) -> str:
+    """The first part of the path: a client has its calls by these."""
+    return route.template.split("/")[1].partition(".")[0] or "service"
+
+
+def _responses(route: Route, method: str) -> dict[str, Any]:
+    # RFC 9110 §9.3.2: the answer to HEAD is that to GET, without its content.
+    is_head = method == "HEAD"
+    own = ANSWERS[route.name]["GET" if is_head else method]
+    answers: Answers = {
+        **_ALWAYS,
+        **({} if method in _SAFE else _UNSAFE),
+        # The body of any other method is not read.
+        **(_WITH_BODY if method in {"POST", "PUT"} else {}),
+        **own,
+    }
+    return {
+        str(status): _shown(status, answers[status], is_head=is_head)
+        for status in sorted(answers)
+    }
+
+
+def _shown(status: int, answer: Shown | None, *, is_head: bool) -> dict[str, Any]:
+    if answer is None and not is_head:
+        return {"$ref": f"#/components/responses/{_name(status)}"}
+    shown = _response(answer or _REFUSALS[status])
+    if is_head:
+        shown.pop("content", None)
+    return shown
+
+
+def _response(answer: Shown) -> dict[str, Any]:
+    shown: dict[str, Any] = {"description": answer.meaning}
+    headers: dict[str, Any] = {
+        name: {**HEADERS[name], "required": True} for name in answer.headers
+    }
+    for name in answer.optional:
+        headers[name] = {"$ref": f"#/components/headers/{name}"}
+    if headers:
+        shown["headers"] = headers
+    if answer.content:
+        shown["content"] = answer.content
+    return shown
+
+
+def _name(status: int) -> str:
+    return f"Refused{status}"
 
 
 async def openapi(_call: Call) -> Answer:

@@ -9,7 +9,7 @@ from qos.core.rest.link_header import Link
 from qos.rest.calls import Answer
 from qos.rest.routes import url
 
-__all__ = ["HTML", "queue_page", "service_page"]
+__all__ = ["HTML", "queue_page", "service_page", "service_row"]
 
 HTML = "text/html"
 
@@ -43,16 +43,17 @@ _MEANINGS = {
 }
 
 
-def service_page(links: Sequence[tuple[Link, str]]) -> Answer:
-    """The queues and topics that the user may use, each link with its name."""
-    rows = [
-        (f"<a href='{escape(link.href)}'>{escape(name)}</a>", link.rel)
-        for link, name in links
-    ]
+def service_page(rows: str) -> Answer:
+    """The queues and topics that the user may use; each is a `service_row`."""
     body = "<p>There is none that you may use.</p>"
-    if links:
+    if rows:
         body = _table(("Name", "Type"), rows)
     return _page(_ALL, f"<h1>{_ALL}</h1>{body}")
+
+
+def service_row(link: Link, name: str) -> str:
+    """A queue or topic of `service_page`."""
+    return _row((f"<a href='{escape(link.href)}'>{escape(name)}</a>", link.rel))
 
 
 def queue_page(
@@ -75,17 +76,22 @@ def queue_page(
     return _page(
         name,
         f"<p><a href='{url('service')}'>{_ALL}</a></p><h1>{escape(name)}</h1>"
-        f"<h2>Messages</h2>{_table(('Count', ''), counted)}"
-        f"<h2>Links</h2>{_table(('Relation', 'URL', 'Use'), linked)}",
+        f"<h2>Messages</h2>{_table(('Count', ''), _rows(counted))}"
+        f"<h2>Links</h2>{_table(('Relation', 'URL', 'Use'), _rows(linked))}",
     )
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _table(head: Sequence[str], rows: str) -> str:
     titles = "".join(f"<th scope='col'>{escape(each)}</th>" for each in head)
-    lines = "".join(
-        f"<tr>{''.join(f'<td>{each}</td>' for each in row)}</tr>" for row in rows
-    )
-    return f"<table><thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table>"
+    return f"<table><thead><tr>{titles}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _rows(rows: Iterable[Sequence[str]]) -> str:
+    return "".join(map(_row, rows))
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"<tr>{''.join(f'<td>{each}</td>' for each in cells)}</tr>"
 
 
 def _page(title: str, body: str) -> Answer:

@@ -9,6 +9,7 @@ from qos.core.queue.requests import (
     Publish,
     PublishedItem,
     Refusal,
+    may_not_publish,
 )
 from qos.core.queue.results import PublishResult
 from qos.core.rest.batches import Part, read_batch
@@ -26,12 +27,14 @@ __all__ = [
     "USED",
     "batch",
     "batch_factory",
+    "check_batch_link",
+    "check_link",
     "factory",
     "idempotency_key",
+    "link_of",
     "message",
     "post",
     "post_batch",
-    "unknown",
 ]
 
 #: The methods that a link has after it was used.
@@ -39,6 +42,9 @@ USED = {"Allow": "OPTIONS"}
 
 #: The route of the links that a factory makes.
 _LINKS = {"once": "post", "batchonce": "postbatch"}
+
+#: Messages of a batch that are read in one turn of the account.
+_PARTS = 50
 
 _QUOTED_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
@@ -61,7 +67,7 @@ async def batch(call: Call) -> Answer:
     ids = [key or new_key() for key in keys]
     if len(set(ids)) < len(ids):
         raise _bad("two messages of the batch have the same Idempotency-Key")
-    entries = _entries(call, parts, ids)
+    entries = await _entries(call, parts, ids)
     await call.ask(Publish(call.node, entries, new_ids=not any(keys)))
     return _listed(call, entries)
 
@@ -79,11 +85,19 @@ async def batch_factory(call: Call) -> Answer:
     return _made(call, "batchonce")
 
 
+async def check_link(call: Call) -> None:
+    """Check that the one-off link of a message is the user's."""
+    link_of(call, "once", call.node)
+
+
+async def check_batch_link(call: Call) -> None:
+    """Check that the one-off link of a batch is the user's."""
+    link_of(call, "batchonce", call.node)
+
+
 async def post(call: Call) -> Answer:
     """Post a message to its one-off link."""
-    link = _link(call, "once")
-    if link is None:
-        return unknown()
+    link = link_of(call, "once", call.node)
     entry = _entry(call, call.body, call.headers, link.item_id)
     answer = Answer(200, {"Content-Location": _location(call, entry.item_id)})
     return await _once(call, "once", (entry,), link, answer)
@@ -91,13 +105,11 @@ async def post(call: Call) -> Answer:
 
 async def post_batch(call: Call) -> Answer:
     """Post a batch to its one-off link."""
-    link = _link(call, "batchonce")
-    if link is None:
-        return unknown()
+    link = link_of(call, "batchonce", call.node)
     parts = read_batch(call.body, call.headers.get("content-type", ""))
     # Each batch has an item with the first id, so this id tells whether the link was used.
     ids = [f"{link.item_id}-{number}" for number in range(len(parts))]
-    entries = _entries(call, parts, ids)
+    entries = await _entries(call, parts, ids)
     return await _once(call, "batchonce", entries, link, _listed(call, entries))
 
 
@@ -127,8 +139,7 @@ async def _once(
 def _made(call: Call, use: str) -> Answer:
     rights = call.rights()
     if not rights.publish:
-        text = f"{call.account} may not publish to {call.node!r}"
-        raise Refusal(text, condition="forbidden", type="auth")
+        raise may_not_publish(call.node, call.account)
     if not rights.once_s:
         text = (
             f"{call.node!r} remembers no ids (dedupe_window), so nothing is posted once"
@@ -136,8 +147,6 @@ def _made(call: Call, use: str) -> Answer:
         return as_text(409, text)
     if QUERY in call.query:
         read_correlation(call.query[QUERY])
-    if call.body:
-        raise _bad("nothing is created here: post the message to the link create-next")
     return Answer(200, links=[_next(call, use)])
 
 
@@ -151,25 +160,37 @@ def _next(call: Call, use: str) -> Link:
     return Link(with_correlation(href, text), "create-next")
 
 
-def _link(call: Call, use: str) -> OneOff | None:
-    return call.gateway.one_off.read(call.path["link"], use, call.node, call.account)
+def link_of(call: Call, use: str, to: str) -> OneOff:
+    """The one-off link of the URL.
 
+    Args:
+        call: of the user.
+        use: of the link.
+        to: the node or the device that it leads to.
 
-def unknown() -> Answer:
-    """The answer to a link that was not made here, or not for this user."""
-    return as_text(404, "this link was not made here, or not for you")
+    Raises:
+        Refusal: it was not made here, or not for this user.
+    """
+    link = call.gateway.one_off.read(call.path["link"], use, to, call.account)
+    if link is None:
+        text = "this link was not made here, or not for you"
+        raise Refusal(text, condition="item-not-found", type="cancel")
+    return link
 
 
 # -- items -----------------------------------------------------------------
 
 
-def _entries(
+async def _entries(
     call: Call, parts: Sequence[Part], ids: Sequence[str]
 ) -> tuple[PublishedItem, ...]:
-    return tuple(
-        _entry(call, part.body, part.headers, item_id)
-        for part, item_id in zip(parts, ids, strict=True)
-    )
+    """The items of a batch, some in each turn of the account."""
+    entries: list[PublishedItem] = []
+    for part, item_id in zip(parts, ids, strict=True):
+        if len(entries) % _PARTS == 0:
+            await call.gateway.engine.payers.turn(call.account)
+        entries.append(_entry(call, part.body, part.headers, item_id))
+    return tuple(entries)
 
 
 def _entry(

@@ -1,17 +1,16 @@
 """The queue for replies: a publisher names it in a message, and a worker gets links to it.
 
 A worker gets the links only if it may publish to that queue, and if the publisher of the
-message may use the queue too. Otherwise any publisher could make a worker post to a queue
-that is closed to the publisher.
+message may do so too (`qos.core.queue.replies`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from qos.core.amqp.other_items import REPLY_TO
 from qos.core.queue.item import Item
 from qos.core.queue.properties import Properties
+from qos.core.queue.replies import REPLY_TO
 from qos.core.queue.requests import Refusal
 from qos.core.rest.link_header import Link
 from qos.core.rest.replying import correlation_of, split_reply_to, with_correlation
@@ -34,7 +33,8 @@ def read_reply_to(
         The other headers, and the properties with the name of the queue.
 
     Raises:
-        Refusal: the URL is of this service, and of no queue that the user may use.
+        Refusal: the URL is of this service, and of no queue that the user may publish
+            to.
     """
     header = headers.get("link", "")
     if "reply-to" not in header.lower():
@@ -46,8 +46,9 @@ def read_reply_to(
     if found is None or found[0].name not in {"queue", "topic"}:
         raise _bad(f"{path!r} is no queue; /queues/NAME is expected")
     name = found[1]["node"]
-    if call.gateway.engine.rights(name, call.jid) is None:
-        raise _bad(f"there is no queue {name!r} that {call.account} may use")
+    rights = call.gateway.engine.rights(name, call.jid)
+    if rights is None or not rights.publish:
+        raise _bad(f"there is no queue {name!r} that {call.account} may publish to")
     return {**headers, "link": rest}, {REPLY_TO: name}
 
 
@@ -69,8 +70,6 @@ def reply_links(call: Call, item: Item, payload: str) -> list[Link]:
         return []
     kind, rights = engine.node_type(name), engine.rights(name, call.jid)
     if kind is None or rights is None or not rights.publish:
-        return []
-    if engine.rights(name, item.publisher) is None:
         return []
     prefix = "topic-" if kind == "topic" else ""
     text = correlation_of(item, payload)

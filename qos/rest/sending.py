@@ -20,17 +20,41 @@ from qos.errors import MessageTooLarge, OutboxFull, StoreError, StoreFull
 from qos.ids import new_id
 from qos.jids import normal_jid
 from qos.rest.calls import Answer, Call, as_text
-from qos.rest.posting import USED, idempotency_key, unknown
+from qos.rest.posting import USED, idempotency_key, link_of
 from qos.rest.routes import url
 
 if TYPE_CHECKING:
     from qos.core.rest.one_off import OneOff
     from xep_qos.relay import Relay
 
-__all__ = ["device", "send", "sent"]
+__all__ = ["check_device", "check_link", "device", "send", "sent"]
 
 _USE = "send"
 _JSON = "application/json"
+
+
+async def check_device(call: Call) -> None:
+    """Check the right to send; of a message that was sent before, all is known.
+
+    Raises:
+        Refusal: the user may not send to this JID.
+    """
+    to = _to(call)
+    key = idempotency_key(call.headers) if call.method == "POST" else ""
+    if key:
+        msg_id = call.gateway.one_off.message_id(to, call.account, key)
+        if await _relay(call).once.known(msg_id) is not None:
+            return
+    _check(call, to)
+
+
+async def check_link(call: Call) -> None:
+    """Check that the one-off link is the user's.
+
+    Raises:
+        Refusal: it is not.
+    """
+    link_of(call, _USE, _to(call))
 
 
 async def device(call: Call) -> Answer:
@@ -54,9 +78,7 @@ async def device(call: Call) -> Answer:
 async def send(call: Call) -> Answer:
     """Send a message by its one-off link."""
     to = _to(call)
-    link = call.gateway.one_off.read(call.path["link"], _USE, to, call.account)
-    if link is None:
-        return unknown()
+    link = link_of(call, _USE, to)
     answer = await _send(call, to, link.item_id, link)
     answer.links.append(_next(call, to))
     return answer
@@ -186,10 +208,15 @@ def _count(call: Call) -> None:
         Refusal: too many are sent at this moment.
     """
     now = asyncio.get_running_loop().time()
+    own = call.gateway.sends_of_accounts
+    if own.wait_s(call.account, now):
+        text = "this user sends too many messages at this moment"
+        raise Refusal(text, condition="policy-violation", type="wait")
     if call.gateway.sends.wait_s("", now):
         text = "too many messages are sent at this moment"
         raise Refusal(text, condition="resource-constraint", type="wait")
     call.gateway.sends.take("", 1, now)
+    own.take(call.account, 1, now)
 
 
 def _relay(call: Call) -> Relay:

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Iterator
 
 from qos.core.quota import domain_of
+from qos.core.rate import RateLimit
 from qos.core.strings import bare
 from qos.errors import UsageError
 from qos.jids import account_or_domain, normal_jid
@@ -26,6 +28,9 @@ __all__ = ["Targets"]
 log = logging.getLogger(__name__)
 
 _ALL = "*"
+
+#: Seconds between two lines of the log about a broken file, to one account.
+_LOG_S = 60.0
 
 
 class Targets:
@@ -43,13 +48,15 @@ class Targets:
         """
         self._domain = domain
         self._file = LineFile(path, self._parse)
+        self._logged = RateLimit(_LOG_S)
 
     def allow(self, account: str, to: str) -> bool:
         """Whether this account may send to this full JID; never if the file is broken."""
         try:
             targets = self._file.now()
         except UsageError as error:
-            log.error("nobody may send: %s", error)
+            if self._logged.admit(account, time.monotonic()) is not None:
+                log.error("%s may not send, nor anybody else: %s", account, error)
             return False
         forms = {to, bare(to), f"@{domain_of(to)}"}
         return any(

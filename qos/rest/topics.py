@@ -27,6 +27,7 @@ from qos.core.rest.subscriptions import (
 from qos.core.rest.waits import wait_of
 from qos.rest.calls import Answer, Call
 from qos.rest.consuming import form_of, none_yet, shown
+from qos.rest.rights import may_not_subscribe
 from qos.rest.routes import next_url, url
 from xep_0254.requests import NODE_CHARS_MAX
 
@@ -84,6 +85,7 @@ async def _read(call: Call, rel: str, after: int, *, last: bool) -> Answer:
                         changed.clear()
                         if gateway.closing:
                             raise _stops()
+                        call.check_grant()
                         answer = await _found(call, request)
         finally:
             gateway.readers.discard(changed)
@@ -124,8 +126,7 @@ async def subscribe(call: Call) -> Answer:
     if rights is None:
         raise _none(call.node)
     if not rights.subscribe:
-        text = f"{call.account} may not subscribe to {call.node!r}"
-        raise Refusal(text, condition="forbidden", type="auth")
+        raise may_not_subscribe(call.node, call.account)
     form = read_subscription(form_of(call), name_chars_max=NODE_CHARS_MAX)
     config = {TOPIC: call.node}
     if form.selector:
@@ -163,7 +164,11 @@ async def _is_there(call: Call, form: SubscriptionForm) -> bool:
 
 
 async def _config(call: Call, name: str) -> dict[str, str] | None:
-    """The configuration of a queue of the user that copies from this topic."""
+    """The configuration of a queue that the user has made to copy from this topic.
+
+    None: there is none. A queue of somebody else is none of the user's subscriptions,
+    even if its creator has made the user an owner too: nobody asks for that right.
+    """
     try:
         result, _ = await call.ask(GetConfigure(name))
     except Refusal as refusal:
@@ -172,8 +177,9 @@ async def _config(call: Call, name: str) -> dict[str, str] | None:
         raise
     assert isinstance(result, ConfigureResult)
     assert result.node is not None
-    config = result.node.config
-    return config if config.get(TOPIC) == call.node else None
+    node = result.node
+    is_own = node.creator == call.account and node.config.get(TOPIC) == call.node
+    return node.config if is_own else None
 
 
 def _subscription(call: Call, name: str, answer: Answer) -> Answer:

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from qos.extras import how_to_install
 from qos.spark.java import java_options
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def check_spark() -> str:
     if missing:
         raise NoSpark(
             f"this needs the extra `spark`, and there is no {' and no '.join(missing)}: "
-            "pip install 'xmpp-qos[spark]'"
+            f"{how_to_install('spark')}"
         )
     return "" if _SUBMITTED in os.environ else _check_java()
 

@@ -43,10 +43,15 @@ from qos.stores.sqlite_file import Migrations, SqliteFile
 
 __all__ = [
     "APPLICATION_ID",
+    "MESSAGES",
     "MIGRATIONS",
     "QueueStore",
     "queue_store_from_url",
 ]
+
+#: The store of the messages that a queue service receives has the name of its own store, and
+#: this at the end.
+MESSAGES = "-messages"
 
 #: The number of payloads, or of ids, that one statement looks up.
 _PAYLOADS = _IDS = 256

@@ -25,10 +25,13 @@ from typing import TypeAlias
 from xml.etree import ElementTree as ET
 
 from slixmpp.basexmpp import BaseXMPP
+from slixmpp.stanza import Iq
 
 from qos.stream.negotiation import negotiate_once
 from qos.stream.one_per_stream import one_per_stream
-from qos.stream.parser import parse_at_once
+from qos.stream.parser import TOO_LONG, parse_safely
+from qos.stream.turns import Turns
+from qos.xml_reading import NAMESPACE_BYTES_MAX
 from qos.xml_text import CLIENT, COMPONENT
 
 __all__ = ["Gate", "Take", "in_session", "is_confidential"]
@@ -46,6 +49,9 @@ _COMPONENT = f"{{{COMPONENT}}}"
 _PROCEED = f"{_TLS}proceed"
 _HANDSHAKE = f"{_COMPONENT}handshake"
 _IQS = frozenset({f"{_CLIENT}iq", f"{_COMPONENT}iq"})
+
+
+_LONG = f"it declares a namespace of more than {NAMESPACE_BYTES_MAX} bytes"
 
 
 def is_confidential(xmpp: BaseXMPP) -> bool:
@@ -69,7 +75,11 @@ def in_session(xmpp: BaseXMPP) -> bool:
 
 
 class Gate:
-    """The gate of one stream."""
+    """The gate of one stream.
+
+    Attributes:
+        refused: the error by which the server has refused to make a session; or None.
+    """
 
     @classmethod
     def of(cls, xmpp: BaseXMPP) -> Gate:
@@ -78,6 +88,7 @@ class Gate:
 
     def __init__(self, xmpp: BaseXMPP) -> None:
         """Install the gate; see `of`."""
+        self.refused: ET.Element | None = None
         self._tag = ""
         self._take: Take | None = None
         self._xmpp = xmpp
@@ -93,7 +104,8 @@ class Gate:
             ("session_resumed", self._unlock),
         ):
             xmpp.add_event_handler(event, handler)
-        parse_at_once(xmpp)
+        parse_safely(xmpp)
+        Turns.of(xmpp)
         negotiate_once(xmpp)
         self._dispatch = xmpp._spawn_event
         xmpp._spawn_event = self._came  # type: ignore[method-assign]
@@ -110,12 +122,18 @@ class Gate:
 
     def _shut(self, _event: object) -> None:
         self._open = self._warned = False
-        self._proceeded = None
+        self._proceeded = self.refused = None
 
     def _came(self, xml: ET.Element) -> None:
         """Handle an incoming child of the stream, in place of slixmpp's own method."""
         if not self._open and not self._may_pass(xml):
-            self._warn(xml)
+            self._warn(
+                "dropped what came before there was a session, such as %s: it may be "
+                "from an attacker on the network path",
+                xml.tag[:100],
+            )
+            return
+        if len(xml) == 1 and xml[0].tag == TOO_LONG and not self._refuse(xml):
             return
         if self._take is None or xml.tag != self._tag or not self._take(xml):
             self._dispatch(xml)
@@ -130,18 +148,36 @@ class Gate:
                 self._proceeded = parser
             return tag.startswith((_STREAM, _TLS))
         if tag in _IQS:
-            return xml.get("type") in {"result", "error"}
+            kind = xml.get("type")
+            if kind == "error":
+                self.refused = xml
+            return kind in {"result", "error"}
         return tag == _HANDSHAKE or not tag.startswith((_CLIENT, _COMPONENT))
 
-    def _warn(self, xml: ET.Element) -> None:
+    def _refuse(self, xml: ET.Element) -> bool:
+        """Refuse a stanza that had a long namespace; returns whether it goes on.
+
+        An answer goes on, without what was in it: a request of ours waits for it.
+        """
+        if xml.tag not in _IQS:
+            sender = xml.get("from", "the server")[:100]
+            self._warn("dropped a stanza of %s: %s", sender, _LONG)
+            return False
+        iq = Iq(self._xmpp, xml=xml)  # type: ignore[no-untyped-call]
+        if iq["type"] not in {"get", "set"}:
+            return True
+        refusal = iq.reply()  # type: ignore[no-untyped-call]
+        error = refusal["error"]
+        error["type"], error["condition"] = "modify", "not-acceptable"
+        error["text"] = _LONG
+        refusal.send()
+        return False
+
+    def _warn(self, text: str, *about: object) -> None:
         """Warn only once for each connection.
 
         An attacker can write as much as he likes.
         """
         if not self._warned:
             self._warned = True
-            log.warning(
-                "dropped what came before there was a session, such as %s: it may be "
-                "from an attacker on the network path",
-                xml.tag[:100],
-            )
+            log.warning(text, *about)

@@ -5,13 +5,17 @@ slixmpp logs in wherever it can. These sessions also decide where it must not.
 
 from __future__ import annotations
 
-from slixmpp import ClientXMPP, ComponentXMPP
-from slixmpp.stanza import StreamFeatures
+import ssl
+
+from slixmpp import JID, ClientXMPP, ComponentXMPP
+from slixmpp.stanza import Iq, StreamFeatures
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from qos.stream.filters import passes_iqs
+from qos.stream.gate import Gate
 from qos.stream.server import Component, Login
 from qos.stream.session import Session
+from qos.tls_files import TlsFiles
 
 __all__ = ["AccountSession", "ComponentSession"]
 
@@ -40,13 +44,15 @@ class AccountSession(Session):
         Raises:
             ValueError: the password or the CA file cannot be used.
         """
-        self.client = _new_client(login)
+        self._context = TlsFiles(login.tls_context, login.ca_file)
+        self.client = _new_client(login, self._context())
         self._tls = login.tls
         #: The server's answer to the password in the present attempt.
         self._refusal = ""
         name = f"{login.host}:{login.port}" if login.host else login.domain
         super().__init__(self.client, login, name=name, quiet=quiet)
         for event, handler in (
+            ("session_bind", self._bound),
             ("ssl_invalid_chain", self._failed_tls),
             ("failed_auth", self._refused),
             ("failed_all_auth", self._refused_all),
@@ -82,6 +88,17 @@ class AccountSession(Session):
             return
         super()._session_started(event)
 
+    def _bound(self, jid: JID) -> None:
+        """Look whether a resource is bound: slixmpp takes an error for an empty JID."""
+        refused = Gate.of(self.client).refused
+        if not jid.full and refused is not None:
+            error = Iq(self.client, xml=refused)["error"]  # type: ignore[no-untyped-call]
+            condition = error["condition"] or "undefined-condition"
+            resource = self.client.requested_jid.resource
+            problem = f"{self._name} refused the resource {resource!r}: {condition}"
+            # Such as too many sessions: those of a device that has crashed will end.
+            self._give_up(problem, lasting=error["type"] != "wait")
+
     def _failed_tls(self, error: object) -> None:
         """Take a failure of STARTTLS; the handler of this event has to disconnect."""
         self._failed(error)
@@ -102,6 +119,7 @@ class AccountSession(Session):
 
     async def _connected(self) -> bool:
         self._refusal = ""
+        self.client.ssl_context = self._context()
         return await super()._connected()
 
     async def _hang_up(self) -> None:
@@ -126,13 +144,13 @@ class ComponentSession(Session):
         super().__init__(stream, component, name=f"{component.host}:{component.port}")
 
 
-def _new_client(login: Login) -> ClientXMPP:
+def _new_client(login: Login, context: ssl.SSLContext) -> ClientXMPP:
     login.check()
     plain = login.tls == "off"
     client = ClientXMPP(
         login.jid,
         login.password,
-        ssl_context=login.tls_context(),
+        ssl_context=context,
         plugin_config={
             "feature_mechanisms": {
                 "unencrypted_plain": plain,

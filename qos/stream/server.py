@@ -45,9 +45,10 @@ class Server:
         connect_timeout_s: the time for the first connection, and for each attempt, in
             seconds; math.inf: try until there is a connection.
         backoff: the delays between attempts to connect.
-        ping_interval_s: the time between two pings (XEP-0199), in seconds.
-        ping_timeout_s: a server that has not answered a ping for this time, in seconds,
-            counts as lost.
+        ping_interval_s: a ping (XEP-0199) is sent when nothing has come for this time,
+            in seconds.
+        ping_timeout_s: a server counts as lost when nothing has moved for this time
+            after the ping, in either direction, in seconds.
     """
 
     host: str | None

@@ -10,23 +10,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
+import random
+import socket
 import ssl
 from collections.abc import Callable, Coroutine, Iterator
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar
 
-from slixmpp import JID, ClientXMPP, ComponentXMPP
-from slixmpp.exceptions import IqError, IqTimeout
+from slixmpp import ClientXMPP, ComponentXMPP
 from slixmpp.stanza import StreamError
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from qos.core.backoff import Backoff
-from qos.engine.retry import Retry
+from qos.core.reconnects import Reconnects
 from qos.errors import CannotConnect
 from qos.stream.closing import close
+from qos.stream.dialer import Dialer
 from qos.stream.filters import passes_iqs
 from qos.stream.gate import Gate, is_confidential
+from qos.stream.keepalive import Keepalive
 from qos.stream.server import Server
 
 __all__ = ["Session"]
@@ -43,6 +47,10 @@ _ATTEMPT_S_MAX = 60.0
 
 #: OpenSSL's X509_V_ERR_… codes for a certificate that no trusted one has signed.
 _UNKNOWN_ISSUER = frozenset({2, 18, 19, 20, 21})
+
+#: If a session is replaced by another one twice within so many seconds, both would go on
+#: for ever.
+_REPLACED_S = 60.0
 
 #: The time to close an aborted socket, in seconds. It takes a turn of the event loop.
 _HANG_UP_S = 1.0
@@ -92,18 +100,23 @@ class Session:
         #: whether the socket is closed; the known reason; and whether another attempt
         #: would end in the same way.
         self._started = asyncio.Event()
+        self._started_at = -math.inf
         self._over = asyncio.Event()
         self._closed = asyncio.Event()
         self._problem = ""
         self._lasting = self._refused_login = False
+        #: Whether somebody else has taken the JID of the present session; and when the
+        #: last session ended so.
+        self._replaced = False
+        self._replaced_at = -math.inf
         Gate.of(xmpp)
+        self._dialer = Dialer(xmpp)
         xmpp.register_plugin("xep_0199")
         xmpp.add_filter("in", self._guard)
         for event, handler in (
             ("session_start", self._session_started),
             ("session_resumed", self._session_resumed),
             ("disconnected", self._disconnected),
-            ("connection_failed", self._failed),
             ("stream_error", self._stream_error),
         ):
             xmpp.add_event_handler(event, handler)
@@ -214,15 +227,16 @@ class Session:
 
         The server still knows its state.
         """
-        self._go_online()
+        self._go_online(resumed=True)
 
-    def _go_online(self) -> None:
+    def _go_online(self, *, resumed: bool = False) -> None:
         if self._met:
             self._say(logging.INFO, f"connected again as {self.xmpp.boundjid.full}")
         self._met = True
         self._started.set()
+        self._started_at = asyncio.get_running_loop().time()
         self.online.set()
-        self._spawn(self._watch())
+        self._spawn(self._watch(resumed=resumed))
 
     def _during_new_session(self) -> Iterator[Coroutine[Any, Any, None]]:
         """The tasks at the start of a session, cancelled if the session is lost."""
@@ -241,7 +255,7 @@ class Session:
         if isinstance(error, ssl.SSLError):
             self._problem = _tls_problem(self._name, error)
             self._lasting = isinstance(error, ssl.SSLCertVerificationError)
-        elif isinstance(error, OSError):
+        elif isinstance(error, OSError) and not isinstance(error, socket.gaierror):
             reason = os.strerror(error.errno) if error.errno else str(error)
             self._problem = f"{self._name}: {reason}"
         else:
@@ -249,6 +263,7 @@ class Session:
 
     def _stream_error(self, error: StanzaBase) -> None:
         condition = error["condition"]
+        self._replaced = condition == "conflict" and is_confidential(self.xmpp)
         text = f": {error['text']}" if error["text"] else ""
         self._set_problem(
             f"{self._name} ended the stream: {condition}{text}",
@@ -261,24 +276,30 @@ class Session:
         """Connect, and connect again after each loss.
 
         Raises:
-            CannotConnect: the server has refused the login. Or there was never a
-                session, and the time is over or another attempt would not help.
+            CannotConnect: the server has refused the login, or somebody else logs in
+                under the same JID again and again. Or there was never a session, and
+                the time is over or another attempt would not help.
         """
         loop = asyncio.get_running_loop()
         timeout_s = self._server.connect_timeout_s
         give_up_at = loop.time() + timeout_s
-        retry, noted = Retry(_FIRST_BACKOFF), ""
+        delays = Reconnects(_FIRST_BACKOFF, self._server.backoff, random.random)
+        noted = ""
         while True:
             left_s = timeout_s if self._unlimited else give_up_at - loop.time()
             started = await self._one_session(min(left_s, _ATTEMPT_S_MAX))
             problem = self._problem or f"{self._name}: the connection is lost"
+            if noted and not self._unlimited and loop.time() >= give_up_at:
+                problem = noted  # the last attempt was cut short
             if self._refused_login or (self._lasting and not self._met):
                 raise CannotConnect(problem)
-            if started and not self._lasting:
-                retry.succeeded()
-            if self._met:
-                retry.backoff = self._server.backoff
-            delay_s = retry.failed()
+            if started and self._replaced:
+                self._check_is_alone(loop.time())
+            if started:
+                lasted_s = loop.time() - self._started_at
+                delay_s = delays.lost(0.0 if self._lasting else lasted_s)
+            else:
+                delay_s = delays.refused()
             if not self._unlimited and loop.time() + delay_s >= give_up_at:
                 await asyncio.sleep(give_up_at - loop.time())
                 raise CannotConnect(f"{problem}; gave up after {timeout_s:g} s")
@@ -286,6 +307,16 @@ class Session:
                 self._say(logging.WARNING, f"{problem}; trying again")
                 noted = problem
             await asyncio.sleep(delay_s)
+
+    def _check_is_alone(self, now: float) -> None:
+        """Raise CannotConnect if another program takes our JID as often as we do."""
+        since_s, self._replaced_at = now - self._replaced_at, now
+        if since_s < _REPLACED_S:
+            raise CannotConnect(
+                f"{self._name}: another program logs in as "
+                f"{self.xmpp.requested_jid.full} too, and each ends the session of the "
+                "other: give each a resource of its own"
+            )
 
     @property
     def _unlimited(self) -> bool:
@@ -301,31 +332,35 @@ class Session:
             Whether there was a session.
         """
         self._problem = ""
-        self._lasting = self._refused_login = False
+        self._lasting = self._refused_login = self._replaced = False
         self._started.clear()
         self._over.clear()
         self._closed.clear()
         self.xmpp.default_domain = self.xmpp.requested_jid.host
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(timeout_s) as limit:
                 if await self._connected():
+                    now, ends = asyncio.get_running_loop().time(), limit.when()
+                    assert ends is not None
+                    limit.reschedule(now + (ends - now) * self._dialer.share)
                     await _first_of(self._started, self._over)
         except TimeoutError:
             self._problem = f"{self._name} does not answer"
         started = self._started.is_set()
+        self._dialer.ended(well=started)
         if started:
             await self._over.wait()
         await self._hang_up()
         return started
 
     async def _connected(self) -> bool:
-        """Make a TCP connection (and TLS, if direct)."""
+        """Connect to an address that answers (over TLS, if direct)."""
         try:
-            again = await self.xmpp.connect(self._server.host, self._server.port)
+            await self.xmpp.connect(self._server.host, self._server.port)
         except (OSError, ValueError) as error:
             self._failed(error)
             return False
-        return again is None
+        return True
 
     def _say(self, level: int, text: str) -> None:
         if not self._quiet:
@@ -348,22 +383,22 @@ class Session:
         self._session_tasks.add(task)
         task.add_done_callback(self._session_tasks.discard)
 
-    async def _watch(self) -> None:
-        """Ping the server: with TCP alone, its loss may go unnoticed for hours."""
-        ping, own = self.xmpp.plugin["xep_0199"], self.xmpp.boundjid
-        # A component pings itself: the server need not know any other address.
-        sender = own if self.xmpp.is_component else None
+    async def _watch(self, *, resumed: bool) -> None:
+        """End the session when its link is dead.
+
+        One that was resumed and brings nothing is not resumed again: Prosody may take
+        what comes for the rest of a stanza that was cut.
+        """
         server = self._server
-        while True:
-            await asyncio.sleep(server.ping_interval_s)
-            try:
-                await ping.ping(
-                    JID(own.host), ifrom=sender, timeout=server.ping_timeout_s
-                )
-            except IqTimeout:
-                self._give_up(f"{self._name} does not answer any more")
-            except IqError:
-                continue  # the server has no ping, but it is there
+        keepalive = Keepalive(
+            self.xmpp,
+            interval_s=server.ping_interval_s,
+            timeout_s=server.ping_timeout_s,
+        )
+        await keepalive.until_dead(at_once=resumed)
+        if resumed:
+            self.xmpp["xep_0198"].sm_id = None
+        self._give_up(f"{self._name} does not answer any more")
 
 
 def _tls_problem(name: str, error: ssl.SSLError) -> str:

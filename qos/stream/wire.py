@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Iterable, Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -49,7 +50,10 @@ class Wire:
         self._quickened = False
         # The texts of this turn and the next, and whether their write is due.
         self._gathered: list[str] = []
+        self._gathered_ids: list[str] = []
         self._is_due = False
+        #: The ids of the iqs that the end of the connection has found unwritten.
+        self.lost: Sequence[str] = ()
         #: Runs until everything that slixmpp sends again has been written.
         self._behind: asyncio.Task[None] | None = None
         self._writes = self._closed = False
@@ -74,6 +78,7 @@ class Wire:
         through its queue. It has counted them before, so nothing of ours may be written
         ahead of them.
         """
+        self.lost = ()
         transport = self._xmpp.transport
         if transport is not None and _QUICKACK is not None:
             self._socket = transport.get_extra_info("socket")
@@ -82,6 +87,8 @@ class Wire:
 
     def session_lost(self) -> None:
         """Note the end of the connection; gathered texts are not sent."""
+        if self._gathered:
+            self.lost, self._gathered_ids = self._gathered_ids, []
         self._gathered.clear()
         self._forget()
 
@@ -119,7 +126,9 @@ class Wire:
     def _read_handled(self) -> None:
         self._quickened = False
 
-    def send(self, text: str, *, at_once: bool = False) -> bool:
+    def send(
+        self, text: str, *, at_once: bool = False, iq_ids: Iterable[str] = ()
+    ) -> bool:
         """Send an iq or a message, given as text in the stream's own namespace.
 
         It is written after the next turn of the loop at the latest, together with what
@@ -130,6 +139,7 @@ class Wire:
             text: the stanza.
             at_once: write it now, after all that was sent before it. For a batch: the
                 peer is to work on it while the next one is read here.
+            iq_ids: for `lost`, if the connection ends before it is written.
 
         Returns:
             False: there is no connection any more, and nothing of it was or will be
@@ -139,6 +149,7 @@ class Wire:
         if transport is None or transport.is_closing():
             return False  # not sent, and not answered: it will be repeated
         self._gathered.append(text)
+        self._gathered_ids += iq_ids
         if at_once or len(self._gathered) >= _BURST:
             self._send_gathered()
         elif not self._is_due:
@@ -155,6 +166,7 @@ class Wire:
         if not self._gathered or self._behind is not None:
             return
         texts, self._gathered = self._gathered, []
+        self._gathered_ids.clear()
         if self._foreign.any():
             # The application has a filter that sees sent stanzas.
             for text in texts:

@@ -86,7 +86,7 @@ async def logged_in(
         server: made by friends.
         name: one of its users, with or without a resource: `lamp/1`.
         plugins: the options of plugins to load, by plugin name; xep_qos is always
-            loaded.
+            loaded, by default with a store in memory.
         prepare: called before it connects, to register handlers and consumers.
 
     Raises:
@@ -102,7 +102,9 @@ async def logged_in(
         arguments.callable_of("prepare", prepare)
     user, slash, resource = name.partition("/")
     jid = f"{user}@{server.domain}{slash}{resource}"
-    client = new_client(jid, _PASSWORD, {"xep_qos": {}, **(plugins or {})})
+    plugins = {"xep_qos": {}, **(plugins or {})}
+    plugins["xep_qos"] = {"store": "memory:", **plugins["xep_qos"]}
+    client = new_client(jid, _PASSWORD, plugins)
 
     def connect(_event: object = None) -> None:
         client.connect(server.host, server.port)

@@ -230,7 +230,7 @@ class Child(Process):
 
     @staticmethod
     def mortal() -> tuple[str, ...]:
-        """What its command line begins with, so that it dies with this process.
+        """The beginning of the command line of a child that dies with this process.
 
         Without setpriv it ends as soon as it reads the end of its stdin.
         """

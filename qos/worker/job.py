@@ -16,11 +16,15 @@ import asyncio
 import errno
 import logging
 import sqlite3
+import traceback
+from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 from xml.etree import ElementTree as ET
 
 from qos import arguments
+from qos.core.amqp.bodies import body_of
+from qos.core.contents import Json, content_of, is_json, read_json
 from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost, LocalProtocolError, StoreFull, UnrecoverableError
 from qos.worker.effects import Effects
@@ -29,6 +33,9 @@ from xep_0254.events import DeliveredItem
 __all__ = ["Holder", "Job", "Settling", "cancelled", "unrecoverable"]
 
 log = logging.getLogger(__name__)
+
+#: The longest text of an exception that becomes the reason of a failure.
+_REASON_CHARS_MAX = 800
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -40,7 +47,7 @@ class Settling:
         outcome: AMQP 1.0 messaging §3.4.
         delivery_failed: of modified.
         undeliverable_here: of modified.
-        reason: of rejected.
+        reason: of rejected, and of modified.
     """
 
     __slots__ = ("delivery_failed", "outcome", "reason", "undeliverable_here")
@@ -135,6 +142,40 @@ class Job:
             return None
         return ET.fromstring(self.payload_text)  # noqa: S314 - written by qos.xml_text
 
+    def json(self) -> Json:
+        """The value of a payload that is JSON (XEP-0335), by whatever protocol it came.
+
+        Raises:
+            ValueError: it is none. If the handler lets it pass, the delivery has failed.
+        """
+        content, media_type = self._content() or (b"", "")
+        if not is_json(media_type):
+            raise ValueError(f"item {self.id!r} has no JSON")
+        return read_json(content)
+
+    def text(self) -> str:
+        """The text of a payload that is a text in UTF-8, by whatever protocol it came.
+
+        Raises:
+            ValueError: it is none. If the handler lets it pass, the delivery has failed.
+        """
+        content, media_type = self._content() or (b"", "")
+        if not media_type.startswith("text/"):
+            raise ValueError(f"item {self.id!r} has no text")
+        return content.decode()
+
+    def content(self) -> bytes:
+        """The JSON or the text inside the payload, in UTF-8; or a body of HTTP or AMQP.
+
+        A payload that is another element is returned as it is.
+        """
+        found = self._content()
+        return self.payload_text.encode() if found is None else found[0]
+
+    def _content(self) -> tuple[bytes, str] | None:
+        """The content of the payload, and its media type."""
+        return content_of(self.payload_text) or body_of(self.payload_text)
+
     @property
     def held(self) -> bool:
         """Whether it has not ended, as far as is known."""
@@ -182,23 +223,29 @@ class Job:
         await self._settle(Settling(ItemOutcome.RELEASED))
 
     async def modify(
-        self, delivery_failed: bool = True, undeliverable_here: bool = False
+        self,
+        delivery_failed: bool = True,
+        undeliverable_here: bool = False,
+        reason: str = "",
     ) -> None:
         """Give the item back after a failure.
 
         Args:
             delivery_failed: it counts; after the maximum of failures the item is dead.
             undeliverable_here: it is not delivered to this full JID again.
+            reason: of the failure, for whoever looks at the dead item.
 
         Raises:
             JobLost, LocalProtocolError: as for accept.
         """
         arguments.flag("delivery_failed", delivery_failed)
         arguments.flag("undeliverable_here", undeliverable_here)
+        arguments.text("reason", reason)
         how = Settling(
             ItemOutcome.MODIFIED,
             delivery_failed=delivery_failed,
             undeliverable_here=undeliverable_here,
+            reason=reason,
         )
         await self._settle(how)
 
@@ -311,9 +358,17 @@ class Job:
         if exc is None:
             await self.accept()
         elif isinstance(exc, Exception | asyncio.CancelledError) and not cancelled(exc):
-            await self.modify()
+            await self.modify(reason=_told(exc))
         else:
             await self.release()
+
+
+def _told(error: BaseException) -> str:
+    """The reason that an exception is: its type and text, and where it was raised."""
+    told = f"{type(error).__name__}: {error}"[:_REASON_CHARS_MAX]
+    last = traceback.extract_tb(error.__traceback__, -1)
+    where = [f" ({Path(each.filename).name}, line {each.lineno})" for each in last]
+    return "".join([told, *where])
 
 
 def cancelled(error: BaseException) -> bool:

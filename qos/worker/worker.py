@@ -27,6 +27,7 @@ from qos.worker import recovery, signals
 from qos.worker.job import Job, cancelled, unrecoverable
 from qos.worker.leases import Leases
 from qos.worker.subscription import Subscription
+from qos.worker.threads import InThreads
 from xep_0254.client_stanza import check_selector
 from xep_0254.events import Event
 from xep_0254.queueing import XEP_0254
@@ -35,7 +36,8 @@ __all__ = ["Handler", "Worker"]
 
 log = logging.getLogger(__name__)
 
-Handler: TypeAlias = Callable[[Job], Awaitable[object]]
+#: A coroutine function, or a plain function, which runs in a thread.
+Handler: TypeAlias = Callable[[Job], object]
 
 #: Seconds to wait for an answer while stopping, and for cancelled handlers to end.
 _STOP_S = 5.0
@@ -62,7 +64,7 @@ class Worker:
         durable_locks: items stay locked for the account when the connection is lost,
             and are sent again.
         events: `acknowledged`: through xep_qos, which the application loads, with a
-            `trust_acknowledged` that accepts the service.
+            `trust` that names the service.
         selector: take only the items for which this condition is TRUE, such as
             `color = 'red' AND n > 5`; '': all. The language of JMS message selectors.
         lock_timeout_s: the node's, if it is known; see qos.worker.leases.
@@ -71,7 +73,8 @@ class Worker:
         extend: extend the locks of long jobs.
         effects_db: call `recover` with it at each subscribe. It must be usable at the
             first; later it may be in a transaction, or locked, for a while.
-        journal: records what becomes of each item; the caller closes it.
+        journal: records what becomes of each item; the caller closes it. Made with
+            `of_items=True`.
 
     Raises:
         InvalidArgument: an argument has a wrong value.
@@ -257,6 +260,10 @@ class Worker:
     async def run(self, handler: Handler) -> None:
         """Call the handler for each job, `parallel` at once, until stopped.
 
+        A handler that is a plain function runs in a thread, so that it may take its
+        time and block; stopping waits for it as long as for others. What belongs to
+        the event loop, such as the client, it must not touch.
+
         When the handler returns, its job is accepted. When it raises an exception, its
         job has failed, the exception is logged, and the worker goes on: the queue
         delivers the item again, until it has failed too often. If something that the
@@ -281,6 +288,16 @@ class Worker:
             async with self:
                 await self.run(handler)
             return
+        if arguments.is_coroutine_function(handler):
+            await self._run(handler)
+            return
+        threads = InThreads(handler, self._parallel)
+        try:
+            await self._run(threads)
+        finally:
+            threads.close()
+
+    async def _run(self, handler: Callable[[Job], Awaitable[object]]) -> None:
         loop = asyncio.get_running_loop()
         self._runners = [
             loop.create_task(self._runner(handler)) for _ in range(self._parallel)
@@ -296,7 +313,7 @@ class Worker:
         if self._failure is not None:
             raise self._failure
 
-    async def _runner(self, handler: Handler) -> None:
+    async def _runner(self, handler: Callable[[Job], Awaitable[object]]) -> None:
         while (job := await self._leases.next()) is not None:
             try:
                 async with job:

@@ -146,23 +146,36 @@ class Bench:
 
     async def publish(self, node: str, *payloads: str, jid: str = BOSS) -> None:
         """Publish by XMPP; the ids are xmpp-0 and so on."""
+        named = {f"xmpp-{number}": each for number, each in enumerate(payloads)}
+        await self.publish_named(node, named, jid=jid)
+
+    async def publish_named(
+        self, node: str, payloads: Mapping[str, str], *, jid: str = BOSS
+    ) -> None:
+        """Publish payloads by XMPP, by the ids of their items."""
         entries = tuple(
             PublishedItem(
-                item_id=f"xmpp-{number}",
+                item_id=item_id,
                 payload=payload,
                 digest=hashlib.sha256(payload.encode()).hexdigest(),
                 size=len(payload.encode()),
             )
-            for number, payload in enumerate(payloads)
+            for item_id, payload in payloads.items()
         )
         result = await self.ask(Publish(node, entries), jid)
         assert not isinstance(result, Refusal), result
 
     async def items(self, node: str, state: str = "live") -> dict[str, Item]:
-        """The items of a node, by id."""
-        result = await self.ask(Items(node=node, state=state))
-        assert isinstance(result, ItemsResult), result
-        return {item.item_id: item for item in result.items}
+        """The items of a node, by id, page by page."""
+        found: dict[str, Item] = {}
+        after = ""
+        while True:
+            result = await self.ask(Items(node=node, state=state, after=after))
+            assert isinstance(result, ItemsResult), result
+            if not result.items:
+                return found
+            found |= {item.item_id: item for item in result.items}
+            after = str(result.items[-1].seq)
 
     async def until_items(self, node: str, count: int, state: str = "live") -> None:
         """Wait until there are this many."""
@@ -222,7 +235,9 @@ async def gateway(
     """A gateway that serves; options are those of Gateway."""
     bench = Bench(folder, **options)
     bench.engine.online()
-    bench.port = await bench.gateway.listen("127.0.0.1", 0, tls=tls)
+    bench.port = await bench.gateway.listen(
+        "127.0.0.1", 0, tls=None if tls is None else lambda: tls
+    )
     try:
         yield bench
     finally:

@@ -18,17 +18,21 @@ from qos.core.amqp.values import NULL, decode
 __all__ = [
     "ACCEPTED",
     "ATTACH",
+    "BEGIN",
     "CLOSE",
     "DETACH",
     "DISPOSITION",
+    "END",
     "FLOW",
     "MODIFIED",
     "NULL",
+    "OPEN",
     "REJECTED",
     "RELEASED",
     "TRANSFER",
     "Frame",
     "FramePeer",
+    "described",
     "received",
 ]
 
@@ -36,6 +40,8 @@ OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x1
 TRUE, FALSE = values.boolean(True), values.boolean(False)
 
 WAIT_S = 10.0
+
+_HEARTBEAT = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 
 
 def described(code: int, *fields: bytes) -> bytes:
@@ -60,11 +66,13 @@ class Frame:
         code: of its performative.
         fields: encoded.
         payload: the bytes behind the performative.
+        channel: of the gateway's session.
     """
 
     code: int
     fields: list[bytes]
     payload: bytes
+    channel: int = 0
 
     def __getitem__(self, place: int) -> bytes:
         return self.fields[place] if place < len(self.fields) else NULL
@@ -93,16 +101,27 @@ class Frame:
 
 
 class FramePeer:
-    """One connection with one session."""
+    """One connection with one session, on channel 0; `begin` makes more.
+
+    Attributes:
+        dropped: the frames that came before one that was waited for.
+    """
 
     def __init__(
-        self, port: int, *, frame_bytes_max: int = 65536, container: str = "frames"
+        self,
+        port: int,
+        *,
+        frame_bytes_max: int = 65536,
+        container: str = "frames",
+        idle_ms: int = 0,
     ) -> None:
         self._port = port
+        self._idle = values.uint(idle_ms) if idle_ms else NULL
         self._frame_bytes_max = frame_bytes_max
         self._container = container
         self._cutter = FrameCutter(1 << 20)
         self._frames: list[bytes] = []
+        self.dropped: list[Frame] = []
         self._writer: asyncio.StreamWriter
 
     async def __aenter__(self) -> Self:
@@ -131,8 +150,13 @@ class FramePeer:
         self._writer.write(b"AMQP\x00\x01\x00\x00")
         name = values.string(self._container)
         size = values.uint(self._frame_bytes_max)
-        self.send(OPEN, name, NULL, size)
-        self.send(BEGIN, NULL, values.uint(0), values.uint(5000), values.uint(5000))
+        self.send(OPEN, name, NULL, size, NULL, self._idle)
+        self.begin(0)
+
+    def begin(self, channel: int) -> None:
+        """Begin a session."""
+        window = values.uint(5000)
+        self.send(BEGIN, NULL, values.uint(0), window, window, channel=channel)
 
     async def __aexit__(self, *_: object) -> None:
         """Go without a word."""
@@ -149,21 +173,34 @@ class FramePeer:
         head = size + bytes((2, kind)) + channel.to_bytes(2, "big")
         self._writer.write(head + body)
 
-    def send(self, code: int, *fields: bytes, payload: bytes = b"") -> None:
+    def send(
+        self, code: int, *fields: bytes, payload: bytes = b"", channel: int = 0
+    ) -> None:
         """Send a frame."""
-        self._write(described(code, *fields) + payload)
+        self._write(described(code, *fields) + payload, channel=channel)
 
     async def frame(self, *codes: int) -> Frame:
-        """The next frame with one of these performatives; others are dropped."""
+        """The next frame with one of these performatives; others are `dropped`."""
         async with asyncio.timeout(WAIT_S):
             while True:
                 while self._frames:
                     found = _frame(self._frames.pop(0))
                     if found is not None and found.code in codes:
                         return found
+                    if found is not None:
+                        self.dropped.append(found)
                 data = await self._reader.read(65536)
                 assert data, "the gateway has closed the connection"
                 self._frames += self._cutter.cut(data)
+
+    async def heartbeat(self) -> None:
+        """Wait for an empty frame; all others are dropped."""
+        async with asyncio.timeout(WAIT_S):
+            while _HEARTBEAT not in self._frames:
+                data = await self._reader.read(65536)
+                assert data, "the gateway has closed the connection"
+                self._frames += self._cutter.cut(data)
+        self._frames.clear()
 
     async def attach(
         self,
@@ -178,11 +215,14 @@ class FramePeer:
         timeout_s: int = 60,
         handle: int = 0,
         durable: bool = False,
+        relay: bool = False,
+        channel: int = 0,
     ) -> Frame:
         """Attach as a receiver (source) or sender (target); the answer."""
         expiry = values.symbol("connection-close"), values.uint(timeout_s)
         receives = source is not None
-        address = values.string(source if source is not None else target or "")
+        named = values.string(source if source is not None else target or "")
+        address = NULL if relay else named
         durability = values.uint(2) if durable else NULL
         terminus = (address, durability, *expiry)
         entries = NULL
@@ -206,14 +246,20 @@ class FramePeer:
             entries,
             TRUE if incomplete else NULL,
             NULL if receives else values.uint(0),
+            channel=channel,
         )
         return await self.frame(ATTACH)
 
-    def flow(self, credit: int, *, handle: int = 0) -> None:
+    def detach(self, *, closed: bool = True, handle: int = 0, channel: int = 0) -> None:
+        """Detach a link."""
+        end = TRUE if closed else FALSE
+        self.send(DETACH, values.uint(handle), end, channel=channel)
+
+    def flow(self, credit: int, *, handle: int = 0, channel: int = 0) -> None:
         """Grant credit on a link that has had no deliveries yet."""
         window = values.uint(0), values.uint(5000), values.uint(0), values.uint(5000)
         link = values.uint(handle), values.uint(0), values.uint(credit)
-        self.send(FLOW, *window, *link)
+        self.send(FLOW, *window, *link, channel=channel)
 
     def transfer(
         self,
@@ -228,6 +274,7 @@ class FramePeer:
         resume: bool = False,
         aborted: bool = False,
         handle: int = 0,
+        channel: int = 0,
     ) -> None:
         """Send a transfer."""
         flags = [TRUE if each else FALSE for each in (settled, more)]
@@ -243,10 +290,17 @@ class FramePeer:
             TRUE if resume else FALSE,
             TRUE if aborted else FALSE,
             payload=payload,
+            channel=channel,
         )
 
     def dispose(
-        self, number: int, state: bytes = NULL, *, settled: bool, receiver: bool
+        self,
+        number: int,
+        state: bytes = NULL,
+        *,
+        settled: bool,
+        receiver: bool,
+        channel: int = 0,
     ) -> None:
         """Tell the state of one delivery."""
         self.send(
@@ -256,6 +310,7 @@ class FramePeer:
             values.uint(number),
             TRUE if settled else FALSE,
             state,
+            channel=channel,
         )
 
 
@@ -266,4 +321,4 @@ def _frame(frame: bytes) -> Frame | None:
     if code < 0:
         return None
     fields, end = fields_of(frame, at)
-    return Frame(code, fields, frame[end:])
+    return Frame(code, fields, frame[end:], int.from_bytes(frame[6:8], "big"))

@@ -164,7 +164,7 @@ class _Stream:
 
 
 def random_stream(seed: int) -> list[bytes]:
-    """What a client sends after its login; it reads what has come after each part."""
+    """The input of a client after its login; it reads the answers after each part."""
     stream = _Stream(seed)
     rng = random.Random(f"parts {seed}")
     parts = [stream.opening()]

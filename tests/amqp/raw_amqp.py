@@ -12,6 +12,7 @@ from proton import (
     Event,
     Receiver,
     Sender,
+    Session,
     Terminus,
     Transport,
     symbol,
@@ -55,9 +56,17 @@ class RawAmqp:
         self.pump()
         self._socket.close()
 
-    def sender(self, node: str) -> Sender:
+    def session(self) -> Session:
+        """One more session."""
+        session = self._connection.session()
+        session.open()
+        return session
+
+    def sender(
+        self, node: str, *, name: str = "", session: Session | None = None
+    ) -> Sender:
         """A link to a node."""
-        link = self._session.sender(f"to-{node}")
+        link = (session or self._session).sender(name or f"to-{node}")
         link.target.address = node
         link.open()
         self.until(lambda: link.credit > 0)

@@ -20,7 +20,7 @@ container.on('disconnected', (context) => {
   if (context.error && !given.killed) say({ event: 'disconnected', error: String(context.error) });
   if (given.killed) process.reallyExit(0);
 });
-container.on('sender_close', (context) => given.dynamic || context.connection.close());
+container.on('sender_close', (context) => given.dynamic || given.nodes || context.connection.close());
 container.on('receiver_close', (context) => given.detach || context.connection.close());
 
 const works = {
@@ -50,6 +50,18 @@ const works = {
       settled += 1;
       if (settled === count) { if (given.quiet) say({ settled }); connection.close(); }
     });
+  },
+
+  // Sends one message on a session of its own to each of `nodes`, by links of one name.
+  'two of a name'() {
+    given.nodes.forEach((node) => {
+      const session = connection.create_session();
+      session.begin();
+      const sender = session.open_sender({ name: 'out', target: { address: node } });
+      sender.once('sendable', () => sender.send({ body: node }));
+      sender.on('accepted', () => say({ accepted: node }));
+    });
+    setTimeout(() => connection.close(), given.linger || 500);
   },
 
   // Receives `count` messages; `outcomes` says what becomes of each, 'accept' by default.

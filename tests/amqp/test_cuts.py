@@ -16,7 +16,7 @@ from qos.amqp.incoming import IncomingLink
 from qos.amqp.outgoing import OutgoingLink
 from qos.amqp.resuming import Resuming
 from qos.amqp.unsettled import Publications, Unsettled
-from qos.core.amqp.front import AttachAnswer, Front
+from qos.core.amqp.front import AttachAnswer, Front, LinkKey
 from qos.core.amqp.resuming import ABSENT
 from resuming_ends import Consumer, Publisher, Wrong
 
@@ -80,7 +80,7 @@ def _forgets_publications(patch: pytest.MonkeyPatch) -> None:
 def _writes_no_map(patch: pytest.MonkeyPatch) -> None:
     answer = Front.answer
 
-    def without(self: Front, key: tuple[str, bool], given: AttachAnswer) -> None:
+    def without(self: Front, key: LinkKey, given: AttachAnswer) -> None:
         answer(self, key, AttachAnswer(default_outcome=given.default_outcome))
 
     patch.setattr(Front, "answer", without)

@@ -22,7 +22,7 @@ from proton.utils import (
 from amqp_bench import BOSS, DOMAIN, Bench, gateway, until
 from qos.amqp import bounds, outgoing
 from qos.core.amqp import messages
-from qos.core.queue import ready_items
+from qos.core.queue import ready_items, selector_time
 from qos.core.queue.item import Affiliation, Item, ItemState
 from qos.core.queue.requests import (
     Delete,
@@ -272,6 +272,22 @@ async def test_annotations_are_passed_on_and_those_of_one_hop_are_not(
     assert not found.instructions
 
 
+async def test_sections_that_are_only_carried_are_not_validated(bench: Bench) -> None:
+    """A footer of rhea has strings as keys; application-properties may be lists."""
+    message = {
+        "body": "x",
+        "footer": {"a": 1},
+        "application_properties": {"n": 5, "list": [1, 2]},
+        "message_annotations": {"x-opt-a": "b"},
+    }
+    (sent,) = await bench.rhea("send", node="orders", message=message)
+    assert sent["outcome"] == "accepted"
+    (item,) = (await bench.items("orders")).values()
+    assert item.properties == {"n": 5}
+    (found,) = await bench.rhea("receive", node="orders")
+    assert (found["body"], found["annotations"]) == ("x", {"x-opt-a": "b"})
+
+
 # -- filters and copies ----------------------------------------------------
 
 
@@ -401,6 +417,37 @@ async def test_a_drain_waits_until_a_new_filter_has_seen_all_items(
     assert [each.get("id") for each in found] == ["red-0-0", "red-2-0", None]
 
 
+async def test_a_filter_that_has_become_too_dear_ends_its_link(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a condition and a sentence: the peer would ask for it again otherwise."""
+    # Each evaluation costs two seconds more than it takes.
+    monkeypatch.setattr(selector_time, "FREE_S", -2.0)
+    await colours(bench)
+    (found,) = await bench.rhea("receive", node="orders", selector="n > 5")
+    assert found["error"]["condition"] == "amqp:resource-limit-exceeded"
+    assert "as much time as is possible" in found["error"]["description"]
+    (found,) = await bench.rhea("receive", node="orders", selector="n > 6")
+    assert found["error"]["condition"] == "amqp:resource-limit-exceeded"
+    copy = {"distribution_mode": "copy"}
+    (found,) = await bench.rhea("receive", node="orders", selector="n > 5", source=copy)
+    assert found["error"]["condition"] == "amqp:resource-limit-exceeded"
+    assert len(await bench.rhea("receive", node="orders", count=3)) == 3
+
+
+async def test_a_filter_of_a_copy_is_evaluated_in_slices(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An item that a turn has no time for is asked for again."""
+    monkeypatch.setattr(selector_time.SelectorTime, "is_over", True)
+    await colours(bench)
+    found = await bench.rhea(
+        "receive", node="orders", selector="n > 0", drain=9, credit=0, count=9,
+        source={"distribution_mode": "copy"},
+    )  # fmt: skip
+    assert [each.get("id") for each in found] == ["blue-1-0", "red-2-0", None]
+
+
 async def test_a_copy_of_dead_items_is_for_owners(bench: Bench) -> None:
     await bench.rhea("send", node="orders", prefix="m")
     await bench.rhea("receive", node="orders", outcome="reject")
@@ -495,6 +542,25 @@ async def test_transactions_are_refused_by_name(bench: Bench) -> None:
         return condition
 
     assert await asyncio.to_thread(coordinate) == "amqp:not-implemented"
+
+
+@pytest.mark.parametrize("direction", ["send", "receive"])
+async def test_a_topic_that_is_none_is_refused(bench: Bench, direction: str) -> None:
+    """JMS asks for it by a capability; a queue in its place would take items away."""
+    await bench.create("prices", node_type="topic")
+    end, link = ("target", "sender") if direction == "send" else ("source", "receiver")
+    for wanted, named in (
+        ({"dynamic": True}, "temporary-topic"),
+        ({"dynamic": True}, "topic"),
+        ({"address": "orders"}, ["queue", "topic"]),
+    ):
+        terminus = {**wanted, "capabilities": named}
+        (found,) = await bench.rhea(direction, **{link: {end: terminus}})
+        assert found["error"]["condition"] == "amqp:not-implemented"
+    if direction == "send":
+        topic = {"address": "prices", "capabilities": "topic"}
+        (sent,) = await bench.rhea("send", sender={"target": topic})
+        assert sent["outcome"] == "accepted"
 
 
 async def test_a_dynamic_node_lives_as_long_as_its_link(bench: Bench) -> None:
@@ -798,7 +864,7 @@ async def test_an_error_of_ours_ends_one_connection(
 
 
 async def test_a_store_that_fails_ends_the_connections(bench: Bench) -> None:
-    """What clients were told may be untrue now; they attach again, and go on."""
+    """Answers given before may be untrue now; clients attach again, and go on."""
     waiting = asyncio.create_task(bench.rhea("receive", node="orders"))
     await until(bench.gateway.attached)
     # Everything before is on disk.

@@ -6,6 +6,7 @@ import shutil
 import ssl
 import struct
 import subprocess
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,24 @@ import pytest
 from proton.utils import BlockingConnection
 
 from amqp_bench import BOSS, Bench, gateway
+from qos import password_checks
 from qos.amqp import bounds, login
-from qos.core.amqp.sasl import AMQP_HEADER, SASL_HEADER
+from qos.core.amqp import values
+from qos.core.amqp.sasl import AMQP_HEADER, SASL_HEADER, Outcome
+from qos.core.connection_shares import ConnectionLimits
+from qos.core.login_queue import LoginQueue
+from qos.engine import doors
+from qos.users import hashed
+
+AUTH, SYS_PERM, SYS_TEMP = (
+    each.value for each in (Outcome.AUTH, Outcome.SYS_PERM, Outcome.SYS_TEMP)
+)
+
+
+def init(mechanism: str, *fields: bytes) -> bytes:
+    """The frame by which a peer begins to log in."""
+    body = b"\x00\x53\x41" + values.pack_list((values.symbol(mechanism), *fields))
+    return struct.pack(">IBBH", 8 + len(body), 2, 1, 0) + body
 
 
 @pytest.fixture(scope="module")
@@ -119,8 +136,11 @@ async def test_no_password_is_taken_from_another_machine_without_tls(
 @contextlib.asynccontextmanager
 async def raw(
     bench: Bench,
+    own: str = "127.0.0.1",
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", bench.port)
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", bench.port, local_addr=(own, 0)
+    )
     try:
         yield reader, writer
     finally:
@@ -149,25 +169,209 @@ async def test_whoever_does_not_log_in_is_told_what_is_spoken_here(
             assert await reader.read() == SASL_HEADER
 
 
+async def outcome(reader: asyncio.StreamReader) -> int:
+    """The code of the outcome, which comes before the end of the connection."""
+    async with asyncio.timeout(10):
+        data = await reader.read()
+    _, found, code = data.rpartition(b"\x00\x53\x44\xc0\x03\x01\x50")
+    assert found, data
+    return int.from_bytes(code, "big")
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (init("SCRAM-SHA-256"), AUTH),
+        (init("PLAIN", values.binary(b"\0alice\0wrong")), AUTH),
+        (init("PLAIN", values.binary(b"\0alice")), SYS_PERM),
+        (struct.pack(">IBBH", 9, 3, 1, 0) + b"x", SYS_PERM),
+        (struct.pack(">IBBH", 600, 2, 1, 0) + b"x" * 2000, SYS_PERM),
+    ],
+)
+async def test_a_refusal_is_an_outcome_that_can_be_read(
+    tmp_path: Path, sent: bytes, code: int
+) -> None:
+    """Whatever comes behind it: unread bytes would reset the connection (§5.3.3.6)."""
+    async with gateway(tmp_path) as bench, raw(bench) as (reader, writer):
+        writer.write(SASL_HEADER + sent + AMQP_HEADER + b"x" * 200_000)
+        await asyncio.sleep(0.2)
+        assert await outcome(reader) == code
+
+
+async def test_an_account_with_too_many_connections_may_come_again(
+    tmp_path: Path,
+) -> None:
+    async with gateway(tmp_path) as bench:
+        bench.engine.doors.shares.limits = ConnectionLimits(account=1)
+        right = init("PLAIN", values.binary(b"\0alice\0secret"))
+        async with raw(bench) as (first, writer), raw(bench) as (reader, other):
+            writer.write(SASL_HEADER + right)
+            await first.readuntil(b"\x00\x53\x44\xc0\x03\x01\x50\x00")
+            other.write(SASL_HEADER + right)
+            assert await outcome(reader) == SYS_TEMP
+
+
+def slow_check(password: str, _stored: str) -> bool:
+    """Instead of scrypt, as on a slow machine."""
+    time.sleep(0.03)
+    return not password.startswith("wrong")
+
+
+async def test_all_with_right_passwords_get_in_beside_a_flood_of_wrong_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a restart all clients come at once: 146 of 300 were cut off after 10 s.
+
+    The flood is there before them, and the first wait is longer than a login may last.
+    """
+    monkeypatch.setattr(doors, "LOGIN_S", 0.4)
+    monkeypatch.setattr(password_checks, "is_right", slow_check)
+    names = [f"client{number}" for number in range(20)]
+    secret = hashed("secret")
+    users = tmp_path / "users"
+    users.write_text("".join(f"{each}:{secret}\n" for each in ("alice", *names)))
+    users.chmod(0o600)
+
+    async def client(name: str, password: str, address: str) -> bytes:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", bench.port, local_addr=(address, 0)
+        )
+        plain = values.binary(f"\0{name}\0{password}".encode())
+        writer.write(SASL_HEADER + init("PLAIN", plain))
+        try:
+            head = b"\x00\x53\x44\xc0\x03\x01\x50"
+            await reader.readuntil(head)
+            return await reader.readexactly(1)
+        finally:
+            writer.close()
+
+    async with gateway(tmp_path) as bench, asyncio.timeout(30):
+        flood = [
+            asyncio.ensure_future(client("alice", f"wrong {number}", "127.0.0.2"))
+            for number in range(100)
+        ]
+        await asyncio.sleep(0.1)
+        flood += [
+            asyncio.ensure_future(client(name, f"wrong {number}", "127.0.0.3"))
+            for number, name in enumerate(names)
+        ]
+        begun = time.monotonic()
+        found = await asyncio.gather(
+            *(client(name, "secret", "127.0.0.1") for name in names for _ in range(5))
+        )
+        assert found == [b"\x00"] * 100
+        assert time.monotonic() - begun > doors.LOGIN_S
+        for each in flood:
+            each.cancel()
+        await asyncio.gather(*flood, return_exceptions=True)
+
+
+async def test_too_many_guesses_of_an_address_may_come_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(password_checks, "is_right", slow_check)
+    async with gateway(tmp_path) as bench, contextlib.AsyncExitStack() as stack:
+        assert bench.gateway.users is not None
+        bench.gateway.users.checks._queue = LoginQueue(address_max=2)
+        found = []
+        for number in range(8):
+            reader, writer = await stack.enter_async_context(raw(bench))
+            guess = values.binary(f"\0alice\0wrong {number}".encode())
+            writer.write(SASL_HEADER + init("PLAIN", guess))
+            found.append(outcome(reader))
+        codes = await asyncio.gather(*found)
+    assert set(codes) == {AUTH, SYS_TEMP}
+
+
 async def test_whoever_says_nothing_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "LOGIN_S", 0.2)
-    async with gateway(tmp_path) as bench, raw(bench) as (reader, _):
-        async with asyncio.timeout(5):
+    """It gets an outcome, if it has come so far that it waits for one."""
+    monkeypatch.setattr(doors, "LOGIN_S", 0.2)
+    async with gateway(tmp_path) as bench:
+        async with raw(bench) as (reader, _), asyncio.timeout(5):
             assert await reader.read() == b""
+        async with raw(bench) as (reader, writer):
+            writer.write(SASL_HEADER)
+            assert await outcome(reader) == SYS_TEMP
 
 
-async def test_more_connections_than_are_possible_are_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bounds, "CONNECTIONS_MAX", 1)
+async def test_more_connections_than_are_possible_are_ended(tmp_path: Path) -> None:
+    """The newer ones of an address that has as many as it may have."""
     async with gateway(tmp_path) as bench, raw(bench) as (first, writer):
+        bench.engine.doors.shares.limits = ConnectionLimits(address=1)
         writer.write(SASL_HEADER)
-        await first.readexactly(8)
+        head = await first.readexactly(8)
         async with raw(bench) as (reader, _), asyncio.timeout(5):
             with contextlib.suppress(ConnectionError):
                 assert await reader.read() == b""
+    assert head == SASL_HEADER
+
+
+async def test_who_makes_room_for_others_is_told_to_come_again(tmp_path: Path) -> None:
+    """The oldest of the address with the most; long before its time to log in is up."""
+    async with gateway(tmp_path) as bench, contextlib.AsyncExitStack() as stack:
+        bench.engine.doors.shares.limits = ConnectionLimits(total=6)
+        many = [await stack.enter_async_context(raw(bench)) for _ in range(3)]
+        for reader, writer in many:
+            writer.write(SASL_HEADER)
+            await reader.readexactly(8)
+        other = await stack.enter_async_context(raw(bench, "127.0.0.2"))
+        async with asyncio.timeout(doors.LOGIN_S / 2):
+            assert await outcome(many[0][0]) == SYS_TEMP
+        assert len(bench.engine.doors.shares) == 3
+        other[1].write(SASL_HEADER)
+        assert await other[0].readexactly(8) == SASL_HEADER
+
+
+async def test_a_certificate_is_no_login_where_there_are_no_users(
+    tmp_path: Path, certificates: Path
+) -> None:
+    """`--amqp-client-ca` with `--amqp-anonymous` alone: nothing could be granted."""
+    guest = BOSS.partition("/")[0]
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(
+        certificates / "localhost.pem", certificates / "localhost.key"
+    )
+    context.load_verify_locations(certificates / "ca.pem")
+    context.verify_mode = ssl.CERT_OPTIONAL
+    ours = ssl.create_default_context(cafile=str(certificates / "ca.pem"))
+    ours.load_cert_chain(certificates / "cert.pem", certificates / "cert.key")
+    async with gateway(tmp_path, tls=context, users=None, anonymous=guest) as bench:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", bench.port, ssl=ours, server_hostname="localhost"
+        )
+        writer.write(SASL_HEADER + init("EXTERNAL", values.binary(b"")))
+        assert await outcome(reader) == AUTH
+        writer.close()
+
+
+async def test_a_fault_of_ours_is_an_outcome_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fails(*_: object) -> None:
+        raise RuntimeError("a fault of the gateway")
+
+    monkeypatch.setattr(login.Login, "_grant", fails)
+    async with gateway(tmp_path) as bench, raw(bench) as (reader, writer):
+        writer.write(SASL_HEADER + init("PLAIN", values.binary(b"\0alice\0secret")))
+        assert await outcome(reader) == Outcome.SYS.value
+    assert "a fault of the gateway" in caplog.text
+
+
+async def test_wrong_passwords_are_logged_once_a_minute_for_each_address(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with gateway(tmp_path) as bench, contextlib.AsyncExitStack() as stack:
+        found = []
+        for number in range(4):
+            reader, writer = await stack.enter_async_context(raw(bench))
+            guess = f"\0{'m' * 300}{number}\0wrong".encode()
+            writer.write(SASL_HEADER + init("PLAIN", values.binary(guess)))
+            found.append(outcome(reader))
+        assert await asyncio.gather(*found) == [AUTH] * 4
+    (said,) = [each for each in caplog.records if "no login as" in each.getMessage()]
+    assert len(said.getMessage()) <= doors._LOG_CHARS_MAX
 
 
 async def test_a_peer_that_is_silent_after_login_is_dropped(

@@ -1,5 +1,6 @@
 """The rules for every sample, and the processes that work in a folder."""
 
+import asyncio
 import contextlib
 import os
 from pathlib import Path
@@ -44,3 +45,12 @@ def processes_in(folder: Path) -> list[int]:
             if name.isdecimal() and Path(os.readlink(f"/proc/{name}/cwd")) == folder:
                 found.append(int(name))
     return found
+
+
+async def left_in(folder: Path) -> list[int]:
+    """The processes that still work there; Erlang's helpers end soon after the broker."""
+    for _ in range(200):
+        if not processes_in(folder):
+            break
+        await asyncio.sleep(0.05)
+    return processes_in(folder)

@@ -78,9 +78,11 @@ class Running:
         assert isinstance(self.process, Forked)
         self.process.close_stdout()
 
-    async def end(self, input_: bytes | None = None) -> Ended:
+    async def end(
+        self, input_: bytes | None = None, *, at_most_s: float = COMMAND_S_MAX
+    ) -> Ended:
         """Write the rest of its stdin, and wait for its end."""
-        async with asyncio.timeout(COMMAND_S_MAX):
+        async with asyncio.timeout(at_most_s):
             out, err = await self.process.communicate(input_ or b"")
         assert self.process.returncode is not None
         return Ended(

@@ -76,4 +76,4 @@ def test_without_the_extra_there_is_a_clear_line(
 
     monkeypatch.setattr(builtins, "__import__", without)
     assert main(["completion", "bash"]) == 2
-    assert "pip install 'xmpp-qos[completion]'" in capsys.readouterr().err
+    assert "pip install '.[completion]'" in capsys.readouterr().err

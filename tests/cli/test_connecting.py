@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
+import shutil
 import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
+from unittest import mock
 
 import pytest
 
@@ -84,12 +86,26 @@ class Told:
         writer.close()
 
 
-async def test_an_unreachable_host_leaves_the_message_in_the_outbox(
+@pytest.mark.parametrize("lines", [None, b"on\noff\n"])
+async def test_nothing_is_accepted_before_the_first_login(
+    server: LoopbackServer, commands: Commands, lines: bytes | None
+) -> None:
+    """The script that called it repeats it; a later run would send it twice."""
+    await server.stop()
+    content = ("--body", "on") if lines is None else ("--lines",)
+    running = await commands.start("send", TO, *content, *QUICK, user="alice")
+    gave_up(await running.end(lines), "nothing is left in the outbox; nothing was sent")
+    held = await commands.run("outbox", "list", "--store", commands.store("alice"))
+    assert held.out == []
+
+
+async def test_an_unreachable_host_leaves_the_message_in_the_outbox_if_asked(
     server: LoopbackServer, commands: Commands
 ) -> None:
     """When the server is there, `outbox resend` sends the message."""
     await server.stop()
-    ended = await commands.run("send", TO, "--body", "on", *QUICK, user="alice")
+    words = ("send", TO, "--body", "on", "--offline", *QUICK)
+    ended = await commands.run(*words, user="alice")
     url = commands.store("alice")
     gave_up(
         ended,
@@ -150,7 +166,7 @@ async def test_a_wrong_password_is_told_at_once(commands: Commands) -> None:
     words = ("send", TO, "--body", "on", "--connect-timeout", "30")
     ended = await commands.run(*words, user="alice", password="guess")  # noqa: S106
     assert time.monotonic() - begun < 15
-    gave_up(ended, "refused the login: not-authorized; 1 message stays in the outbox")
+    gave_up(ended, "refused the login: not-authorized; nothing is left in the outbox")
     assert len(ended.notes) == 1
 
 
@@ -221,6 +237,17 @@ async def test_a_server_that_skips_the_login_gets_nothing(
         )
     gave_up(ended, "offers no TLS")
     assert b"<iq" not in told.heard
+
+
+async def test_a_resource_that_is_refused_is_told_at_once(
+    server: LoopbackServer, commands: Commands
+) -> None:
+    """RFC 6120 §7.7.2; slixmpp takes the error for a session without an address."""
+    begun = time.monotonic()
+    with mock.patch("qos.testing.session.RESOURCE_BYTES_MAX", 0):
+        ended = await commands.run("listen", user="bob")
+    assert time.monotonic() - begun < 15
+    gave_up(ended, "refused the resource '1': bad-request")
 
 
 async def test_a_redirection_is_not_followed(commands_at: CommandsAt) -> None:
@@ -363,12 +390,33 @@ async def test_a_certificate_that_is_trusted_is_enough(
 ) -> None:
     """Over TLS, end to end."""
     commands = commands_at(port_of(prosody, tls))
-    trust: Sequence[str] = ("--ca-file", str(prosody.ca_file), "--trust", "all")
+    trust: Sequence[str] = ("--ca-file", str(prosody.ca_file), "--trust", "anyone")
     listener = await commands.start("listen", *trust, user="bob", tls=tls)
     await listener.note("ready")
     sent = await commands.run("send", TO, "--body", "on", *trust, user="alice", tls=tls)
     assert (sent.status, sent.err) == (0, "")
     assert (await listener.line())["body"] == "on"
+
+
+@pytest.mark.xmpp
+async def test_two_under_one_jid_do_not_end_each_other_for_ever(
+    prosody: Prosody, commands_at: CommandsAt
+) -> None:
+    """Somebody has copied a configuration file."""
+    commands = commands_at(port_of(prosody, "starttls"))
+    words = ("listen", "--ca-file", str(prosody.ca_file))
+    first = await commands.start(*words, user="bob", tls="starttls")
+    await first.note("ready")
+    own = ("--store", "memory:")
+    second = await commands.start(*words, *own, user="bob", tls="starttls")
+    ends = [asyncio.create_task(each.process.wait()) for each in (first, second)]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED, timeout=20)
+    loser, winner = (first, second) if ends[0].done() else (second, first)
+    ended = await loser.end()
+    assert ended.status == 4
+    assert "another program logs in as bob@localhost/1 too" in ended.notes[-1]
+    winner.process.terminate()
+    assert (await winner.end()).status == 0
 
 
 @pytest.mark.xmpp
@@ -386,7 +434,7 @@ async def test_an_untrusted_certificate_is_refused_at_once(
         ended,
         "the certificate is refused: self",
         "--ca-file",
-        "1 message stays in the outbox",
+        "nothing was sent",
     )
     assert len(ended.notes) == 1
 
@@ -417,6 +465,28 @@ async def test_a_certificate_that_does_not_hold_is_refused_at_once(
     ended = await commands.run(*words, user="bob", tls=tls)
     gave_up(ended, "the certificate is refused: ", said)
     assert len(ended.notes) == 1
+
+
+@pytest.mark.xmpp
+async def test_another_authority_is_trusted_once_it_is_in_the_file(
+    tmp_path: Path, prosody: Prosody, commands_at: CommandsAt
+) -> None:
+    """Without a restart: a device has none for years."""
+    assert prosody.ca_file is not None
+    trusted = tmp_path / "trusted.pem"
+    shutil.copy(prosody.ca_file, trusted)
+    commands = commands_at(port_of(prosody, "starttls"))
+    words = ("listen", "--ca-file", str(trusted))
+    listener = await commands.start(*words, user="bob", tls="starttls")
+    await listener.note("ready")
+    await prosody.stop()
+    make_certificate(prosody, name="localhost", days=2)
+    await prosody.start()
+    await listener.note("the certificate is refused")
+    shutil.copy(prosody.ca_file, trusted)
+    await listener.note("connected again")
+    listener.process.terminate()
+    assert (await listener.end()).status == 0
 
 
 @pytest.mark.xmpp

@@ -346,7 +346,7 @@ def test_without_spark_there_is_no_audit_and_the_journals_are_kept_where_told(
     part("levels", exact=True)
     assert main(["demo", "--only", "levels", "--out", str(tmp_path / "new")]) == 0
     why, where = capsys.readouterr().err.strip().splitlines()
-    assert "pip install 'xmpp-qos[spark]'" in why
+    assert "pip install '.[spark]'" in why
     assert where == f"The journals: {tmp_path}/new/journal"
 
 

@@ -1,5 +1,6 @@
 """Options and the config file, and the settings made from them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,10 @@ from qos.cli.account import Account, account_from, store_url
 from qos.cli.listen import parser as listen_parser
 from qos.cli.options import parse
 from qos.cli.outbox import parser as outbox_parser
+from qos.cli.queues import parser as queues_parser
 from qos.cli.send import parser as send_parser
+from qos.core.message.trust import TrustPolicy
+from qos.errors import UsageError
 
 JID = ("--jid", "a@example.org")
 
@@ -17,6 +21,7 @@ JID = ("--jid", "a@example.org")
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XMPP_QOS_PASSWORD", "secret")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
 
 
@@ -28,7 +33,7 @@ def test_the_defaults_are_safe() -> None:
     """TLS with checks, the roster, and a limit on everything."""
     a = account(*JID)
     assert (a.tls, a.ca_file, a.host, a.port) == ("starttls", None, None, 5222)
-    assert a.plugin["trust"] == "roster"
+    assert (a.plugin["trust"], a.plugin["accepts"]) == ("contacts", "trusted")
     assert a.plugin["deadline_s"] is None
     assert a.connect_timeout_s == 30
 
@@ -49,6 +54,7 @@ def test_the_config_file_gives_any_option(tmp_path: Path) -> None:
         ordered = true
         namespaces = ["urn:nf:iot:qos:1.0", "urn:xmpp:qos"]
         trust = ["a@example.org", "b@example.org"]
+        accepts = "anyone"
         quota-messages = 5
         quota-bytes = 6
         quota-total-messages = 7
@@ -76,7 +82,8 @@ def test_the_config_file_gives_any_option(tmp_path: Path) -> None:
         "deadline_s": 60,
         "ordered": True,
         "namespaces": ("urn:nf:iot:qos:1.0", "urn:xmpp:qos"),
-        "trust": "a@example.org,b@example.org",
+        "trust": "contacts,a@example.org,b@example.org",
+        "accepts": "anyone",
         "quota_messages": 5,
         "quota_bytes": 6,
         "quota_total_messages": 7,
@@ -98,13 +105,81 @@ def test_the_command_line_wins_over_the_config_file(tmp_path: Path) -> None:
 def test_one_config_file_does_for_all_commands(tmp_path: Path) -> None:
     """`outbox list` does not need a password file, but accepts the option."""
     (tmp_path / "c.toml").write_text(
-        'store = "sqlite:x.db"\npassword-file = "p"\ntrust = "all"\nport = 1\n'
+        'store = "sqlite:x.db"\npassword-file = "p"\ntrust = "anyone"\nport = 1\n'
     )
     config = ("--config", "c.toml")
     listing = parse(outbox_parser("xmpp-qos outbox"), ("list", *config))
     assert store_url(listing) == "sqlite:x.db"
     words = ("b@example.org", "--body", "x", *JID, *config)
-    assert parse(send_parser("xmpp-qos send"), words).trust == "all"
+    assert parse(send_parser("xmpp-qos send"), words).trust == "anyone"
+
+
+USUAL = """
+host = "192.0.2.1"
+context = "home"
+[contexts.home]
+jid = "me@home.example"
+[contexts.work]
+jid = "me@work.example"
+host = "192.0.2.2"
+"""
+
+
+@pytest.fixture
+def usual(tmp_path: Path) -> Path:
+    """The file that is read without being named."""
+    path = tmp_path / "config" / "xmpp-qos" / "config.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(USUAL)
+    return path
+
+
+@pytest.mark.usefixtures("usual")
+def test_a_user_has_a_usual_file_and_contexts_in_it() -> None:
+    """As with kubectl and docker: the words that are always the same are left out."""
+    home, work = account(), account("--context", "work")
+    assert (home.jid, home.host) == ("me@home.example", "192.0.2.1")
+    assert (work.jid, work.host) == ("me@work.example", "192.0.2.2")
+    assert account("--jid", "a@example.org").jid == "a@example.org"
+
+
+@pytest.mark.usefixtures("usual")
+def test_a_file_that_is_named_replaces_the_usual_one(tmp_path: Path) -> None:
+    """It may have contexts of its own."""
+    (tmp_path / "c.toml").write_text('[contexts.x]\njid = "x@example.org"\n')
+    a = account("--config", "c.toml", "--context", "x")
+    assert (a.jid, a.host) == ("x@example.org", None)
+
+
+@pytest.mark.usefixtures("usual")
+def test_a_component_does_not_read_the_file_of_who_starts_it() -> None:
+    """Its address would be that of the person, too: only one of them is possible."""
+    words = ("serve", "--component", "queue.example.org")
+    assert parse(queues_parser("xmpp-qos queue"), words).jid is None
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "said"),
+    [
+        (USUAL, ("--context", "sea"), "no context 'sea'; there are: 'home', 'work'"),
+        ('context = "a"', (), "no context 'a'; there are: none"),
+        ("contexts = 5", (), "'contexts' must be tables, such as [contexts.home]"),
+        ('[contexts.a]\ncontext = "b"', ("--context", "a"), "no option 'context'"),
+        (None, ("--context", "home"), "--context home: there is no file "),
+    ],
+)
+def test_a_wrong_context_is_told(
+    usual: Path, content: str | None, words: tuple[str, ...], said: str
+) -> None:
+    """By the name of the file, and with the contexts that there are."""
+    if content is None:
+        usual.unlink()
+    else:
+        usual.write_text(content)
+    with pytest.raises(UsageError) as caught:
+        account(*words)
+    assert said in str(caught.value)
+    assert str(usual) in str(caught.value)
 
 
 def test_the_password_is_the_first_line_of_the_file(tmp_path: Path) -> None:
@@ -158,3 +233,27 @@ def test_each_jid_has_a_store_of_its_own(
     state = tmp_path / ".local" / "state"
     expected = f"sqlite:{state}/xmpp-qos/a@example.org.sqlite"
     assert account(*JID).plugin["store"] == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "trust"),
+    [
+        ((), "contacts"),
+        (("--trust", "@example.net, a@b.c"), "contacts,@example.net, a@b.c"),
+        (("--trust", "a@b.c", "--no-contacts"), "a@b.c"),
+        (("--no-contacts",), "nobody"),
+        (("--trust", "anyone"), "anyone"),
+        (("--trust", "anyone", "--no-contacts"), "anyone"),
+        (("--trust", "contacts"), "contacts,contacts"),
+    ],
+)
+def test_trust_adds_to_the_contacts(words: Sequence[str], trust: str) -> None:
+    found = account(*JID, *words).plugin["trust"]
+    assert found == trust
+    TrustPolicy.parse(found)
+
+
+@pytest.mark.parametrize("words", [("nobody",), ("a@b.c,nobody",)])
+def test_whoever_trusts_nobody_says_no_contacts(words: Sequence[str]) -> None:
+    with pytest.raises(UsageError, match="--no-contacts"):
+        account(*JID, "--trust", *words)

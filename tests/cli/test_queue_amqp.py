@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from proton import Message, Timeout
-from proton.utils import BlockingConnection
+from proton.utils import BlockingConnection, LinkDetached
 
 from qos.testing.ports import free_ports
 
@@ -64,6 +64,29 @@ async def test_amqp_and_xmpp_are_at_one_queue(commands: Commands) -> None:
     left = (await commands.queue("browse")).out
     assert [each["id"] for each in left] == ["string:m"]
     assert "<body>by AMQP</body>" in str(left[0]["payload"])
+
+
+async def test_an_account_that_may_only_publish_does_not_consume(
+    commands: Commands,
+) -> None:
+    """As the guide says of publish-only."""
+    users = await write_user(commands, "shop")
+    port = await serve(commands, "--amqp-users", users)
+    assert (await commands.queue("create")).status == 0
+    given = await commands.queue("affiliate", "shop@queue.localhost=publish-only")
+    assert given.status == 0, given.err
+
+    def work() -> str:
+        url = f"amqp://shop:secret@127.0.0.1:{port}"
+        client = BlockingConnection(url, allowed_mechs="PLAIN", timeout=10)
+        client.create_sender("orders").send(Message(id="m", body="by AMQP"))
+        with pytest.raises(LinkDetached) as refused:
+            client.create_receiver("orders", credit=1)
+        client.close()
+        return str(refused.value.condition)
+
+    assert await asyncio.to_thread(work) == "amqp:unauthorized-access"
+    assert len((await commands.queue("browse")).out) == 1
 
 
 def lines(file: Path) -> list[str]:
@@ -178,7 +201,7 @@ async def test_without_the_extra_it_says_what_to_install(
         password=ANY,
     )
     assert ended.status == 2
-    assert "there is no proton: pip install 'xmpp-qos[amqp]'" in ended.err
+    assert "there is no proton: pip install '.[amqp]'" in ended.err
 
 
 async def test_the_config_file_may_name_both_files_of_tls(commands: Commands) -> None:

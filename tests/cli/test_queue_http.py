@@ -88,6 +88,38 @@ async def test_a_shell_script_posts_and_takes(commands: Commands) -> None:
     assert not (await commands.queue("browse")).out
 
 
+async def test_a_worker_that_replies_need_not_see_the_replies_of_others(
+    commands: Commands,
+) -> None:
+    """The guide advises publish-only; the command gives it, and lists it."""
+    users, _ = await write_user(commands, "shop")
+    url = await serve(commands, "--http-users", users)
+    assert (await commands.queue("create")).status == 0
+    rights = {
+        "shop@queue.localhost": "publish-only",
+        "bob@localhost": "publish-only",
+    }
+    words = [f"{jid}={what}" for jid, what in rights.items()]
+    given = await commands.queue("affiliate", *words)
+    assert given.status == 0, given.err
+    listed = (await commands.queue("affiliate")).out
+    assert {
+        each["jid"]: each["affiliation"]
+        for each in listed
+        if each["affiliation"] != "owner"
+    } == rights
+    queue, auth = f"{url}/queues/orders", ("-u", "shop:secret")
+    assert (await curl(*auth, "-d", "reply 1", f"{queue}/messages"))[0] == 200
+    status, _, body = await curl(*auth, "-X", "POST", f"{queue}/consumer")
+    assert (status, "reply 1" in body) == (403, False)
+    by_xmpp = ("--payload", "<reply xmlns='shop'/>", "--id", "2")
+    published = await commands.queue("publish", *by_xmpp, user="bob")
+    assert published.status == 0, published.err
+    browsed = await commands.queue("browse", user="bob")
+    assert (browsed.status, browsed.out) == (1, [])
+    assert len((await commands.queue("browse")).out) == 2
+
+
 async def test_a_service_that_stops_answers_who_waits(commands: Commands) -> None:
     users, _ = await write_user(commands, "shop")
     serving = await commands.serve(*LOCAL, "--http-users", users)
@@ -105,7 +137,7 @@ async def test_a_service_that_stops_answers_who_waits(commands: Commands) -> Non
     status, head, _ = await waiting
     assert status == 503
     assert "Retry-After" in head
-    assert (await serving.end()).status == 130
+    assert (await serving.end()).status == 0
 
 
 async def test_a_shell_script_sends_to_a_device(commands: Commands) -> None:
@@ -133,6 +165,61 @@ async def test_a_shell_script_sends_to_a_device(commands: Commands) -> None:
     assert (status, '"outcome": "delivered"' in body) == (200, True), body
     got = await listening.line()
     assert (got["from"], got["body"]) == ("alice@localhost/1", "on")
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+async def test_what_a_component_sends_for_its_users_is_judged(
+    commands: Commands,
+) -> None:
+    """Two messages of HTTP users to a device, one that nobody takes, and one back.
+
+    The message that is pending is in the figures, and no line is a foreign word.
+    """
+    folder = commands.folder
+    users, _ = await write_user(commands, "shop")
+    targets = folder / "targets"
+    targets.write_text("shop: bob@localhost carol@localhost\n")
+    device = await commands.start(
+        *("listen", "--journal", folder / "bob", "--trust", "@queue.localhost"),
+        user="bob",
+    )
+    await device.note("ready")
+    serving = await commands.serve(
+        *(*LOCAL, "--http-users", users, "--http-send", targets),
+        *("--journal", folder / "service"),
+    )
+    (line,) = [each for each in serving.err if "http://" in each]
+    url = line[line.index("http://") :].rstrip("/")
+    auth = ("-u", "shop:secret", "-H", "Content-Type: text/plain")
+    for key, to in (("1", "bob"), ("2", "bob"), ("3", "carol")):
+        once = ("-H", f"Idempotency-Key: {key}", "-d", f"order {key}")
+        status, _, body = await curl(*auth, *once, f"{url}/send/{to}@localhost%2F1")
+        assert status == 202, body
+    for _ in range(2):
+        assert (await device.line())["from"] == "shop@queue.localhost/http"
+    sent = await commands.run(
+        *("send", "bob@localhost/1", "--body", "on", "--journal", folder / "alice"),
+        user="alice",
+    )
+    assert sent.status == 0, sent.err
+    await device.line()
+    for running in (device, serving):
+        running.process.terminate()
+        assert (await running.end()).status == 0
+    nodes = {"queue.localhost": "service", "bob@localhost/1": "bob"}
+    nodes["alice@localhost/1"] = "alice"
+    journals = [f"{node}={folder / name}" for node, name in nodes.items()]
+    # A fork of this process cannot start Spark.
+    commands.forked = False
+    words = ("--out", folder / "out", "--json", "--stuck-after", "0.01")
+    auditing = await commands.start("audit", *journals, *words)
+    ended = await auditing.end(at_most_s=200)
+    assert ended.out, ended.err
+    (found,) = ended.out
+    assert found["problems"] == {}, found
+    assert found["outcomes"] == {"delivered": 3, "open": 1}
+    assert (found["anomalies"], found["unproven"]) == ({"stuck": 1}, {})
 
 
 async def test_the_rate_of_a_user_is_an_option(commands: Commands) -> None:
@@ -172,7 +259,17 @@ async def test_tokens_and_passwords_are_in_one_file(commands: Commands) -> None:
         (LOCAL, "nobody could log in without --http-users"),
         (("--http-users", "users"), "--http-users is for the gateway of --http"),
         (("--http-link-headers",), "--http-link-headers is for the gateway of --http"),
+        (
+            (*LOCAL, "--http-users", "users", "--http-property-header", "X-Api-Key"),
+            "x-api-key is about the request, its connection or its user",
+        ),
         (("--http", "8080"), "'8080' is not HOST:PORT"),
+        (("--http-base", "https://a"), "--http-base is for the gateway of --http"),
+        (
+            (*LOCAL, "--http-base", "queue.example.org"),
+            "'queue.example.org' is not SCHEME://HOST or SCHEME://HOST:PORT, such as "
+            "https://queue.example.org",
+        ),
         (
             ("--http", "0.0.0.0:0", "--http-users", "users"),
             "an address of other machines needs --http-tls CERT KEY",
@@ -183,6 +280,14 @@ async def test_tokens_and_passwords_are_in_one_file(commands: Commands) -> None:
             "'x' is not a whole number",
         ),
         (("--http-push", "a.example"), "--http-push is for the gateway of --http"),
+        (
+            ("--connections-per-address", "1"),
+            "--connections-per-address is for the gateways of --amqp and --http",
+        ),
+        (
+            (*LOCAL, "--http-users", "users", "--connections-per-account", "0"),
+            "'0' is not a whole number from 1",
+        ),
         (
             (*LOCAL, "--http-users", "users", "--http-push", "http://a.example"),
             "--http-push: 'http://a.example' is not HOST, HOST:PORT or NETWORK/BITS",
@@ -218,6 +323,55 @@ async def test_wrong_options_are_refused_with_what_to_do(
     assert "Traceback" not in ended.err
 
 
+@pytest.mark.parametrize(
+    ("limit", "says"),
+    [
+        ("ulimit -n 1000", "1000 files open (ulimit -n), so only 800 connections"),
+        ("ulimit -n 300", "300 files open (ulimit -n), so only 150 connections"),
+        ("ulimit -S -n 300", ""),
+    ],
+)
+async def test_few_file_descriptors_are_said_at_the_start(
+    commands: Commands, limit: str, says: str
+) -> None:
+    """There is room left for everything but connections; a soft limit is raised."""
+    users, _ = await write_user(commands, "shop")
+    words = ("queue", "serve", "--component", "queue.localhost", *LOCAL)
+    port = ("--port", str(commands.component_port), "--http-users", users)
+    process = await asyncio.create_subprocess_exec(
+        *("sh", "-c", f'{limit} && exec "$@"', "sh"),
+        *commands.command_line(*words, *port),
+        env=commands.environment(None, SECRET),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    serving = commands.running(process)
+    await serving.note("http://")
+    said = "\n".join(serving.err)
+    assert ("warning" in said) is bool(says)
+    assert says in said
+
+
+async def test_an_operator_behind_a_proxy_raises_the_share_of_its_address(
+    commands: Commands,
+) -> None:
+    users, _ = await write_user(commands, "shop")
+    url = await serve(commands, "--http-users", users, "--connections-per-address", "2")
+    host, port = url.removeprefix("http://").split(":")
+    address = host, int(port)
+    with (
+        socket.create_connection(address) as first,
+        socket.create_connection(address) as second,
+        socket.create_connection(address) as third,
+    ):
+        assert await asyncio.to_thread(third.recv, 1) == b""
+        for each in (first, second):
+            each.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            answer = await asyncio.to_thread(each.recv, 100)
+            assert answer.startswith(b"HTTP/1.1 401 ")
+
+
 async def test_a_port_that_is_taken_is_named(commands: Commands) -> None:
     users, _ = await write_user(commands, "shop")
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -246,4 +400,4 @@ async def test_without_the_extra_it_says_what_to_install(
         password=ANY,
     )
     assert ended.status == 2
-    assert "there is no aiohttp: pip install 'xmpp-qos[rest]'" in ended.err
+    assert "there is no aiohttp: pip install '.[rest]'" in ended.err

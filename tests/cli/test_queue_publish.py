@@ -23,7 +23,7 @@ def lines(count: int) -> bytes:
 
 def texts(items: list[dict[str, object]]) -> list[str]:
     """The texts of the lines from which these items were made."""
-    start, end = "<line xmlns='xmpp-qos:line:0'>", "</line>"
+    start, end = "<text xmlns='xmpp-qos:text:0'>", "</text>"
     return [
         str(item["payload"]).removeprefix(start).removesuffix(end) for item in items
     ]
@@ -34,9 +34,9 @@ async def test_a_repeat_is_no_second_item(queues: Commands, tmp_path: Path) -> N
     file = tmp_path / "order.xml"
     file.write_text("<?xml version='1.0'?><order xmlns='urn:x'>é &amp; ü</order>\n")
     words = ("--file", file, "--id", "o1")
-    for _ in range(2):
+    for repeated in ({}, {"repeated": True}):
         ended = await queues.queue("publish", *words)
-        assert (ended.status, ended.out) == (0, [{"id": "o1"}]), ended.err
+        assert (ended.status, ended.out) == (0, [{"id": "o1", **repeated}]), ended.err
     other = await queues.queue("publish", "--payload", "<other/>", "--id", "o1")
     assert (other.status, other.out) == (1, [])
     assert "refused to publish: conflict" in other.err
@@ -89,11 +89,46 @@ async def test_every_line_is_an_item_in_its_order(queues: Commands) -> None:
     browsed = (await queues.queue("browse")).out
     assert [item["id"] for item in browsed] == [line["id"] for line in ended.out]
     assert [item["payload"] for item in browsed] == [
-        "<line xmlns='xmpp-qos:line:0'>&lt;a&gt; &amp; 'b'</line>",
-        "<line xmlns='xmpp-qos:line:0'/>",
-        "<line xmlns='xmpp-qos:line:0'>c d </line>",
-        "<line xmlns='xmpp-qos:line:0'>  e</line>",
+        "<text xmlns='xmpp-qos:text:0'>&lt;a&gt; &amp; 'b'</text>",
+        "<text xmlns='xmpp-qos:text:0'/>",
+        "<text xmlns='xmpp-qos:text:0'>c d </text>",
+        "<text xmlns='xmpp-qos:text:0'>  e</text>",
     ]
+
+
+async def test_json_and_a_text_need_no_xml(queues: Commands) -> None:
+    """JSON is checked, so that a slip of the pen is seen before a worker sees it."""
+    given = (("--json", '{"n": "<1>"}'), ("--text", "a < b"))
+    for words in given:
+        item_id = words[0].strip("-")
+        ended = await queues.queue("publish", *words, "--id", item_id)
+        assert (ended.status, ended.out) == (0, [{"id": item_id}])
+    browsed = (await queues.queue("browse")).out
+    assert [item["payload"] for item in browsed] == [
+        '<json xmlns=\'urn:xmpp:json:0\'>{"n":"&lt;1&gt;"}</json>',
+        "<text xmlns='xmpp-qos:text:0'>a &lt; b</text>",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--json", "{"), "--json: "),
+        (("--json", "NaN"), "--json: not well-formed: NaN is no number of JSON"),
+        (("--text", "a\x01b"), "--text: "),
+        (("--json", "1", "--text", "a"), "--json and --text exclude each other"),
+        (("--lines", "--file", "a"), "--file and --lines exclude each other"),
+        ((), "one of --json, --text, --payload, --file and --lines is needed"),
+    ],
+)
+async def test_a_wrong_content_is_refused_with_a_reason(
+    queues: Commands, words: tuple[str, ...], said: str
+) -> None:
+    """Before anything is sent."""
+    ended = await queues.queue("publish", *words)
+    assert ended.status == 2
+    assert said in ended.err
+    assert "Traceback" not in ended.err
 
 
 async def test_nothing_on_stdin_is_nothing_to_do(queues: Commands) -> None:

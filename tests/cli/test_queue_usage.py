@@ -8,7 +8,7 @@ import pytest
 
 from qos.cli import main
 from qos.core.queue.node_options import NODE_FIELDS
-from wrong_usage import refused
+from wrong_usage import WIDTH_MAX, refused
 
 SERVICE = ("queue.example.org", "orders")
 JID = ("--jid", "a@example.org")
@@ -80,7 +80,10 @@ def test_every_verb_refuses_wrong_usage(
         (("browse", *SERVICE, *JID, "--max", "all"), "'all' is not a number"),
         (("browse", *SERVICE, *JID, "--state", "ill"), "'ill'"),
         (("dead", "list", *SERVICE, *JID, "--state", "live"), "--state"),
-        (("publish", *SERVICE, *JID), "one of --payload, --file or --lines"),
+        (
+            ("publish", *SERVICE, *JID),
+            "one of --json, --text, --payload, --file and --lines is needed",
+        ),
         (("publish", *SERVICE, *JID, "--payload", "<a>"), "--payload: not well-"),
         (("publish", *SERVICE, *JID, "--payload", ""), "--payload: not well-formed"),
         (("publish", *SERVICE, *JID, "--payload", "<a/><b/>"), "not well-formed"),
@@ -186,6 +189,7 @@ def test_help_has_an_example(
     out, err = capsys.readouterr()
     assert err == ""
     assert f"xmpp-qos queue {' '.join(verb)}" in out.split("example", 1)[1]
+    assert max(map(len, out.splitlines())) <= WIDTH_MAX
 
 
 @pytest.mark.parametrize("door", ["AMQP", "HTTP"])
@@ -203,9 +207,9 @@ def test_help_lists_every_field_that_can_be_set(
 ) -> None:
     """By the name under which --set takes it, with its default."""
     assert main(["queue", verb, "--help"]) == 0
-    out = capsys.readouterr().out
+    out = " ".join(capsys.readouterr().out.split())
     for field in NODE_FIELDS:
-        assert f"\n  {field.var.partition('#')[2]}: {field.label}" in out
+        assert f" {field.var.partition('#')[2]}: {field.label}" in out
         assert not field.default or f"(default: {field.default})" in out
 
 

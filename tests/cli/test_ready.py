@@ -1,4 +1,4 @@
-"""What systemd is told by a command that is ready."""
+"""The words of a ready command to systemd."""
 
 from __future__ import annotations
 

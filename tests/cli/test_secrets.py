@@ -144,12 +144,16 @@ async def test_messages_leave_nothing_but_what_listen_prints(
 
 
 async def test_queues_leave_nothing_but_what_the_workers_command_reads(
-    commands: Commands, canaries: Canaries, tmp_path: Path
+    commands: Commands,
+    canaries: Canaries,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Published, worked on, rejected.
 
-    And a worker's command does not get our password.
+    And a worker's command gets none of our passwords.
     """
+    monkeypatch.setenv("XMPP_QOS_BROKER_PASSWORD", "of another command")
     journal = ("--journal", tmp_path / "journal", DEBUG)
     serving = await commands.serve(*journal)
     created = await commands.queue("create", DEBUG, "--set", "access_model=open")
@@ -166,6 +170,7 @@ async def test_queues_leave_nothing_but_what_the_workers_command_reads(
     worked = await worker.end()
     assert [line["outcome"] for line in worked.out] == ["rejected"], worked.err
     assert "QOS_ITEM_ID" in worked.err
+    assert "XMPP_QOS_" not in worked.err
     dead = await commands.queue("dead list", DEBUG)
     assert len(dead.out) == 1
     serving.process.terminate()

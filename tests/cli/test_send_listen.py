@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import pty
 import signal
@@ -75,6 +76,19 @@ async def test_a_bare_jid_is_followed_and_told_as_given(commands: Commands) -> N
     assert [line["outcome"] for line in sent.out] == ["delivered"]
     assert sent.out[0]["to"] == "Bob@LocalHost"
     assert (await listener.end()).out[0]["to"] == TO
+
+
+@pytest.mark.parametrize("level", ["assured", "unacknowledged"])
+async def test_json_arrives_as_json(commands: Commands, level: str) -> None:
+    """XEP-0335; a message without it has no such field."""
+    listener = await commands.listen("bob", "--count", "2")
+    value = {"on": True, "text": "blå\r\n\x00"}
+    for content in (("--json", json.dumps(value)), ("--body", "{}")):
+        words = ("send", TO, *content, "--level", level)
+        assert (await commands.run(*words, user="alice")).status == 0
+    first, second = (await listener.end()).out
+    assert (first["body"], first["json"]) == (None, value)
+    assert "json" not in second
 
 
 async def test_a_message_in_a_file_arrives_as_it_is(
@@ -166,7 +180,7 @@ async def test_a_stranger_is_told_that_it_is_not_delivered(commands: Commands) -
     assert sent.err == (
         f"xmpp-qos: not delivered to {TO}: not-allowed, said {TO}: the receiver does "
         "not trust this account: it can add the account to its roster, or name it in "
-        "`trust` (--trust)\n"
+        "`trust` (--trust); or its operator has dropped this message\n"
     )
     listener.process.send_signal(signal.SIGINT)
     assert (await listener.end()).out == []
@@ -197,7 +211,8 @@ async def test_a_receiver_may_come_later(
     server: LoopbackServer, commands: Commands
 ) -> None:
     """This is the purpose of an outbox."""
-    sender = await commands.start("send", TO, "--body", "x", user="alice")
+    words = ("send", TO, "--body", "x", "--offline")
+    sender = await commands.start(*words, user="alice")
     await online(server, "alice@localhost/1")
     listener = await commands.listen("bob", "--count", "1")
     assert (await sender.end()).status == 0
@@ -216,7 +231,7 @@ async def test_a_command_that_is_run_again_with_an_id_sends_its_message_once(
     server: LoopbackServer, commands: Commands
 ) -> None:
     """While it waits, and when it has been delivered."""
-    words = ("send", TO, "--body", "x", "--id", "invoice 7")
+    words = ("send", TO, "--body", "x", "--id", "invoice 7", "--offline")
     first = await commands.start(*words, user="alice")
     await online(server, "alice@localhost/1")
     first.process.send_signal(signal.SIGTERM)
@@ -237,7 +252,8 @@ async def test_earlier_messages_are_announced_and_their_outcomes_printed(
 ) -> None:
     """The user sees why other messages go out too, and how many stay."""
     for to in (TO, "nobody@localhost/1"):
-        first = await commands.start("send", to, "--body", "a", user="alice")
+        words = ("send", to, "--body", "a", "--offline")
+        first = await commands.start(*words, user="alice")
         await online(server, "alice@localhost/1")
         first.process.send_signal(signal.SIGTERM)
         assert (await first.end()).status == 130
@@ -414,7 +430,8 @@ async def test_ctrl_c_says_what_stays_in_the_outbox(
     number: int, server: LoopbackServer, commands: Commands
 ) -> None:
     """Status 130, one line, and nothing lost."""
-    sender = await commands.start("send", TO, "--body", "x", user="alice")
+    words = ("send", TO, "--body", "x", "--offline")
+    sender = await commands.start(*words, user="alice")
     await online(server, "alice@localhost/1")
     sender.process.send_signal(number)
     ended = await sender.end()
@@ -471,7 +488,7 @@ async def test_a_list_whose_stdout_is_closed_ends(
 ) -> None:
     """Python must not complain at its end."""
     await server.stop()
-    words = ("send", TO, "--lines", "--connect-timeout", "1")
+    words = ("send", TO, "--lines", "--offline", "--connect-timeout", "1")
     await commands.run(*words, user="alice", input_=b"x\n" * 500)
     reader, writer = os.pipe()
     listing = await commands.start(
@@ -634,7 +651,10 @@ async def test_what_is_delivered_is_printed_while_another_resource_only_sends(
     sending = await commands.start(*words, user="bob")
     await online(server, "bob@localhost/other")
     bodies = [str(n) for n in range(120)]
-    controller = await commands.start("send", "bob@localhost", "--lines", user="alice")
+    # A listener that ends refuses the other messages. The next listener gets them soon.
+    quick = ("--retry-first", "0.2", "--retry-max", "1")
+    lines = ("send", "bob@localhost", "--lines", *quick)
+    controller = await commands.start(*lines, user="alice")
     first = asyncio.create_task(controller.end("\n".join(bodies).encode()))
     printed: list[str] = []
     for count in ("30", "30", "60"):

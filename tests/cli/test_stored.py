@@ -77,6 +77,9 @@ EXPIRED = replace(DONE, key="k4", msg_id="expired", state=IncomingState.EXPIRED)
 PARKED = replace(
     HELD, key="k7", msg_id="parked", state=IncomingState.PARKED, handovers=10
 )
+PASSED_ACKED = replace(
+    PASSED, key="k8", msg_id="passed-acked", level=Level.ACKNOWLEDGED, mark="", hold=""
+)
 TWIN = replace(HELD, key="k5", msg_id="twin", mark="")
 OTHER_TWIN = replace(TWIN, key="k6", source="bob@example.org/b")
 
@@ -86,7 +89,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A store with all of the records above."""
     url = str(request.param).format(tmp_path)
     records = (QUEUED, OFFERED, RELEASING, ACKNOWLEDGED)
-    received = (HELD, PASSED, DONE, EXPIRED, PARKED, TWIN, OTHER_TWIN)
+    received = (HELD, PASSED, DONE, EXPIRED, PARKED, PASSED_ACKED, TWIN, OTHER_TWIN)
 
     async def fill() -> None:
         store = store_from_url(url)
@@ -209,7 +212,14 @@ def test_inbox_list_shows_what_is_held(url: str, run: Any) -> None:
     """The records of ended messages are left out."""
     status, lines, err = run("inbox", "list", "--store", url)
     assert (status, err) == (0, "")
-    assert sorted(ids(lines)) == ["held", "parked", "passed", "twin", "twin"]
+    assert sorted(ids(lines)) == [
+        "held",
+        "parked",
+        "passed",
+        "passed-acked",
+        "twin",
+        "twin",
+    ]
     assert lines[0] == {
         "msg_id": "held",
         "from": "alice@example.org/a",
@@ -253,6 +263,28 @@ def test_inbox_drop_keeps_what_may_have_been_handed_over(url: str, run: Any) -> 
     status, lines, err = run("inbox", "drop", "passed", "--store", url)
     assert (status, lines) == (1, [])
     assert "'passed' cannot be dropped: state is releasing" in err
+    assert "--force drops it" in err
+
+
+@pytest.mark.parametrize(
+    ("msg_id", "said"),
+    [
+        ("passed", "its sender hears that it is in doubt, or has heard"),
+        ("passed-acked", "its sender may have heard that it was delivered"),
+        ("held", ""),
+        ("parked", ""),
+    ],
+)
+def test_inbox_drop_by_force_ends_a_message_in_any_state(
+    msg_id: str, said: str, url: str, run: Any
+) -> None:
+    """A message on which the application fails would come first at each start."""
+    assert run("inbox", "show", msg_id, "--store", url)[0] == 0
+    status, (line,), err = run("inbox", "drop", msg_id, "--force", "--store", url)
+    assert (status, line["state"]) == (0, "dropped")
+    assert said in err
+    assert bool(err) == bool(said)
+    assert msg_id not in ids(run("inbox", "list", "--store", url)[1])
 
 
 def test_inbox_list_can_show_what_is_parked_alone(url: str, run: Any) -> None:
@@ -373,7 +405,7 @@ def test_a_store_in_use_is_not_changed_and_the_line_says_what_to_do(
         (("outbox", "list"), 4),
         (("outbox", "list", "--ended"), 0),
         (("outbox", "show", "offered"), 1),
-        (("inbox", "list"), 5),
+        (("inbox", "list"), 6),
         (("inbox", "show", "held"), 1),
     ],
 )

@@ -10,7 +10,7 @@ from qos import __version__
 from qos.cli import main
 from qos.cli.entry import COMMANDS
 from qos.core.message.model import NAMESPACES
-from wrong_usage import refused
+from wrong_usage import WIDTH_MAX, refused
 
 JID = ("--jid", "a@example.org")
 TO = "b@example.org/1"
@@ -26,7 +26,9 @@ pytestmark = pytest.mark.usefixtures("environment")
         (("fly",), "'fly'"),
         (("--fly",), "COMMAND"),
         (("send",), "TO"),
-        (("send", TO, *JID), "one of --body, --xml or --lines"),
+        (("send", TO, *JID), "one of --body, --json, --xml or --lines"),
+        (("send", TO, *JID, "--json", "{"), "--json: Expecting property name"),
+        (("send", TO, *JID, "--json", "NaN"), "--json: json must be a value"),
         (("send", TO, "--body", "x"), "--jid is needed"),
         (("send", TO, "--body", "x", "--jid", "example.org"), "user@domain"),
         (("send", TO, "--body", "x", "--jid", "a@b@c"), "'a@b@c' is not a JID"),
@@ -198,6 +200,7 @@ def test_help_has_an_example(
     out, err = capsys.readouterr()
     assert err == ""
     assert f"xmpp-qos {' '.join(words)}" in out.split("example", 1)[1]
+    assert max(map(len, out.splitlines())) <= WIDTH_MAX
 
 
 def test_help_of_the_command_lists_commands_and_exit_statuses(
@@ -216,7 +219,7 @@ def test_help_shows_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     out = " ".join(capsys.readouterr().out.split())
     for default in ("1000", "4194304", "10000", "67108864", "30", "2", "300"):
         assert f"(default: {default})" in out
-    for default in ("starttls", "roster", "never", "any order"):
+    for default in ("starttls", "those of contacts", "trusted", "never", "any order"):
         assert f"default: {default}" in out or f"(default: in {default})" in out
     assert all(namespace in out.replace(" ", "") for namespace in NAMESPACES)
 

@@ -34,8 +34,8 @@ async def test_every_argument_of_connect_is_checked_and_nothing_is_opened(
         "ping_timeout_s": (0, *NO_SECONDS),
         "plugins": ({"xep_0199": None}, {1: {}}),
     }
-    valid = {"jid": "lamp@localhost/1", "password": "secret"}
-    problems = await accepted(connect, valid, wrong, without=("options",))
+    valid = {"jid": "lamp@localhost/1", "password": "secret", "store": "memory:"}
+    problems = await accepted(connect, valid, wrong)
     # math.inf means: wait until there is a session.
     never = f"connect_timeout_s={math.inf!r}"
     assert [each for each in problems if not each.startswith(never)] == []

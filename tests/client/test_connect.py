@@ -23,13 +23,18 @@ from slixmpp import JID
 import qos
 from proxy import LinkFault, Proxy
 from qos import CannotConnect, Device, LocalProtocolError
+from qos.cli import inbox, stored
 from qos.testing import LoopbackServer, friends
 from qos.testing.prosody import Prosody, mutual
 
 LIMIT_S = 20.0
 SECRET = "secret"  # noqa: S105 - of accounts that only exist in a test
 LAMP, CONTROLLER = "lamp@localhost/1", "controller@localhost/1"
-QUICK: dict[str, Any] = {"retry_first_s": 0.1, "retry_max_s": 0.3}
+QUICK: dict[str, Any] = {
+    "store": "memory:",
+    "retry_first_s": 0.1,
+    "retry_max_s": 0.3,
+}
 
 
 @pytest.fixture
@@ -159,7 +164,15 @@ def test_a_wrong_argument_is_refused_at_once(
 ) -> None:
     """This happens before any file is opened; the text names the argument."""
     with pytest.raises(ValueError, match=said):
-        qos.connect(**({"jid": LAMP, "password": "secret"} | arguments))
+        qos.connect(
+            **({"jid": LAMP, "password": "secret", "store": "memory:"} | arguments)
+        )
+
+
+def test_there_is_no_default_for_the_store() -> None:
+    """The README promised more than the default did: it kept messages in memory."""
+    with pytest.raises(ValueError, match="store must be given: 'sqlite:PATH'"):
+        qos.connect(LAMP, "secret")  # type: ignore[call-arg]  # what is tested
 
 
 async def test_a_device_is_entered_once(server: LoopbackServer) -> None:
@@ -390,6 +403,129 @@ async def test_an_exception_in_the_body_brings_the_message_again(
             assert (await sending).status.value == "delivered"
 
 
+@pytest.mark.parametrize("level", [qos.Level.ASSURED, qos.Level.ACKNOWLEDGED])
+async def test_a_message_that_ends_each_run_can_be_dropped_by_force(
+    level: qos.Level, server: LoopbackServer, tmp_path: Path
+) -> None:
+    """Without that it would come first at each start, for ever."""
+    store = f"sqlite:{tmp_path / 'lamp.db'}"
+
+    async def crash() -> None:
+        async with device(server, LAMP, store=store) as lamp:
+            async for message in lamp.messages():
+                raise ZeroDivisionError(message["body"])
+
+    async with device(server, CONTROLLER) as controller, asyncio.timeout(LIMIT_S):
+        sending = asyncio.create_task(
+            controller.send(LAMP, "bad", level=level, msg_id="bad")
+        )
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError, match="bad"):
+                await crash()
+        async with stored.opened(store, to_read=True) as closed:
+            (record,) = closed.incoming()
+        words = ["drop", record.msg_id, "--force", "--store", store]
+        assert await inbox.run(inbox.parser("inbox").parse_args(words)) == 0
+        async with device(server, LAMP, store=store) as lamp:
+            messages = lamp.messages()
+            later = asyncio.create_task(controller.send(LAMP, "later"))
+            assert (await anext(messages))["body"] == "later"
+            await messages.aclose()
+            assert (await later).status.value == "delivered"
+            with pytest.raises(qos.InDoubt):
+                await sending
+
+
+@pytest.mark.parametrize("level", [qos.Level.ASSURED, qos.Level.ACKNOWLEDGED])
+@pytest.mark.parametrize("most", [1, 3])
+async def test_a_message_that_ends_each_run_is_parked_and_the_loop_goes_on(
+    most: int,
+    level: qos.Level,
+    server: LoopbackServer,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It came first at each start, for ever. Those behind it do not count as failed."""
+    store = f"sqlite:{tmp_path / 'lamp.db'}"
+    came = asyncio.Event()
+
+    async def run() -> str:
+        async with device(server, LAMP, store=store) as lamp:
+            async for message in lamp.messages(max_redeliveries=most):
+                if message["body"] == "bad":
+                    came.set()
+                    # The other one waits behind it, and comes again as well.
+                    while lamp.qos._endpoint.inbox.used()[0] < 2:  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
+                    raise ZeroDivisionError
+                parked = [each.payload for each in lamp.qos.parked()]
+                assert "bad" in "".join(parked)
+                return str(message["body"])
+        raise AssertionError("the loop has ended")
+
+    often: Mapping[str, Any] = {"retry_first_s": 0.1, "retry_max_s": 0.5}
+    async with (
+        device(server, CONTROLLER, **often) as controller,
+        asyncio.timeout(LIMIT_S),
+    ):
+        bad = asyncio.create_task(controller.send(LAMP, "bad", level=level))
+        crashing = asyncio.create_task(run())
+        await came.wait()
+        later = asyncio.create_task(controller.send(LAMP, "later", level=level))
+        for _ in range(1 + most):
+            with pytest.raises(ZeroDivisionError):
+                await crashing
+            crashing = asyncio.create_task(run())
+        assert await crashing == "later"
+        assert caplog.text.count("was not taken: it is parked") == 1
+        assert f"has come again {most} times" in caplog.text
+        async with device(server, LAMP, store=store) as lamp:
+            messages = lamp.messages()
+            (parked,) = lamp.qos.parked()
+            lamp.qos.release_parked(parked.msg_id)
+            assert (await anext(messages))["body"] == "bad"
+            await messages.aclose()
+            assert (await bad).status.value == "delivered"
+            assert (await later).status.value == "delivered"
+            assert not lamp.qos.parked()
+
+
+async def test_a_loop_that_is_cancelled_while_it_counts_loses_no_message(
+    server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk may be slow; the next one to ask gets the message."""
+    store = f"sqlite:{tmp_path / 'lamp.db'}"
+    async with device(server, CONTROLLER) as controller, asyncio.timeout(LIMIT_S):
+        sending = asyncio.create_task(controller.send(LAMP, "on"))
+
+        async def crash() -> None:
+            async with device(server, LAMP, store=store) as lamp:
+                async for message in lamp.messages():
+                    raise ZeroDivisionError(message["body"])
+
+        with pytest.raises(ZeroDivisionError):
+            await crash()
+        async with device(server, LAMP, store=store) as lamp:
+            messages, begin = lamp.messages(), lamp.qos.begin
+            begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+            async def slow(*_: object, **__: object) -> bool:
+                begun.set_result(None)
+                await asyncio.sleep(LIMIT_S)
+                return True
+
+            monkeypatch.setattr(lamp.qos, "begin", slow)
+            waiting = asyncio.create_task(anext(messages))
+            await begun
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            monkeypatch.setattr(lamp.qos, "begin", begin)
+            assert (await anext(messages))["body"] == "on"
+            await messages.aclose()
+            assert (await sending).status.value == "delivered"
+
+
 async def test_a_kill_in_the_body_brings_the_message_again(
     server: LoopbackServer, tmp_path: Path
 ) -> None:
@@ -506,17 +642,24 @@ async def test_plain_messages_over_the_bound_are_dropped_and_it_is_logged(
 
 
 async def test_a_plain_message_that_is_returned_is_not_handed_over(
-    server: LoopbackServer,
+    server: LoopbackServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It has the body of our own command: acting on it would be a mistake."""
+    """It has the body of our own command: acting on it would be a mistake.
+
+    It is logged once a minute: a stranger can return what was never sent.
+    """
+    caplog.set_level("INFO", "qos.client.arrivals")
     async with (
         device(server, LAMP) as lamp,
         device(server, CONTROLLER) as controller,
         asyncio.timeout(LIMIT_S),
     ):
-        returned = asyncio.ensure_future(lamp.client.wait_until("message_error"))
-        lamp.client.send_message(JID("nobody@localhost"), "on")
-        await returned
+        for _ in range(2):
+            returned = asyncio.ensure_future(lamp.client.wait_until("message_error"))
+            lamp.client.send_message(JID("nobody@localhost"), "on")
+            await returned
+        lines = [each for each in caplog.messages if "returned a plain" in each]
+        assert lines == ["nobody@localhost returned a plain message of ours"]
         controller.client.send_message(JID(LAMP), "off")
         assert (await anext(lamp.messages()))["body"] == "off"
 

@@ -4,7 +4,7 @@
 # processes and folders /tmp and /run of its own. The folders of this machine are never written.
 #
 #   FOLDER    an empty one
-#   SOURCE    of the project; it is /src, to be read only
+#   SOURCE    of the project; it is /src, an overlay too
 #   PACKAGES  a folder of Python packages; a new venv in /opt/xmpp-qos or ~/xmpp-qos finds them
 #   PYTHON    in the folder of the python3 that is found there
 set -euo pipefail
@@ -14,11 +14,11 @@ shift 4
 mount --make-rprivate /
 mount -t tmpfs tmpfs "$folder"
 root=$folder/root
-mkdir "$folder"/{upper,work,root}
+mkdir "$folder"/{upper,work,root,source-upper,source-work}
 mount -t overlay overlay -o "lowerdir=/,upperdir=$folder/upper,workdir=$folder/work" "$root"
 mkdir "$root/src" "$root/packages"
-mount --bind "$source" "$root/src"
-mount -o remount,ro,bind "$root/src"
+layers="lowerdir=$source,upperdir=$folder/source-upper,workdir=$folder/source-work"
+mount -t overlay overlay -o "$layers" "$root/src"
 mount --bind "$packages" "$root/packages"
 mount -o remount,ro,bind "$root/packages"
 mount -t proc proc "$root/proc"

@@ -10,10 +10,12 @@ from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import pytest
+from slixmpp import ComponentXMPP
 
+from qos import connect
 from qos.testing import LoopbackServer, friends, logged_in
 from qos.testing.clients import close, new_client
-from xep_qos import XEP_QOS
+from xep_qos import XEP_QOS, json_of
 
 ROOT = Path(__file__).parents[2]
 CODE = ROOT / "docs" / "code"
@@ -40,6 +42,57 @@ async def test_a_client_of_ones_own_sees_how_a_message_came(
         finally:
             await close(client)
     assert capsys.readouterr().out == "on: assured\n"
+
+
+async def test_a_gateway_speaks_for_its_lamps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To each lamp and from each; what is told of a lamp is told when it is switched."""
+    monkeypatch.chdir(tmp_path)
+    switched: list[tuple[str, str]] = []
+
+    async def switch(lamp: str, value: str) -> None:
+        await asyncio.sleep(0.05)
+        switched.append((lamp, value))
+
+    named = names_in("gateway.py")
+    set_up, report = named["set_up"], named["report"]
+    assert callable(set_up)
+    assert callable(report)
+    domain = "gate.localhost"
+    async with (
+        friends("me", components={domain: "secret"}) as server,
+        connect(
+            "me@localhost/1",
+            "secret",
+            store="memory:",
+            trust=[f"@{domain}"],
+            host=server.host,
+            tls="off",
+            port=server.port,
+        ) as me,
+    ):
+        gate = ComponentXMPP(  # type: ignore[no-untyped-call]  # slixmpp's lack
+            domain, "secret", server.host, server.component_port
+        )
+        gate.enable_direct_tls = False
+        set_up(gate, switch, trust="@localhost")
+        messages, reports = me.messages(), []
+        gate.connect(server.host, server.component_port)
+        try:
+            await gate.wait_until("session_start", timeout=15)
+            for lamp in ("kitchen", "hall"):
+                await me.send(f"{lamp}@{domain}/1", "on")
+                assert switched[-1] == (lamp, "on")
+                told = asyncio.create_task(report(gate, lamp, "me@localhost/1", 7))
+                said = await anext(messages)
+                assert said["from"] == f"{lamp}@{domain}/1"
+                assert json_of(said) == {"watts": 7}
+                reports.append(told)
+            await messages.aclose()
+            await asyncio.gather(*reports)
+        finally:
+            await close(gate)
 
 
 async def one_life(folder: Path, server: LoopbackServer) -> asyncio.subprocess.Process:

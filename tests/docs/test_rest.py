@@ -6,6 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from amqp_bench import DOMAIN
 from qos.core.queue.item import Affiliation
 from qos.core.queue.requests import SetAffiliations
@@ -69,6 +71,35 @@ async def test_the_curl_of_the_guide(tmp_path: Path) -> None:
         await prepare(bench, "orders", "questions", "replies", "bills", "prices")
         await prepare(other, "bills")
         await type_into_a_shell("rest.md", tmp_path, BASE=bench.web, OTHER=other.web)
+
+
+@pytest.mark.parametrize("page", ["rest.md", "rest-send.md"])
+@pytest.mark.parametrize(
+    "other",
+    [
+        'Content-Type: text/plain; a="<http://evil>; rel="create-next"',
+        'Content-Language: <http://evil/>; rel="create-next"',
+        'Link: <http://evil/>; rel="create-next"',
+        'Link: <@evil/>; rel="create-next"',
+        'x Link: </evil>; rel="create-next"',
+    ],
+)
+def test_the_function_of_the_guide_finds_the_links_of_the_service_only(
+    page: str, other: str
+) -> None:
+    """The next request goes there, with the password; a publisher chooses other headers."""
+    (function,) = re.findall(r"^link\(\) .*", (DOCS / page).read_text(), re.MULTILINE)
+    ours = 'Link: </a>; rel="self", </next>; rel="create-next", </b>; rel="up"'
+    for head in (f"{other}\n{ours}\n", f"{ours}\n{other}\n", f"{ours.lower()}\n"):
+        found = subprocess.run(
+            ("/bin/bash", "--norc", "-c", f"{function}\nlink create-next"),
+            input=head,
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=True,
+        )
+        assert found.stdout == "/next\n", head
 
 
 async def test_the_curl_of_the_page_on_hornetq(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """Checks that a queue service agrees with its model, in memory and on disk."""
 
 from qos.core.queue.effects import NotifyItem
+from qos.core.queue.holders import resources
 from qos.core.queue.item import ItemState
 from qos.core.queue.node import QueueNode
+from qos.core.queue.stats import stats
 from qos.core.strings import bare
 from queue_model import Model
 from queue_world import World
@@ -61,3 +63,40 @@ def memory_agrees(model: Model, queue: QueueNode) -> None:
     for item in queue.items.values():
         acquired = item.state is ItemState.ACQUIRED
         assert queue.is_live(NotifyItem(item.holder, item).item) is acquired
+
+
+def counts_agree(world: World, name: str, now: float) -> None:
+    """The kept counts of items must agree with a look at all of them."""
+    queue, present = world.core.nodes[name], world.core.presence.present
+    live, active = queue.live, queue.subscriptions.active()
+    waiting = [each for each in queue.items.values() if not each.holder]
+    ready = [each for each in waiting if not each.is_held_back(now)]
+    selectors = {each.selector for each in active}
+    unmatched = []
+    if selectors and "" not in selectors and not live.ready.classifying:
+        matches = live.ready.matches
+        unmatched = [
+            item for item in ready if not any(matches(one, item) for one in selectors)
+        ]
+    takers = [
+        jid
+        for each in active
+        for jid in (
+            [each.jid] if "/" in each.jid else resources(each, present) or [each.jid]
+        )
+        if live.ready.takes_excluding(jid)
+    ]
+    stuck = [item for item in waiting if item.excluded.issuperset(takers)]
+    found = stats(queue, present, letters=0, copying=0, now=now)
+    oldest = min((each.published_at for each in queue.items.values()), default=None)
+    assert found == {
+        **found,
+        "available": len(ready),
+        "acquired": len(queue.items) - len(waiting),
+        "delayed": len(waiting) - len(ready),
+        "oldest_seconds": None if oldest is None else round(now - oldest, 3),
+        "bytes": sum(each.size for each in queue.items.values()),
+        "excluded": sum(bool(each.excluded) for each in stuck) if active else 0,
+        "unmatched": len(unmatched),
+        "releases_most": max((each.releases for each in waiting), default=0),
+    }

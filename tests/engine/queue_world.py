@@ -39,6 +39,7 @@ from qos.core.queue.requests import (
     Unsubscribe,
 )
 from qos.core.queue.results import ExtendResult, Result
+from qos.core.queue.selector_time import Meter, SelectorTime
 from qos.core.queue.service import Queues
 from simulation.queue_disk import QueueDisk
 
@@ -94,10 +95,12 @@ class World:
         *,
         creators: set[str] | None = None,
         bounds: QueueBounds | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self.now = 1000.0
         self.creators = creators
         self.bounds = bounds or QueueBounds()
+        self.meter = meter
         self.disk = QueueDisk()
         self.ids = itertools.count(1)
         self.boot()
@@ -117,6 +120,7 @@ class World:
             creators=self.creators,
             bounds=self.bounds,
             new_id=lambda: f"id-{next(self.ids)}",
+            selector_time=SelectorTime(self.meter) if self.meter else None,
             now=self.now,
         )
         self.add(self.core.start(self.now))

@@ -220,10 +220,8 @@ async def test_a_parked_message_can_be_released_and_is_done_then(
     assert answer == Answer("result", hold)
 
 
-async def test_one_that_is_released_before_the_first_session_is_handed_over_once(
-    bench: Bench, consumer: Consumer
-) -> None:
-    """A restart hands over everything that is released; this one has already begun."""
+async def parked_before_a_start(bench: Bench, consumer: Consumer) -> None:
+    """The process has started again, and holds a message that is parked."""
     consumer.failures["m1"] = 3
     await release(bench)
     for _ in range(3):
@@ -231,6 +229,13 @@ async def test_one_that_is_released_before_the_first_session_is_handed_over_once
     await bench.inbox.aclose()
     bench.store = bench.store.kill()
     bench.inbox = bench.start()
+
+
+async def test_one_that_is_released_before_the_first_session_is_handed_over_once(
+    bench: Bench, consumer: Consumer
+) -> None:
+    """A restart hands over everything that is released; this one has already begun."""
+    await parked_before_a_start(bench, consumer)
     gate = asyncio.Event()
     consumer.until = gate.wait
     bench.inbox.release(bench.inbox.parked()[0].key)
@@ -242,6 +247,23 @@ async def test_one_that_is_released_before_the_first_session_is_handed_over_once
     gate.set()
     await bench.commit(6)
     assert consumer.done == ["m1"]
+
+
+async def test_one_that_a_loop_has_in_hand_then_is_not_begun_again(
+    bench: Bench, consumer: Consumer
+) -> None:
+    """Released before the first session, too; it has no consumer any more."""
+    await parked_before_a_start(bench, consumer)
+    bench.port.consume = None
+    bench.port.until = asyncio.get_running_loop().create_future()
+    bench.inbox.release(bench.inbox.parked()[0].key)
+    await bench.commit()
+    bench.inbox.restart()
+    await bench.commit()
+    assert len(bench.port.handed) == 1
+    bench.port.until.set_result(None)
+    await bench.commit()
+    assert bench.inbox.used() == (0, 0)
 
 
 async def test_a_parked_message_can_be_dropped_and_its_sender_learns_that(
@@ -332,7 +354,7 @@ async def test_without_a_lane_nobody_waits(bench: Bench, consumer: Consumer) -> 
 async def test_one_that_is_for_another_consumer_by_now_keeps_nobody_waiting(
     bench: Bench, consumer: Consumer
 ) -> None:
-    """What a consumer matches may change over time.
+    """The matches of a consumer may change over time.
 
     Each consumer has a lane of its own.
     """

@@ -10,7 +10,7 @@ import pytest
 from inbox_bench import PAYLOAD, Bench, request
 from qos.core.message.effects import Answer
 from qos.core.message.model import IncomingState
-from qos.core.message.receiver import NOT_NOW
+from qos.core.message.receiver import NOT_NOW, UNSURE
 from qos.core.message.receiver_table import Request
 from qos.core.quota import Quotas
 from qos.engine import InboxLimits
@@ -19,6 +19,9 @@ from simulation.disks import COMMIT_S
 from two_ends import settle
 
 NO_ROOM = Answer("error", "", "resource-constraint", "wait")
+#: NOT_NOW for a message at level acknowledged: its repeats are answered with it.
+NOT_TAKEN = replace(NOT_NOW, repeats=True)
+
 STOPPED = Answer("error", "", "service-unavailable", "cancel")
 
 
@@ -334,7 +337,8 @@ async def test_a_stopped_inbox_hands_nothing_over_and_answers_what_comes(
     bench.inbox.stop()
     assert bench.port.answers[1:] == [STOPPED], "what waits behind a write"
     await bench.commit()
-    assert bench.port.answers[2:] == [NOT_NOW, NOT_NOW], "what was being written"
+    answers = [NOT_NOW, NOT_TAKEN]
+    assert bench.port.answers[2:] == answers, "what was being written"
     assert await bench.take(request(msg_id="m2")) == STOPPED
     assert not bench.port.handed
     bench.restart()
@@ -380,7 +384,7 @@ async def test_an_acknowledged_message_that_nobody_takes_is_refused_and_forgotte
 ) -> None:
     """Its sender sends it again, as a new message."""
     bench.port.takes = False
-    assert await bench.take(request("acknowledged")) == NOT_NOW
+    assert await bench.take(request("acknowledged")) == NOT_TAKEN
     assert not list(bench.store.incoming())
     assert bench.inbox.used() == (0, 0)
 
@@ -395,7 +399,7 @@ async def test_a_refusal_that_cannot_be_written_leaves_its_sender_in_doubt(
     bench.clock.advance(COMMIT_S)
     bench.store.disk.full = True
     await bench.commit()
-    assert bench.port.answers == [Answer("error", "", "recipient-unavailable", "wait")]
+    assert bench.port.answers == [UNSURE]
 
 
 async def in_hand(bench: Bench, kind: Literal["acknowledged", "assured"]) -> Request:
@@ -405,8 +409,7 @@ async def in_hand(bench: Bench, kind: Literal["acknowledged", "assured"]) -> Req
     """
     bench.port.until = asyncio.get_running_loop().create_future()
     answer = await bench.take(request(kind))
-    assert answer is not None
-    deliver = request("deliver", hold=answer.hold)
+    deliver = request("deliver", hold=answer.hold if answer else "")
     if kind == "assured":
         assert await bench.take(deliver) is None
     bench.port.until, bench.port.takes = None, False
@@ -464,6 +467,115 @@ async def test_a_message_that_is_taken_later_is_answered_then(bench: Bench) -> N
         ("result", "deliver"),
     ]
     assert [record.state for record in bench.store.incoming()] == [IncomingState.DONE]
+
+
+async def test_an_acknowledged_message_is_answered_when_it_is_taken(
+    bench: Bench,
+) -> None:
+    """Each request for it, however often it comes meanwhile; it is handed over once."""
+    bench.port.until = asyncio.get_running_loop().create_future()
+    asked = request("acknowledged")
+    for _ in range(3):
+        assert await bench.take(asked) is None
+    bench.port.until.set_result(None)
+    await bench.commit()
+    assert bench.port.answers == [Answer("result", repeats=True)] * 3
+    assert len(bench.port.handed) == 1
+    assert not list(bench.store.incoming())
+    assert bench.inbox.used() == (0, 0)
+
+
+async def test_repeats_that_wait_for_a_write_are_answered_with_the_message(
+    bench: Bench,
+) -> None:
+    """They may all come before the first write is done."""
+    for _ in range(3):
+        bench.inbox.request(request("acknowledged"), trusted=True)
+    await bench.commit()
+    assert bench.port.answers == [Answer("result", repeats=True)] * 3
+    assert len(bench.port.handed) == 1
+
+
+async def test_repeats_of_an_acknowledged_message_that_nobody_takes_are_refused(
+    bench: Bench,
+) -> None:
+    """All of them: none was handed over."""
+    bench.port.takes = False
+    for _ in range(3):
+        bench.inbox.request(request("acknowledged"), trusted=True)
+    await bench.commit()
+    assert bench.port.answers == [NOT_TAKEN] * 3
+
+
+async def test_repeats_of_an_acknowledged_message_that_cannot_be_written_come_again(
+    bench: Bench,
+) -> None:
+    """It was not handed over, and nothing of it is kept."""
+    bench.store.disk.full = True
+    for _ in range(2):
+        bench.inbox.request(request("acknowledged"), trusted=True)
+    await bench.commit()
+    kinds = {(each.condition, each.error_type) for each in bench.port.answers}
+    assert (len(bench.port.answers), kinds) == (2, {("resource-constraint", "wait")})
+    assert not bench.port.handed
+
+
+async def test_an_acknowledged_message_of_the_text_alone_is_answered_in_hand(
+    bench: Bench,
+) -> None:
+    """Its repeat would be another message, and the proto-XEP answers on receipt."""
+    bench.port.until = asyncio.get_running_loop().create_future()
+    asked = request("acknowledged", mark="")
+    assert await bench.take(asked) == Answer("result", repeats=True)
+    assert await bench.take(asked) == Answer("result", repeats=True)
+    assert len(bench.port.handed) == 2
+
+
+async def test_an_acknowledged_message_on_which_its_handler_failed_is_uncertain(
+    bench: Bench,
+) -> None:
+    """It comes again after a restart: so its sender must not hear that it will not."""
+    bench.port.until = asyncio.get_running_loop().create_future()
+    asked = request("acknowledged")
+    assert await bench.take(asked) is None
+    bench.port.until.set_exception(OSError("no disk"))
+    await bench.commit()
+    assert bench.port.answers == [UNSURE]
+    assert await bench.take(asked) == UNSURE
+    bench.port.until = None
+    bench.restart()
+    await bench.commit()
+    assert [record.redelivered for record in bench.port.handed] == [False, True]
+    assert await bench.take(asked) == Answer("result", repeats=True)
+    assert len(bench.port.handed) == 2, "a repeat, which is known as one"
+    assert [record.state for record in bench.store.incoming()] == [IncomingState.DONE]
+
+
+async def test_an_acknowledged_message_is_asked_for_after_a_restart(
+    bench: Bench,
+) -> None:
+    """The request that comes then is a repeat, and is answered with the message."""
+    await in_hand(bench, "acknowledged")
+    bench.port.takes = True
+    answer = await bench.take(request("acknowledged"))
+    assert answer == Answer("result")
+    assert [record.redelivered for record in bench.port.handed] == [False, True, True]
+    assert [record.state for record in bench.store.incoming()] == [IncomingState.DONE]
+
+
+async def test_unwritten_acknowledged_messages_in_hand_fill_the_quota() -> None:
+    """They fill memory for as long as the application works on them."""
+    quotas = Quotas(messages=2)
+    bench = Bench(InboxLimits(quotas, write_acknowledged=False))
+    bench.port.until = asyncio.get_running_loop().create_future()
+    for number in range(2):
+        assert await bench.take(request("acknowledged", msg_id=f"m{number}")) is None
+    answer = await bench.take(request("acknowledged", msg_id="m2"))
+    assert answer is not None
+    assert answer.condition == "resource-constraint"
+    bench.port.until.set_result(None)
+    await bench.commit()
+    assert bench.inbox.used() == (0, 0)
 
 
 @pytest.mark.parametrize("how", ["fails", "is cancelled"])

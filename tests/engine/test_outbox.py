@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import gc
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -42,6 +42,8 @@ class Port:
     def __init__(self) -> None:
         self.sent: list[Transmit] = []
         self.reachable = self.connected = True
+        #: Called at once for each ping.
+        self.answer_ping: Callable[[], None] | None = None
         self._ids = itertools.count()
 
     def route(self, record: Outgoing) -> Route | None:
@@ -50,6 +52,11 @@ class Port:
     def transmit(self, transmit: Transmit) -> bool:
         if self.connected:
             self.sent.append(transmit)
+        return self.connected
+
+    def ping(self) -> bool:
+        if self.connected and self.answer_ping is not None:
+            self.answer_ping()
         return self.connected
 
     def new_id(self) -> str:
@@ -78,7 +85,7 @@ class Bench:
 
     def start(self, store: Store | None = None) -> Outbox:
         store = store or self.store
-        return Outbox(
+        outbox = Outbox(
             store,
             store.open(),
             self.port,
@@ -86,6 +93,8 @@ class Bench:
             backoff=Backoff(first_s=2.0, max_s=16.0),
             limits=self.limits,
         )
+        self.port.answer_ping = outbox.in_flight.answered_ping
+        return outbox
 
     async def run(self, seconds: float = 0.1) -> None:
         for _ in range(round(seconds / _STEP_S)):

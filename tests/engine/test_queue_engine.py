@@ -40,6 +40,7 @@ from qos.core.queue.results import (
     Result,
     SubscribeResult,
 )
+from qos.engine import seen_nodes
 from qos.engine.queue_engine import Answer, QueueEngine, Stats, Unwritten
 from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.stores.queue_store import QueueStore
@@ -300,6 +301,18 @@ async def test_a_repetition_is_answered_after_the_commit_of_the_first(
     assert refusal.condition == "conflict"
 
 
+async def test_items_that_are_not_stored_again_are_logged_once_a_minute(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who uses one id for two items by mistake finds a line, and a count."""
+    caplog.set_level("INFO", "qos.engine.queue_engine")
+    await bench.ask(Create(NODE, {}))
+    for _ in range(3):
+        await bench.ask(Publish(NODE, (entry("a"), entry("b"), entry("c"))))
+    text = "they were there before: 3 of owner@example.org, first 'a'"
+    assert [text in line for line in caplog.messages] == [True]
+
+
 async def test_a_repeated_retract_is_known_before_the_first_is_on_disk(
     bench: Bench,
 ) -> None:
@@ -383,6 +396,26 @@ async def test_who_looks_while_the_disk_is_full_is_told_so(bench: Bench) -> None
     assert await bench.names() == [NODE]
     assert (await bench.stats())["available"] == 0
     assert not bench.engine.stats("new", OWNER, bench.out.append)
+
+
+async def test_many_nodes_are_listed_in_several_turns(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """10,000 took 11 ms of everybody's time."""
+    monkeypatch.setattr(seen_nodes, "_STEP_NODES", 2)
+    for name in ("e", "a", "c", "b"):
+        await bench.ask(Create(name))
+    listed = bench.names()
+    assert not listed.done()
+    # One that is gone meanwhile is no error.
+    await bench.ask(Delete("c"))
+    assert await listed == ["a", "b", "e", NODE]
+    # Nor is what is there known any more when the disk has failed.
+    bench.disk.error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    failed = bench.ask(Create("new"))
+    listed = bench.names()
+    assert isinstance(await failed, Unwritten)
+    assert isinstance(await listed, Unwritten)
 
 
 async def test_a_node_is_there_until_its_deletion_is_on_disk(bench: Bench) -> None:

@@ -217,6 +217,12 @@ class _SenderPort:
         world.carry(lambda: world.inbox.request(request, trusted=True))
         return True
 
+    def ping(self) -> bool:
+        world = self._world
+        if self._alive.value:
+            world.carry(lambda: world.outbox.in_flight.answered_ping())
+        return True
+
     def new_id(self) -> str:
         return f"id{next(self._world.ids)}"
 

@@ -4,6 +4,9 @@ import pytest
 
 from qos.cli import main
 
+#: Characters of a line of a help text.
+WIDTH_MAX = 94
+
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     """Run a command with wrong usage; return its one line on stderr."""

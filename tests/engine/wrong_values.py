@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import get_args, get_type_hints
 
 #: Long enough for any refusal; a call that is accepted may wait for ever.
 _TAKES_S_MAX = 5.0
@@ -37,6 +38,7 @@ _ALLOWED: Mapping[str, Callable[[object], bool]] = {
     "Sequence": lambda value: isinstance(value, list),
     "Collection": lambda value: isinstance(value, list),
     "Mapping": lambda value: isinstance(value, dict),
+    "Json": lambda value: True,  # only the test knows what JSON cannot carry
     # These are words or URLs; the test gives wrong ones.
     "Literal": lambda value: isinstance(value, str),
 }
@@ -62,10 +64,26 @@ def wrong_for(parameter: inspect.Parameter) -> list[object]:
 
 
 def parameters_of(function: Callable[..., object]) -> dict[str, inspect.Parameter]:
-    """The parameters that an application passes."""
+    """The parameters that an application passes; those of a TypedDict among them."""
     parameters = dict(inspect.signature(function).parameters)
     parameters.pop("self", None)
+    for name, parameter in tuple(parameters.items()):
+        if parameter.kind is parameter.VAR_KEYWORD:
+            options = get_args(get_type_hints(function)[name])
+            if options:
+                del parameters[name]
+                parameters |= {
+                    each: inspect.Parameter(
+                        each, parameter.KEYWORD_ONLY, annotation=_written(annotation)
+                    )
+                    for each, annotation in options[0].__annotations__.items()
+                }
     return parameters
+
+
+def _written(annotation: object) -> object:
+    """As in the source, where annotations are not evaluated."""
+    return getattr(annotation, "__forward_arg__", annotation)
 
 
 async def accepted(

@@ -134,6 +134,13 @@ class Node:
     set_back: tuple[int, int, int] | None = None
     boots: list[Boot] = field(default_factory=list)
 
+    def address(self, number: int) -> str:
+        """One of its addresses: a component has all of its domain."""
+        if "@" in self.jid:
+            return self.jid
+        names = ("{}", "lamp@{}/1", "door@{}/1", "door@{}")
+        return names[number % len(names)].format(self.jid)
+
     def boot_at(self, time: int) -> Boot | None:
         """The boot that runs at this time."""
         for boot in self.boots:

@@ -329,9 +329,12 @@ class _Message:
 
     def _device(self, jid: str, heard: set[str]) -> str:
         """The node that a JID names; '': it is not known which."""
-        if "/" in jid or "@" not in jid:
-            return jid
-        return heard.pop() if heard else ""
+        device = jid if "/" in jid or "@" not in jid else ""
+        if not device and heard:
+            device = heard.pop()
+        component = account(jid).rpartition("@")[2]
+        alone = not self._witness.knows(device or jid)
+        return component if alone and self._witness.knows(component) else device
 
     def _which(self, begin: Line, end: Line) -> Verdict:
         """An anomaly of an unknown device; or at an unknown time, if the clock was wrong."""

@@ -104,19 +104,27 @@ from deliveries group by all
 _WINDOWS = """
 with told as (
   select *, split_part(node, '/', 1) as account, split_part(target, '/', 1) as receiver,
+    split_part(source, '@', -1) as sender_domain,
+    split_part(split_part(target, '/', 1), '@', -1) as receiver_domain,
     source is null or target is null as unknown
   from lines where role = 'journal' and event = 'counted'
 ), ends as (
   select since, account from told group by all
   having not bool_or(unknown and sent + received > 0)
 ), windows as (
-  select since, level, source as sender, receiver,
-    coalesce(sum(sent) filter (account = source), 0) as sent,
-    coalesce(sum(received) filter (account = receiver), 0) as received
-  from told where not unknown and account in (source, receiver) group by all
+  select since, level, source as sender, receiver, sender_domain, receiver_domain,
+    coalesce(sum(sent) filter (account in (source, sender_domain)), 0) as sent,
+    coalesce(sum(received) filter (account in (receiver, receiver_domain)), 0)
+      as received
+  from told
+  where not unknown
+    and account in (source, receiver, sender_domain, receiver_domain) group by all
 ), known as (
-  select *, (since, sender) in (select since, account from ends) as has_sender,
-    (since, receiver) in (select since, account from ends) as has_receiver
+  select *,
+    (since, sender) in (select since, account from ends)
+      or (since, sender_domain) in (select since, account from ends) as has_sender,
+    (since, receiver) in (select since, account from ends)
+      or (since, receiver_domain) in (select since, account from ends) as has_receiver
   from windows
 )
 select since // 3600000000 as hour, level, sender, receiver,

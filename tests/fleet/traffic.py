@@ -25,6 +25,7 @@ ANSWER_MAX = 30 * SECOND
 class Message:
     """A message and its two ends; `to` is as it was addressed."""
 
+    number: int
     msg_id: str
     level: str
     sender: Node
@@ -34,7 +35,7 @@ class Message:
 
     @property
     def account(self) -> str:
-        return account(self.sender.jid)
+        return account(self.sender.address(self.number))
 
     def sends(self, time: int, event: str, **more: str | int) -> int:
         """Its sender notes this as soon as it runs; returns the time."""
@@ -49,7 +50,7 @@ class Message:
         return {
             "level": self.level,
             "msg_id": self.msg_id,
-            "source": self.sender.jid,
+            "source": self.sender.address(self.number),
             "to": self.to,
         }
 
@@ -93,7 +94,8 @@ class Traffic:
                 self._refused(message)
             elif draw < 0.94:
                 receiver = self._chance.choice(self._nodes)
-                message = replace(message, receiver=receiver, to=receiver.jid)
+                to = receiver.address(message.number)
+                message = replace(message, receiver=receiver, to=to)
                 self._reused_id(self._of_stranger(message))
             else:
                 # It may be held for hours before the stranger releases it.
@@ -260,21 +262,22 @@ class Traffic:
         sender, receiver = self._chance.sample(self._nodes, 2)
         while receiver.jid == sender.jid:
             receiver = self._chance.choice(self._nodes)
-        to = receiver.jid
+        self._count += 1
+        to = receiver.address(self._count)
         if "@" in to and self._chance.random() < 0.2:
             to = account(to)
         if self._chance.random() < 0.05:
             receiver = self._chance.choice(self._strangers)
             to = receiver.jid
-        self._count += 1
         msg_id = f"m{self._count}-{self._chance.getrandbits(32):08x}"
         size = self._chance.randint(1, 5000)
-        return Message(msg_id, "assured", sender, receiver, to, size)
+        return Message(self._count, msg_id, "assured", sender, receiver, to, size)
 
     def _between_patient(self, message: Message) -> Message:
         """The same, but between two nodes that may wait for hours."""
         sender, receiver = self._chance.sample(self._patient, 2)
-        return replace(message, sender=sender, receiver=receiver, to=receiver.jid)
+        to = receiver.address(message.number)
+        return replace(message, sender=sender, receiver=receiver, to=to)
 
     def _of_stranger(self, message: Message) -> Message:
         """The same, but from a stranger."""

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import random
+import re
 import signal
 import threading
 import time
@@ -24,7 +25,7 @@ from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
 from notebooks import ACCEPTED, REJECTED, Deed, Notebook
 from role import Role, Say, open_log
 
-__all__ = ["AmqpPublisher", "AmqpWorker"]
+__all__ = ["AmqpPublisher", "AmqpWorker", "item_of"]
 
 #: Seconds for an answer.
 _ANSWER_S = 4.0
@@ -38,6 +39,9 @@ _CREDIT = 6
 
 #: What becomes of deliveries, of a hundred: the rest is accepted.
 _RELEASED, _FAILED, _REJECTED = 6, 4, 4
+
+#: The ids of messages that AMQP clients publish; those of others are longer.
+_OF_AMQP = re.compile("[apt][0-9]{1,7}")
 
 _STATES = {ACCEPTED: Delivery.ACCEPTED, REJECTED: Delivery.REJECTED}
 
@@ -167,7 +171,7 @@ class AmqpWorker(_AmqpRole):
         message: Message,
         book: Notebook,
     ) -> None:
-        item = _item_id(message)
+        item = item_of(str(message.id))
         count = int(message.delivery_count)
         book.took(item, count)
         fetcher = receiver.fetcher
@@ -213,7 +217,6 @@ class AmqpWorker(_AmqpRole):
         return bool(confirmed)
 
 
-def _item_id(message: Message) -> str:
-    """The id of its item: those that AMQP clients have published have a type there."""
-    name = str(message.id)
-    return f"string:{name}" if name.startswith("a") and name[1:].isdigit() else name
+def item_of(message_id: str) -> str:
+    """The id of an item: that of a message of an AMQP client has a type there."""
+    return f"string:{message_id}" if _OF_AMQP.fullmatch(message_id) else message_id

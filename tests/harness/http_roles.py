@@ -1,21 +1,27 @@
 """A publisher and a worker that speak HTTP to the queue service, and nothing else.
 
 Each repeats a request until it has an answer, as a shell script would, and needs nothing
-of its earlier lives but the links that it has written down.
+of its earlier lives but the links that it has written down. It may do so with aiohttp, or
+with httpx, which has its own idea of links.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import random
+from abc import ABC, abstractmethod
 from base64 import b64encode
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 from urllib.parse import unquote
 
 import aiohttp
+import httpx
 from yarl import URL
 
 from notebooks import ACCEPTED, REJECTED, Deed, Notebook, read_deeds
@@ -43,21 +49,32 @@ _WAIT_S = 2
 _RELEASED, _FAILED, _REJECTED = 5, 4, 3
 
 
+Library = Literal["aiohttp", "httpx"]
+
+
 @dataclass(frozen=True, slots=True)
 class _Answer:
+    """An answer.
+
+    Attributes:
+        status: of it.
+        headers: by their names in small letters.
+        links: the targets by rel.
+        text: the body.
+    """
+
     status: int
     headers: dict[str, str]
     links: dict[str, str]
     text: str
 
 
-class _Web:
+class _Web(ABC):
     """Asks until there is an answer other than "come again"."""
 
-    def __init__(self, session: aiohttp.ClientSession, role: Role) -> None:
-        self._session = session
+    def __init__(self, role: Role) -> None:
         connect = role.connect
-        self._base = f"http://{connect.host}:{connect.port}"
+        self.base = f"http://{connect.host}:{connect.port}"
         login = b64encode(f"{connect.jid}:{connect.password}".encode()).decode()
         self._login = {"Authorization": f"Basic {login}"}
 
@@ -65,29 +82,43 @@ class _Web:
         self, path: str, body: str = "", kind: str = "", **headers: str
     ) -> _Answer:
         """Post until it is answered."""
-        while True:
-            answer = await self._once(path, body, kind, headers)
-            if answer is not None and answer.status < 500 and answer.status != 429:
-                return answer
-            await asyncio.sleep(_AGAIN_S)
-
-    async def _once(
-        self, path: str, body: str, kind: str, headers: dict[str, str]
-    ) -> _Answer | None:
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         sent |= self._login
         if kind:
             sent["Content-Type"] = kind
+        while True:
+            answer = await self.ask(path, body.encode(), sent)
+            if answer is not None and answer.status < 500 and answer.status != 429:
+                return answer
+            await asyncio.sleep(_AGAIN_S)
+
+    @abstractmethod
+    async def ask(
+        self, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> _Answer | None:
+        """Post once; None: there is no answer."""
+
+
+class _Aiohttp(_Web):
+    def __init__(self, role: Role, session: aiohttp.ClientSession) -> None:
+        super().__init__(role)
+        self._session = session
+
+    async def ask(
+        self, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> _Answer | None:
+        """See _Web."""
         try:
             async with self._session.post(
-                URL(self._base + path, encoded=True),
-                data=body.encode(),
-                headers=sent,
+                URL(self.base + path, encoded=True),
+                data=body,
+                headers=headers,
                 skip_auto_headers=["Content-Type"],
             ) as answer:
                 links = read_links(answer.headers.get("Link", ""))
                 return _Answer(
-                    *(answer.status, dict(answer.headers)),
+                    answer.status,
+                    {name.lower(): value for name, value in answer.headers.items()},
                     {each.rel: each.href for each in links},
                     await answer.text(),
                 )
@@ -95,9 +126,34 @@ class _Web:
             return None
 
 
-def _session() -> aiohttp.ClientSession:
-    timeout = aiohttp.ClientTimeout(total=_ANSWER_S + _WAIT_S)
-    return aiohttp.ClientSession(timeout=timeout)
+class _Httpx(_Web):
+    def __init__(self, role: Role, client: httpx.AsyncClient) -> None:
+        super().__init__(role)
+        self._client = client
+
+    async def ask(
+        self, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> _Answer | None:
+        """See _Web."""
+        try:
+            url = httpx.URL(self.base).join(path)
+            answer = await self._client.post(url, content=body, headers=headers)
+        except httpx.TransportError:
+            return None
+        links = {str(rel): each["url"] for rel, each in answer.links.items()}
+        return _Answer(answer.status_code, dict(answer.headers), links, answer.text)
+
+
+@contextlib.asynccontextmanager
+async def _web(library: Library, role: Role) -> AsyncIterator[_Web]:
+    seconds = _ANSWER_S + _WAIT_S
+    if library == "httpx":
+        async with httpx.AsyncClient(timeout=seconds) as client:
+            yield _Httpx(role, client)
+    else:
+        timeout = aiohttp.ClientTimeout(total=seconds)
+        async with aiohttp.ClientSession(timeout=timeout) as session:
+            yield _Aiohttp(role, session)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,12 +168,14 @@ class HttpPublisher(Role):
         links: the file with the links, a line each, before they are used.
         published: the file with the ids of items that are there, a line each.
         pause_s: after each post.
+        library: what it speaks with.
     """
 
     node: str
     links: str
     published: str
     pause_s: float
+    library: Library = "aiohttp"
 
     async def live(self, say: Say) -> None:
         """See Role."""
@@ -125,8 +183,7 @@ class HttpPublisher(Role):
         say("ready")
         links, published = open_log(self.links), open_log(self.published)
         path, number = self._left_over()
-        async with _session() as session:
-            web = _Web(session, self)
+        async with _web(self.library, self) as web:
             for each in itertools.count(number):
                 if ends.is_set() and not path:
                     return
@@ -189,11 +246,13 @@ class HttpWorker(Role):
         node: the queue.
         notebook: its file.
         work_s: how long it works on an item, at most.
+        library: what it speaks with.
     """
 
     node: str
     notebook: str
     work_s: float
+    library: Library = "aiohttp"
 
     async def live(self, say: Say) -> None:
         """See Role."""
@@ -201,8 +260,7 @@ class HttpWorker(Role):
         say("ready")
         left = read_deeds([Path(self.notebook)]).unanswered
         book = Notebook(self.notebook)
-        async with _session() as session:
-            web = _Web(session, self)
+        async with _web(self.library, self) as web:
             for deed in left:
                 await self._end(web, book, deed)
             works = (self._work(web, book, ends) for _ in range(_AT_ONCE))
@@ -218,7 +276,7 @@ class HttpWorker(Role):
             if taken.status != 200:
                 raise ValueError(f"not taken: {taken.status} {taken.text}")
             item = unquote(taken.links["self"].rpartition("/")[2])
-            count = int(taken.headers["Msg-Delivery-Count"])
+            count = int(taken.headers["msg-delivery-count"])
             book.took(item, count)
             await asyncio.sleep(random.uniform(0, self.work_s))
             path, chance = taken.links["acknowledgement"], random.randrange(100)

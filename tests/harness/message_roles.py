@@ -32,6 +32,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+from xml.etree import ElementTree as ET
 
 from slixmpp import Message
 
@@ -129,9 +130,9 @@ class Device:
         end: its role.
         say: called with `ready`, at each session.
         reached: called with the points that the process reaches: the names of the
-            elements of requests and answers ('' for an empty one), before the plugin
-            sees them; and, for a receiver, `before log` and `after log` of a message
-            that was handed to it.
+            elements of requests and answers ('' for an empty one), alone or in a batch,
+            before the plugin sees them; and, for a receiver, `before log` and
+            `after log` of a message that was handed to it.
     """
 
     def __init__(
@@ -188,8 +189,8 @@ class Device:
 
     def _look(self, stanza: Any) -> Any:
         if stanza.name == "iq":
-            children = (child.tag.rpartition("}")[2] for child in stanza.xml)
-            self._reached(next(children, ""))
+            for point in _points(stanza.xml):
+                self._reached(point)
         return stanza
 
     def _started(self, _event: object) -> None:
@@ -310,6 +311,23 @@ class Device:
 
 class _Clumsy(Exception):
     """The application fails, and succeeds the next time."""
+
+
+def _points(iq: ET.Element) -> list[str]:
+    """The names of the requests or answers in an iq, of those in a batch as well."""
+    elements = [child for content in iq for child in _elements(content)]
+    return elements or [""]
+
+
+def _elements(content: ET.Element) -> list[str]:
+    name = content.tag.rpartition("}")[2]
+    if name != "batch":
+        return [name]
+    names = [(child.tag.rpartition("}")[2], child.get("hold")) for child in content]
+    # Alone, the result has no name, or that of its mark.
+    return [
+        name if name != "result" else "hold" if hold else "" for name, hold in names
+    ]
 
 
 def _is_assured(message: Message) -> bool:

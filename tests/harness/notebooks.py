@@ -40,7 +40,7 @@ class Deed:
 
 @dataclass
 class Deeds:
-    """What is in some notebooks.
+    """The contents of some notebooks.
 
     Attributes:
         shown: the deliveries of each item with each delivery count.

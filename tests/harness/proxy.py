@@ -12,13 +12,14 @@ import contextlib
 import enum
 import random
 import re
+import socket
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from qos.testing.ports import ADDRESS, free_ports
 
-__all__ = ["Injection", "LinkFault", "Proxy"]
+__all__ = ["Injection", "LinkFault", "Proxy", "Shape"]
 
 _READ_BYTES = 65_536
 
@@ -26,6 +27,13 @@ _READ_BYTES = 65_536
 #: kB/s, so that a TLS handshake gets through in half a second.
 _PIECE_BYTES = 40
 _PIECE_PAUSE_S = 0.002
+
+#: A shaped link carries a piece in so many seconds, and so holds hardly more than that.
+_SHAPED_PIECE_S = 0.02
+
+#: The receive buffer of the system at a shaped link, in bytes: what a sender has written
+#: is to wait at the sender, as before a slow radio.
+_SHAPED_BUFFER_BYTES = 4_096
 
 #: Time for the last bytes of a connection.
 _LINGER_S = 1.0
@@ -73,21 +81,41 @@ class Injection:
     behind: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A link as it is: nothing is lost, and it takes its time.
+
+    Attributes:
+        bytes_per_s: what each connection carries in each direction.
+        delay_s: from the end of a piece at one end until it comes at the other.
+    """
+
+    bytes_per_s: float = 1e9
+    delay_s: float = 0.0
+
+
 class Proxy:
     """A proxy, used as an async context manager; it listens within.
 
     Args:
         to_port: of the server, on loopback.
         seed: decides the connections of a fault, and its direction.
+        shape: of each connection; None: as fast as possible.
 
     Attributes:
         port: where clients connect.
+        shape: as above, for the connections that are made from now on.
+        carried: the bytes by direction, `up` to the server and `down`.
         injections: for the connections that are made from now on.
         injected: how often one of them was written.
     """
 
-    def __init__(self, to_port: int, *, seed: int | str) -> None:
+    def __init__(
+        self, to_port: int, *, seed: int | str = 0, shape: Shape | None = None
+    ) -> None:
         (self.port,) = free_ports(1)
+        self.shape = shape
+        self.carried = {"up": 0, "down": 0}
         self.injections: tuple[Injection, ...] = ()
         self.injected = 0
         self._to_port = to_port
@@ -98,7 +126,17 @@ class Proxy:
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, ADDRESS, self.port)
+        # With the protocol: else asyncio leaves Nagle's algorithm on.
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((ADDRESS, self.port))
+        if self.shape is not None:
+            listener.setsockopt(
+                socket.SOL_SOCKET, socket.SO_RCVBUF, _SHAPED_BUFFER_BYTES
+            )
+        self._server = await asyncio.start_server(
+            self._accept, sock=listener, limit=self.buffer_bytes
+        )
         return self
 
     async def __aexit__(
@@ -114,6 +152,11 @@ class Proxy:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The bytes that a connection holds in each direction, or up to twice that."""
+        return _READ_BYTES if self.shape is None else _SHAPED_BUFFER_BYTES
 
     @property
     def connections(self) -> int:
@@ -212,6 +255,7 @@ class _Connection:
     ) -> None:
         self._proxy = proxy
         self._injections = list(proxy.injections)
+        self._shape = proxy.shape
         self.trickles = False
         self.orphaned = False
         self._client = (reader, writer)
@@ -223,12 +267,15 @@ class _Connection:
         """Carry data until an end has closed."""
         from_client, to_client = self._client
         try:
-            from_server, to_server = await asyncio.open_connection(ADDRESS, port)
+            from_server, to_server = await asyncio.open_connection(
+                ADDRESS, port, limit=self._proxy.buffer_bytes
+            )
         except OSError:
             return
         self._server = to_server
-        up = asyncio.ensure_future(self._carry("up", from_client, to_server))
-        down = asyncio.ensure_future(self._carry("down", from_server, to_client))
+        carry = self._carry if self._shape is None else self._carry_shaped
+        up = asyncio.ensure_future(carry("up", from_client, to_server))
+        down = asyncio.ensure_future(carry("down", from_server, to_client))
         try:
             await asyncio.wait((up, down), return_when=asyncio.FIRST_COMPLETED)
             if not down.done() and not self.orphaned:
@@ -285,6 +332,42 @@ class _Connection:
         # The end of a connection is delayed like everything else.
         await flows.wait()
 
+    async def _carry_shaped(
+        self,
+        direction: str,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        """As fast as the link is, and no faster."""
+        assert self._shape is not None
+        rate, delay_s = self._shape.bytes_per_s, self._shape.delay_s
+        piece = max(1, min(_READ_BYTES, int(rate * _SHAPED_PIECE_S)))
+        loop, flows = asyncio.get_running_loop(), self._flows[direction]
+        late: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+
+        async def arrive() -> None:
+            while True:
+                at, data = await late.get()
+                await asyncio.sleep(at - loop.time())
+                await flows.wait()
+                if not data:
+                    return
+                await self._put(direction, writer, data)
+
+        arriving = asyncio.ensure_future(arrive())
+        free_at = loop.time()
+        try:
+            with contextlib.suppress(OSError):
+                while data := await reader.read(piece):
+                    free_at = max(free_at, loop.time()) + len(data) / rate
+                    late.put_nowait((free_at + delay_s, data))
+                    await asyncio.sleep(free_at - loop.time())
+                    await flows.wait()
+            late.put_nowait((loop.time() + delay_s, b""))
+            await arriving
+        finally:
+            arriving.cancel()
+
     def _with_injections(self, data: bytes) -> bytes:
         for injection in tuple(self._injections):
             match = injection.pattern.search(data)
@@ -301,6 +384,7 @@ class _Connection:
         try:
             if not (self.orphaned and direction == "down"):
                 writer.write(data)
+                self._proxy.carried[direction] += len(data)
                 await writer.drain()
         except OSError:
             # The server may still send data for a client that is gone.

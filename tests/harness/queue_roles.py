@@ -258,7 +258,7 @@ class WorkerRole(Role):
                 db = stack.enter_context(contextlib.closing(_effects_db(self.effects)))
             async with (
                 JournalWriter.opened(
-                    self.qos_journal or None, self.connect.jid
+                    self.qos_journal or None, self.connect.jid, of_items=True
                 ) as journal,
                 self.connect.as_account() as session,
             ):
@@ -403,7 +403,8 @@ async def _insist(
     """Publish the same items until there is an answer: nothing else is needed."""
     while True:
         try:
-            return await plugin.publish(service, node, items, attempts=1)
+            published = await plugin.publish(service, node, items, attempts=1)
+            return [each.item_id for each in published]
         except RequestFailed as error:
             if not error.is_temporary:
                 raise

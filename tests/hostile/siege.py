@@ -185,7 +185,7 @@ async def besieged_service(folder: Path) -> AsyncIterator[Siege]:
     with _NO_CERTIFICATES:
         async with (
             LoopbackServer(accounts={}, components=components) as server,
-            queue_service(server, QUEUES, store=store, creators="all") as served,
+            queue_service(server, QUEUES, store=store, creators="anyone") as served,
         ):
             xmpp = served._xmpp
             with _watched(Siege(server, xmpp, [served, XEP_QOS.of(xmpp)])) as siege:

@@ -58,7 +58,7 @@ async def test_no_stanza_of_a_peer_harms_a_device(
     seeds: list[int], cuts: list[int]
 ) -> None:
     """Requests, batches, answers, events of queues and of logs, presence."""
-    options = {"trust": "all", "quota_messages": 5, "event_interval_s": 3600.0}
+    options = {"trust": "anyone", "quota_messages": 5, "event_interval_s": 3600.0}
     async with besieged_device(**options) as siege:
         qos = XEP_QOS.of(siege.xmpp)
         for number in range(2):
@@ -169,7 +169,7 @@ async def test_each_of_a_thousand_requests_at_once_is_answered_once(
     tmp_path: Path, ids: str
 ) -> None:
     """RFC 6120 §8.2.3; even those that wait for one write, or for one hand-over."""
-    options = {"trust": "all", "quota_messages": 5_000}
+    options = {"trust": "anyone", "quota_messages": 5_000}
     async with besieged_device(store=f"sqlite:{tmp_path}/bob.db", **options) as siege:
         message = "<message xmlns='jabber:client'><body>x</body></message>"
         for kind in ("assured", "deliver", "acknowledged"):
@@ -199,6 +199,7 @@ BOUNDS = (
     *("xep_qos.discovery._PRESENT_MAX", "qos.engine.queue_outputs._SENT_MAX"),
     *("xep_qos.feed._SAID_MAX", "xep_qos.parsed_messages._CHARS_MAX"),
     *("qos.engine.clock._OUTDATED_MAX", "qos.core.queue.presence._RESOURCES_MAX"),
+    "qos.core.payers._REMEMBERED_MAX",
 )
 
 #: For each kind: first this many, to fill limited tables; then the others, after which
@@ -256,7 +257,7 @@ async def test_no_table_of_a_device_grows_with_what_strangers_send(
 ) -> None:
     """Names cost an attacker nothing: each table has a limit, and reaches it."""
     options = {
-        "trust": "all",
+        "trust": "anyone",
         "quota_messages": 3,
         "quota_total_messages": ROOM,
         "tombstones_max": ROOM,
@@ -302,7 +303,7 @@ BROKEN = (
 
 async def test_bytes_that_are_no_stanza_end_the_stream_and_nothing_else() -> None:
     """The endpoint returns, with the messages that it holds, and answers as before."""
-    async with besieged_device(trust="all") as siege:
+    async with besieged_device(trust="anyone") as siege:
         for number, data in enumerate(BROKEN):
             first, last = exchange(siege, number)
             siege.send(first)

@@ -106,7 +106,7 @@ async def device() -> AsyncIterator[ClientXMPP]:
     client.enable_direct_tls = False
     client.register_plugin("xep_0198")
     client.register_plugin("xep_0092")
-    client.register_plugin("xep_qos", {"trust": "all"})
+    client.register_plugin("xep_qos", {"trust": "anyone"})
     yield client
     await close(client)
 
@@ -216,7 +216,7 @@ async def test_a_client_gets_its_session_and_only_what_is_over_tls(
         client.enable_direct_tls = False
         client.auto_authorize = None
         client.register_plugin("xep_0198")
-        client.register_plugin("xep_qos", {"trust": "all"})
+        client.register_plugin("xep_qos", {"trust": "anyone"})
         given = record(client)
         try:
             for event in ("session_start", "session_resumed"):
@@ -258,7 +258,8 @@ async def test_a_device_gets_only_what_is_over_tls(
             port=proxy.port,
             ca_file=prosody.ca_file,
             stream_management=stream_management,
-            trust="all",
+            store="memory:",
+            trust="anyone",
             retry_first_s=0.1,
             retry_max_s=0.3,
         ) as lamp:
@@ -282,7 +283,7 @@ async def test_a_component_hands_over_nothing_before_its_handshake() -> None:
     """
     component = ComponentXMPP("queue.localhost", "secret", "127.0.0.1", 1)  # type: ignore[no-untyped-call]  # slixmpp's lack
     component.enable_direct_tls = False
-    component.register_plugin("xep_qos", {"trust": "all"})
+    component.register_plugin("xep_qos", {"trust": "anyone"})
     given: list[str] = []
     component.add_event_handler(
         "message", lambda message: given.append(message["body"])

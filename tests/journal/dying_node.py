@@ -140,6 +140,10 @@ class Node:
         self._loop.call_soon(lambda: self.inbox.request(request, trusted=True))
         return True
 
+    def ping(self) -> bool:
+        self._loop.call_soon(lambda: self.outbox.in_flight.answered_ping())
+        return True
+
     def answer(self, request: Request, answer: Answer) -> None:
         reply = Reply(
             iq_id=request.iq_id,

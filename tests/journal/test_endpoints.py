@@ -270,7 +270,7 @@ async def test_a_queue_and_its_worker_tell_the_same(
 async def test_a_job_that_is_lost_is_told_once(
     server: LoopbackServer, tmp_path: Path
 ) -> None:
-    """What its handler does afterwards has no effect."""
+    """Later acts of its handler have no effect."""
     journal = tmp_path / "journal"
     async with (
         logged_in(server, "owner/1", {"xep_0254": {}}) as owner,

@@ -98,6 +98,9 @@ class Bench:
     def transmit(self, transmit: Transmit) -> bool:
         return True
 
+    def ping(self) -> bool:
+        return True
+
     def answer(self, request: Request, answer: Answer) -> None:
         self.answers.append(answer)
 

@@ -228,6 +228,10 @@ RELEASING = incoming(IncomingState.RELEASING)
         (RELEASING, _IN.FAILED, None, {}, []),
         (incoming(IncomingState.PARKED), _IN.RELEASE, None, {}, [of(_R.RELEASED)]),
         (
+            *(RELEASING, _IN.DROP_FORCED, None, {}),
+            [of(_R.EXPIRED, condition="dropped")],
+        ),
+        (
             *(incoming(IncomingState.PARKED), _IN.DROP, None, {}),
             [of(_R.EXPIRED, condition="dropped")],
         ),

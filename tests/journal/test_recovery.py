@@ -108,7 +108,7 @@ async def test_a_file_of_a_killed_process_is_put_into_place(tmp_path: Path) -> N
     lines = read_journal(tmp_path, own=True)
     ends = [line["event"] for line in lines if line["role"] == "journal"]
     # Only the two later files were closed.
-    assert ends == ["opened", *["opened", "closed"] * 2]
+    assert ends == ["opened", *["opened", "counted", "closed"] * 2]
 
 
 async def test_a_file_that_an_older_version_has_named_is_put_into_place(

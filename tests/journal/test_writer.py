@@ -73,7 +73,7 @@ def paths(folder: Path) -> list[Path]:
 
 
 def seqs(folder: Path) -> list[int]:
-    """The seq of all lines; the first is `opened`, and the last `closed`."""
+    """The seq of all lines: first `opened`, at the end the last count and `closed`."""
     return [line["seq"] for line in read_journal(folder, own=True)]
 
 
@@ -118,9 +118,10 @@ async def test_a_node_to_which_nothing_happens_leaves_the_proof_of_it(
     lines = read_journal(tmp_path, own=True)
     assert [(line["seq"], line["role"], line["event"]) for line in lines] == [
         (1, "journal", "opened"),
-        (2, "journal", "closed"),
+        (2, "journal", "counted"),
+        (3, "journal", "closed"),
     ]
-    assert time_of(lines[1]["at"]) - time_of(lines[0]["at"]) == 10
+    assert time_of(lines[2]["at"]) - time_of(lines[0]["at"]) == 10
 
 
 async def test_what_was_noted_is_written_before_the_commit_that_it_is_about(
@@ -136,7 +137,7 @@ async def test_what_was_noted_is_written_before_the_commit_that_it_is_about(
                 assert [line["msg_id"] for line in lines][-1] == f"m{number}"
             elif number % 3 == 0:
                 await asyncio.sleep(0)
-    assert seqs(tmp_path) == list(range(1, 202))
+    assert seqs(tmp_path) == list(range(1, 203))
     assert [line["msg_id"] for line in read_journal(tmp_path)] == [
         f"m{number}" for number in range(1, 200)
     ]
@@ -183,7 +184,7 @@ async def test_a_file_that_is_large_enough_makes_room_for_another(
     sizes = [path.stat().st_size for path in paths(tmp_path)]
     assert len(sizes) > 5
     assert max(sizes) <= 1000
-    assert seqs(tmp_path) == list(range(1, 53))
+    assert seqs(tmp_path) == list(range(1, 54))
 
 
 async def test_a_line_that_is_larger_than_a_file_has_one_for_itself(
@@ -192,8 +193,8 @@ async def test_a_line_that_is_larger_than_a_file_has_one_for_itself(
     """A small limit must not lose a line."""
     async with writing(tmp_path, rotate_bytes=10) as writer:
         writer.note(entry(), entry("m2"))
-    assert len(files(tmp_path)) == 4
-    assert seqs(tmp_path) == [1, 2, 3, 4]
+    assert len(files(tmp_path)) == 5
+    assert seqs(tmp_path) == [1, 2, 3, 4, 5]
 
 
 async def test_a_file_that_is_old_enough_is_closed_though_nothing_happens(
@@ -222,7 +223,7 @@ async def test_a_new_day_has_a_folder_of_its_own(tmp_path: Path) -> None:
         "date=2026-11-22",
     ]
     assert [line["seq"] for line in read_journal(tmp_path)] == [2, 4, 5]
-    assert seqs(tmp_path) == [1, 2, 3, 4, 5, 6]
+    assert seqs(tmp_path) == [1, 2, 3, 4, 5, 6, 7]
 
 
 async def test_a_clock_that_goes_back_loses_nothing_and_doubles_nothing(
@@ -235,8 +236,8 @@ async def test_a_clock_that_goes_back_loses_nothing_and_doubles_nothing(
             time.now += jump
             writer.note(entry())
     assert len(read_journal(tmp_path)) == 7
-    # With `opened`, `closed` and the counts of the windows that ended in between.
-    assert seqs(tmp_path) == list(range(1, 15))
+    # With `opened`, `closed` and the counts of the windows.
+    assert seqs(tmp_path) == list(range(1, 16))
     for path in paths(tmp_path):
         day = path.parent.name.removeprefix("date=")
         assert f'"at":"{day}T' in path.read_text()
@@ -250,7 +251,7 @@ async def test_two_writers_share_a_folder(tmp_path: Path) -> None:
             await flush(writer)
         assert one.boot != other.boot
         assert len(files(tmp_path)) == 2
-    assert seqs(tmp_path) == [1, 2, 3] * 2
+    assert seqs(tmp_path) == [1, 2, 3, 4] * 2
 
 
 async def test_a_node_may_have_the_longest_of_names(tmp_path: Path) -> None:
@@ -276,7 +277,7 @@ async def test_no_file_is_hidden_by_the_name_of_its_node(
     await writer.close()
     (path,) = paths(tmp_path)
     assert path.name[:3] in {"%5F", "%2E"}
-    (opened, _closed) = read_journal(tmp_path, own=True)
+    (opened, _counted, _closed) = read_journal(tmp_path, own=True)
     assert opened["node"] == node
 
 
@@ -285,7 +286,7 @@ def test_it_can_be_made_and_noted_in_before_a_loop_runs(tmp_path: Path) -> None:
     writer = JournalWriter(tmp_path, NODE, now=Time())
     writer.note(entry())
     asyncio.run(writer.close())
-    assert seqs(tmp_path) == [1, 2, 3]
+    assert seqs(tmp_path) == [1, 2, 3, 4]
 
 
 def test_a_loop_that_ended_with_work_undone_is_not_waited_for(tmp_path: Path) -> None:
@@ -297,7 +298,7 @@ def test_a_loop_that_ended_with_work_undone_is_not_waited_for(tmp_path: Path) ->
 
     asyncio.run(note())
     asyncio.run(writer.close())
-    assert seqs(tmp_path) == [1, 2, 3]
+    assert seqs(tmp_path) == [1, 2, 3, 4]
 
 
 # -- what cannot be written ------------------------------------------------
@@ -344,7 +345,7 @@ async def test_a_full_disk_costs_the_lines_and_nothing_else(
         writer.probe = Disk()
         writer.note(entry())
     assert [line["seq"] for line in read_journal(tmp_path)] == [2, 9]
-    assert seqs(tmp_path) == [1, 2, 9, 10]
+    assert seqs(tmp_path) == [1, 2, 9, 10, 11]
     assert len(files(tmp_path)) == 2
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
@@ -454,12 +455,22 @@ async def test_each_window_is_counted_by_route_where_it_ends(tmp_path: Path) -> 
         # The window from 5 to 10 minutes later is missing: it is not known that the
         # node was up.
         (at(5), "assured", me, lamp, 1, 0),
+        (at(15), None, None, None, 0, 0),
     ]
     lines = read_journal(tmp_path, own=True)
-    assert [line["event"] for line in lines[-5:]] == [
-        *("counted", "counted", "accepted", "counted", "closed")
+    assert [line["event"] for line in lines[-6:]] == [
+        *("counted", "counted", "accepted", "counted", "counted", "closed")
     ]
-    assert [line["at"] for line in lines[-5:]] == [at(5)] * 3 + [at(15)] * 2
+    assert [line["at"] for line in lines[-6:]] == [at(5)] * 3 + [at(15)] * 3
+
+
+async def test_a_node_that_ends_counts_what_it_has_sent(tmp_path: Path) -> None:
+    """A command that sends one message lives in no window's end; two may in one."""
+    me, lamp = "meter@example.org", "lamp@example.org"
+    for _ in range(2):
+        async with writing(tmp_path, now=Time(NOON + 10)) as writer:
+            writer.note(message(SenderEvent.ACCEPTED, NODE, lamp))
+    assert counted(tmp_path, "from", "to", "sent") == [(at(0), me, lamp, 1)] * 2
 
 
 async def test_a_window_without_a_message_is_counted_too(tmp_path: Path) -> None:
@@ -470,7 +481,8 @@ async def test_a_window_without_a_message_is_counted_too(tmp_path: Path) -> None
         writer.note(entry())
         time.now += 10
     assert counted(tmp_path, "level", "from", "to", "sent", "received") == [
-        (at(0), None, None, None, 0, 0)
+        (at(0), None, None, None, 0, 0),
+        (at(5), "assured", "meter@example.org", "lamp@example.org", 1, 0),
     ]
 
 
@@ -502,7 +514,9 @@ async def test_a_crowd_of_accounts_does_not_fill_the_memory(
         await flush(writer)
         assert len(writer._counts._routes) == ROUTES_MAX + 1
         time.now += 300
-    rows = counted(tmp_path, "from", "sent", "received")
+    rows = [
+        row for row in counted(tmp_path, "from", "sent", "received") if row[0] == at(0)
+    ]
     assert len(rows) == ROUTES_MAX + 1
     assert rows[-1] == (at(0), None, 0, 1000)
     assert sum(received for *_, received in rows) == 2 * (ROUTES_MAX + 500)
@@ -521,7 +535,7 @@ async def test_a_clock_that_goes_back_counts_each_message_in_its_window(
     sums: dict[str, int] = {}
     for since, sent in counted(tmp_path, "sent"):
         sums[since] = sums.get(since, 0) + sent
-    assert sums == {at(0): 2, at(5): 3}
+    assert sums == {at(0): 2, at(5): 3, at(10): 0}
 
 
 async def test_a_file_waits_for_its_commit_though_the_writer_adds_its_own_lines(

@@ -48,7 +48,7 @@ async def live(host: str, port: int, password: str, path: Path, death: Death) ->
     )
     client.enable_plaintext = True
     client.enable_starttls = client.enable_direct_tls = False
-    options = {"store": store, "trust": "all", "retry_first_s": 0.2}
+    options = {"store": store, "trust": "anyone", "retry_first_s": 0.2}
     client.register_plugin("xep_qos", options)
     qos = XEP_QOS.of(client)
     store.probe = death.at

@@ -3,8 +3,9 @@
     Forked.start(crash_device.live, end, file_for_stderr)
 
 A line on its stdin, for example `["deliver", 3]`, makes it kill itself when it gets the
-third stanza from then on with such a child, before the plugin sees it. A receiver can
-also kill itself `before log` or `after log` of a message that was handed to it.
+third such request from then on, alone or in a batch, before the plugin sees it; the
+same holds for answers. A receiver can also kill itself `before log` or `after log` of a
+message that was handed to it.
 `["end", 0]` makes it log out and close everything.
 """
 

@@ -22,8 +22,8 @@ from role import Connect
 SENDER, RECEIVER = "alice@localhost/controller", "bob@localhost/device"
 
 #: The victim and the way. It is killed while it starts, or at any moment of a session;
-#: or it kills itself: when it gets a stanza, before looking at it, or while the
-#: application handles the message.
+#: or it kills itself: when it gets a request or an answer, before looking at it, or while
+#: the application handles the message.
 DEATHS = [
     *((("sender",), how) for how in ("starting", "running", "received", "hold", "")),
     *((("receiver",), how) for how in ("starting", "running", "assured", "deliver")),
@@ -120,7 +120,7 @@ class Pair:
 
     def _tell(self, role: str, how: str, count: int) -> None:
         """See crash_device.py."""
-        self._processes[role].stdin.write(json.dumps([how, count]).encode())
+        self._processes[role].stdin.write(json.dumps([how, count]).encode() + b"\n")
 
     async def _flowing(self) -> None:
         """Wait until messages are accepted again: both have recovered."""

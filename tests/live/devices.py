@@ -447,6 +447,7 @@ def _plugins(
     smacks: bool, plugins: Plugins | None, settings: dict[str, object]
 ) -> Plugins:
     short: dict[str, object] = {
+        "store": "memory:",
         "retry_first_s": RETRY_FIRST_S,
         "retry_max_s": RETRY_MAX_S,
     }

@@ -251,8 +251,12 @@ async def test_the_service_says_what_it_is_and_has(queues: Served) -> None:
         assert (identity.get("category"), identity.get("type")) == ("pubsub", "leaf")
         features = {each.get("var") for each in answer.iter(f"{{{DISCO_INFO}}}feature")}
         assert features >= {PUBSUB, QUEUEING}
-        query = f"<query xmlns='{DISCO_INFO}' node='none'/>"
-        assert await alice.refused(query, "get") == NOT_FOUND
+        answer = await alice.done(f"<query xmlns='{DISCO_ITEMS}' node='a'/>", "get")
+        (query,) = answer
+        assert (query.attrib, len(query)) == ({"node": "a"}, 0)
+        for xmlns in (DISCO_INFO, DISCO_ITEMS):
+            none = f"<query xmlns='{xmlns}' node='none'/>"
+            assert await alice.refused(none, "get") == NOT_FOUND
 
 
 async def test_a_full_disk_is_answered_to_who_looks_as_well(queues: Served) -> None:

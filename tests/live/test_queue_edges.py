@@ -20,7 +20,6 @@ from queue_service import (
     PUBSUB,
     UNEXPECTED,
     Peer,
-    Refused,
     Served,
     delivered,
     item,
@@ -416,4 +415,4 @@ async def test_an_outcast_is_refused_whatever_it_asks(queues: Served) -> None:
             (retract(NODE, "1"), "set"),
             (pubsub(f"<items node='{NODE}'/>"), "get"),
         ):
-            assert await bob.refused(request, kind) == Refused("auth", "forbidden")
+            assert await bob.refused(request, kind) == NOT_FOUND

@@ -276,7 +276,7 @@ async def test_who_may_not_work_any_more_loses_subscription_and_locks(
         await bob.told("unlock", "1")
         again = await carol.item()
         assert (again.id, again.count) == ("1", 0)
-        assert await bob.refused(retract(NODE, one.named)) == CONFLICT
+        assert await bob.refused(retract(NODE, one.named)) == NOT_FOUND
         await bob.no_items()
 
 

@@ -456,7 +456,7 @@ async def test_the_plugin_answers_a_raw_peer_at_all(make_prosody: MakeProsody) -
     async with (
         raw(server, "carol/log") as log,
         raw(server, "mallory/m") as mallory,
-        device(server, "bob/b", event_log_to=log.jid) as bob,
+        device(server, "bob/b", event_log_to=log.jid, accepts="anyone") as bob,
     ):
         async with one_event(bob, mallory, log):
             refusal = await ask(mallory, bob.jid, assured("7"))

@@ -120,7 +120,7 @@ async def held(
 
 
 async def test_the_exchange_is_that_of_the_text_and_marked(prosody: Prosody) -> None:
-    """§2: ids unguessable and new, to and from left out, our store's id as a mark."""
+    """§2: ids unguessable and new, `to` left out, our store's id as a mark."""
     payload = "<message xmlns='jabber:client' id='m7'><body>Entered.</body></message>"
     async with wiretap(prosody) as (tapped, tap), raw(prosody, "bob/b") as bob:
         async with (
@@ -129,8 +129,8 @@ async def test_the_exchange_is_that_of_the_text_and_marked(prosody: Prosody) -> 
                 tapped, "alice/a", retry_first_s=NEVER_S, retry_max_s=NEVER_S
             ) as alice,
         ):
-            forged = payload.replace("id=", "to='x@y' from='z@y' id=")
-            sending = asyncio.create_task(alice.qos.send(bob.jid, payload=forged))
+            addressed = payload.replace("id=", f"to='{bob.jid}' id=")
+            sending = asyncio.create_task(alice.qos.send(bob.jid, payload=addressed))
             assured = await bob.expect(asks("assured"))
             await say_received(assured, bob)
             deliver = await bob.expect(asks("deliver"))
@@ -810,11 +810,13 @@ async def test_an_enormous_hold_does_not_end_our_stream(prosody: Prosody) -> Non
 
 
 async def test_acknowledged_is_one_step(prosody: Prosody) -> None:
-    """The proto-XEP: an iq and an empty response; no msgId and no mark."""
+    """The proto-XEP: an iq and an empty response; no msgId, and no attribute but our mark."""
     async with peers(prosody) as (alice, bob):
         delivery = await submit(alice, bob.jid, "80", level=Level.ACKNOWLEDGED)
         iq = await bob.expect(asks("acknowledged"))
-        assert iq[0].attrib == {}
+        assert iq[0].attrib == {
+            f"{{{MARKS}}}sender": alice.qos._endpoint.store.store_id
+        }
         assert list(bodies([iq])) == ["80"]
         await answer(iq, bob)
         outcome = await end_of(delivery)
@@ -968,14 +970,13 @@ async def test_what_is_over_the_servers_limit_is_refused_before_it_is_accepted(
 # -- the window ------------------------------------------------------------
 
 
-async def window_of(alice: Device, bob: RawClient) -> list[ET.Element]:
-    """All messages that alice has in flight, after time to send more."""
+async def window_of(alice: Device, bob: RawClient, least: int) -> list[ET.Element]:
+    """All messages that alice has in flight, these at least, after time to send more."""
+    found = [await bob.expect(asks("assured")) for _ in range(least)]
     await synced(bob, alice.jid)
     await synced(bob, alice.jid)
-    found = bob.received(asks("assured"))
-    for _ in found:
-        await bob.expect(asks("assured"))
-    return found
+    more = bob.received(asks("assured"))
+    return found + [await bob.expect(asks("assured")) for _ in more]
 
 
 async def finish(bob: RawClient, offers: Sequence[ET.Element]) -> None:
@@ -994,24 +995,24 @@ async def test_the_window_starts_at_5_doubles_and_is_halved_by_a_refusal(
         prosody, retry_first_s=NEVER_S, retry_max_s=NEVER_S, window_max=256
     ) as (alice, bob):
         deliveries = [await submit(alice, bob.jid) for _ in range(80)]
-        offers = await window_of(alice, bob)
+        offers = await window_of(alice, bob, 5)
         assert len(offers) == 5
         await finish(bob, offers)
-        offers = await window_of(alice, bob)
+        offers = await window_of(alice, bob, 10)
         assert len(offers) == 10
         await finish(bob, offers)
-        offers = await window_of(alice, bob)
+        offers = await window_of(alice, bob, 20)
         assert len(offers) == 20
         # One refusal, together with others of the same window, halves it once.
         for iq in offers[:3]:
             await say_error(iq, bob, "resource-constraint", "wait")
         await finish(bob, offers[3:])
-        offers = await window_of(alice, bob)
+        offers = await window_of(alice, bob, 7)
         in_flight = 3 + len(offers)
         assert 10 <= in_flight <= 12
         # From now on it grows by one for each window delivered.
         await finish(bob, offers)
-        later = 3 + len(await window_of(alice, bob))
+        later = 3 + len(await window_of(alice, bob, in_flight - 3))
         assert in_flight <= later <= in_flight + 1
         assert sum(delivery.ended for delivery in deliveries) >= 5 + 10 + 17
 
@@ -1029,7 +1030,7 @@ async def test_the_window_is_per_account_and_capped(prosody: Prosody) -> None:
         for _ in range(5):
             await submit(alice, bob.jid)
         to_carol = [await submit(alice, carol.jid) for _ in range(5)]
-        assert len(await window_of(alice, bob)) == 3
+        assert len(await window_of(alice, bob, 3)) == 3
         for delivery in to_carol:
             await goes_on(carol, delivery)
 

@@ -63,7 +63,7 @@ async def test_a_peer_that_shows_no_presence_is_asked_again_in_time(
     async with device(prosody, "mallory/m") as mallory:
         delivery = await mallory.qos.submit(mallory.message(BOB_B, "guess who"))
         await mallory.tap.wait_seen(error("service-unavailable"), 3)
-        async with device(prosody, "bob/b", trust="all", available=False) as bob:
+        async with device(prosody, "bob/b", trust="anyone", available=False) as bob:
             outcome = await outcome_of(delivery)
             assert outcome.status is OutgoingState.DELIVERED
             assert bob.arrivals.bodies == ["guess who"]

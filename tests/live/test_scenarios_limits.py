@@ -216,7 +216,7 @@ async def test_a_sender_that_fills_its_quota_takes_no_room_of_others(
         device(prosody, "alice/one") as one,
         device(prosody, "alice/two") as two,
         device(prosody, "carol/c") as carol,
-        device(prosody, "bob/b", quota_messages=2, trust="all") as bob,
+        device(prosody, "bob/b", quota_messages=2, trust="anyone") as bob,
     ):
         bob.tap.lose(request("deliver"))
         fill = [await one.qos.submit(one.message(BOB_B, body)) for body in ("1", "2")]
@@ -266,13 +266,11 @@ async def test_a_stranger_is_refused_and_a_contact_is_not(prosody: Prosody) -> N
         assert [r.source for r in bob.qos.store.incoming()] == [alice.jid]
 
 
-async def test_level_acknowledged_is_open_to_all_unless_it_is_told_otherwise(
-    prosody: Prosody,
-) -> None:
+async def test_level_acknowledged_can_be_opened_to_anyone(prosody: Prosody) -> None:
     """The proto-XEP has no rule there, and such messages are not held."""
     async with (
-        device(prosody, "bob/b") as bob,
-        device(prosody, "carol/c", trust_acknowledged="roster") as carol,
+        device(prosody, "bob/b", accepts="anyone") as bob,
+        device(prosody, "carol/c") as carol,
         device(prosody, "mallory/m") as mallory,
     ):
         await mallory.qos.send(BOB_B, "hello", level=Level.ACKNOWLEDGED)
@@ -314,7 +312,7 @@ async def test_a_contact_is_not_refused_before_the_roster_is_known(
     """Just after the start the roster is not known yet: the answer waits for it."""
     async with (
         device(prosody, "alice/a") as alice,
-        make_device(prosody, "bob/b", trust_acknowledged="roster") as bob,
+        make_device(prosody, "bob/b") as bob,
     ):
         bob.tap.lose(lambda xml: xml.find("{jabber:iq:roster}query") is not None)
         await log_in(bob.xmpp, prosody)

@@ -31,9 +31,17 @@ COUNT = 1_000
 NO_RETRY: dict[str, Any] = {"retry_first_s": 60.0, "retry_max_s": 60.0}
 
 
+_OF_ITSELF = "Unhandled c2s stream element or stanza: resume; xmlns=urn:xmpp:sm:3"
+
+
 def is_clean(server: Prosody) -> bool:
-    """Whether the server's log has no complaint."""
-    words = {word for line in server.log.splitlines() for word in line.split("\t")}
+    """Whether the server's log has no complaint but of itself.
+
+    Prosody 0.12.3 may say that nobody handled a request to resume, if that comes before it
+    has seen the end of the former connection. What became of the stream is checked above.
+    """
+    lines = [line for line in server.log.splitlines() if _OF_ITSELF not in line]
+    words = {word for line in lines for word in line.split("\t")}
     return not words & {"warn", "error"}
 
 

@@ -240,7 +240,7 @@ async def test_what_is_written_again_is_published_and_sent_once(
     async with (
         open_shop(tmp_path, "published", "refusing") as shop,
         connected_client(
-            shop.server, "carol/c", {"xep_qos": {"trust": "all"}}
+            shop.server, "carol/c", {"xep_qos": {"trust": "anyone"}}
         ) as carol,
         Driver(tmp_path) as driver,
     ):

@@ -233,7 +233,7 @@ async def beside_bob(
     """Alice's stream with these parts, a queue service, and Bob, who sends her
     messages.
     """
-    queues = Served(server, folder, SERVICE, "all")
+    queues = Served(server, folder, SERVICE, "anyone")
     await queues.start()
     stream = Stream(server, folder, parts)
     prepare(stream.client)

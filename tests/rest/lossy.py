@@ -1,4 +1,4 @@
-"""What tests of lost answers and killed services share."""
+"""Helpers for tests of lost answers and killed services."""
 
 import asyncio
 import random

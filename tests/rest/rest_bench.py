@@ -6,10 +6,12 @@ async with rest(tmp_path) as bench:
 """
 
 import contextlib
+import json
 import ssl
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,14 @@ import aiohttp
 from yarl import URL
 
 from amqp_bench import DOMAIN, Bench
+from qos.core.payers import Rates
 from qos.core.rest.link_header import read_links
 from qos.core.rest.push_targets import PushRules
 from qos.rest.gateway import Gateway
+from qos.rest.hornetq.routes import ROUTES as HORNETQ_ROUTES
+from qos.rest.openapi import document
 from qos.rest.push.client import PushClient
-from qos.rest.shares import Rates
+from qos.rest.routes import ROUTES, find
 from qos.users import Users
 
 __all__ = ["Response", "RestBench", "Web", "basic", "client", "rest"]
@@ -51,6 +56,32 @@ class Response:
 
     def link(self, rel: str) -> str:
         return self.links[rel]
+
+
+@cache
+def _described() -> Any:
+    return json.loads(document())
+
+
+def why_undescribed(method: str, path: str, answer: Response) -> str:
+    """The first part of an answer that is not in openapi.json; '': none."""
+    found = find(path, (*ROUTES, *HORNETQ_ROUTES))
+    if found is None or method not in found[0].methods:
+        return ""
+    responses = _described()["paths"][found[0].template][method.lower()]["responses"]
+    described = responses.get(str(answer.status))
+    if described is None:
+        return "that status is not described"
+    if name := described.get("$ref", "").rpartition("/")[2]:
+        described = _described()["components"]["responses"][name]
+    for name, header in described.get("headers", {}).items():
+        if header.get("required") and name not in answer.headers:
+            return f"{name} is missing"
+    kinds = described.get("content", {})
+    kind = answer.headers.get("Content-Type", "").partition(";")[0].strip()
+    if answer.body and not kinds.keys() & {kind, "*/*"}:
+        return f"only {', '.join(kinds) or 'an empty body'} is described"
+    return ""
 
 
 def basic(user: str, password: str = "secret") -> str:  # noqa: S107 - of the bench
@@ -92,7 +123,7 @@ class Web:
             skip_auto_headers=["Content-Type"],
             allow_redirects=False,
         ) as answer:
-            return Response(
+            found = Response(
                 answer.status,
                 {
                     name: ", ".join(answer.headers.getall(name))
@@ -100,6 +131,9 @@ class Web:
                 },
                 await answer.read(),
             )
+        why = why_undescribed(method, url.raw_path, found)
+        assert not why, f"{method} {path} is answered by {found}, but {why}"
+        return found
 
     async def get(self, path: str, **headers: str) -> Response:
         return await self.http("GET", path, b"", **headers)
@@ -116,6 +150,8 @@ class RestBench(Web, Bench):
         folder: Path,
         *,
         link_headers: bool = False,
+        property_headers: Sequence[str] = ("Foo-Bar", "N", "X-From"),
+        base: str = "",
         rates: Rates | None = None,
         push: Sequence[str] = (),
         **options: Any,
@@ -127,6 +163,8 @@ class RestBench(Web, Bench):
             users=users,
             own_domain=DOMAIN,
             link_headers=link_headers,
+            property_headers=property_headers,
+            base=base,
             rates=rates,
             push=PushClient(PushRules.of(push)),
         )
@@ -160,7 +198,9 @@ async def rest(
     bench = RestBench(folder, **options)
     bench.engine.online()
     bench.port = await bench.gateway.listen("127.0.0.1", 0)
-    bench.web = await bench.rest.listen("127.0.0.1", 0, tls=tls)
+    bench.web = await bench.rest.listen(
+        "127.0.0.1", 0, tls=None if tls is None else lambda: tls
+    )
     try:
         async with client() as bench.session:
             yield bench

@@ -114,6 +114,22 @@ async def test_consumers_are_bounded(
     assert (await bench.post(PULL)).status == 429
 
 
+async def test_one_account_does_not_take_all_consumers_of_a_queue(
+    bench: RestBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H7: it may have half of what the others have left."""
+    monkeypatch.setattr(bounds, "CONSUMERS_PER_NODE_MAX", 4)
+    rights = {f"bob@{DOMAIN}": Affiliation.MEMBER}
+    await bench.ask(SetAffiliations("orders", rights))
+    first = [(await bench.post(PULL)).status for _ in range(3)]
+    assert first == [201, 201, 429]
+    second = [(await bench.post(PULL, user="bob")) for _ in range(2)]
+    assert [each.status for each in second] == [201, 429]
+    assert f"bob@{DOMAIN} at 'orders'" in second[1].text
+    await bench.http("DELETE", second[0].headers["Location"], user="bob")
+    assert (await bench.post(PULL, user="bob")).status == 201
+
+
 # -- auto-ack --------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from urllib.parse import unquote
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -239,6 +240,20 @@ async def test_a_queue_is_made_by_a_document(bench: RestBench) -> None:
     assert (await bench.get("/hornetq/queues/bills", user="bob")).status == 404
 
 
+@pytest.mark.parametrize("given", [".", "..", "%2e", "%2E%2e"])
+async def test_an_id_that_clients_take_out_of_a_url_is_refused(
+    bench: RestBench, given: str
+) -> None:
+    """RFC 3986 §6.2.2.3: no client could read the message by its URL."""
+    for method in ("PUT", "POST"):
+        answer = await bench.http(method, f"{QUEUE}/create/{given}", b"1")
+        assert (answer.status, "cannot be in a URL" in answer.text) == (400, True)
+    posted = "/queues/orders/messages"
+    answer = await bench.post(posted, b"1", Idempotency_Key=unquote(given))
+    assert (answer.status, "cannot be in a URL" in answer.text) == (400, True)
+    assert not await bench.items("orders")
+
+
 @pytest.mark.parametrize(
     ("document", "kind", "status", "says"),
     [
@@ -246,6 +261,8 @@ async def test_a_queue_is_made_by_a_document(bench: RestBench) -> None:
         (b"<queue/>", MAKES, 400, "name="),
         (b"<!DOCTYPE a><queue name='x'/>", MAKES, 400, "DTD"),
         (f"<queue name='{'x' * 1025}'/>".encode(), MAKES, 400, "1024"),
+        (b"<queue name='.'/>", MAKES, 400, "'.' cannot be in a URL"),
+        (b"<queue name='jms.queue...'/>", MAKES, 400, "'..' cannot be in a URL"),
     ],
 )
 async def test_a_document_that_makes_no_queue_is_refused(
@@ -275,6 +292,8 @@ async def test_a_header_is_a_property_that_selectors_read(bench: RestBench) -> N
         Content_Disposition="inline",
         Content_Type="text/plain",
         X_Api_Key="s3cret",
+        X_Authorization="Bearer s3cret",
+        X_Passwd="s3cret",  # noqa: S106 - of nobody
         X_Forwarded_For="192.0.2.1",
     )
     assert posted.status == 201

@@ -1,13 +1,15 @@
 """HornetQ's words for topics: they are made, found and subscribed to; row H13."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from amqp_bench import DOMAIN, until
+from qos.core.queue import owner_requests
 from qos.core.queue.item import Affiliation
-from qos.core.queue.requests import Refusal, SetAffiliations
+from qos.core.queue.requests import Create, Delete, Refusal, SetAffiliations
 from rest_bench import Response, RestBench, rest
 
 TOPIC = "/hornetq/topics/news"
@@ -154,6 +156,20 @@ async def test_a_durable_subscription_outlives_the_service(tmp_path: Path) -> No
             assert (await bench.post(PULL, other)).status == 412
 
 
+async def test_two_who_find_a_subscription_at_once_find_one_consumer(
+    tmp_path: Path,
+) -> None:
+    """A second one would hide the first, which nobody could end then."""
+    form = b"durable=true&name=n"
+    async with rest(tmp_path) as bench:
+        await bench.create("news", node_type="topic")
+        await subscribe(bench, form.decode())
+    async with rest(tmp_path) as bench:
+        found = await asyncio.gather(*(bench.post(PULL, form) for _ in range(4)))
+        assert {each.status for each in found} == {204}
+        assert len(bench.rest.pull_consumers._all) == 1
+
+
 async def test_a_subscription_that_is_not_durable_is_lost(tmp_path: Path) -> None:
     """H13: 405 after a restart, and its queue has gone."""
     async with rest(tmp_path) as bench:
@@ -209,3 +225,65 @@ async def test_a_subscription_is_its_own_account_s(bench: RestBench) -> None:
     made = await bench.post(PULL, b"durable=true&name=n", user="bob")
     assert made.status == 201
     assert (await bench.post(made.headers[NEXT])).status == 404
+
+
+BOB = f"bob@{DOMAIN}"
+
+
+async def as_bob(bench: RestBench) -> None:
+    """Let bob subscribe to the topic."""
+    result = await bench.ask(SetAffiliations("news", {BOB: Affiliation.MEMBER}))
+    assert not isinstance(result, Refusal)
+
+
+async def test_nobody_takes_the_name_of_a_subscription_of_others(
+    bench: RestBench,
+) -> None:
+    """H13: its name can be told in advance."""
+    await as_bob(bench)
+    name = f"subscription/news/{BOB}/n"
+    forged = await bench.ask(Create(name, {"queue#topic": "news"}))
+    assert isinstance(forged, Refusal), forged
+    assert forged.condition == "not-acceptable"
+    made = await bench.post(PULL, b"durable=true&name=n", user="bob")
+    assert made.status == 201
+
+
+async def forge(bench: RestBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the name of a subscription of bob, as was possible in earlier versions."""
+    with monkeypatch.context() as patched:
+        patched.setattr(owner_requests, "check_name", lambda *_: None)
+        name = f"subscription/news/{BOB}/n"
+        made = await bench.ask(Create(name, {"queue#topic": "news"}))
+        assert not isinstance(made, Refusal)
+
+
+@pytest.mark.parametrize("what", [Affiliation.OWNER, Affiliation.MEMBER])
+async def test_a_queue_of_a_stranger_is_none_of_ones_own_subscriptions(
+    bench: RestBench, monkeypatch: pytest.MonkeyPatch, what: Affiliation
+) -> None:
+    """H13: its creator counts, whatever right it has given to bob."""
+    await as_bob(bench)
+    await forge(bench, monkeypatch)
+    await bench.ask(SetAffiliations(f"subscription/news/{BOB}/n", {BOB: what}))
+    answer = await bench.post(PULL, b"durable=true&name=n", user="bob")
+    assert (answer.status, NEXT in answer.headers) == (412, False)
+
+
+async def test_a_consumer_does_not_go_on_at_a_queue_of_a_stranger(
+    bench: RestBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H13: the links of a subscription lead to the queue that its account has made."""
+    await as_bob(bench)
+    made = await bench.post(PULL, b"durable=true&name=n", user="bob")
+    name = f"subscription/news/{BOB}/n"
+    assert (await bench.ask(Delete(name), f"{BOB}/x")) is not None
+    await forge(bench, monkeypatch)
+    await bench.ask(SetAffiliations(name, {BOB: Affiliation.OWNER}))
+    await publish(bench, b"forged")
+    taken = await bench.post(path_of(made.headers[NEXT]), user="bob")
+    assert (taken.status, taken.body) != (200, b"forged")
+    assert taken.status == 404
+    ended = await bench.http("DELETE", path_of(made.headers["Location"]), user="bob")
+    assert ended.status == 404
+    assert await names(bench) == 2

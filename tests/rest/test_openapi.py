@@ -3,16 +3,17 @@
 import asyncio
 import json
 import subprocess
+import time
 from itertools import chain
 from pathlib import Path
 
 import pytest
 
+from qos.rest.handlers import HANDLERS
 from qos.rest.hornetq.routes import ROUTES as HORNETQ_ROUTES
-from qos.rest.openapi import STATUSES, document
+from qos.rest.openapi import ANSWERS, document
 from qos.rest.routes import ROUTES as REST_ROUTES
 from qos.rest.routes import VARIABLE
-from qos.rest.server import HANDLERS
 from rest_bench import basic, rest
 from send_bench import sending
 
@@ -22,9 +23,10 @@ SCHEMATHESIS = (
     Path(__file__).parents[2] / ".venv" / "schemathesis" / "bin" / "schemathesis"
 )
 
-#: A queue that is there, and no waits: each request has ten seconds.
-CONFIG = """
+#: A queue that is there, a time to come, and no waits: each request has ten seconds.
+CONFIG = f"""
 [parameters]
+"query.expiration" = {int(1000 * time.time()) + 3_600_000}
 "path.node" = "orders"
 "path.jid" = "lamp@localhost%2F1"
 "header.X-RS-Wait" = "0"
@@ -44,7 +46,7 @@ def test_each_route_is_described_and_nothing_else() -> None:
     assert paths.keys() == {each.template for each in ROUTES}
     names = {each.name for each in ROUTES}
     assert len(names) == len(ROUTES)
-    assert HANDLERS.keys() == STATUSES.keys() == names
+    assert HANDLERS.keys() == ANSWERS.keys() == names
     for route in ROUTES:
         described = dict(paths[route.template])
         parameters = described.pop("parameters")
@@ -57,6 +59,12 @@ def test_each_route_is_described_and_nothing_else() -> None:
             asked = {each["name"] for each in chain(*of_all) if each["in"] == "query"}
             assert asked == set(route.query)
 
+
+#: That each answer is one of those described, with its content and its headers.
+CHECKS = (
+    "not_a_server_error,status_code_conformance,unsupported_method,"
+    "content_type_conformance,response_headers_conformance,response_schema_conformance"
+)
 
 #: What has a test of its own; and what topics have like queues.
 ELSEWHERE = "^/(send|hornetq)|^/topics/[^/]+/(messages|once|batch)"
@@ -72,7 +80,7 @@ async def schemathesis(folder: Path, web: int, *words: str) -> None:
         f"http://127.0.0.1:{web}/openapi.json",
         *("--header", f"Authorization: {basic('alice')}", "--seed", "1"),
         *("--phases", "coverage,fuzzing", "--max-examples", "5"),
-        *("--checks", "not_a_server_error,status_code_conformance,unsupported_method"),
+        *("--checks", CHECKS),
         *words,
         cwd=folder,
         stdout=subprocess.PIPE,

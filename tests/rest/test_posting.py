@@ -11,6 +11,7 @@ from qos.core.queue.item import Affiliation
 from qos.core.queue.publishing import ONCE_S_MAX
 from qos.core.queue.requests import Configure, SetAffiliations
 from qos.core.rest.one_off import OneOffLinks
+from qos.engine.payers import Payers
 from qos.rest.routes import url
 from rest_bench import RestBench, rest
 
@@ -212,6 +213,27 @@ async def test_a_batch_with_one_wrong_message_is_refused_as_a_whole(
     assert (await bench.items("orders")).keys() == {"k"}
 
 
+async def test_a_large_batch_is_read_in_many_turns(
+    bench: RestBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others have theirs in between: all of it was read in one turn of the loop."""
+    turns: list[str] = []
+    turn = Payers.turn
+
+    async def counted(payers: Payers, payer: str) -> None:
+        turns.append(payer)
+        await turn(payers, payer)
+
+    monkeypatch.setattr(Payers, "turn", counted)
+    answer = await bench.post(
+        "/queues/orders/batches", mixed(*"x" * 1000), Content_Type=MIXED
+    )
+    assert answer.status == 200
+    # One for the request, and one for each 50 messages.
+    assert turns == [f"alice@{DOMAIN}"] * 21
+    assert len(await bench.items("orders")) == 1000
+
+
 async def test_a_feed_is_a_batch(bench: RestBench) -> None:
     """P11."""
     feed = (
@@ -320,6 +342,9 @@ async def test_a_parameter_that_means_nothing_is_refused(
         ("", {"Idempotency_Key": ""}, "Idempotency-Key: 1 to 1024"),
         ("", {"Idempotency_Key": '""'}, "Idempotency-Key: 1 to 1024"),
         ("", {"Content_Language": "x" * 1025}, "content-language: at most"),
+        ("", {"Content_Type": "text"}, "content-type: a media type is expected"),
+        ("", {"Content_Encoding": "a b"}, "content-encoding: encodings are expected"),
+        ("", {"Content_Language": "<x>"}, "content-language: language tags are"),
         # No XMPP worker could be told of it.
         ("", {"Msg_Properties": 'a=%"%00"'}, "'a' has a character that XML"),
     ],

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from qos.core.queue.hops import HOPS_MAX
+from qos.core.queue.item import Item
 from qos.core.queue.requests import Delete
 from qos.core.rest.link_header import read_links
 from qos.rest import bounds
@@ -174,6 +176,7 @@ async def test_a_forwarded_message_tells_where_it_is_and_where_it_is_from(
     assert links["related"] == "/more"
     assert request.headers["Content-Type"] == "text/plain"
     assert request.headers["Msg-Properties"] == 'color="red"'
+    assert request.headers["Msg-Hops"] == "1"
     assert "Authorization" not in request.headers
     assert "Cookie" not in request.headers
 
@@ -407,7 +410,7 @@ async def test_a_name_is_checked_when_it_is_resolved(tmp_path: Path) -> None:
         location = await made(bench, "https://localhost:8443/")
         await bench.post("/queues/orders/messages", b"1")
         found = await until(bench, location, enabled=False)
-        assert "loopback address" in found["reason"]
+        assert "an address that is loopback" in found["reason"]
 
 
 async def test_the_number_of_subscribers_is_bounded(
@@ -428,3 +431,75 @@ async def test_who_may_not_consume_may_not_subscribe(
     assert (await bench.post("/queues/none/subscribers", atom(to.url))).status == 404
     wrong = await bench.post("/queues/orders/subscribers", b"{}", Content_Type="a/b")
     assert wrong.status == 415
+
+
+RING = {"post-message": "messages", "post-message-once": "once", "destination": ""}
+
+
+async def until_dead(bench: RestBench, node: str) -> Item:
+    """The one item of a queue, once it is dead."""
+    await bench.until_items(node, 1, "dead")
+    (item,) = (await bench.items(node, "dead")).values()
+    return item
+
+
+@pytest.mark.parametrize("rel", RING)
+async def test_a_queue_that_is_pushed_into_itself_has_an_end(
+    bench: RestBench, rel: str
+) -> None:
+    """After so many hops the message is dead, and says why."""
+    here = f"http://127.0.0.1:{bench.web}/queues/orders/{RING[rel]}".rstrip("/")
+    answer = await subscribe(bench, here, rel, Push_Authorization=basic("alice"))
+    assert answer.status == 201, answer
+    await bench.post("/queues/orders/messages", b"1", Msg_Properties="color=red")
+    item = await until_dead(bench, "orders")
+    assert item.properties["qos_hops"] == HOPS_MAX
+    assert item.properties["color"] == "red"
+    assert "forwarded 16 times" in item.history[-1].reason
+    counts = json.loads((await bench.get("/queues/orders")).body)["counts"]
+    assert (counts["push_attempts_accepted"], counts["available"]) == (HOPS_MAX, 0)
+    assert counts["push_enabled"] == 1
+
+
+async def test_a_topic_that_is_pushed_into_itself_has_an_end(bench: RestBench) -> None:
+    """A copy counts as its item does."""
+    await bench.create("news", node_type="topic")
+    await bench.create("copies", topic="news")
+    here = f"http://127.0.0.1:{bench.web}/topics/news/messages"
+    answer = await bench.post(
+        "/queues/copies/subscribers",
+        atom(here),
+        Content_Type=ATOM,
+        Push_Authorization=basic("alice"),
+    )
+    assert answer.status == 201, answer
+    await bench.post("/topics/news/messages", b"1")
+    item = await until_dead(bench, "copies")
+    assert item.properties["qos_hops"] == HOPS_MAX
+
+
+async def test_a_ring_of_services_and_dead_letters_has_an_end(tmp_path: Path) -> None:
+    """From here to there, where all dies, and from the dead letters back here."""
+    (tmp_path / "other").mkdir()
+    async with (
+        rest(tmp_path, push=LOOPBACK) as bench,
+        rest(tmp_path / "other", push=LOOPBACK) as other,
+    ):
+        await bench.create("orders")
+        await other.create("graves")
+        await other.create("orders", dead_letter_node="graves", ttl="0.01")
+        for one, node, to in (
+            (bench, "orders", other),
+            (other, "graves", bench),
+        ):
+            there = f"http://127.0.0.1:{to.web}/queues/orders/messages"
+            answer = await one.post(
+                f"/queues/{node}/subscribers",
+                atom(there),
+                Content_Type=ATOM,
+                Push_Authorization=basic("alice"),
+            )
+            assert answer.status == 201, answer
+        await bench.post("/queues/orders/messages", b"1")
+        item = await until_dead(bench, "orders")
+        assert item.properties["qos_hops"] == HOPS_MAX

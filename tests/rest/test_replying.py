@@ -192,6 +192,48 @@ async def test_only_who_may_publish_there_is_given_the_links(bench: RestBench) -
         assert (answer.status, name in answer.text) == (400, True)
 
 
+async def test_nobody_is_led_to_where_the_sender_may_only_read(
+    bench: RestBench,
+) -> None:
+    """The worker would post there with its own rights; by HTTP, AMQP and XMPP."""
+    await bench.create("news")
+    bob = {f"bob@{DOMAIN}": Affiliation.MEMBER}
+    await bench.ask(SetAffiliations("news", bob))
+    link = '</queues/news>; rel="reply-to"'
+    answer = await bench.post(ASK, b"1", user="bob", Link=link)
+    assert (answer.status, "may publish to" in answer.text) == (400, True)
+    named = {"JMSReplyTo": "news", "color": "red"}
+    entry = PublishedItem(
+        item_id="x", payload="<a xmlns='b'/>", digest="d", size=1, properties=named
+    )
+
+    def ask(client: BlockingConnection) -> None:
+        sender = client.create_sender("orders")
+        sender.send(Message(body="by AMQP", reply_to="news", properties={"color": 1}))
+
+    def work(client: BlockingConnection) -> list[tuple[str | None, object]]:
+        receiver = client.create_receiver("orders")
+        found: list[tuple[str | None, object]] = []
+        for _ in range(2):
+            message = receiver.receive(timeout=10)
+            assert message.properties is not None
+            found.append((message.reply_to, message.properties["color"]))
+            receiver.release()
+        return found
+
+    await bench.proton(ask, user="bob")
+    await bench.ask(Publish("orders", (entry,)), f"bob@{DOMAIN}/x")
+    assert await bench.proton(work) == [(None, 1), (None, "red")]
+    for color in ("color=1", 'color="red"'):
+        taken = await bench.take()
+        assert not reply_links(taken)
+        assert taken.headers["Msg-Properties"] == color
+    # Its right is looked at when the message is given out.
+    await bench.ask(SetAffiliations("news", {f"bob@{DOMAIN}": Affiliation.PUBLISHER}))
+    await bench.proton(ask, user="bob")
+    assert reply_links(await bench.take()).keys() == RELS
+
+
 async def test_a_queue_for_replies_that_has_ended_has_no_links(
     bench: RestBench,
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from amqp_bench import until
 from qos.core.backoff import Backoff
 from qos.core.opaque_body import unwrap
+from qos.core.payers import BURST_S
 from qos.core.queue.publishing import ONCE_S_MAX
 from qos.engine.account_room import AccountRoom
 from qos.errors import StoreError, StoreFull
@@ -284,8 +285,13 @@ async def test_a_user_without_an_address_here_is_named(bench: SendBench) -> None
         assert address.attrib == {"type": "ofrom", "jid": EVE}
 
 
-async def test_a_user_sends_only_to_whom_it_may(bench: SendBench) -> None:
-    """By the file, which is read again when it has changed; a broken one closes."""
+async def test_a_user_sends_only_to_whom_it_may(
+    bench: SendBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the file, which is read again when it has changed; a broken one closes.
+
+    That is logged once a minute for each account.
+    """
     other = url("device", jid="lamp@localhost/2")
     assert (await bench.post(bench.url, user="bob")).status == 403
     assert (await bench.get(bench.url, user="bob")).status == 403
@@ -298,7 +304,10 @@ async def test_a_user_sends_only_to_whom_it_may(bench: SendBench) -> None:
     assert (await bench.post(bench.url, user="bob")).status == 200
     assert (await bench.post(link, b"on", **PLAIN)).status == 403
     bench.targets.write_text("nonsense\n")
-    assert (await bench.post(bench.url, user="bob")).status == 403
+    for _ in range(3):
+        assert (await bench.post(bench.url, user="bob")).status == 403
+    (line,) = [each for each in caplog.messages if "nor anybody else" in each]
+    assert line.startswith("bob@queue.localhost may not send")
 
 
 @pytest.mark.parametrize("jid", ["lamp@localhost", "@", "a b@c/d"])
@@ -360,7 +369,7 @@ async def test_a_full_outbox_asks_to_come_again(
 
 async def test_outcomes_are_remembered_for_longer_than_links(bench: SendBench) -> None:
     """Else a repeat could be taken for a first post: so the rate of all is bounded."""
-    an_hour = bounds.SENDS_PER_S * (ONCE_S_MAX + bounds.BURST_S) + 1
+    an_hour = bounds.SENDS_PER_S * (ONCE_S_MAX + BURST_S) + 1
     assert an_hour < RELAYED_MAX
     bench.rest.sends.take("", 10_000, asyncio.get_running_loop().time())
     link = await bench.once()
@@ -370,8 +379,17 @@ async def test_outcomes_are_remembered_for_longer_than_links(bench: SendBench) -
     assert (await bench.post(link, b"on")).status == 202
 
 
+async def test_one_user_sends_no_more_than_half_of_what_all_may(
+    bench: SendBench,
+) -> None:
+    """Another one still sends, and this one is told that it is his own rate."""
+    bench.rest.sends_of_accounts.take(ALICE, 10_000, asyncio.get_running_loop().time())
+    assert (await bench.post(await bench.once(), b"1")).status == 429
+    assert (await bench.post(await bench.once(user=EVE), b"1", user=EVE)).status == 202
+
+
 async def test_links_messages_and_outcomes_survive_a_restart(tmp_path: Path) -> None:
-    """What was delivered stays so, what was accepted goes on, and repeats are known."""
+    """A delivered message stays so, an accepted one goes on, and repeats are known."""
     async with xmpp() as server:
         bench = SendBench(tmp_path, server)
         async with bench.serving():

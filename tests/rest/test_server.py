@@ -6,6 +6,7 @@ import logging
 import shutil
 import ssl
 import subprocess
+import time
 from collections.abc import AsyncIterator
 from html import escape
 from pathlib import Path
@@ -13,15 +14,21 @@ from xml.etree import ElementTree as ET
 
 import aiohttp
 import pytest
+from proton import ProtonException
 
 from amqp_bench import DOMAIN, until
 from browser import COMMAND
+from qos import password_checks
+from qos.core.connection_shares import ConnectionLimits
+from qos.core.login_queue import LoginQueue
+from qos.core.payers import Rates
 from qos.core.queue.item import Affiliation
 from qos.core.queue.requests import SetAffiliations
-from qos.rest import bounds
+from qos.engine import doors
+from qos.rest import bounds, discovery
 from qos.rest.routes import url
-from qos.rest.shares import Rates
 from qos.users import hashed, hashed_token
+from raw_http import AUTH, Raw
 from rest_bench import RestBench, basic, client, rest
 
 ATOM = "{http://www.w3.org/2005/Atom}link"
@@ -161,6 +168,37 @@ async def test_the_page_of_a_queue_as_a_browser_shows_it(bench: RestBench) -> No
     assert b":CONSOLE" not in err
 
 
+async def test_many_queues_are_listed_in_several_turns(
+    bench: RestBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """10,000 of them took 42 ms, for which everybody else waited."""
+    names = sorted([*(f"queue-{number}" for number in range(6)), "orders"])
+    for name in names:
+        if name != "orders":
+            await bench.create(name)
+    kinds = ("application/json", "application/xml", "text/html")
+    whole = [await bench.get("/", Accept=kind) for kind in kinds]
+    assert [each["name"] for each in json.loads(whole[0].body)["queues"]] == names
+    payers, turns = bench.engine.payers, 0
+    take_turn = payers.turn
+
+    async def counted(payer: str) -> None:
+        nonlocal turns
+        turns += 1
+        await take_turn(payer)
+
+    monkeypatch.setattr(payers, "turn", counted)
+    taken = []
+    for limit in (1000, 2):
+        monkeypatch.setattr(discovery, "_NODES_A_TURN", limit)
+        turns = 0
+        again = [await bench.get("/", Accept=kind) for kind in kinds]
+        assert [each.body for each in again] == [each.body for each in whole]
+        taken.append(turns)
+    # Seven nodes, two a turn: three turns more for each of the answers.
+    assert taken[1] - taken[0] == 3 * len(kinds)
+
+
 async def test_the_service_lists_the_queues_of_a_user(bench: RestBench) -> None:
     """R7; a name may have any character."""
     for name in ("a/b;c?d", "ü"):
@@ -273,6 +311,48 @@ async def test_a_page_of_another_site_posts_nothing(bench: RestBench) -> None:
         assert answer.status == status
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/queues/orders/messages",
+        "/queues/orders/once",
+        "/queues/orders/consumer",
+        "/hornetq/queues/orders/create",
+        "/hornetq/queues/orders/pull-consumers",
+    ],
+)
+async def test_a_page_of_another_origin_changes_nothing(
+    bench: RestBench, path: str
+) -> None:
+    """Not every browser tells the site; each tells the origin of what changes something."""
+    for origin in ("https://evil.example", "null", f"http://127.0.0.1:{bench.web + 1}"):
+        answer = await bench.post(path, Origin=origin)
+        assert (answer.status, "another site" in answer.text) == (403, True)
+        assert (await bench.get("/queues/orders", Origin=origin)).status == 200
+    own = await bench.post(path, Origin=f"http://127.0.0.1:{bench.web}")
+    assert own.status in {200, 201, 202, 307}
+
+
+async def test_links_behind_a_proxy_have_the_url_of_the_proxy(tmp_path: Path) -> None:
+    """It speaks plain HTTP to the service; the links of REST-* are paths anyway."""
+    base = "https://queue.example.org"
+    for link_headers in (False, True):
+        folder = tmp_path / str(link_headers)
+        folder.mkdir()
+        async with rest(folder, base=base, link_headers=link_headers) as bench:
+            await bench.create("orders")
+            path = f"{base}/hornetq/queues/orders/create"
+            shown = await bench.get("/hornetq/queues/orders")
+            if link_headers:
+                assert shown.link("create") == path
+            else:
+                assert shown.headers["msg-create"] == path
+            made = await bench.post("/hornetq/queues/orders/create", b"1", Origin=base)
+            assert made.headers["Location"].startswith(f"{path}/")
+            plain = await bench.get("/queues/orders")
+            assert plain.link("consumer") == "/queues/orders/consumer"
+
+
 # -- hostile clients -------------------------------------------------------
 
 
@@ -280,34 +360,6 @@ def connections(bench: RestBench) -> int:
     http = bench.rest._http
     assert http is not None
     return len(http._web.connections)
-
-
-class Raw:
-    """A client that writes what it likes."""
-
-    def __init__(self, bench: RestBench) -> None:
-        self._port = bench.web
-        self.refused = b""
-
-    async def __aenter__(self) -> "Raw":
-        self.reader, self.writer = await asyncio.open_connection(
-            "127.0.0.1", self._port
-        )
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.writer.transport.abort()
-
-    async def rest(self) -> bytes:
-        """All until the server has closed; within 15 seconds."""
-        async with asyncio.timeout(15):
-            try:
-                return await self.reader.read(1_000_000)
-            except ConnectionError:
-                return b""
-
-
-AUTH = f"Host: x\r\nAuthorization: {basic('alice')}\r\n"
 
 
 @pytest.mark.parametrize(
@@ -335,35 +387,6 @@ async def test_bytes_that_are_no_request_end_their_connection(
     assert "Traceback" not in caplog.text
 
 
-async def test_a_broken_body_is_refused(bench: RestBench) -> None:
-    async with Raw(bench) as raw:
-        head = "POST /queues/orders/messages HTTP/1.1\r\nTransfer-Encoding: chunked\r\n"
-        raw.writer.write(f"{head}{AUTH}\r\nzz\r\n".encode())
-        assert b"400" in (await raw.rest())[:20]
-    assert not await bench.items("orders")
-
-
-async def test_a_body_without_a_length_is_bounded(bench: RestBench) -> None:
-    async with Raw(bench) as raw:
-        head = "POST /queues/orders/messages HTTP/1.1\r\nTransfer-Encoding: chunked\r\n"
-        raw.writer.write(f"{head}{AUTH}\r\n".encode())
-        for _ in range(20):
-            raw.writer.write(b"4000\r\n" + b"x" * 0x4000 + b"\r\n")
-        assert b"413" in (await raw.rest())[:20]
-
-
-async def test_a_client_that_asks_whether_to_go_on_is_told_so(bench: RestBench) -> None:
-    async with Raw(bench) as raw:
-        head = "POST /queues/orders/messages HTTP/1.1\r\nContent-Length: 1\r\n"
-        raw.writer.write(
-            f"{head}Expect: 100-continue\r\nConnection: close\r\n{AUTH}\r\n".encode()
-        )
-        said = await raw.reader.readuntil(b"\r\n\r\n")
-        raw.writer.write(b"1")
-        assert (await raw.rest()).startswith(b"HTTP/1.1 200 OK\r\n")
-    assert said == b"HTTP/1.1 100 Continue\r\n\r\n"
-
-
 @pytest.mark.parametrize(
     ("data", "status"),
     [
@@ -380,6 +403,7 @@ async def test_a_client_that_is_slow_is_dropped(
     monkeypatch.setattr(bounds, "BODY_S", 0.5)
     monkeypatch.setattr(bounds, "IDLE_S", 0.5)
     async with rest(tmp_path / "own") as own, Raw(own) as raw:
+        await own.create("orders")
         raw.writer.write(data)
         assert (await raw.rest())[9:12] == status
 
@@ -387,7 +411,7 @@ async def test_a_client_that_is_slow_is_dropped(
 async def test_a_client_that_reads_nothing_is_dropped(
     bench: RestBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it was sent is released: it has not seen it."""
+    """The item that was sent is released: the client has not seen it."""
     monkeypatch.setattr(bounds, "WRITE_S", 0.5)
     for _ in range(60):
         await bench.post("/queues/orders/messages", b"x" * 140_000)
@@ -405,58 +429,6 @@ async def test_a_client_that_reads_nothing_is_dropped(
         # What fits into the buffers of the network counts as sent.
         assert 0 < sum(bool(each.token) for each in found) < 60
         assert {each.delivery_count for each in found} == {0}
-
-
-async def posting(raw: "Raw", user: str) -> asyncio.Task[bytes]:
-    """Begin to post 600 bytes, and send none of them yet; returns the answer to come."""
-    raw.writer.write(
-        f"POST /queues/orders/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 600\r\n"
-        f"Authorization: {basic(user)}\r\nExpect: 100-continue\r\n"
-        "Connection: close\r\n\r\n".encode()
-    )
-    async with asyncio.timeout(15):
-        first = await raw.reader.readuntil(b"\r\n\r\n")
-    if b"100 Continue" not in first:
-        raw.refused = first
-    return asyncio.create_task(raw.rest())
-
-
-async def test_the_bytes_of_all_bodies_are_bounded(
-    bench: RestBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A batch may have 8 MiB, and there may be 1,000 connections; half is for one user."""
-    monkeypatch.setattr(bounds, "BODIES_BYTES_MAX", 1200 + 599)
-    rights = {f"bob@{DOMAIN}": Affiliation.PUBLISHER}
-    await bench.ask(SetAffiliations("orders", rights))
-    raws = [Raw(bench) for _ in range(4)]
-    async with raws[0], raws[1], raws[2], raws[3]:
-        answers = [
-            await posting(raw, user)
-            for raw, user in zip(raws, ("alice", "alice", "bob", "cert"), strict=True)
-        ]
-        assert [each.refused[9:12] for each in raws] == [b"", b"429", b"", b"401"]
-        assert b"Retry-After: 5" in raws[1].refused
-        for raw in raws:
-            raw.writer.write(b"x" * 600)
-        assert [(await each)[9:12] for each in answers][::2] == [b"200", b"200"]
-    # What was in memory is not counted any more.
-    monkeypatch.setattr(bounds, "BODIES_BYTES_MAX", 1800)
-    assert (await bench.post("/queues/orders/messages", b"x" * 900)).status == 200
-
-
-async def test_a_service_that_holds_too_much_asks_to_come_again(
-    bench: RestBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However many users there are."""
-    monkeypatch.setattr(bounds, "BODIES_BYTES_MAX", 1200)
-    lines = bench.users_file.read_text()
-    bench.users_file.write_text(f"{lines}carol:{hashed('secret')}\n")
-    async with Raw(bench) as first, Raw(bench) as second, Raw(bench) as third:
-        for raw, user in ((first, "alice"), (second, "bob"), (third, "carol")):
-            await posting(raw, user)
-        assert (first.refused, second.refused) == (b"", b"")
-        assert third.refused[9:12] == b"503"
-        assert b"Retry-After: 2" in third.refused
 
 
 async def test_the_requests_of_one_user_are_bounded(
@@ -519,15 +491,73 @@ async def test_the_bytes_of_one_user_are_bounded(tmp_path: Path) -> None:
         assert "1000 bytes a second" in refused.text
 
 
-async def test_the_number_of_connections_is_bounded(
-    bench: RestBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bounds, "CONNECTIONS_MAX", 2)
+async def test_the_number_of_connections_is_bounded(bench: RestBench) -> None:
+    bench.engine.doors.shares.limits = ConnectionLimits(address=2)
     async with Raw(bench), Raw(bench), Raw(bench) as third:
         third.writer.write(b"GET / HTTP/1.1\r\n\r\n")
         assert await third.rest() == b""
     await asyncio.sleep(0.1)
     assert (await bench.get("/")).status == 200
+
+
+async def test_a_connection_that_does_not_log_in_is_ended(
+    bench: RestBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However it goes on: silent, with half a request, or with requests of nobody."""
+    monkeypatch.setattr(doors, "LOGIN_S", 0.3)
+    async with Raw(bench) as silent, Raw(bench) as slow, Raw(bench) as nobody:
+        slow.writer.write(b"GET / HTTP/1.1\r\nX: ")
+        nobody.writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await nobody.rest()).startswith(b"HTTP/1.1 401 ")
+        for each in (silent, slow):
+            assert await each.rest() == b""
+        await until(lambda: not len(bench.engine.doors.shares))
+
+
+async def test_too_many_guesses_of_an_address_are_told_so(
+    bench: RestBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is known from memory gets in meanwhile."""
+
+    def slow_check(password: str, _stored: str) -> bool:
+        time.sleep(0.05)
+        return password == "secret"  # noqa: S105 - of the bench
+
+    assert (await bench.get("/")).status == 200
+    monkeypatch.setattr(password_checks, "is_right", slow_check)
+    bench.rest.users.checks._queue = LoginQueue(address_max=2)
+    guesses = [
+        asyncio.ensure_future(bench.get("/", Authorization=basic("bob", f"wrong {n}")))
+        for n in range(12)
+    ]
+    await asyncio.sleep(0.02)
+    assert (await bench.get("/")).status == 200
+    answers = await asyncio.gather(*guesses)
+    busy = [each for each in answers if each.status == 503]
+    assert busy
+    assert {each.status for each in answers} == {401, 503}
+    assert busy[0].headers["Retry-After"] == "1"
+    assert "too many passwords of this address wait" in busy[0].text
+
+
+async def test_an_account_has_a_share_of_the_connections(bench: RestBench) -> None:
+    """At all doors together."""
+    bench.engine.doors.shares.limits = ConnectionLimits(account=2)
+    shares = bench.engine.doors.shares
+    head = f"GET / HTTP/1.1\r\n{AUTH}\r\n".encode()
+    async with Raw(bench) as first, Raw(bench) as second, Raw(bench) as third:
+        for each in (first, second):
+            each.writer.write(head)
+            await each.reader.readuntil(b"\r\n\r\n")
+        third.writer.write(head)
+        assert (await third.rest()).startswith(b"HTTP/1.1 429 ")
+        with pytest.raises(ProtonException, match="Auth"):
+            await bench.proton(lambda _: None)
+        assert (await bench.get("/", user="bob")).status == 200
+        held = len(shares)
+        first.writer.close()
+        await until(lambda: len(shares) < held)
+        await bench.proton(lambda _: None)
 
 
 async def test_an_error_of_ours_is_answered_and_logged_without_the_url(
@@ -590,3 +620,66 @@ async def test_tls_is_spoken(tmp_path: Path, certificate: tuple[Path, Path]) -> 
             assert answer.status == 200
         with pytest.raises(aiohttp.ClientError):
             await bench.get("/")
+
+
+# -- what no library sends -------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["Idempotency-Key", "Authorization"])
+async def test_a_header_with_one_value_is_not_given_twice(
+    bench: RestBench, name: str
+) -> None:
+    """Joined by a comma, two keys would be a third one, and a repeat another post."""
+    given = {"Authorization": basic("alice")}.get(name, "text/plain")
+    lines = f"Host: x\r\nAuthorization: {basic('alice')}\r\n{name}: {given}\r\n"
+    if name != "Authorization":
+        lines += f"{name}: b\r\n"
+    async with Raw(bench) as raw:
+        head = f"POST /queues/orders/messages HTTP/1.1\r\nConnection: close\r\n{lines}"
+        raw.writer.write(f"{head}Content-Length: 0\r\n\r\n".encode())
+        answer = await raw.rest()
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert f"{name} is given twice".encode() in answer
+    assert not await bench.items("orders")
+
+
+async def test_a_client_that_sends_no_more_gets_its_answer(bench: RestBench) -> None:
+    """As `nc -N` does it; the connection ends afterwards."""
+    async with Raw(bench) as raw:
+        head = "POST /queues/orders/messages HTTP/1.1\r\nContent-Length: 1\r\n"
+        raw.writer.write(f"{head}{AUTH}\r\n1".encode())
+        raw.writer.write_eof()
+        assert (await raw.rest()).startswith(b"HTTP/1.1 200 ")
+    assert len(await bench.items("orders")) == 1
+
+
+async def test_who_sends_no_more_takes_no_message(bench: RestBench) -> None:
+    """A client that was killed looks the same, and would lock the message."""
+    async with Raw(bench) as raw, Raw(bench) as late:
+        take = f"POST /queues/orders/consumer HTTP/1.1\r\nContent-Length: 0\r\n{AUTH}"
+        raw.writer.write(f"{take}Prefer: wait=20\r\n\r\n".encode())
+        await until(lambda: len(bench.rest.consumers) == 1)
+        raw.writer.write_eof()
+        assert await raw.rest() == b""
+        await until(lambda: not bench.rest.consumers)
+        await bench.post("/queues/orders/messages", b"1")
+        late.writer.write(f"{take}\r\n".encode())
+        late.writer.write_eof()
+        assert b"in both directions" in await late.rest()
+    assert (await bench.post("/queues/orders/consumer")).status == 200
+
+
+@pytest.mark.parametrize(
+    "data", [b"\x16\x03\x01\r\n\r\n", b"GET / HTTP/1.1\r\nA\r\n\r\n", b"GET\r\n\r\n"]
+)
+async def test_what_is_no_request_is_told_so_in_our_words(
+    bench: RestBench, data: bytes
+) -> None:
+    """And not in those of a library, with its version and what it was looking for."""
+    async with Raw(bench) as raw:
+        raw.writer.write(data)
+        answer = await raw.rest()
+    assert answer[8:13] == b" 400 "
+    assert b"Server: xmpp-qos\r\n" in answer
+    assert b"this is no request of HTTP/1.1" in answer
+    assert b"iohttp" not in answer.lower()

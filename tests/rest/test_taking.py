@@ -6,24 +6,32 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
+from urllib.parse import urljoin
 
 import aiohttp
+import httpx
 import pytest
+import requests
 
 from amqp_bench import DOMAIN, until
 from qos.core.queue.item import Affiliation, ItemState
+from qos.core.queue.properties import why_not
 from qos.core.queue.ready_items import SLICE
 from qos.core.queue.requests import (
     Configure,
     Delete,
+    Publish,
+    PublishedItem,
     Purge,
     SetAffiliations,
     Subscriptions,
 )
 from qos.core.queue.results import SubscriptionsResult
+from qos.core.rest.link_header import LINKS_BYTES_MAX
+from qos.core.rest.msg_properties import read_properties
 from qos.rest import consuming
 from qos.users import hashed
-from rest_bench import RestBench, basic, rest
+from rest_bench import ANSWER_S, RestBench, basic, rest
 
 TAKE = "/queues/orders/consumer"
 
@@ -48,11 +56,127 @@ async def test_a_message_is_taken_and_acknowledged(bench: RestBench) -> None:
     assert (taken.status, taken.body) == (200, b"1")
     path = taken.link("acknowledgement")
     assert path.startswith("/queues/orders/messages/")
-    assert "/acknowledgement;etag=" in path
+    assert "/acknowledgement/" in path
+    assert not set(path) & set(";,")
     ended = await bench.settle(taken, "acknowledge=true")
     assert (ended.status, ended.body) == (204, b"")
     assert len(await bench.items("orders")) == 1
     assert not bench.rest.consumers
+
+
+async def test_a_delivery_is_acknowledged_by_the_link_of_earlier_versions(
+    bench: RestBench,
+) -> None:
+    """C2: the matrix parameter of REST-*, which a client may have written down."""
+    await publish(bench, b"1")
+    taken = await bench.take()
+    before, _, etag = taken.link("acknowledgement").rpartition("/")
+    answer = await bench.post(f"{before};etag={etag}", b"acknowledge=true")
+    assert answer.status == 204
+    assert not await bench.items("orders")
+
+
+@pytest.mark.parametrize("value", ["x" * 7990, "ü" * 1330])
+async def test_an_item_with_as_many_properties_as_can_be_is_read(
+    bench: RestBench, value: str
+) -> None:
+    """Many HTTP clients read no header over 8 KiB; an XMPP publisher does not know that."""
+    assert why_not({"n": value}) is None
+    assert why_not({"n": value + "xxxxx" + "ü" * 3})
+    entry = PublishedItem(
+        item_id="a",
+        payload="<a xmlns='b'/>",
+        digest="d",
+        size=9000,
+        properties={"n": value},
+    )
+    await bench.ask(Publish("orders", (entry,)))
+    taken = await bench.take()
+    assert read_properties(taken.headers["Msg-Properties"]) == {"n": value}
+    assert (await bench.settle(taken, "acknowledge=true")).status == 204
+
+
+async def test_an_item_with_a_long_id_is_read_and_acknowledged(
+    bench: RestBench,
+) -> None:
+    """Its links would be over 8 KiB together: those that can be missed are left out."""
+    replies = "r" * 1024
+    await bench.create(replies)
+    properties = {"JMSReplyTo": replies, "JMSCorrelationID": "ü" * 128}
+    entry = PublishedItem(
+        item_id=":" * 1024,
+        payload="<a xmlns='b'/>",
+        digest="d",
+        size=9000,
+        properties=properties,
+    )
+    await bench.ask(Publish("orders", (entry,)))
+    taken = await bench.take()
+    assert len(taken.headers["Link"]) <= LINKS_BYTES_MAX
+    assert {"acknowledgement", "reply-to"} <= set(taken.links)
+    assert (await bench.settle(taken, "acknowledge=true")).status == 204
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "<http://evil/;rel=acknowledgement;x=y>; rel=up",
+        '<http://evil/>; rel="up;rel=acknowledgement"',
+        '<http://evil/>; rel=up; type="a/b;rel=acknowledgement"',
+        '<http://evil/>; rel="up"; title="a", <http://evil/>; rel=acknowledgement',
+    ],
+)
+async def test_no_client_takes_a_publisher_s_link_for_one_of_the_service(
+    bench: RestBench, link: str
+) -> None:
+    """Clients that split a header at each semicolon and comma would send a password there."""
+    await publish(bench, b"1", Link=link)
+    taken = await bench.take()
+    for parsed in (
+        requests.utils.parse_header_links(taken.headers["Link"]),
+        list(
+            httpx.Response(200, headers={"Link": taken.headers["Link"]}).links.values()
+        ),
+    ):
+        (own,) = [each for each in parsed if each.get("rel") == "acknowledgement"]
+        assert own["url"].startswith("/queues/orders/")
+
+
+def acknowledged_by_requests(base: str) -> int:
+    with requests.Session() as session:
+        session.auth = ("alice", "secret")
+        taken = session.post(f"{base}{TAKE}", timeout=ANSWER_S)
+        link = urljoin(taken.url, taken.links["acknowledgement"]["url"])
+        form = {"acknowledge": "true"}
+        return session.post(link, data=form, timeout=ANSWER_S).status_code
+
+
+def acknowledged_by_httpx(base: str) -> int:
+    with httpx.Client(auth=("alice", "secret"), timeout=ANSWER_S) as client:
+        taken = client.post(f"{base}{TAKE}")
+        link = taken.url.join(taken.links["acknowledgement"]["url"])
+        return client.post(link, data={"acknowledge": "true"}).status_code
+
+
+async def acknowledged_by_aiohttp(base: str, session: aiohttp.ClientSession) -> int:
+    headers = {"Authorization": basic("alice")}
+    async with session.post(f"{base}{TAKE}", headers=headers) as taken:
+        link = taken.links["acknowledgement"]["url"]
+    form = {"acknowledge": "true"}
+    async with session.post(link, data=form, headers=headers) as answer:
+        return answer.status
+
+
+async def test_clients_follow_the_acknowledgement_link_as_they_read_it(
+    bench: RestBench,
+) -> None:
+    """C2: requests and httpx cut a link at its first semicolon."""
+    base = f"http://127.0.0.1:{bench.web}"
+    await publish(bench, b"1", b"2", b"3")
+    assert await asyncio.to_thread(acknowledged_by_requests, base) == 204
+    assert await asyncio.to_thread(acknowledged_by_httpx, base) == 204
+    assert await acknowledged_by_aiohttp(base, bench.session) == 204
+    assert not await bench.items("orders")
 
 
 async def test_several_workers_of_one_account_have_different_messages(
@@ -121,13 +245,16 @@ async def test_another_end_than_the_one_that_was_set_is_none(
 async def test_each_end_is_what_it_says(bench: RestBench) -> None:
     """C6: released does not count, failed does, rejected is dead with its reason."""
     await publish(bench, b"1", b"2", b"3")
-    for form in ("acknowledge=false&delivery-failed=true", "reject=no such order"):
+    failed = "acknowledge=false&delivery-failed=true&reason=no ink"
+    for form in (failed, "reject=no such order"):
         assert (await bench.settle(await bench.take(), form)).status == 204
     released = await bench.take()
     assert (await bench.settle(released, "acknowledge=false")).status == 204
     live = list((await bench.items("orders")).values())
     assert sorted(each.delivery_count for each in live) == [0, 1]
     assert {each.state for each in live} == {ItemState.AVAILABLE}
+    (history,) = [each.history for each in live if each.history]
+    assert [each.reason for each in history] == ["failed: no ink"]
     (dead,) = (await bench.items("orders", "dead")).values()
     assert dead.history[-1].reason == "rejected: no such order"
 
@@ -155,8 +282,11 @@ async def test_an_unknown_delivery_has_been_requeued_for_all_we_know(
     bench: RestBench,
 ) -> None:
     """C7: 412, and not 404."""
-    for path in ("no;etag=a.b", "no/acknowledgement;etag=.", "x;etag=a"):
-        path = path if "/" in path else path.replace(";", "/acknowledgement;")
+    for path in (
+        "no/acknowledgement/a.b",
+        "no/acknowledgement;etag=.",
+        "x/acknowledgement/a",
+    ):
         answer = await bench.post(
             f"/queues/orders/messages/{path}", b"acknowledge=true"
         )
@@ -339,7 +469,7 @@ async def test_a_selector_that_is_none_is_refused_with_the_position(
 
 async def test_without_the_right_nothing_is_taken(bench: RestBench) -> None:
     """R5."""
-    assert (await bench.post(TAKE, user="bob")).status == 403
+    assert (await bench.post(TAKE, user="bob")).status == 404
     assert (await bench.post("/queues/no/consumer")).status == 404
     assert not bench.rest.consumers
 

@@ -268,7 +268,7 @@ async def test_a_place_that_is_none_is_refused(bench: RestBench, after: str) -> 
 async def test_a_reader_needs_the_right_to_subscribe(bench: RestBench) -> None:
     """R5: without it the topic is hidden; a member reads."""
     assert (await bench.get(TOPIC, user="bob")).status == 404
-    assert (await bench.get(f"{TOPIC}/first", user="bob")).status == 403
+    assert (await bench.get(f"{TOPIC}/first", user="bob")).status == 404
     assert (await subscribe(bench, Authorization="Basic x")).status == 401
     member = {f"bob@{DOMAIN}": Affiliation.MEMBER}
     await bench.ask(SetAffiliations("prices", member))
@@ -315,6 +315,24 @@ async def test_to_subscribe_again_is_no_error(bench: RestBench) -> None:
     stolen = await bench.post(bob, form, user="bob", Content_Type=kind)
     assert stolen.status == 409
     assert (await bench.get(f"{bob}/audit", user="bob")).status == 404
+
+
+async def test_a_queue_of_a_stranger_is_none_of_ones_own_subscriptions(
+    bench: RestBench,
+) -> None:
+    """Its creator counts: alice has made bob an owner of it, and can read and forge all."""
+    await subscribe(bench, b"name=audit")
+    bob = f"bob@{DOMAIN}"
+    await bench.ask(SetAffiliations("prices", {bob: Affiliation.MEMBER}))
+    await bench.ask(SetAffiliations("audit", {bob: Affiliation.OWNER}))
+    path = f"{TOPIC}/subscriptions"
+    kind = "application/x-www-form-urlencoded"
+    answer = await bench.post(path, b"name=audit", user="bob", Content_Type=kind)
+    assert (answer.status, answer.links) == (409, {})
+    for method in ("GET", "DELETE"):
+        other = await bench.http(method, f"{path}/audit", user="bob")
+        assert (other.status, other.links) == (404, {})
+    assert (await bench.get(f"{path}/audit")).status == 200
 
 
 async def test_a_subscription_chooses_messages(bench: RestBench) -> None:

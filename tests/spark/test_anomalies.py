@@ -27,6 +27,7 @@ from qos.audit.tables import (
     with_suspicion,
 )
 from qos.journal.files import quoted
+from qos.journal.schema import ITEMS
 
 pytestmark = [
     pytest.mark.spark,
@@ -257,10 +258,70 @@ def named(node: str, *, file: str = "") -> Callable[[Lines], None]:
     return build
 
 
-def component(lines: Lines) -> None:
-    for at in (-900, 600):
-        lines.line(f"{lines.domain}.hub", "worker", "lost", at)
-    until(kept(lines, "a").sent(*SENT, to=f"{lines.domain}.hub"), 600, "a")
+def component(
+    *got: str,
+    until_s: float = 600,
+    of_device: bool = False,
+    to: str = "lamp@gate.{}/1",
+) -> Callable[[Lines], None]:
+    """A message to an address of a component, which has a journal of its domain.
+
+    Args:
+        got: what it told of the message.
+        until_s: when its journal ends.
+        of_device: the address itself has a journal, too.
+        to: the address.
+    """
+
+    def build(lines: Lines) -> None:
+        domain = lines.domain
+        gate, address = f"gate.{domain}", to.format(domain)
+        kept(lines, "a").sent(*SENT, to=address)
+        lines.line(gate, "worker", "lost", -900)
+        if of_device:
+            for at in (-900, 60):
+                lines.line(address, "worker", "lost", at, journal=2)
+        if got:
+            lines.got(*got, node=gate, to=address)
+        lines.line(gate, "worker", "lost", until_s)
+        until(lines, 600, "a")
+
+    return build
+
+
+def strangers_gate(lines: Lines) -> None:
+    until(kept(lines, "a").sent(*SENT, to=f"lamp@gate.{lines.domain}/1"), 600, "a")
+
+
+def with_items(build: Callable[[Lines], None]) -> Callable[[Lines], None]:
+    """Beside what this builds, the component has a writer of items."""
+
+    def built(lines: Lines) -> None:
+        build(lines)
+        own = f"gate.{lines.domain}"
+        path = f"date=2026-01-05/{quoted(own)}-0123456789abcdef{ITEMS}-1.jsonl"
+        lines.open_files.append(f"/elsewhere/{path}")
+        for at in (-900, 0, 900):
+            lines.line(own, "journal", "opened", at)
+            lines.rows[-1]["boot"] += ITEMS
+
+    return built
+
+
+def from_a_component(*sent: str) -> Callable[[Lines], None]:
+    """A message from an address of a component."""
+
+    def build(lines: Lines) -> None:
+        gate = f"gate.{lines.domain}"
+        source = f"door@{gate}/1"
+        kept(lines, "b").got(*GOT, source=source)
+        lines.line(gate, "worker", "lost", -900)
+        if sent:
+            lines.sent(*sent, node=gate, source=source)
+        lines.line(gate, "worker", "lost", 600)
+        until(lines, 600, "b")
+
+    return build
 
 
 def another_device_took_it(lines: Lines) -> None:
@@ -403,7 +464,7 @@ CASES = [
     ),
     Case(
         "a component is a device without a resource",
-        component,
+        component(to="gate.{}"),
         [("lost", "m1")],
     ),
     Case(
@@ -531,6 +592,48 @@ CASES = [
         "another device does not hand over for the one that was addressed",
         another_device_took_it,
         [("lost", "m1")],
+    ),
+    Case("a component hands over for all its addresses", component(*GOT)),
+    Case(
+        "also what is sent to itself",
+        component(*GOT, to="gate.{}"),
+    ),
+    Case("and to an account of it", component(*GOT, to="lamp@gate.{}")),
+    Case(
+        "the silence of a component is a proof for its addresses",
+        component(),
+        [("lost", "m1")],
+    ),
+    Case(
+        "but not after its journal ends",
+        component(until_s=0.5),
+        [("lost? not-closed", "m1")],
+    ),
+    Case(
+        "nor for an address that has a journal of its own",
+        component(of_device=True),
+        [("lost? not-closed", "m1")],
+    ),
+    Case(
+        "another domain is no proof",
+        component(to="lamp@other.{}/1"),
+        [("lost? no-journal", "m1")],
+    ),
+    Case(
+        "a journal of items of the same name neither helps nor harms",
+        with_items(component()),
+        [("lost", "m1")],
+    ),
+    Case(
+        "and is no journal of messages",
+        with_items(strangers_gate),
+        [("lost? no-journal", "m1")],
+    ),
+    Case("a component sends for all its addresses", from_a_component(*SENT)),
+    Case(
+        "and what it does not know is orphaned",
+        from_a_component(),
+        [("orphaned", "m1")],
     ),
     Case("two hand-overs are duplicated", twice(), [("duplicated", "m1")]),
     Case("one that is marked as a repeat is not", marked_as_a_repeat),

@@ -141,4 +141,4 @@ def test_a_plot_without_its_extra_is_one_line(
     """The error comes before the measurement, not after half an hour."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["bench", "audit", "--plot", "p.svg"]) == 2
-    assert "pip install 'xmpp-qos[bench]'" in capsys.readouterr().err
+    assert "pip install '.[bench]'" in capsys.readouterr().err

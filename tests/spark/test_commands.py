@@ -143,7 +143,7 @@ def test_a_missing_extra_is_one_line(
     """Most users of this library do not need Spark."""
     monkeypatch.setattr(session, "_EXTRA", ("pyspark_is_not_here", "pyarrow"))
     line = refused(capsys, *AUDIT)
-    assert "no pyspark_is_not_here: pip install 'xmpp-qos[spark]'" in line
+    assert "no pyspark_is_not_here: pip install '.[spark]'" in line
 
 
 def test_synth_says_what_it_has_made(

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import io
 import json
+import operator
 import shutil
 import signal
 import subprocess
@@ -45,7 +46,8 @@ USERS = ("alice", "bob", "carol", "mallory")
 #: One clock, and everything has ended: any gap in the journals is an anomaly.
 STRICT = ("--skew", "0.001", "--stuck-after", "1")
 
-ITEMS = 400
+#: Items of one request; enough requests come for all kills.
+BATCH = 10
 POISON_EVERY = 80
 LOCK_S = 2.0
 ROUNDS = 9
@@ -128,9 +130,10 @@ class Bees:
         self._publisher = PublisherRole(
             connect=account("alice/publisher"),
             log=str(folder / "published"),
-            count=ITEMS,
+            count=None,
+            batch=BATCH,
             poison_every=POISON_EVERY,
-            pause_s=0.1,
+            pause_s=0.2,
             service=QUEUE,
             node=NODE,
         )
@@ -152,6 +155,7 @@ class Bees:
                 await self._flowing()
                 await self._kill(victim, moment)
                 await self._start(victim)
+            await publisher.end()
             await until_empty(a, publisher)
             for process in reversed(self._running.values()):
                 await process.end()
@@ -264,9 +268,9 @@ def test_each_item_that_was_published_is_complete(
     # What came with the commit that never was, was published again as another item.
     items = [row for row in rows if row.reason != "not-stored"]
     published = (traffic.folder / "published").read_text().split()
-    assert len(published) == ITEMS
     assert Counter(row.item for row in items) == Counter(published)
-    poisoned = {f"i{number}" for number in range(0, ITEMS, POISON_EVERY)}
+    poisoned = {f"i{number}" for number in range(0, len(published), POISON_EVERY)}
+    assert poisoned
     assert {row.item for row in items if row.outcome == "dead"} == poisoned
     bees = {"bob@localhost/bee", "mallory@localhost/bee"}
     for row in items:
@@ -332,26 +336,35 @@ def is_hand_over(line: dict[str, Any], like: dict[str, Any]) -> bool:
 
 
 def once_each(journal: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The hand-overs of two assured messages, not repeated, with lines around them."""
-    lines = read_journal(journal)
-    hand_overs = [
-        line
-        for line in lines
-        if line["event"] in {"handed-over", "redelivered"}
-        and line["level"] == "assured"
-    ]
-    times = Counter(line["msg_id"] for line in hand_overs)
-    edges = {
-        edge(line["seq"] for line in lines if line["boot"] == boot)
-        for boot in {line["boot"] for line in lines}
-        for edge in (min, max)
-    }
-    one, *_, other = (
-        line
-        for line in hand_overs
-        if times[line["msg_id"]] == 1 and line["seq"] not in edges
-    )
-    return one, other
+    """The hand-overs of two assured messages, by two processes, and not repeated.
+
+    Of the first one the lines can prove everything: each end had one process for all of
+    it, and that of the receiver has written lines before it and after it. A process
+    that is killed may leave lines unwritten.
+    """
+    messages: dict[str, list[dict[str, Any]]] = {}
+    boots: dict[str, list[str]] = {}
+    for line in read_journal(journal):
+        boots.setdefault(line["boot"], []).append(line["at"])
+        if line.get("level") == "assured":
+            messages.setdefault(line["msg_id"], []).append(line)
+    proven, others = [], []
+    for lines in messages.values():
+        hand_overs = [each for each in lines if each["event"] in _HAND_OVERS]
+        if len(hand_overs) == 1:
+            (one,) = hand_overs
+            there, times = boots[one["boot"]], [each["at"] for each in lines]
+            inside = min(there) < min(times) and max(times) < max(there)
+            if inside and len({each["boot"] for each in lines}) == 2:
+                proven.append(one)
+            if min(there) < one["at"] < max(there):
+                others.append(one)
+    lost = min(proven, key=_at)
+    return lost, max((one for one in others if one["boot"] != lost["boot"]), key=_at)
+
+
+_HAND_OVERS = frozenset({"handed-over", "redelivered"})
+_at = operator.itemgetter("at")
 
 
 def edit(

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from fleets import NOW, Fleets, journals_in, make_fleets
 from published import differences, rows, wrong_verdicts
 from qos.audit import driver
 from qos.audit.boot_runs import RUN
 from qos.audit.driver import audit
-from qos.audit.tables import Limits
+from qos.audit.tables import Limits, facts
 from qos.audit.tables.cover import Runs
 
 pytestmark = [
@@ -64,6 +65,35 @@ def test_an_audit_that_takes_one_journal_for_its_namesake_is_found(
     audit(spark, journals_in(fleets.journals), str(tmp_path), limits=Limits(now=NOW))
     accused = rows(tmp_path / "anomalies", ("kind", "sender", "msg_id"))
     assert not set(accused) <= set(fleets.faults)
+
+
+def _no_components(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(facts, "_with_components", lambda rows, _devices: rows)
+
+
+def _addresses_of_components(patch: pytest.MonkeyPatch) -> None:
+    """A component that also speaks for addresses with a journal of their own."""
+
+    def always(self: Runs, other: Runs, rows: DataFrame) -> DataFrame:
+        known = rows.withColumn(other._its("is_node"), F.lit(None).cast("boolean"))
+        return in_place_of(self, other, known)
+
+    in_place_of = Runs.in_place_of
+    patch.setattr(Runs, "in_place_of", always)
+
+
+@pytest.mark.parametrize("mutant", [_no_components, _addresses_of_components])
+def test_an_audit_that_takes_a_component_for_something_else_is_found(
+    mutant: Callable[[pytest.MonkeyPatch], None],
+    fleets: Fleets,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Some of its verdicts are not what the lines prove."""
+    mutant(monkeypatch)
+    audit(spark, journals_in(fleets.journals), str(tmp_path), limits=Limits(now=NOW))
+    assert wrong_verdicts(tmp_path, fleets.truth) != {}
 
 
 def check(fleets: Fleets, out: Path) -> None:

@@ -85,7 +85,16 @@ def test_a_file_that_is_not_closed_shows_that_there_is_a_namesake(
     open_file(tmp_path)
     names = journals(tmp_path)
     assert audited(spark, tmp_path, names) == [("unproven", "which-journal")]
-    # The folder is of another node: such a file proves nothing.
+
+
+@pytest.mark.long
+def test_an_open_file_in_the_folder_of_another_node_proves_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The name of the folder tells whose lines would be in it."""
+    message(tmp_path)
+    open_file(tmp_path)
+    names = journals(tmp_path)
     names[2] = f"c@x={names[2]}"
     assert audited(spark, tmp_path, names) == [("lost", None)]
     names[2] = f"b@x={tmp_path / 'c'}"

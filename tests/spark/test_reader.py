@@ -67,6 +67,7 @@ class Auditor:
             self._process.communicate()
 
 
+@pytest.mark.long
 def test_each_read_beside_killed_audits_is_of_one_whole_audit(
     tmp_path: Path, audited: Audited
 ) -> None:

@@ -166,6 +166,28 @@ def test_a_window_is_complete_when_both_ends_have_counted_it(
     ]
 
 
+def test_a_component_counts_for_the_addresses_of_its_domain(
+    spark: SparkSession, lines: Lines
+) -> None:
+    """A window without a message of it is counted, too; another domain's is not."""
+    there = {"level": "assured", "source": "a@x", "to": "lamp@gate.x"}
+    back = {"level": "assured", "source": "lamp@gate.x", "to": "a@x"}
+    counted(lines, "a@x/1", 0, sent=2, **there)
+    counted(lines, "gate.x", 0, received=2, **there)
+    counted(lines, "gate.x", 0, sent=1, **back)
+    counted(lines, "other.x", 0, sent=5, **back)
+    counted(lines, "a@x/1", 0, received=1, **back)
+    counted(lines, "a@x/1", 1, sent=4, **there)
+    counted(lines, "gate.x", 1)
+    counted(lines, "a@x/1", 2, sent=7, **there)
+    rows = windows_hourly(lines.frame(spark)).orderBy("sender").collect()
+    names = ("sender", "sent", "received", "windows", "complete", "without_receiver")
+    assert [tuple(row[name] for name in names) for row in rows] == [
+        ("a@x", 13, 2, 3, 2, 1),
+        ("lamp@gate.x", 1, 1, 1, 1, 0),
+    ]
+
+
 def test_a_count_that_contradicts_itself_is_missing(
     spark: SparkSession, lines: Lines
 ) -> None:

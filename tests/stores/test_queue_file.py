@@ -678,7 +678,7 @@ def test_a_store_that_cannot_be_written_is_said_to_be_one(place: Place) -> None:
 
 
 async def test_lifetimes_and_annotations_are_kept(path: Path) -> None:
-    """What AMQP 1.0 clients add."""
+    """The fields that AMQP 1.0 clients add."""
     store = QueueStore(path)
     store.open()
     node = replace(NODE, lifetime="delete-on-no-links")

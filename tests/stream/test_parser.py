@@ -1,16 +1,24 @@
-"""A stanza is handled as soon as its last byte has come, however it was cut."""
+"""A stanza is handled as soon as its last byte has come, at a cost that is bounded."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
+import tracemalloc
 from collections.abc import Iterator
+from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from slixmpp import ClientXMPP
 
 from qos.stream.gate import Gate
+from qos.stream.parser import TOO_LONG, StreamParser
 from qos.testing.clients import new_client
+from qos.xml_reading import NAMESPACE_BYTES_MAX
 
 HEADER = (
     b"<stream:stream xmlns='jabber:client' id='s1' version='1.0'"
@@ -91,3 +99,150 @@ async def test_a_tag_that_is_wrong_ends_the_stream_with_its_last_byte(
         client.data_received(STANZAS[0])
     assert {each.msg for each in caplog.records} == {"Parse error: %r"}
     assert len(taken) == 1
+
+
+# -- what a stranger may cost -----------------------------------------------
+
+LONG = "u" * 29_000
+
+
+def read(*pieces: bytes) -> list[ET.Element]:
+    """The stanzas that a parser gives out for these pieces of a stream."""
+    parser, depth, stanzas = StreamParser(), 0, []
+    for piece in pieces:
+        parser.feed(piece)
+        for event, element in parser.read_events():
+            depth += 1 if event == "start" else -1
+            if depth == 1 and event == "end":
+                stanzas.append(element)
+    return stanzas
+
+
+KINDS = (
+    b"<iq type='result' id='1'/>",
+    b"<message to='a>b' from=\"x'>y\"><body>a &gt; b > c</body></message>",
+    b"<iq><a xmlns='u:x'><b/><!-- > --><c>d<![CDATA[<x>]]></c></a></iq>",
+    "<presence><status>äöü€</status></presence>".encode(),
+    b"<iq></iq>",
+    b"<iq>/></iq>",
+    b"<iq><a/></iq>",
+    b" ",
+    b"\n",
+)
+
+
+@given(st.data(), st.sampled_from([100, 1024 * 1024]))
+def test_a_stream_is_read_as_elementtree_reads_it_however_it_is_cut(
+    data: st.DataObject, renewed_after: int
+) -> None:
+    """And though its parser is made anew, between any two stanzas."""
+    stanzas = data.draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=12))
+    stream = HEADER + b"".join(stanzas)
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(stream)), max_size=8)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("qos.stream.parser._BYTES_MAX", renewed_after)
+        come = read(*(stream[a:b] for a, b in pairwise([0, *cuts, len(stream)])))
+    root = ET.fromstring(stream + b"</stream:stream>")  # noqa: S314  # it is ours
+    assert [shown(each) for each in come] == [shown(each) for each in root]
+
+
+def shown(element: ET.Element) -> bytes:
+    """An element as text, without what is behind it."""
+    element.tail = None
+    return ET.tostring(element)
+
+
+@pytest.mark.parametrize("cut", [0, 100, 15_000, 29_300, 40_000])
+def test_a_long_namespace_empties_its_stanza_and_no_other(cut: int) -> None:
+    """ElementTree would write it into each name: 60 kB were 200 MB."""
+    inner = "".join(f"<q:b{i}/>" for i in range(3_500))
+    bomb = (
+        "<iq type='set' id='7' from='x@y'>text"
+        f"<a><p:a xmlns:p='urn:p' xmlns:q='{LONG}'>{inner}</p:a><z/></a></iq>"
+    ).encode()
+    tracemalloc.start()
+    try:
+        iq, after = read(HEADER, bomb[:cut], bomb[cut:] + STANZAS[0])
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()
+    assert (iq.attrib, iq.text) == ({"type": "set", "id": "7", "from": "x@y"}, None)
+    assert [each.tag for each in iq] == [TOO_LONG]
+    assert after.get("id") == "1"
+
+
+@pytest.mark.parametrize("rest", ["/>", "></message>", "><q:b/></message>"])
+def test_a_stanza_that_has_a_long_namespace_itself_is_dropped(rest: str) -> None:
+    """It has nothing that an answer could be sent to."""
+    bad = f"<message xmlns:q='{LONG}' from='x@y'{rest}".encode()
+    assert [each.get("id") for each in read(HEADER, bad, STANZAS[0])] == ["1"]
+    assert [each.get("id") for each in read(HEADER + bad + STANZAS[0])] == ["1"]
+
+
+@pytest.mark.parametrize(("more", "left"), [(0, ["a"]), (1, [TOO_LONG])])
+def test_a_namespace_may_have_as_many_bytes_as_one_in_a_body(
+    more: int, left: list[str]
+) -> None:
+    name = "é" * (NAMESPACE_BYTES_MAX // 2) + "u" * more
+    (iq,) = read(HEADER + f"<iq><a q:x='1' xmlns:q='{name}'/></iq>".encode())
+    assert [each.tag.removeprefix("{jabber:client}") for each in iq] == left
+
+
+def test_a_long_namespace_in_a_text_is_a_text() -> None:
+    text = f"<iq><a b='xmlns:q=\"{LONG}\"'>xmlns='{LONG}'</a></iq>".encode()
+    ((child,),) = read(HEADER, text)
+    assert child.text == f"xmlns='{LONG}'"
+
+
+def test_a_stream_that_has_a_long_namespace_itself_is_broken() -> None:
+    parser = StreamParser()
+    parser.feed(HEADER[:-1] + f" xmlns:q='{LONG}'>".encode() + STANZAS[0])
+    with pytest.raises(ET.ParseError, match="long namespace"):
+        list(parser.read_events())
+
+
+def test_names_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ElementTree keeps each for the life of its parser, with its namespace."""
+    monkeypatch.setattr("qos.stream.parser._BYTES_MAX", 20_000)
+    parser, space = StreamParser(), "u" * NAMESPACE_BYTES_MAX
+    parser.feed(HEADER)
+    tracemalloc.start()
+    try:
+        for i in range(100):
+            names = "".join(f"<q:b{i}-{j}/>" for j in range(100))
+            parser.feed(f"<iq><a xmlns:q='{space}'>{names}</a></iq>")
+            list(parser.read_events())
+        assert tracemalloc.get_traced_memory()[0] < 2_500_000  # else 6 MB
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "stanza", [b">" * 250_000, b"<a b='" + b">" * 250_000 + b"'/>"]
+)
+def test_a_sign_that_could_end_a_tag_is_not_looked_at_again_and_again(
+    stanza: bytes,
+) -> None:
+    began = time.process_time()
+    assert len(read(HEADER, b"<message>", stanza, b"</message>")) == 1
+    assert time.process_time() - began < 1
+
+
+async def test_a_request_with_a_long_namespace_is_refused(client: ClientXMPP) -> None:
+    """Its sender learns why; a message is dropped, and an answer goes on without it."""
+    taken = takes(client)
+    sent: list[str] = []
+    client.send = lambda stanza, *_, **__: sent.append(str(stanza))  # type: ignore[method-assign]
+    client._session_started = True
+    Gate.of(client)._unlock({})
+    client.init_parser()
+    client.data_received(HEADER)
+    for kind in ("iq type='set'", "iq type='result'", "message", "presence"):
+        begin = f"<{kind} from='x@localhost/y' id='7'>"
+        client.data_received(f"{begin}<a xmlns:q='{LONG}'/></{kind.split()[0]}>")
+    while len(taken) < 1:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    assert [each.get("type") for each in taken] == ["result"]
+    (refusal,) = sent
+    assert "not-acceptable" in refusal
+    assert f"more than {NAMESPACE_BYTES_MAX} bytes" in refusal

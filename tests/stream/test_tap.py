@@ -257,7 +257,7 @@ async def test_a_closed_service_leaves_the_xep_qos_of_the_application_alone(
     client: ClientXMPP, server: LoopbackServer, tmp_path: Path
 ) -> None:
     """It only swallows requests that nothing else would answer."""
-    client.register_plugin("xep_qos", {"trust": "all"})
+    client.register_plugin("xep_qos", {"trust": "anyone"})
     queues = QueueService(client, f"sqlite:{tmp_path / 'queues'}")
     await connect(client, server)
     await queues.aclose()
@@ -273,7 +273,7 @@ async def test_a_service_goes_on_when_the_application_closes_its_xep_qos(
     client: ClientXMPP, server: LoopbackServer, tmp_path: Path
 ) -> None:
     """It does not handle plain messages, and its requests need no xep_qos."""
-    queues = QueueService(client, f"sqlite:{tmp_path / 'queues'}", creators="all")
+    queues = QueueService(client, f"sqlite:{tmp_path / 'queues'}", creators="anyone")
     await connect(client, server)
     with contextlib.suppress(LookupError):
         await XEP_QOS.of(client).aclose()

@@ -288,7 +288,9 @@ def test_each_way_of_breaking_the_promise_through_a_gateway_is_counted(
         "CREATE TABLE item (node TEXT, item_id TEXT, outcome TEXT)",
         f"INSERT INTO item VALUES {queue}",  # noqa: S608 - ours
     )
-    http, amqp = (Notebook(str(path)) for path in files.notebooks)
+    http, amqp = (
+        Notebook(str(files.notebook(kind))) for kind in ("http-worker", "amqp-worker")
+    )
 
     def ends(book: Notebook, item: str, *, confirmed: bool | None = None) -> None:
         deed = Deed(item, REJECTED if item == "h2" else ACCEPTED, f"{item}/{uuid4()}")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from qos.core.message.model import Level
-from simulation import Fault, Plan, invariants, plan_of, run, shrink
+from simulation import Fault, Plan, door_invariants, invariants, plan_of, run, shrink
 from simulation.by_hand import PLANS
 from simulation.campaign import hunt, run_some
 from simulation.mutants import MUTANTS, Mutant
@@ -44,10 +44,17 @@ def test_no_seed_violates_anything(chunk: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "seed", [1164, 2239, 4074, 4135, 4353, 8407, 10017, 13872, 15628, 16401]
+    "seed",
+    [
+        *(1164, 2239, 4074, 4135, 4333, 4353, 4658, 7864, 8407, 10017),
+        *(13872, 15628, 16401, 18924),
+    ],
 )
 def test_a_seed_that_once_failed_does_not_any_more(seed: int) -> None:
-    """In 8407 an item was done twice; in the others the check was too strict.
+    """In 8407 an item was done twice, and in 4658 a loop worked on a message that was
+    released while it was being parked. In 4333, 7864 and 18924 a message that was
+    released before the first session was handed over again with it. In the others the
+    check was too strict.
 
     4074 and 4135 are at level acknowledged, with a receiver whose disk fails with EIO.
     """
@@ -65,8 +72,12 @@ def test_a_plan_made_by_hand_violates_nothing(seed: int) -> None:
 
 @pytest.mark.parametrize("group", range(4))
 def test_every_mutant_is_found_out(group: int) -> None:
-    """A campaign that finds nothing proves something only if it can find it."""
-    mutants = MUTANTS[group::4]
+    """A campaign that finds nothing proves something only if it can find it.
+
+    Those that a test of their own finds take a process each: `make simulate` hunts them
+    too.
+    """
+    mutants = [each for each in MUTANTS if not each.test][group::4]
     hunted = {each.name: each for each in hunt(mutants, first=0, seeds=500, jobs=1)}
     assert hunted.keys() == {each.name for each in mutants}
     for name, each in hunted.items():
@@ -86,8 +97,9 @@ def test_a_mutant_changes_one_place_of_the_source(mutant: Mutant) -> None:
     assert source.count(mutant.old) == 1
     assert mutant.new != mutant.old
     assert mutant.breaks
-    assert mutant.by
-    assert all(hasattr(invariants, name) for name in mutant.by)
+    assert bool(mutant.by) != bool(mutant.test)
+    rules = vars(invariants).keys() | vars(door_invariants).keys()
+    assert rules >= set(mutant.by)
 
 
 def test_a_mutant_is_found_out_by_what_it_breaks_and_by_nothing_else() -> None:
@@ -98,6 +110,24 @@ def test_a_mutant_is_found_out_by_what_it_breaks_and_by_nothing_else() -> None:
     assert (found.seed, found.violation) == (raises.seed, "everything_ends")
     (found,) = hunt([other], first=0, seeds=1, jobs=1)
     assert (found.runs, found.violation, found.error) == (1, "", "")
+
+
+def test_a_mutant_may_name_the_test_that_finds_it() -> None:
+    """Where the fault is at a socket or in a file; a test that does not fail finds none."""
+    mutant = next(each for each in MUTANTS if each.test.startswith("core/test_reg"))
+    other = "core/test_rate.py"
+    mutants = [
+        mutant,
+        replace(mutant, name="no-test", test="core/no_such_test.py"),
+        replace(mutant, name="unused", test=other),
+        replace(mutant, name="harmless", new="if key in (*entries,):"),
+    ]
+    found = {each.name: each for each in hunt(mutants, first=0, seeds=1, jobs=2)}
+    assert found[mutant.name].violation == mutant.test
+    assert "there is no test core/no_such_test.py" in found["no-test"].error
+    assert f"{other} does not use {mutant.module}" in found["unused"].error
+    harmless = found["harmless"]
+    assert (harmless.runs, harmless.violation, harmless.error) == (1, "", "")
 
 
 def test_a_mutant_that_cannot_be_made_is_an_error_and_no_success() -> None:

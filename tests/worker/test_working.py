@@ -232,6 +232,9 @@ async def test_a_handler_that_fails_is_called_again_until_the_item_is_dead(
     assert tried.count("poison") == 3
     failed = [each for each in caplog.records if "failed" in each.getMessage()]
     assert [each.levelno for each in failed] == [logging.ERROR] * 3
+    (reason,) = await queue.reasons()
+    why = "failed: ValueError: it does not work (test_working.py, line "
+    assert reason.startswith(why)
 
 
 @pytest.mark.parametrize(
@@ -343,7 +346,7 @@ async def test_events_come_acknowledged_when_asked_for(
     log_in: LogIn, queue: Queue
 ) -> None:
     """A plain message can be lost; its lock would have to time out."""
-    bee = await log_in("bee/2", xep_qos={"trust_acknowledged": "all"})
+    bee = await log_in("bee/2", xep_qos={"accepts": "anyone"})
     await queue.create()
     async with Worker(bee, QUEUE, NODE, parallel=2, events="acknowledged") as worker:
         await worker.subscribed()

@@ -81,6 +81,8 @@ def calls(client: ClientXMPP) -> dict[str, tuple[Given, Wrong]]:
                 **NO_NODE,
                 "entries": ([], (), NewItem(), ["<a/>"], [None]),
                 "attempts": (0, -1),
+                "json": ({"a": {1}}, float("nan"), object()),
+                "text": (5, b"a", "a\x00"),
             },
         ),
         "items": (
@@ -184,6 +186,8 @@ async def test_every_field_of_a_new_item_is_checked() -> None:
         "priority": (-1, 10),
         "ttl": (0, *NO_SECONDS),
         "delay": NO_SECONDS,
+        "json": ({"a": {1}}, float("inf"), object()),
+        "text": (5, b"a", "a\x00"),
     }
     assert await accepted(NewItem, {}, wrong) == []
 
@@ -231,7 +235,7 @@ async def test_every_argument_of_a_service_is_checked_and_nothing_is_left(
     monkeypatch.chdir(tmp_path)
     wrong: Wrong = {
         "store": ("", "memory:", "files:x", "sqlite:", "queue.db"),
-        "creators": ("boss", "", "domain,all", "a@b,", [""], ["a b@c"], [5]),
+        "creators": ("boss", "", "domain,anyone", "all", "a@b,", [""], ["a b@c"], [5]),
         "journal": ("",),
         "relays": (None, "yes", 1),
     }

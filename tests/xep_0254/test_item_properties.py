@@ -198,6 +198,7 @@ def test_properties_belong_to_a_publish() -> None:
         ("<property/>", "1 to 256 characters"),
         ("<property name='xml.a'/>", "read from the payload"),
         (f"<property name='n'>{'x' * 9000}</property>", "9001 bytes"),
+        ("<property name='http_content$type'>text</property>", "a media type is"),
     ],
 )
 def test_properties_over_a_limit_are_refused(content: str, part: str) -> None:

@@ -33,6 +33,7 @@ from xep_0254 import (
     DeliveredItem,
     Event,
     NewItem,
+    Published,
     QueueService,
 )
 from xep_0254.disco import render_items
@@ -83,7 +84,7 @@ async def service(
 ) -> AsyncIterator[QueueService]:
     """Our real queue service."""
     component = component_of(server, QUEUE)
-    service = QueueService(component, f"sqlite:{tmp_path}/queues.db", creators="all")
+    service = QueueService(component, f"sqlite:{tmp_path}/queues.db", creators="anyone")
     try:
         component.connect()
         await component.wait_until("session_start", timeout=10)
@@ -268,7 +269,7 @@ async def test_a_publish_without_an_answer_is_repeated_with_the_same_ids(
     publishing = asyncio.create_task(plugin.publish(QUEUE, "n", [item]))
     requests = [await scripted.expect(stanza("iq", type="set")) for _ in range(2)]
     await scripted.send(answer(requests[1]))
-    assert await publishing == [item.item_id]
+    assert await publishing == [Published(item.item_id)]
     first, second = (each.find(f".//{PUBSUB}item") for each in requests)
     assert first is not None
     assert second is not None
@@ -340,7 +341,7 @@ async def test_a_publish_waits_for_the_session_to_come_back(
     await plugin.create(QUEUE, "n")
     server.disconnect("bob@localhost/1")
     await bob.wait_until("disconnected", timeout=10)
-    assert await plugin.publish(QUEUE, "n", [NewItem(item_id="i")]) == ["i"]
+    assert await plugin.publish(QUEUE, "n", [NewItem(item_id="i")]) == [Published("i")]
 
 
 @pytest.mark.parametrize(
@@ -464,7 +465,7 @@ async def test_an_acknowledged_event_reaches_the_listener(
     server: LoopbackServer, service: QueueService
 ) -> None:
     """It comes through xep_qos, which passes it to the same filters."""
-    plugins = {"xep_qos": {"trust_acknowledged": "all"}, "xep_0254": {}}
+    plugins = {"xep_qos": {"accepts": "anyone"}, "xep_0254": {}}
     async with logged_in(server, "bee/1", plugins) as bee:
         plugin = XEP_0254.of(bee)
         await plugin.create(QUEUE, "n")

@@ -185,7 +185,7 @@ def test_options_are_echoed_without_their_form() -> None:
         "<unknown/>",
         "",
         f"<retract node='{'n' * 5000}'><item id='{ID}'/></retract>",
-        f"<retract node='{NODE}'>{f'<item id={chr(34)}{chr(39) * 500}{chr(34)}/>' * 4}</retract>",
+        f"<retract node='{NODE}'>{f'<item id={chr(34)}{chr(39) * 1000}{chr(34)}/>' * 5}</retract>",
         f"<retract node='{NODE}'>{'<item/>' * 3000}</retract>",
     ],
 )

@@ -366,7 +366,6 @@ def test_a_malformed_or_unknown_request_is_refused(
         ("jid='a@b' affiliation='king'", malformed()),
         ("jid='a@b'", malformed()),
         ("affiliation='owner'", malformed("jid-required")),
-        ("jid='a@b' affiliation='publish-only'", missing("publish-only-affiliation")),
     ],
 )
 def test_an_affiliation_that_there_is_not_is_refused(
@@ -374,6 +373,15 @@ def test_an_affiliation_that_there_is_not_is_refused(
 ) -> None:
     content = f"<affiliations node='n'><affiliation {affiliation}/></affiliations>"
     assert refused(content, "set", OWNER) == expected
+
+
+@pytest.mark.parametrize("what", Affiliation)
+def test_each_affiliation_can_be_given(what: Affiliation) -> None:
+    """XEP-0060 §4.1: also to publish only, as the feature says."""
+    each = f"<affiliation jid='a@b' affiliation='{what.value}'/>"
+    content = f"<affiliations node='n'>{each}</affiliations>"
+    expected = SetAffiliations("n", {"a@b": what})
+    assert parse(content, "set", OWNER) == expected
 
 
 def test_two_affiliations_for_one_account_are_refused() -> None:

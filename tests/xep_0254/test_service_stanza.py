@@ -148,6 +148,10 @@ def test_the_results_of_publishing_and_the_like_name_node_and_items() -> None:
         PublishResult("n<'", ("a", "b&")),
         "<publish node='n&lt;&apos;'><item id='a'/><item id='b&amp;'/></publish>",
     )
+    answered(
+        PublishResult("n", ("a", "b"), ("b",)),
+        "<publish node='n'><item id='a'/><item q:repeated='true' id='b'/></publish>",
+    )
     answered(CreateResult("made"), "<create node='made'/>")
     answered(
         ExtendResult("n", 1.5, ("a",)),

@@ -61,6 +61,9 @@ def calls(client: ClientXMPP) -> Calls:
     message = client.make_message("carol@localhost/c", "on")
     nowhere = client.make_message("")
     sending = {
+        "to": (*NO_JIDS, nowhere, message.xml),
+        "body": ("\x00",),
+        "payload": ("", "<a>", "text"),
         "level": NO_LEVELS,
         "deadline_s": NO_SECONDS,
         "msg_id": NO_MSG_IDS,
@@ -74,23 +77,15 @@ def calls(client: ClientXMPP) -> Calls:
     done = asyncio.get_running_loop().create_future()
     return {
         "of": ({"xmpp": client}, {}),
-        "send": (
-            {"to": "carol@localhost/c"},
-            {
-                "to": NO_JIDS,
-                "body": ("\x00",),
-                "payload": ("", "<a>", "text"),
-                **sending,
-            },
-        ),
-        "submit": (
-            {"message": message},
-            {"message": (nowhere, message.xml), **sending},
-        ),
+        "send": ({"to": message}, sending),
+        "submit": ({"to": message}, sending),
         "delivery": ({"msg_id": "m1"}, {}),
         "outcome": ({"msg_id": "m1"}, {}),
         "incoming": ({"message": message}, {}),
+        "admits": ({"message": message}, {}),
+        "admitted": ({"message": message}, {}),
         "take_until": ({"message": message, "done": done}, {}),
+        "begin": ({"message": message}, {"max_redeliveries": (0, -1)}),
         "consumer": ({}, delays),
         "parked": ({}, {"source": NO_JIDS}),
         "release_parked": ({"msg_id": "m1"}, {"source": NO_JIDS}),
@@ -130,9 +125,8 @@ async def test_every_option_of_the_plugin_is_checked() -> None:
     wrong: dict[str, Sequence[object]] = {
         name: NO_SECONDS for name in parameters_of(Settings) if name.endswith("_s")
     }
-    wrong |= dict.fromkeys(
-        ("trust", "trust_acknowledged"), ("", ",", "rooster", ["all"])
-    )
+    wrong["trust"] = ("", ",", "rooster", ["nobody"], "all")
+    wrong["accepts"] = ("", "all", None, ["trusted"], lambda _: True)
     wrong |= {
         name: (-1,) for name in parameters_of(Settings) if name.startswith("quota_")
     }

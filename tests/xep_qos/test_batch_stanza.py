@@ -14,6 +14,7 @@ from qos.core.message.effects import Answer, Transmit
 from qos.core.message.model import NAMESPACES, Level, Outgoing, Route
 from qos.core.message.receiver_table import Request
 from xep_qos import batch_stanza, stanza
+from xep_qos.content import message_with_body
 
 CLIENT = "jabber:client"
 PEER, OWN = "lamp@x/1", "controller@x/c"
@@ -41,7 +42,7 @@ def transmits(draw: st.DrawFn) -> Transmit:
         seq=1,
         to=PEER,
         level=level,
-        payload=stanza.message_with_body(draw(IDS)),
+        payload=message_with_body(draw(IDS)),
         size=1,
         created_at=0.0,
         offer_id=draw(IDS),

@@ -104,7 +104,7 @@ async def listening(**options: Any) -> AsyncIterator[tuple[ClientXMPP, list[str]
     inner: Any = client
     inner.send_raw = written.append
     inner.transport = Transport()
-    client.register_plugin("xep_qos", {"trust": "all", **options})
+    client.register_plugin("xep_qos", {"trust": "anyone", **options})
     client.event("session_start", {})
     try:
         yield client, written
@@ -331,3 +331,70 @@ async def test_what_was_answered_is_sent_before_the_plugin_leaves() -> None:
         assert written == []
         await XEP_QOS.of(client).aclose()
         assert [answer.get("id") for answer in answers_in(written)] == ["1", "2", "3"]
+
+
+#: Requests whose messages are missing: whoever reads them finds that.
+WITHOUT_MESSAGE = [
+    f"<assured xmlns='{NAMESPACES[0]}' msgId='1'/>",
+    f"<acknowledged xmlns='{NAMESPACES[0]}'/>",
+    f"<batch xmlns='{BATCH_NAMESPACE}'><assured xmlns='{NAMESPACES[0]}' id='1' msgId='1'/></batch>",
+]
+
+
+@pytest.mark.parametrize("asked", WITHOUT_MESSAGE)
+@pytest.mark.parametrize(
+    ("trust", "expected"),
+    [
+        ("carol@localhost", "not-allowed"),
+        (lambda _: False, "not-allowed"),
+        ("alice@localhost", "bad-request"),
+        (lambda _: True, "bad-request"),
+    ],
+    ids=["a stranger", "for the application", "trusted", "trusted by the application"],
+)
+async def test_the_message_of_a_stranger_is_not_read(
+    asked: str, trust: object, expected: str
+) -> None:
+    """Reading costs time: it is first known whether the sender may send."""
+    async with listening(trust=trust) as (client, written):
+        text = (
+            f"<iq xmlns='{CLIENT}' type='set' id='1' from='alice@localhost/a' "
+            f"to='bob@localhost/b'>{asked}</iq>"
+        )
+        receive(client, ET.fromstring(text))  # noqa: S314 - ours
+        await a_turn()
+        conditions = {
+            each.tag.rpartition("}")[2]
+            for answer in answers_in(written)
+            for each in answer.iter()
+            if each.tag.startswith(f"{{{STANZAS}}}")
+        } - {"text"}
+        assert conditions == {expected}
+
+
+async def test_an_application_that_decides_later_is_asked_once_for_each_message() -> (
+    None
+):
+    """Then the message waits, within a bound, and is read before the answer."""
+    asked: list[str] = []
+
+    async def trust(sender: str) -> bool:
+        asked.append(sender)
+        await asyncio.sleep(0)
+        return False
+
+    for rule in (trust, lambda sender: trust(sender)):
+        asked.clear()
+        async with listening(trust=rule) as (client, written):
+            for number in range(3):
+                text = (
+                    f"<iq xmlns='{CLIENT}' type='set' id='{number}' "
+                    "from='alice@localhost/a' to='bob@localhost/b'>"
+                    f"<assured xmlns='{NAMESPACES[0]}' msgId='{number}'>"
+                    "<message><body>on</body></message></assured></iq>"
+                )
+                receive(client, ET.fromstring(text))  # noqa: S314 - ours
+            for _ in range(3):
+                await a_turn()
+            assert "".join(written).count("<not-allowed") == 3
+        assert asked == ["alice@localhost/a"] * 3

@@ -55,6 +55,7 @@ from test_raw_peers import (
     request_text,
     say_done,
     say_received,
+    synced,
 )
 from xep_qos import XEP_QOS, IncomingInfo, Settings
 from xep_qos.guard import Guard
@@ -297,8 +298,9 @@ async def test_a_number_that_cannot_be_is_refused_by_its_name(
         ("trust", ""),
         ("trust", " , "),
         ("trust", 5),
-        ("trust_acknowledged", ""),
-        ("trust_acknowledged", 5),
+        ("accepts", ""),
+        ("accepts", 5),
+        ("accepts", "nobody"),
         ("event_log_to", "@@"),
         ("event_log_to", "a b@c/d\x00"),
         ("store", ""),
@@ -369,7 +371,7 @@ async def test_every_option_has_a_default_and_takes_what_its_text_says() -> None
         "ordered": True,
         "namespaces": [NEURON],
         "trust": ["alice@localhost", "carol@localhost/c"],
-        "trust_acknowledged": lambda _: True,
+        "accepts": "anyone",
         "quota_messages": 0,
         "event_log_to": "log@localhost",
     }
@@ -907,7 +909,8 @@ async def test_nobody_is_refused_before_the_roster_is_known(
         waiting = asyncio.create_task(qos.roster_known())
         for peer in (alice, mallory):
             await peer.send(request_text(jid, assured("1"), iq_id="1")[0])
-            assert is_empty(await ask(peer, jid, acknowledged("x")))
+            await peer.send(request_text(jid, acknowledged("x"), iq_id="2")[0])
+            await synced(peer, jid)
             assert not peer.received(stanza("iq"))
         await until(lambda: held)
         assert not waiting.done()
@@ -915,7 +918,9 @@ async def test_nobody_is_refused_before_the_roster_is_known(
         for each in held:
             bob.recv_stanza(each)
         received(await answer_to(alice, "1"))
-        assert error_of(await answer_to(mallory, "1"))[0] == "not-allowed"
+        assert is_empty(await answer_to(alice, "2"))
+        for iq_id in ("1", "2"):
+            assert error_of(await answer_to(mallory, iq_id))[0] == "not-allowed"
         async with asyncio.timeout(5):
             await waiting
 
@@ -972,7 +977,7 @@ async def test_a_number_without_end_does_not_wait_for_the_roster(
         jid = bob.boundjid.full
         for number in range(1_200):
             await alice.send(request_text(jid, assured(str(number)))[0])
-        assert is_empty(await ask(alice, jid, acknowledged("x")))
+        await synced(alice, jid)
         refused = alice.received(stanza("iq"))
         assert len(refused) == 200
         no_room = ("resource-constraint", "wait")
@@ -1005,7 +1010,7 @@ async def test_the_function_gets_the_full_jid_and_is_not_asked_without_end(
         jid = bob.boundjid.full
         for number in range(1_200):
             await mallory.send(request_text(jid, assured(str(number)))[0])
-        assert is_empty(await ask(mallory, jid, acknowledged("x")))
+        await synced(mallory, jid)
         assert set(asked) == {mallory.jid}
         assert len(asked) <= 1_000
         refused = mallory.received(stanza("iq"))
@@ -1016,12 +1021,12 @@ async def test_the_function_gets_the_full_jid_and_is_not_asked_without_end(
         received(await ask(mallory, jid, assured("last")))
 
 
-@pytest.mark.parametrize("trust", ["all", "callback"])
+@pytest.mark.parametrize("trust", ["anyone", "callback"])
 async def test_a_room_that_was_joined_before_the_plugin_came_is_a_room(
     server: LoopbackServer, trust: str
 ) -> None:
     """Its presences went by unseen; xep_0045 knows it."""
-    rule: Any = "all" if trust == "all" else (lambda _: True)
+    rule: Any = "anyone" if trust == "anyone" else (lambda _: True)
     room = "alice@localhost"  # for bob, this is the room
     client = make_client()
     client.register_plugin("xep_0045")
@@ -1053,7 +1058,7 @@ async def test_rooms_that_a_component_is_in_as_many_are_rooms_of_each(
         component.register_plugin("xep_0045", {"multi_from": True})
         rooms: Any = component.plugin["xep_0045"]
         rooms.rooms[JID("one@comp.localhost")] = {JID("alice@localhost"): {}}
-        register(component, trust="all")
+        register(component, trust="anyone")
         await log_in(component, server)
         async with raw(server, "alice/nick") as alice:  # for one, this is a room
             refused = await ask(alice, "one@comp.localhost/x", assured("1"))
@@ -1081,7 +1086,7 @@ async def test_another_device_of_the_own_account_is_trusted(
 ) -> None:
     """It is nobody's roster item, and as near as can be."""
     async with raw(server, "bob/other") as other:
-        for trust in ("roster", "nobody@localhost"):
+        for trust in ("contacts", "nobody@localhost"):
             async with online(server, trust=trust) as bob:
                 received(await ask(other, bob.boundjid.full, assured("1")))
 
@@ -1090,7 +1095,7 @@ async def test_that_everybody_gets_into_the_roster_is_said(
     server: LoopbackServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """slixmpp accepts every subscription request unless it is told not to."""
-    async with online(server, trust="all"):
+    async with online(server, trust="anyone"):
         assert "auto_authorize" not in caplog.text
     async with online(server) as bob:
         assert "auto_authorize" in caplog.text
@@ -1130,7 +1135,7 @@ async def test_requests_to_invented_addresses_leave_nothing_behind(
 # -- the edge --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["consider", "saw_occupant"])
+@pytest.mark.parametrize("name", ["decision", "saw_occupant"])
 async def test_a_mistake_of_ours_does_not_end_the_connection(
     server: LoopbackServer, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -1142,7 +1147,7 @@ async def test_a_mistake_of_ours_does_not_end_the_connection(
         jid = bob.boundjid.full
         with mock.patch.object(Guard, name, side_effect=ZeroDivisionError):
             stanzas = {
-                "consider": request_text(jid, assured("1"), iq_id="1")[0],
+                "decision": request_text(jid, assured("1"), iq_id="1")[0],
                 "saw_occupant": f"<presence to='{jid}'><x xmlns='{MUC_USER}'/></presence>",
             }
             await alice.send(stanzas[name])
@@ -1155,7 +1160,7 @@ async def test_a_mistake_of_ours_does_not_end_the_connection(
 
 
 async def test_without_an_event_log_xep_0337_is_not_loaded() -> None:
-    """What is not asked for is not loaded, nor advertised."""
+    """Plugins that nobody asked for are not loaded, nor advertised."""
     async with unconnected() as client:
         assert "xep_0337" not in client.plugin
     async with unconnected(event_log_to="log@localhost") as client:
@@ -1205,7 +1210,7 @@ async def test_two_clients_in_one_process_have_nothing_in_common(
     """`default_config` is copied shallowly by slixmpp (§5.6): nothing is shared."""
     async with (
         online(server, "bob@localhost/1", namespaces=[NEURON], quota_messages=1) as one,
-        online(server, "bob@localhost/2", trust="all") as two,
+        online(server, "bob@localhost/2", trust="anyone") as two,
         raw(server, "alice/a") as alice,
         raw(server, "mallory/m") as mallory,
     ):
@@ -1237,7 +1242,7 @@ async def test_two_clients_send_to_each_other(server: LoopbackServer) -> None:
     """Both sides of both levels, in one process."""
     async with (
         online(server, "bob@localhost/b") as bob,
-        online(server, "carol@localhost/c", trust="all") as carol,
+        online(server, "carol@localhost/c", trust="anyone") as carol,
     ):
         infos: list[IncomingInfo | None] = []
         carol.add_event_handler(
@@ -1262,7 +1267,7 @@ async def test_a_message_that_has_ended_is_not_handed_over_again_under_its_id(
     """A job that is done again from its start says again what it had said."""
     async with (
         online(server, "bob@localhost/b") as bob,
-        online(server, "carol@localhost/c", trust="all") as carol,
+        online(server, "carol@localhost/c", trust="anyone") as carol,
     ):
         ids: list[str] = []
 
@@ -1308,7 +1313,7 @@ async def test_a_message_is_taken_when_its_handler_says_so(
     """Its sender waits for what takes time, as a write of the application does."""
     async with (
         online(server, "bob@localhost/b") as bob,
-        online(server, "carol@localhost/c", trust="all") as carol,
+        online(server, "carol@localhost/c", trust="anyone") as carol,
     ):
         taken: list[asyncio.Future[None]] = []
 
@@ -1332,7 +1337,7 @@ async def test_to_say_too_late_when_a_message_is_taken_is_an_error(
     """Its sender has been told, or will be: silence would look like a promise."""
     async with (
         online(server, "bob@localhost/b") as bob,
-        unconnected("carol@localhost/c", trust="all") as carol,
+        unconnected("carol@localhost/c", trust="anyone") as carol,
     ):
         qos = XEP_QOS.of(carol)
         errors: list[LocalProtocolError] = []
@@ -1363,7 +1368,7 @@ async def test_to_say_too_late_when_a_message_is_taken_is_an_error(
 
 @pytest.mark.parametrize("msg_id", ["scan\x1d42", "\x00", "\ufffe", "\ud800"])
 async def test_an_id_that_xml_cannot_carry_is_refused(msg_id: str) -> None:
-    """What is written but can never be sent would not end, and could not be withdrawn."""
+    """A stored message that can never be sent would not end, nor could it be withdrawn."""
     async with unconnected() as bob:
         qos = XEP_QOS.of(bob)
         for level in Level:
@@ -1379,7 +1384,7 @@ async def test_an_id_that_xml_cannot_carry_is_refused(msg_id: str) -> None:
 async def test_a_message_that_is_made_anew_can_be_submitted_again_after_a_restart(
     tmp_path: Path,
 ) -> None:
-    """What an application does that was killed before it knew whether it was accepted."""
+    """The act of an application that was killed before it knew the acceptance."""
     store = f"sqlite:{tmp_path / 'bob.db'}"
     stanza_ids = set()
     for _ in range(3):
@@ -1463,7 +1468,7 @@ async def test_nesting_of_50_000_levels_does_no_harm() -> None:
         f"<assured xmlns='{QOS}' msgId='1'><message xmlns='{CLIENT}'>"
         f"<body>deep</body><x xmlns='urn:x'>{deep}</x></message></assured>"
     )
-    async with unconnected(trust="all") as bob:
+    async with unconnected(trust="anyone") as bob:
         qos, bodies = XEP_QOS.of(bob), bodies_of(bob)
         for text in (content, deliver("1")):
             xml = f"<iq xmlns='{CLIENT}' type='set' id='1' from='a@localhost/a'>{text}</iq>"
@@ -1474,8 +1479,8 @@ async def test_nesting_of_50_000_levels_does_no_harm() -> None:
 
 
 def test_options_are_a_mapping_that_nobody_changes() -> None:
-    """What is given is read, not kept: a caller may use his dict again."""
-    options: Mapping[str, Any] = {"namespaces": [QOS], "trust": "all"}
+    """A given dict is read, not kept: its caller may use it again."""
+    options: Mapping[str, Any] = {"namespaces": [QOS], "trust": "anyone"}
     before = dict(options)
     Settings.from_config(options)
     assert dict(options) == before

@@ -11,6 +11,9 @@ has a journal of its own, and none of them speaks for the other: in *each* journ
 lines of the JID, or with a file of its name, a run must cover the interval. Journals
 that have lines of the same boot are of one device. From two journals without a common
 boot, it is not known whether they are of two devices, or one device has begun a new one.
+
+The runs of a writer of items have no line of a message, so they prove nothing here, and
+contradict nothing.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from qos.audit.boot_runs import (
     went_back,
 )
 from qos.audit.tables.once import bare
+from qos.journal.schema import ITEMS
 
 __all__ = ["REASONS", "Runs", "by_device", "names_of"]
 
@@ -73,7 +77,7 @@ def by_device(boots: DataFrame) -> DataFrame:
         F.struct(F.col("node").alias("device"), F.lit(True).alias("is_node")),
         F.struct(bare(F.col("node")).alias("device"), F.lit(False).alias("is_node")),
     )
-    rows = _of_boots(boots)
+    rows = _of_boots(_of_messages(boots))
     rows = rows.select(F.explode(names).alias("name"), "kind", span.alias("span"))
     device, is_node, kind = F.col("name.device"), F.col("name.is_node"), F.col("kind")
     own = F.when(is_node, F.col("span"))
@@ -102,7 +106,8 @@ def names_of(boots: DataFrame) -> DataFrame:
     """
     names = F.explode(F.array(F.col("node"), bare(F.col("node")))).alias("name")
     return (
-        boots.select(names, "kind", "jumps", "journals")
+        _of_messages(boots)
+        .select(names, "kind", "jumps", "journals")
         .groupBy("name")
         .agg(
             F.bool_or(F.col("kind") != NAMED).alias("has_lines"),
@@ -129,6 +134,19 @@ class Runs:
             *(F.col(name).alias(self._its(name)) for name in _RUNS),
         )
         return rows.join(mine, self.name, "left")
+
+    def in_place_of(self, other: Runs, rows: DataFrame) -> DataFrame:
+        """The rows with this device as the other one, where only this one has runs."""
+        instead = self._column("is_node") & other._column("is_node").isNull()
+        names = {other.name: self.name} | {
+            other._its(name): self._its(name) for name in _RUNS
+        }
+        return rows.withColumns(
+            {
+                theirs: F.when(instead, F.col(ours)).otherwise(F.col(theirs))
+                for theirs, ours in names.items()
+            }
+        )
 
     def covers(self, low: Column, high: Column) -> Column:
         """Whether exactly one run covers the interval; microseconds, or null."""
@@ -261,6 +279,10 @@ _TIMES = ("first", "last", "low", "high")
 
 def _is_whole(span: Column, low: Column, high: Column) -> Column:
     return (span["jumps"] == 0) & (span["first"] <= low) & (span["last"] >= high)
+
+
+def _of_messages(boots: DataFrame) -> DataFrame:
+    return boots.where(~F.col("boot").endswith(ITEMS))
 
 
 def _of_boots(boots: DataFrame) -> DataFrame:

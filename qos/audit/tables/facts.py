@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from qos.audit.tables.cover import Runs, by_device
 from qos.audit.tables.deliveries import COLUMNS
-from qos.audit.tables.once import bare, seconds_between
+from qos.audit.tables.once import bare, domain, seconds_between
 from qos.core.message.model import Level
 from qos.journal.schema import SenderEvent
 
@@ -30,9 +30,9 @@ __all__ = [
 
 _S = SenderEvent
 
-#: The device whose silence is evidence for a verdict, and the node that recorded the
-#: rest.
-_OTHER, _OWN = Runs("other"), Runs("own")
+#: The device whose silence is evidence for a verdict; the component that may speak for
+#: it; and the node that recorded the rest.
+_OTHER, _COMPONENT, _OWN = Runs("other"), Runs("component"), Runs("own")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,8 @@ def with_cover(deliveries: DataFrame, boots: DataFrame, limits: Limits) -> DataF
     devices = by_device(boots)
     rows = _with_looks(deliveries, limits)
     rows = rows.withColumn("own", _own())
-    rows = _OWN.joined(_OTHER.joined(rows, devices), devices)
+    rows = _with_components(_OTHER.joined(rows, devices), devices)
+    rows = _OWN.joined(rows, devices)
     rows = rows.withColumns(_own_interval(limits))
     low, high = F.col("own_low"), F.col("own_high")
     rows = rows.withColumns(
@@ -203,6 +204,18 @@ def how_it_ended() -> Column:
 # -- the nodes whose runs are needed ---------------------------------------
 
 
+def _with_components(rows: DataFrame, devices: DataFrame) -> DataFrame:
+    """The rows, with a component instead of a device that has no journal of its own.
+
+    The journal of a component is named by its domain, and it speaks for all addresses
+    of that.
+    """
+    components = devices.where(~F.col("device").contains("@"))
+    rows = rows.withColumn("component", domain(F.col("other")))
+    rows = _COMPONENT.joined(rows, components)
+    return _COMPONENT.in_place_of(_OTHER, rows)
+
+
 def _addressed() -> Column:
     """The device that a message is for.
 
@@ -210,7 +223,7 @@ def _addressed() -> Column:
     """
     to, by = F.col("to"), F.col("receiver_node")
     # A journal without a resource is evidence about the messages of which it has lines.
-    by_account = _sure(by == bare(to))
+    by_account = _sure((by == bare(to)) | (by == domain(to)))
     return (
         F.when(~to.contains("/") & ~to.contains("@"), to)
         .when(~to.contains("/") | by_account, by)

@@ -38,6 +38,11 @@ def bare(jid: Column) -> Column:
     return F.substring_index(jid, "/", 1)
 
 
+def domain(jid: Column) -> Column:
+    """The domain of a JID: its component, if that keeps a journal."""
+    return F.substring_index(bare(jid), "@", -1)
+
+
 def seconds_between(start: Column | str, end: Column | str) -> Column:
     """The time between two moments, with microseconds."""
     start = F.col(start) if isinstance(start, str) else start

@@ -15,11 +15,12 @@ from pyspark.sql import functions as F
 from qos.audit.tables.once import (
     bare,
     by_hour,
+    domain,
     event_is,
     role_is,
     seconds_between,
 )
-from qos.journal.schema import JournalEvent, Role
+from qos.journal.schema import ITEMS, JournalEvent, Role
 
 __all__ = [
     "WRITTEN_WITHIN",
@@ -41,7 +42,7 @@ def windows_hourly(events: DataFrame) -> DataFrame:
     """One row for each hour and route; see `JournalEvent.COUNTED` in qos.journal.
 
     A window is complete when nodes of both ends have counted it. A node's count is
-    valid only for its own end. These numbers accuse no node: a message may be sent in
+    valid only for its own end; a component's for each address of its domain. These numbers accuse no node: a message may be sent in
     one window and be handed over in the next one, and one of two devices of an account
     may have no journal. If a node had more routes than it counts separately, its end of
     that window is missing. So it is if two different lines about the window have the
@@ -65,7 +66,8 @@ def counted(events: DataFrame) -> DataFrame:
     is_count = role_is(Role.JOURNAL) & event_is(JournalEvent.COUNTED)
     apart_s = F.abs(seconds_between("since", "at"))
     is_near = apart_s <= WRITTEN_WITHIN.total_seconds()
-    counts = events.where(is_count & is_near).select(
+    of_messages = ~F.col("boot").endswith(ITEMS)
+    counts = events.where(is_count & is_near & of_messages).select(
         *("boot", "seq", F.col("since").alias("window")),
         bare(F.col("node")).alias("account"),
         "level",
@@ -91,8 +93,10 @@ def windows_of(counts: DataFrame) -> DataFrame:
         F.bool_and(F.col("is_certain") & ~is_part).alias("is_whole")
     )
     ends = ends.where("is_whole").select("window", "account")
-    sends = F.col("sender") == F.col("account")
-    receives = F.col("receiver") == F.col("account")
+    sends, receives = (
+        F.col("account").isin(F.col(end), domain(F.col(end)))
+        for end in ("sender", "receiver")
+    )
     rows = counts.where(has_route & (sends | receives))
     rows = rows.groupBy("window", "level", "sender", "receiver").agg(
         _sum(F.when(sends & F.col("is_certain"), F.col("sent"))).alias("sent"),
@@ -100,12 +104,16 @@ def windows_of(counts: DataFrame) -> DataFrame:
             "received"
         ),
     )
+    components = ends.where(~F.col("account").contains("@"))
     for end in ("sender", "receiver"):
-        is_here = F.lit(True).alias(f"has_{end}")
-        there = ends.select("window", F.col("account").alias(end), is_here)
-        rows = rows.join(there, ["window", end], "left")
+        rows = rows.withColumn(f"{end}_domain", domain(F.col(end)))
+        for nodes, name in ((ends, end), (components, f"{end}_domain")):
+            is_here = F.lit(True).alias(f"has_{name}")
+            there = nodes.select("window", F.col("account").alias(name), is_here)
+            rows = rows.join(there, ["window", name], "left")
     has_sender, has_receiver = (
-        F.coalesce(name, F.lit(False)) for name in ("has_sender", "has_receiver")
+        F.coalesce(f"has_{end}", f"has_{end}_domain", F.lit(False))
+        for end in ("sender", "receiver")
     )
     keys = ("date", "hour", "level", "sender", "receiver")
     return (

@@ -5,8 +5,9 @@ from __future__ import annotations
 from qos.core.amqp.message_ids import id_property, id_text
 from qos.core.amqp.messages import as_published
 from qos.core.amqp.sections import Section, Sections, split
-from qos.core.amqp.values import DecodeError, decode, elements
-from qos.core.opaque_body import OCTETS, is_header_value
+from qos.core.amqp.values import DecodeError, decode, decode_carried, elements
+from qos.core.content_headers import is_media_type
+from qos.core.opaque_body import OCTETS
 
 __all__ = ["body_of", "message_id_of"]
 
@@ -70,5 +71,5 @@ def _media_type(found: Sections, default: str) -> str:
     fields = _fields(found)
     if len(fields) <= _CONTENT_TYPE:
         return default
-    _, named = decode(fields[_CONTENT_TYPE])
-    return named if isinstance(named, str) and is_header_value(named) else default
+    _, named = decode_carried(fields[_CONTENT_TYPE])
+    return named if isinstance(named, str) and is_media_type(named) else default

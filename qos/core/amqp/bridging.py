@@ -3,7 +3,8 @@
 What decides whether a message is the same one again is its message-id, so it is kept in
 both directions. Annotations are not carried: delivery annotations are for one hop
 (messaging §3.2.2), and RabbitMQ ends the connection on them; a broker may change message
-annotations with each delivery, and the repeat would then look like another message.
+annotations with each delivery, and the repeat would then look like another message. The
+one exception is ours: it counts how often a message was forwarded (`qos.core.amqp.hops`).
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from qos.core.amqp import values
+from qos.core.amqp.hops import annotation, counted
 from qos.core.amqp.messages import read_message, render_item
 from qos.core.amqp.sections import Section, section, split, without
 from qos.core.amqp.values import NULL, elements
+from qos.core.queue.hops import hops_of
 from qos.core.queue.item import Item
 from qos.core.queue.requests import PublishedItem
+from qos.core.record import replace
 
 __all__ = ["item_of", "message_of"]
 
@@ -29,9 +33,10 @@ def item_of(
     found = split(message)
     header = found.values.get(Section.HEADER)
     head = b"" if header is None else section(Section.HEADER, header)
-    return read_message(
+    entry = read_message(
         head + found.bare, new_id=new_id, now=now, bytes_max=bytes_max
     ).entry
+    return replace(entry, properties=counted(entry.properties, found))
 
 
 def message_of(item: Item, payload: str, now: float) -> bytes:
@@ -49,6 +54,7 @@ def message_of(item: Item, payload: str, now: float) -> bytes:
     # Durable, priority and ttl. To the broker it is new: it counts deliveries itself.
     fields = elements(rendered.values[Section.HEADER])[:3]
     head = section(Section.HEADER, values.pack_list(fields))
+    head += annotation(hops_of(item.properties) + 1)
     return head + _with_message_id(rendered.bare, item.item_id)
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "UNSETTLED_MAX",
     "Told",
     "ToldState",
+    "numbered",
     "read_state",
     "read_unsettled",
     "state_of",
@@ -41,6 +42,14 @@ _OUTCOMES = {
     0x26: ItemOutcome.RELEASED,
     0x27: ItemOutcome.MODIFIED,
 }
+_NAMES = {
+    "amqp:received:list": 0x23,
+    "amqp:accepted:list": 0x24,
+    "amqp:rejected:list": 0x25,
+    "amqp:released:list": 0x26,
+    "amqp:modified:list": 0x27,
+}
+_MAPS = (0xC1, 0xD1)
 _CODES = {outcome: code for code, outcome in _OUTCOMES.items()}
 _ERROR = 0x1D
 
@@ -90,6 +99,7 @@ def read_state(data: bytes) -> ToldState:
     if end_of(data, at) != len(data):
         raise DecodeError("more than one delivery state", at)
     fields = elements(data[at:])
+    code = _NAMES.get(code, code) if isinstance(code, str) else code
     if code == _RECEIVED:
         return Position(number(fields, 0), number(fields, 1))
     outcome = _OUTCOMES.get(code) if isinstance(code, int) else None
@@ -97,13 +107,24 @@ def read_state(data: bytes) -> ToldState:
         raise DecodeError(f"the delivery state {code!r} is not known", 0)
     if outcome is ItemOutcome.MODIFIED:
         annotations = field_bytes(fields, 2)
-        if annotations == values.NULL:
+        if annotations[0] not in _MAPS:
             annotations = b""
         return Told(outcome, flag(fields, 0), flag(fields, 1), annotations)
     if outcome is ItemOutcome.REJECTED:
         condition, description = _error(field_bytes(fields, 0))
         return Told(outcome, condition=condition, description=description)
     return Told(outcome)
+
+
+def numbered(data: bytes) -> bytes:
+    """A delivery state with a number as its descriptor, where it has the symbol.
+
+    Raises:
+        DecodeError: it is no described value.
+    """
+    code, at = descriptor(data, 0)
+    number_ = _NAMES.get(code) if isinstance(code, str) else None
+    return data if number_ is None else b"\x00" + values.ulong(number_) + data[at:]
 
 
 def _error(data: bytes) -> tuple[str, str]:

@@ -54,6 +54,7 @@ class Performative(IntEnum):
     """The performatives that are read, by the codes of their descriptors."""
 
     OPEN = 0x10
+    BEGIN = 0x11
     ATTACH = 0x12
     TRANSFER = 0x14
     DETACH = 0x16

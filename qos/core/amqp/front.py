@@ -14,17 +14,19 @@ Frames that need none of this pass as they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from qos.core.amqp import values
 from qos.core.amqp.delivery_states import (
     Told,
     ToldState,
+    numbered,
     read_state,
     read_unsettled,
 )
 from qos.core.amqp.frames import (
+    HEAD_BYTES,
     FrameCutter,
     Performative,
     field_bytes,
@@ -45,22 +47,30 @@ __all__ = [
     "Attach",
     "AttachAnswer",
     "Front",
+    "InUse",
     "LinkKey",
     "Part",
     "Transfer",
 ]
 
-#: A link by its name, and whether our end is the sender.
-LinkKey: TypeAlias = tuple[str, bool]
+#: A link by the peer's channel of its session, its name, and whether our end is the
+#: sender. A name alone may be used on several sessions.
+LinkKey: TypeAlias = tuple[int, str, bool]
 
 #: The most links of a connection, refused ones too, that a peer has not detached.
 HANDLES_MAX = 2000
+
+#: Frames that the engine gets at a time: each may be work.
+_RUN_FRAMES = 32
 
 #: What the delivery-tag of a transfer ends in that is to leave as resumed, and as
 #: resumed and aborted. Without it, its frame has room for these flags.
 RESUMED = "~-resumed-~"
 ABORTED = "~-aborted-~"
 _MARK = b"ed-~"
+
+#: Of a begin: in an answer, the channel of the session that it answers.
+_REMOTE_CHANNEL = 0
 
 #: The fields of an attach, and of the source in it.
 _NAME, _HANDLE, _ROLE, _SOURCE, _UNSETTLED, _INCOMPLETE = 0, 1, 2, 5, 7, 8
@@ -70,11 +80,19 @@ _SOURCE_CODE = 0x28
 #: Those of a transfer. It has the handle where an attach has its name.
 _TAG, _FORMAT, _STATE, _RESUME, _ABORTED = 2, 3, 7, 8, 9
 
+#: How a disposition begins, and its state.
+_DISPOSITION = b"\x00\x53\x15"
+_DISPOSITION_STATE = 4
+
 #: The bytes that our attach may have more than that of the peer, without its map.
 _ATTACH_BYTES = 250
 
 _FRAME_BYTES_MIN = 512
 _FRAME_BYTES_MAX = 0xFFFF_FFFF
+
+
+class InUse(DecodeError):
+    """The peer begins a session or a link with what a living one has."""
 
 
 @record(frozen=True, slots=True)
@@ -153,8 +171,14 @@ class Front:
         self.tracked: set[LinkKey] = set()
         self._peer = FrameCutter(frame_bytes_max)
         self._engine = FrameCutter(_FRAME_BYTES_MAX)
-        # The links of the peer by channel and handle.
+        # The channels of the peer's sessions, and by ours those of the peer.
+        self._sessions: set[int] = set()
+        self._channels: dict[int, int] = {}
+        # The sessions of the peer that the engine has not answered.
+        self._begun = 0
+        # The links of the peer by channel and handle, and their keys.
         self._links: dict[tuple[int, int], LinkKey] = {}
+        self._keys: set[LinkKey] = set()
         self._answers: dict[LinkKey, AttachAnswer] = {}
         self._peer_frame_bytes = _FRAME_BYTES_MAX
         self._damaged = False
@@ -162,34 +186,44 @@ class Front:
     # -- from the peer -----------------------------------------------------
 
     def receive(self, data: bytes) -> list[Part]:
-        """Take bytes of the peer; returns what the engine is to get, in order.
+        """Take bytes of the peer; see `parts`."""
+        return list(self.parts(data))
 
-        A DecodeError is the last part: what is behind it is no AMQP, and is dropped.
+    def parts(self, data: bytes) -> Iterator[Part]:
+        """Take bytes of the peer; gives what the engine is to get, in order.
+
+        A DecodeError is the last part: what is behind it is no AMQP, or (InUse) cannot
+        be told apart any more, and is dropped. Nothing else is taken before the end.
         """
-        found: list[Part] = []
         run: list[bytes] = []
         if self._damaged:
-            return found
+            return
         error: DecodeError | None = None
         for frame in self._peer.cut(data):
             try:
+                frame = _numbered(frame)
                 told = self._read(frame)
             except DecodeError as decode_error:
                 error = decode_error
                 break
-            if told is None:
-                run.append(frame)
+            if told is not None:
+                if run:
+                    yield b"".join(run)
+                    run.clear()
+                # The frame itself is alone behind it.
+                yield told
+                yield frame
                 continue
-            # The frame itself is alone behind it.
-            found += [b"".join(run), told, frame] if run else [told, frame]
-            run = []
+            run.append(frame)
+            if len(run) >= _RUN_FRAMES:
+                yield b"".join(run)
+                run.clear()
         if run:
-            found.append(b"".join(run))
+            yield b"".join(run)
         error = error or self._peer.error
         if error is not None:
             self._damaged = True
-            found.append(error)
-        return found
+            yield error
 
     def _read(self, frame: bytes) -> Attach | Transfer | None:
         if frame.startswith(b"AMQP"):
@@ -211,7 +245,13 @@ class Front:
         if code == Performative.DETACH:
             fields, _ = fields_of(frame, at)
             self._forget((channel, number(fields, 0)))
+        elif code == Performative.BEGIN:
+            if channel in self._sessions:
+                raise InUse(f"the channel {channel} is in use", at)
+            self._sessions.add(channel)
+            self._begun += 1
         elif code == Performative.END:
+            self._sessions.discard(channel)
             for each in [each for each in self._links if each[0] == channel]:
                 self._forget(each)
         elif code == Performative.OPEN:
@@ -223,6 +263,7 @@ class Front:
     def _forget(self, at: tuple[int, int]) -> None:
         key = self._links.pop(at, None)
         if key is not None:
+            self._keys.discard(key)
             self.tracked.discard(key)
             self._answers.pop(key, None)
 
@@ -234,8 +275,14 @@ class Front:
         if kind != "string":
             raise DecodeError("the name of a link is no string", at)
         # The role is true for a receiver, and then we send.
-        key = str(name), flag(fields, _ROLE)
-        self._links[_channel(frame), number(fields, _HANDLE)] = key
+        channel, handle = _channel(frame), number(fields, _HANDLE)
+        key = channel, str(name), flag(fields, _ROLE)
+        if (channel, handle) in self._links:
+            raise InUse(f"the handle {handle} is in use", at)
+        if key in self._keys:
+            raise InUse(f"the link {name!r} is attached on this session", at)
+        self._links[channel, handle] = key
+        self._keys.add(key)
         unsettled = field_bytes(fields, _UNSETTLED)
         rest = len(frame) - len(unsettled)
         return Attach(
@@ -273,7 +320,7 @@ class Front:
         """Take bytes of the engine; returns what the peer is to get."""
         frames = self._engine.cut(data)
         whole = b"".join(frames)
-        if not self._answers and _MARK not in whole:
+        if not self._answers and not self._begun and _MARK not in whole:
             return whole
         return b"".join([self._written(each) for each in frames])
 
@@ -285,12 +332,17 @@ class Front:
             return self._answered(frame, at)
         if code == Performative.TRANSFER and _MARK in frame:
             return _resumed(frame, at)
+        if code == Performative.BEGIN and self._begun:
+            fields, _ = fields_of(frame, at)
+            self._channels[_channel(frame)] = number(fields, _REMOTE_CHANNEL)
+            self._begun -= 1
         return frame
 
     def _answered(self, frame: bytes, at: int) -> bytes:
         fields, _ = fields_of(frame, at)
+        channel = self._channels[_channel(frame)]
         # Our role is true if we receive.
-        key = str(decode(fields[_NAME])[1]), not flag(fields, _ROLE)
+        key = channel, str(decode(fields[_NAME])[1]), not flag(fields, _ROLE)
         answer = self._answers.pop(key, None)
         if answer is None:
             return frame
@@ -304,6 +356,21 @@ class Front:
 
 def _channel(frame: bytes) -> int:
     return int.from_bytes(frame[6:8], "big")
+
+
+def _numbered(frame: bytes) -> bytes:
+    """A disposition whose state has a number as its descriptor; others as they are.
+
+    A symbol is as good (types §1.1.2), but proton knows the numbers only.
+    """
+    if not frame.startswith(_DISPOSITION, HEAD_BYTES) or b":list" not in frame:
+        return frame
+    at = HEAD_BYTES + len(_DISPOSITION)
+    fields, _ = fields_of(frame, at)
+    state = field_bytes(fields, _DISPOSITION_STATE)
+    if state == values.NULL:
+        return frame
+    return rewritten(frame, at, {_DISPOSITION_STATE: numbered(state)})
 
 
 def _default_outcome(source: bytes) -> tuple[Told | None, bytes]:

@@ -23,24 +23,39 @@ from functools import lru_cache
 from xml.etree import ElementTree as ET
 
 from qos.core.amqp import values
+from qos.core.amqp.delays import delay_of
+from qos.core.amqp.hops import counted
 from qos.core.amqp.message_ids import CORRELATION_ID, id_property
-from qos.core.amqp.other_items import REPLY_TO, bare_message
+from qos.core.amqp.other_items import bare_message
 from qos.core.amqp.sections import (
     Section,
     Sections,
-    check_annotations,
+    first,
     merged,
+    must_understand,
     section,
     split,
+    without,
 )
-from qos.core.amqp.values import DecodeError, Value, decode, elements
+from qos.core.amqp.values import (
+    NULL,
+    DecodeError,
+    Value,
+    decode,
+    decode_carried,
+    elements,
+)
+from qos.core.content_headers import why_no_header
 from qos.core.queue.item import PRIORITIES, Item
 from qos.core.queue.properties import Properties, properties_size, why_not
 from qos.core.queue.properties import Value as PropertyValue
+from qos.core.queue.replies import REPLY_TO
 from qos.core.queue.requests import PublishedItem, Refusal
 from qos.core.queue.selector.values import INTEGERS
 from qos.core.record import record
 from qos.core.strings import ID_CHARS_MAX, utf8_size
+from qos.core.url_segments import why_no_segment
+from qos.xml_reading import parse
 from qos.xml_text import is_legal, render, text
 
 __all__ = [
@@ -48,6 +63,7 @@ __all__ = [
     "NAMESPACE",
     "MustDetach",
     "ReceivedMessage",
+    "addressed_to",
     "as_published",
     "read_message",
     "render_item",
@@ -69,21 +85,24 @@ _PAYLOAD = re.compile(
 
 #: Fields of a header (§3.2.1) and of properties (§3.2.4), by their places.
 _PRIORITY, _TTL = 1, 2
-_MESSAGE_ID, _TO, _EXPIRY = 0, 2, 8
+_TO, _REPLY_TO, _EXPIRY = 2, 4, 8
 
 #: The other fields of properties that selectors know, by their places: see
 #: qos.core.queue.item_names.
 _STANDARD = {
     _TO: "JMSDestination",
     3: "JMSType",
-    4: REPLY_TO,
+    _REPLY_TO: REPLY_TO,
     5: CORRELATION_ID,
     10: "JMSXGroupID",
     11: "JMSXGroupSeq",
 }
 
-#: The constructors of lists, maps and arrays, and of described values.
-_COMPOUND = frozenset({0x00, 0x45, 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0})
+#: The types of an address that can be the name of a node.
+_NAMES = frozenset({"string", "symbol"})
+
+#: The constructors of strings.
+_STRINGS = frozenset({0xA1, 0xB1})
 
 _ID_KINDS = ("ulong", "uuid", "binary", "string")
 
@@ -98,12 +117,10 @@ class ReceivedMessage:
 
     Attributes:
         entry: the item to publish.
-        to: the node that its properties name, or ''.
         new_id: the id of the item was made for it: it has no message-id.
     """
 
     entry: PublishedItem
-    to: str
     new_id: bool
 
 
@@ -121,7 +138,7 @@ def read_message(
     Args:
         message: as it came.
         new_id: makes an id for an item without a message-id.
-        now: the time; the time to live counts from here.
+        now: the time; the time to live and the delay count from here.
         bytes_max: the most bytes of a payload.
 
     Raises:
@@ -130,16 +147,13 @@ def read_message(
         Refusal: it is too large.
     """
     found = split(message)
-    for which in (
-        Section.DELIVERY_ANNOTATIONS,
-        Section.MESSAGE_ANNOTATIONS,
-        Section.FOOTER,
-    ):
+    # The footer is for the consumer: it is only carried.
+    for which in (Section.DELIVERY_ANNOTATIONS, Section.MESSAGE_ANNOTATIONS):
         _check_annotations(found, which)
     header = _fields(found, Section.HEADER)
     properties = _fields(found, Section.PROPERTIES)
     payload = _payload(found, bytes_max)
-    named = _properties(found, properties)
+    named = counted(_properties(found, properties), found)
     size = utf8_size(payload) + properties_size(named)
     if size > bytes_max:
         raise Refusal(
@@ -148,7 +162,7 @@ def read_message(
             type="modify",
             pubsub="payload-too-big",
         )
-    message_id = _item_id(_field(properties, _MESSAGE_ID))
+    message_id = _item_id(properties[0] if properties else NULL)
     entry = PublishedItem(
         item_id=message_id or new_id(),
         payload=payload,
@@ -156,16 +170,26 @@ def read_message(
         size=size,
         priority=_priority(_field(header, _PRIORITY)),
         ttl=_ttl(_field(header, _TTL), _field(properties, _EXPIRY), now),
+        delay=delay_of(found.values.get(Section.MESSAGE_ANNOTATIONS), now),
         properties=named,
     )
-    kind, to = _field(properties, _TO)
-    node = str(to) if kind == "string" else ""
-    return ReceivedMessage(entry, node, not message_id)
+    return ReceivedMessage(entry, not message_id)
+
+
+def addressed_to(message: bytes) -> str:
+    """The node that the properties of a message name, or ''; nothing else is decoded.
+
+    Raises:
+        DecodeError: it is not an AMQP message of format 0.
+    """
+    properties = first(message, Section.PROPERTIES)
+    kind, to = _field([] if properties is None else elements(properties), _TO)
+    return str(to) if kind == "string" else ""
 
 
 def _check_annotations(found: Sections, which: Section) -> None:
     value = found.values.get(which)
-    key = None if value is None else check_annotations(value)
+    key = None if value is None else must_understand(value)
     if key is not None:
         raise MustDetach(
             f"{which.name} has the key {key!r}, which is not understood and does not "
@@ -213,19 +237,27 @@ def _number(value: Value, kind: str, what: str) -> int | None:
     return number
 
 
-def _item_id(message_id: Value) -> str:
+def _item_id(message_id: bytes) -> str:
     """The id of the item; '': the message has none.
 
-    The same value as ulong, uuid, binary and string makes four different ids (§3.2.4).
+    The same value as ulong, uuid, binary and string makes four different ids (§3.2.4),
+    and the bytes of a string that is not UTF-8 a fifth one.
     """
-    kind, value = message_id
+    kind, value = decode_carried(message_id)
     if kind == "null":
         return ""
+    if kind == "other" and message_id[0] in _STRINGS:
+        return _bounded("string-bytes", message_id.hex())
     if kind not in _ID_KINDS:
         raise DecodeError("the message-id has a wrong type", 0)
-    content = value.hex() if isinstance(value, bytes) else str(value)
+    return _bounded(kind, value.hex() if isinstance(value, bytes) else str(value))
+
+
+def _bounded(kind: str, content: str) -> str:
+    """An id of this content, which is as long and has such characters as an item's may."""
     item_id = f"{kind}:{content}"
-    if len(item_id) <= ID_CHARS_MAX and is_legal(content):
+    fits = len(item_id) <= ID_CHARS_MAX and not why_no_segment(item_id)
+    if fits and is_legal(content):
         return item_id
     return f"{kind}-sha256:{hashlib.sha256(content.encode()).hexdigest()}"
 
@@ -234,22 +266,24 @@ def _properties(found: Sections, properties: list[bytes]) -> Properties:
     """The properties for selectors: application-properties, and some of the properties.
 
     A value that is neither text, number nor boolean is left out, and so is what XML
-    cannot carry: XMPP workers are told the properties. All application-
-    properties are left out if they are more than an item can have; the message is
-    whole without them.
+    cannot carry: XMPP workers are told the properties. So is what nobody can read: a
+    key that is no string, a value that is compound, a text that is not UTF-8; and what
+    names a header of HTTP and is none. All
+    application-properties are left out if they are more than an item can have; the
+    message is whole without them.
 
     Args:
         found: the message.
         properties: its fields.
 
     Raises:
-        DecodeError: a key is no string, or a value is a list, a map or an array.
+        DecodeError: the application-properties are no map.
     """
     standard = {
         name: value
         for place, name in _STANDARD.items()
         if place < len(properties)
-        and (value := _standard(name, decode(properties[place]))) is not None
+        and (value := _standard(name, decode_carried(properties[place]))) is not None
     }
     given: dict[str, PropertyValue] = {}
     section_ = found.values.get(Section.APPLICATION_PROPERTIES)
@@ -257,17 +291,18 @@ def _properties(found: Sections, properties: list[bytes]) -> Properties:
     if len(pairs) % 2:
         raise DecodeError("a key without a value in application-properties", 0)
     for key, packed in zip(pairs[::2], pairs[1::2], strict=True):
-        kind, name = decode(key)
-        if kind != "string":
-            raise DecodeError("a key of application-properties is no string", 0)
-        if packed[0] in _COMPOUND:
-            raise DecodeError("application-properties have simple values only", 0)
-        value = _plain(decode(packed))
-        if value is not None and is_legal(str(name)):
+        kind, name = decode_carried(key)
+        value = _plain(decode_carried(packed))
+        if kind != "string" or value is None or not is_legal(str(name)):
+            continue
+        # An HTTP consumer would get it as a header.
+        if not why_no_header(str(name), value):
             given[str(name)] = value
     if not standard and not given:
         return {}
-    for each in ({**given, **standard}, standard):
+    # A consumer is not told of a queue for replies that is no property of the item.
+    reply_to = {REPLY_TO: standard[REPLY_TO]} if REPLY_TO in standard else {}
+    for each in ({**given, **standard}, standard, reply_to):
         if why_not(each) is None:
             return each
     return {}
@@ -306,7 +341,7 @@ def _payload(found: Sections, bytes_max: int) -> str:
 def _readable(found: Sections) -> str:
     """The body as XML; '': it is no text."""
     if found.body is Section.VALUE:
-        kind, value = decode(found.values[Section.VALUE])
+        kind, value = decode_carried(found.values[Section.VALUE])
         if kind == "string" and is_legal(str(value)):
             return f"<body>{text(str(value))}</body>"
     elif found.body is Section.DATA and found.parts == 1:
@@ -322,7 +357,8 @@ def _xml(content: bytes) -> str:
     if not content.startswith(b"<") or b"<!" in content or b"<?" in content:
         return ""
     try:
-        element = ET.fromstring(content.decode())  # noqa: S314 - no DTD
+        content.decode()
+        element = parse(content).root
         # Inside of another element: one without a namespace must not get that of ours.
         outer = ET.Element(f"{{{NAMESPACE}}}message")
         outer.append(element)
@@ -338,17 +374,40 @@ def _xml(content: bytes) -> str:
 def render_item(item: Item, payload: str, now: float) -> bytes:
     """The message that a consumer gets: its bare part is the same each time.
 
+    No intermediary may change it (§3.2). There is one exception: a queue for replies
+    that the item does not name any more (`qos.core.queue.replies`) is left out.
+
     Args:
         item: as it was locked.
         payload: of the item.
         now: the remaining time to live is counted from here.
     """
-    annotations, bare = as_published(payload)
+    annotations, found = _as_published(payload)
+    bare = b""
+    if found is not None:
+        try:
+            bare = _shown(item, found)
+        except DecodeError:
+            # As below.
+            annotations = b""
     if item.annotations:
         annotations = merged(annotations, b64decode(item.annotations))
     if annotations:
         annotations = section(Section.MESSAGE_ANNOTATIONS, annotations)
     return _header(item, now) + annotations + (bare or bare_message(item, payload))
+
+
+def _shown(item: Item, found: Sections) -> bytes:
+    """The bare message without a queue for replies that its item does not name."""
+    properties = found.values.get(Section.PROPERTIES)
+    fields = [] if properties is None else elements(properties)
+    reply_to = fields[_REPLY_TO] if len(fields) > _REPLY_TO else NULL
+    kind, name = decode_carried(reply_to)
+    if kind not in _NAMES or name == item.properties.get(REPLY_TO):
+        return found.bare
+    fields[_REPLY_TO] = NULL
+    written = section(Section.PROPERTIES, values.pack_list(fields))
+    return written + without(found.bare, Section.PROPERTIES)
 
 
 def with_annotations(item: Item, changes: bytes) -> str:
@@ -393,17 +452,23 @@ def _packed_header(
 
 def as_published(payload: str) -> tuple[bytes, bytes]:
     """Read the annotations and the bare message in a payload; b'' both: not published by AMQP."""
+    annotations, found = _as_published(payload)
+    return annotations, b"" if found is None else found.bare
+
+
+def _as_published(payload: str) -> tuple[bytes, Sections | None]:
     match = _PAYLOAD.match(payload)
     if match is None:
-        return b"", b""
+        return b"", None
     try:
         bare = b64decode(match["bare"], validate=True)
         annotations = b64decode(match["annotations"] or "", validate=True)
-        if split(bare).bare == bare:
+        found = split(bare)
+        if found.bare == bare:
             if annotations:
                 split(section(Section.MESSAGE_ANNOTATIONS, annotations))
-            return annotations, bare
+            return annotations, found
     except (binascii.Error, DecodeError):
         # An XMPP client has made up such an element: to AMQP it is XML like any other.
         pass
-    return b"", b""
+    return b"", None

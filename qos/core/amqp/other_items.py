@@ -1,25 +1,21 @@
 """An item that was not published by AMQP, as a bare message: properties and one data section.
 
-The section has the body that was published by HTTP (`qos.core.opaque_body`), or the
-payload. The bytes are the same at each delivery.
+The section has the content of the payload (`qos.core.contents`), or the payload. The bytes
+are the same at each delivery.
 """
 
 from __future__ import annotations
 
-from typing import Final
-
 from qos.core.amqp import values
 from qos.core.amqp.message_ids import CORRELATION_ID, id_text, packed_id
 from qos.core.amqp.sections import Section, section
-from qos.core.opaque_body import unwrap
+from qos.core.contents import content_of
 from qos.core.queue.item import Item
 from qos.core.queue.properties import XML_PREFIX, Properties
 from qos.core.queue.properties import Value as PropertyValue
+from qos.core.queue.replies import REPLY_TO
 
-__all__ = ["REPLY_TO", "bare_message"]
-
-#: The property with the name of the queue that replies go to.
-REPLY_TO: Final = "JMSReplyTo"
+__all__ = ["bare_message"]
 
 _XML_TYPE = "application/xml"
 
@@ -34,7 +30,7 @@ def bare_message(item: Item, payload: str) -> bytes:
         item: in any state.
         payload: of the item.
     """
-    body, media_type = unwrap(payload) or (payload.encode(), _XML_TYPE)
+    body, media_type = content_of(payload) or (payload.encode(), _XML_TYPE)
     fields = [values.NULL] * 10
     fields[_MESSAGE_ID] = values.string(item.item_id)
     fields[_CONTENT_TYPE] = values.symbol(media_type)

@@ -26,6 +26,7 @@ __all__ = [
     "PLAIN",
     "SASL_HEADER",
     "Attempt",
+    "Outcome",
     "SaslServer",
     "WrongProtocol",
 ]
@@ -39,7 +40,6 @@ PLAIN, EXTERNAL, ANONYMOUS = "PLAIN", "EXTERNAL", "ANONYMOUS"
 FRAME_BYTES_MAX = 512
 
 _MECHANISMS, _INIT, _CHALLENGE, _RESPONSE, _OUTCOME = range(0x40, 0x45)
-_OK, _AUTH = 0, 1
 
 _HEAD = struct.Struct(">IBBH")
 _SASL_FRAME = 1
@@ -47,8 +47,22 @@ _SASL_FRAME = 1
 _OFFSET = 2
 
 
+class Outcome(QuickEnum):
+    """The end of a login (security §5.3.3.6)."""
+
+    OK = 0
+    AUTH = 1
+    SYS = 2
+    SYS_PERM = 3
+    SYS_TEMP = 4
+
+
 class WrongProtocol(DecodeError):
     """The peer does not begin with SASL: it is answered with our header, and closed."""
+
+
+class _WrongMechanism(DecodeError):
+    """The peer has chosen a mechanism that is not offered."""
 
 
 class _At(QuickEnum):
@@ -92,6 +106,7 @@ class SaslServer:
         self._mechanisms = mechanisms
         self._input = bytearray()
         self._at = _At.HEADER
+        self._is_spoken = True
 
     def receive(self, data: bytes) -> Attempt | None:
         """Take bytes of the peer; returns its attempt when that is complete.
@@ -100,28 +115,46 @@ class SaslServer:
 
         Raises:
             WrongProtocol: the first bytes are not the header of SASL.
-            DecodeError: a frame is malformed, or comes out of turn.
+            DecodeError: a frame is malformed, or comes out of turn, or its mechanism is
+                not offered; the outcome is in the output.
         """
         self._input += data
         if self._at is _At.HEADER and self._is_plain_amqp():
             # A peer without any security layer, where that is allowed.
             self._at = _At.DECISION
+            self._is_spoken = False
             return Attempt(ANONYMOUS)
         if self._at is _At.HEADER:
             return None
         while self._at is not _At.DECISION:
-            body = self._frame()
+            try:
+                body = self._frame()
+                attempt = None if body is None else self._take(body)
+            except DecodeError as error:
+                # Security §5.3.3.2 names the outcome for a mechanism that is not offered.
+                is_known = isinstance(error, _WrongMechanism)
+                self.decided(Outcome.AUTH if is_known else Outcome.SYS_PERM)
+                raise
             if body is None:
                 return None
-            attempt = self._take(body)
             if attempt is not None:
                 self._at = _At.DECISION
                 return attempt
         return None
 
-    def decided(self, ok: bool) -> bytes:
-        """Answer the attempt; returns the bytes that the peer has sent behind it."""
-        self._send(_OUTCOME, values.ubyte(_OK if ok else _AUTH))
+    @property
+    def begun(self) -> bool:
+        """Whether the peer has read our header, and so waits for an outcome."""
+        return self._at is not _At.HEADER and self._is_spoken
+
+    def decided(self, outcome: Outcome) -> bytes:
+        """Answer the attempt; returns the bytes that the peer has sent behind it.
+
+        A peer that has begun without SASL hears nothing of it.
+        """
+        self._at = _At.DECISION
+        if self._is_spoken:
+            self._send(_OUTCOME, values.ubyte(outcome.value))
         return bytes(self._input)
 
     def _is_plain_amqp(self) -> bool:
@@ -169,7 +202,7 @@ class SaslServer:
             raise DecodeError("an init was expected", 0)
         mechanism = fields[0][1] if fields and fields[0][0] == "symbol" else None
         if mechanism not in self._mechanisms:
-            raise DecodeError(f"the mechanism {mechanism!r} is not offered", 0)
+            raise _WrongMechanism(f"the mechanism {mechanism!r} is not offered", 0)
         if mechanism != PLAIN:
             return Attempt(str(mechanism))
         if len(fields) < 2 or fields[1][0] == "null":

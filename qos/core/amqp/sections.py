@@ -16,7 +16,7 @@ from enum import IntEnum
 from qos.core.amqp.values import (
     DecodeError,
     Value,
-    decode,
+    decode_carried,
     descriptor,
     elements,
     end_of,
@@ -27,8 +27,9 @@ from qos.core.record import record
 __all__ = [
     "Section",
     "Sections",
-    "check_annotations",
+    "first",
     "merged",
+    "must_understand",
     "section",
     "split",
     "without",
@@ -137,6 +138,23 @@ def split(message: bytes) -> Sections:
     return Sections(values, body, parts, b"".join(bare))
 
 
+def first(message: bytes, which: Section) -> bytes | None:
+    """The encoded value of the first section of a kind; None: there is none.
+
+    What is behind it is not looked at.
+
+    Raises:
+        DecodeError: it is not a message of format 0.
+    """
+    at = 0
+    while at < len(message):
+        found, value_at = _section_at(message, at)
+        at = end_of(message, value_at)
+        if found is which:
+            return message[value_at:at]
+    return None
+
+
 def without(message: bytes, which: Section) -> bytes:
     """The message without this section; all others stay byte for byte.
 
@@ -159,26 +177,26 @@ def section(which: Section, value: bytes) -> bytes:
     return bytes((0x00, 0x53, which)) + value
 
 
-def check_annotations(value: bytes) -> str | None:
+def must_understand(value: bytes) -> str | None:
     """The first key of annotations that has to be understood (messaging §3.2.10).
 
     None of them is understood here, except for optional ones: their keys begin with
-    `x-opt-`, and they are only passed on.
+    `x-opt-`, and they are only passed on. So is a key that is neither symbol nor ulong,
+    or not UTF-8: it is no key of an annotation.
 
     Args:
         value: an encoded map.
 
     Raises:
-        DecodeError: it is no map, or has a key that is neither symbol nor ulong.
+        DecodeError: it is no map.
     """
     pairs = elements(value)
     if len(pairs) % 2:
         raise DecodeError("a key without a value in annotations", 0)
     for key in pairs[::2]:
-        kind, name = decode(key)
-        if kind not in ("symbol", "ulong"):
-            raise DecodeError("a key of annotations is neither symbol nor ulong", 0)
-        if not str(name).startswith(_OPTIONAL):
+        kind, name = decode_carried(key)
+        named = kind in ("symbol", "ulong")
+        if named and not str(name).startswith(_OPTIONAL):
             return str(name)
     return None
 
@@ -197,7 +215,7 @@ def merged(annotations: bytes, changes: bytes) -> bytes:
     for each in (annotations, changes):
         pairs = elements(each) if each else []
         for key, value in zip(pairs[::2], pairs[1::2], strict=False):
-            found[decode(key)] = (key, value)
+            found[decode_carried(key)] = (key, value)
     return pack_map([each for pair in found.values() for each in pair])
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "binary",
     "boolean",
     "decode",
+    "decode_carried",
     "descriptor",
     "double",
     "elements",
@@ -207,6 +208,23 @@ def decode(data: bytes) -> Value:
     if code == 0x98:
         return "uuid", content.hex()
     return "other", data
+
+
+def decode_carried(data: bytes) -> Value:
+    """The one value in the data, of a part that is only carried.
+
+    A text that is not UTF-8 stays as it is, of the kind `other`: it is no reason to
+    refuse a message in which nobody here has to read it.
+
+    Raises:
+        DecodeError: the data is not exactly one value.
+    """
+    try:
+        return decode(data)
+    except DecodeError:
+        if end_of(data, 0) != len(data):
+            raise
+        return "other", data
 
 
 # -- writing ---------------------------------------------------------------

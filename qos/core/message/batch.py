@@ -141,6 +141,13 @@ class BatchQueue:
         """Whether no request waits to be sent or to be answered."""
         return not self._waiting and not self._sent
 
+    def drop(self) -> list[str]:
+        """Drop the requests that wait to be sent; returns their ids."""
+        dropped = [element.iq_id for element in self._waiting]
+        self._waiting.clear()
+        self._measured = self._bytes = 0
+        return dropped
+
     def add(self, element: Element) -> None:
         """Add a request, to be sent after the earlier ones."""
         self._waiting.append(element)

@@ -89,6 +89,9 @@ class Consume:
 class Answer:
     """Answer the present request.
 
+    Of a message at level acknowledged nothing is remembered. So what ends it also answers
+    the repeats of its request that wait.
+
     Attributes:
         kind: `received` (with the hold), the empty `result` (with the hold if there is
             one), `error`, or `rejected`: an error that is the application's final
@@ -100,6 +103,7 @@ class Answer:
         redelivered: of a rejection: an earlier hand-over may have been accepted.
         credit: of `received`: how many more messages of the same size its sender may
             send now; None if that is not said. Set by the engine, which has the quotas.
+        repeats: whether it also answers the repeats of the request that wait.
     """
 
     kind: Literal["received", "result", "error", "rejected"]
@@ -109,6 +113,7 @@ class Answer:
     text: str = ""
     redelivered: bool = False
     credit: int | None = None
+    repeats: bool = False
 
 
 @record(frozen=True, slots=True)

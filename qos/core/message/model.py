@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import field
-from typing import Self
+from typing import Literal, Self, TypeAlias
 
 from qos.core.quick_enum import QuickEnum
 from qos.core.record import record
@@ -23,6 +23,7 @@ __all__ = [
     "Incoming",
     "IncomingState",
     "Level",
+    "LevelOrWord",
     "Outgoing",
     "OutgoingState",
     "Rejection",
@@ -44,6 +45,10 @@ class Level(QuickEnum):
     UNACKNOWLEDGED = "unacknowledged"
     ACKNOWLEDGED = "acknowledged"
     ASSURED = "assured"
+
+
+#: A level, or its word.
+LevelOrWord: TypeAlias = Level | Literal["unacknowledged", "acknowledged", "assured"]
 
 
 class OutgoingState(QuickEnum):
@@ -76,7 +81,7 @@ class IncomingState(QuickEnum):
     PARKED = "parked"
     DONE = "done"
     EXPIRED = "expired"
-    #: An operator has dropped the message when it was held or parked.
+    #: An operator has dropped the message: held, parked, or, by force, being released.
     DROPPED = "dropped"
     #: The application got the message and rejected it for good.
     REJECTED = "rejected"
@@ -271,7 +276,7 @@ class Incoming:
             or by an operator after it was parked.
         rejection: of a message in state rejected, see Rejection.to_text; else ''.
         redelivered: it may have been handed over before. Not stored.
-        counted: it counts towards the quotas. Not stored.
+        written: it is on disk, or is to be. Not stored.
     """
 
     key: str
@@ -289,7 +294,7 @@ class Incoming:
     handovers: int = 0
     rejection: str = ""
     redelivered: bool = False
-    counted: bool = True
+    written: bool = True
 
     @property
     def identity(self) -> str:
@@ -300,8 +305,8 @@ class Incoming:
         identity. Other senders may count their ids from 1 in each resource and after
         each start. In the proto-XEP the full JID is the sender, and an id is free when
         its message has succeeded. So the identity includes the key and this hold. At
-        level acknowledged, which has no mark, the same: a message that comes twice is
-        two, as the level allows, and none is lost.
+        level acknowledged it is the id of the iq, and without a mark a message that comes
+        twice is two, as the level allows, and none is lost.
         """
         if self.mark:
             return f"{bare(self.source)}\0{self.msg_id}"

@@ -33,12 +33,19 @@ from qos.core.message.receiver_table import (
 from qos.core.record import replace
 from qos.core.strings import bare
 
-__all__ = ["NOT_NOW", "key_of", "step"]
+__all__ = ["NOT_NOW", "UNSURE", "key_of", "not_now", "step"]
 
 #: No taker for the message now. RFC 6120 §8.3.3.22: the recipient was not expecting the
 #: request at this time. No server sends this for an absent peer, so the sender knows
 #: for certain that this attempt was not taken.
 NOT_NOW = Answer("error", "", "unexpected-request", "wait")
+
+#: The same for a message at level acknowledged that may have been handed over, or will be.
+UNSURE = Answer("error", "", "recipient-unavailable", "wait", repeats=True)
+
+#: The ends of a message at level acknowledged.
+_TAKEN = Answer("result", repeats=True)
+_NOT_TAKEN = replace(NOT_NOW, repeats=True)
 
 #: Separates the parts of a key; XML 1.0 §2.2 allows it in none of them.
 _SEPARATOR = "\x1f"
@@ -52,11 +59,14 @@ def key_of(request: Request, token: str = "") -> str:
     With the sender's mark the key has its account and its store, so a device that
     returns under another resource is the same sender. Without the mark it has the full
     JID (proto-XEP, Message IDs) and nothing looser: two resources that both count from
-    1 are two senders. At level acknowledged two requests never have the same key: a
-    peer that counts its iq ids from 1 after each start would lose messages.
+    1 are two senders. At level acknowledged the id of the iq is the message's own, if
+    there is a mark: our ids are never used again. Without one two such requests never have
+    the same key: a peer that counts its iq ids from 1 after each start would lose messages.
     """
     if request.kind == "acknowledged":
-        return _SEPARATOR.join(("a", token))
+        if not request.mark:
+            return _SEPARATOR.join(("a", token))
+        return _SEPARATOR.join(("i", bare(request.source), request.mark, request.iq_id))
     if request.mark:
         return _SEPARATOR.join(
             ("m", bare(request.source), request.mark, request.msg_id)
@@ -81,10 +91,9 @@ def step(
         input_: the input.
         at: the circumstances.
         request: the request to be answered. For IN_HAND, HANDED_OVER, NOT_TAKEN,
-            REJECTED and
-            CONSUMED: the one that released the message. None after a restart, when the
-                message was handed over again, and at level acknowledged when IN_HAND
-                has answered it.
+            REJECTED and CONSUMED: the one that released the message. None after a
+            restart, when the message was handed over again, and when IN_HAND has answered
+            it.
 
     Returns:
         The new record, or None when nothing is left of it, and the effects, to be
@@ -101,6 +110,12 @@ def step(
     return _STEPS[input_](record, after, at, request)
 
 
+def not_now(record: Incoming | None) -> Answer:
+    """The answer about a message that may be handed over later, whoever repeats it."""
+    acknowledged = record is not None and record.level is Level.ACKNOWLEDGED
+    return UNSURE if acknowledged else NOT_NOW
+
+
 # -- requests --------------------------------------------------------------
 
 
@@ -108,10 +123,10 @@ def _acknowledged(
     _: Incoming | None, after: IncomingState, at: At, request: Request
 ) -> _Outcome:
     record = _incoming(
-        request, at, state=after, level=Level.ACKNOWLEDGED, counted=at.written
+        request, at, state=after, level=Level.ACKNOWLEDGED, written=at.written
     )
     if not at.written:
-        return record, (Deliver(record),)
+        return record, (Reserve(record), Deliver(record))
     return record, (Reserve(record), Save(record), Deliver(record))
 
 
@@ -128,7 +143,7 @@ def _incoming(
     *,
     state: IncomingState,
     level: Level,
-    counted: bool = True,
+    written: bool = True,
 ) -> Incoming:
     assured = level is Level.ASSURED
     return Incoming(
@@ -142,9 +157,9 @@ def _incoming(
         received_at=at.now,
         changed_at=at.now,
         state=state,
-        mark=request.mark if assured else "",
+        mark=request.mark,
         hold=at.token if assured else "",
-        counted=counted,
+        written=written,
     )
 
 
@@ -152,6 +167,8 @@ def _repeated(
     record: Incoming | None, _after: IncomingState, _at: At, _request: Request
 ) -> _Outcome:
     assert record is not None
+    if record.level is Level.ACKNOWLEDGED:
+        return record, (UNSURE if record.state is _S.PARKED else _TAKEN,)
     return record, (Answer("received", record.hold),)
 
 
@@ -164,7 +181,9 @@ def _send_again(
 def _refused(
     record: Incoming | None, _after: IncomingState, at: At, request: Request
 ) -> _Outcome:
-    text = f"{request.kind} of {request.size} bytes refused: "
+    # The message of a stranger has not been read.
+    size = f" of {request.size} bytes" if request.size else ""
+    text = f"{request.kind}{size} refused: "
     if at.trusted and at.exceeded and not is_dropped(record):
         answer = Answer("error", "", "resource-constraint", "wait")
         return record, (answer, Report(answer.condition, text + at.exceeded))
@@ -241,6 +260,15 @@ def _consume(
     return record, (Save(record), Consume(record))
 
 
+def _begun(
+    record: Incoming, _after: IncomingState, _at: At, _request: Request | None
+) -> _Outcome:
+    if not record.redelivered:
+        return record, ()
+    record = replace(record, handovers=record.handovers + 1)
+    return record, (Save(record),)
+
+
 def _failed(
     record: Incoming, _after: IncomingState, at: At, _request: Request | None
 ) -> _Outcome:
@@ -257,8 +285,8 @@ def _failed_too_often(
 def _in_hand(
     record: Incoming, _after: IncomingState, _at: At, request: Request | None
 ) -> _Outcome:
-    answers = record.level is Level.ACKNOWLEDGED and request is not None
-    return record, (Answer("result"),) if answers else ()
+    ends = record.level is Level.ACKNOWLEDGED and not record.mark
+    return record, (_TAKEN,) if ends and request is not None else ()
 
 
 def _handed_over(
@@ -271,9 +299,10 @@ def _handed_over(
 def _handed_over_unmarked(
     record: Incoming, _after: IncomingState, _at: At, request: Request | None
 ) -> _Outcome:
-    if not record.counted:
-        return None, _result(request)
-    return None, (*_result(request), Refund(record), Forget(record))
+    told = _result(request) if record.level is Level.ASSURED else (_TAKEN,)
+    if not record.written:
+        return None, (*told, Refund(record))
+    return None, (*told, Refund(record), Forget(record))
 
 
 def _result(request: Request | None) -> tuple[Effect, ...]:
@@ -298,9 +327,9 @@ def _not_taken(
 def _not_taken_acknowledged(
     record: Incoming, _after: IncomingState, _at: At, _request: Request | None
 ) -> _Outcome:
-    if not record.counted:
-        return None, (NOT_NOW,)
-    return None, (Refund(record), Forget(record), NOT_NOW)
+    if not record.written:
+        return None, (Refund(record), _NOT_TAKEN)
+    return None, (Refund(record), Forget(record), _NOT_TAKEN)
 
 
 def _rejected(
@@ -359,6 +388,7 @@ _STEPS: dict[
     Callable[[Incoming, IncomingState, At, Request | None], _Outcome],
 ] = {
     _I.RESTART: _restart,
+    _I.BEGIN: _begun,
     _I.CONSUME: _consume,
     _I.FAILED: _failed,
     _I.FAILED_TOO_OFTEN: _failed_too_often,
@@ -373,6 +403,7 @@ _STEPS: dict[
     _I.REJECTED: _rejected,
     _I.RELEASE: _release,
     _I.DROP: _gone,
+    _I.DROP_FORCED: _gone,
     _I.EXPIRE: _gone,
     _I.FORGET: _forget,
 }

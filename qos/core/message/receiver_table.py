@@ -26,7 +26,9 @@ message, its handler may fail::
 While the consumer works, `deliver` waits for its answer. While the message is PARKED,
 `deliver` is answered with "try again". DROPPED is a tombstone as well: the sender is
 told that the message is not held, and if it offers the message again, that it is
-refused.
+refused. An operator may also force the drop of a message that is RELEASING, while no
+process hands it over (DROP_FORCED). Its sender has asked by `deliver` before, so it learns
+by the next one that the message is *in doubt*.
 
 The crash argument. What an answer says is on disk before the answer is sent:
 
@@ -41,10 +43,15 @@ The crash argument. What an answer says is on disk before the answer is sent:
   HELD again, without the mark, and the sender is told to try again. That error is sent
   before HELD is on disk. If the process dies in between, RELEASING is on disk, and the
   message is handed over again with the mark, which is more than necessary.
-- At level acknowledged the result is sent at the moment when somebody has the message
-  in hand. If the process dies before, RELEASING is on disk and no answer was sent: the
-  message is handed over again, and its sender repeats it. If nobody takes it, the error
-  says that it has not arrived; so the record is first removed from the disk.
+- At level acknowledged the result follows the hand-over as well. If the process dies
+  before, RELEASING is on disk and no answer was sent: the message is handed over
+  again, and its sender repeats it. With a mark the repeat is known as one while the
+  message is RELEASING or PARKED, and answered with it. A tombstone is kept if the
+  message was handed over again, since its sender repeats it sooner or later; in all
+  other cases the answer has just been sent, and nothing is remembered. Without a mark
+  the repeat would be a new message, so a sender without one is answered when somebody
+  has the message in hand: the proto-XEP answers on receipt. If nobody takes it, the
+  error says that it has not arrived; so the record is first removed from the disk.
 - The sender of a message that is handed over again, after a restart or by an operator,
   may not ask for it any more. If nobody takes the message, it stays RELEASING, and is
   handed over again until somebody does.
@@ -57,6 +64,10 @@ The crash argument. What an answer says is on disk before the answer is sent:
   disk, and the repeated `deliver` is answered. The count of hand-overs is on disk
   before each one, so that a message that kills its process is parked in the end. It is
   not counted before its turn has come, so that later messages are not parked with it.
+- A loop counts as a consumer does, when the work on a message begins, but not the first
+  time: so nothing more is written for a message that is well. A message that was handed
+  over before is counted on disk before the loop gets it again, so this one, too, is parked
+  in the end.
 """
 
 from __future__ import annotations
@@ -83,16 +94,17 @@ class ReceiverInput(QuickEnum):
     DELIVER = "deliver"
     #: A request about a message that is being handed over.
     BUSY = "busy"
-    #: `assured` for a message that is already known.
+    #: `assured`, or a marked `acknowledged`, for a message that is already known.
     REPEATED = "repeated"
-    #: `assured` that has waited, and so has lost its payload, for a message that is not
+    #: The same that has waited, and so has lost its payload, for a message that is not
     #: held.
     SEND_AGAIN = "send again"
     #: A request to hold a message that trust, a quota or an operator forbids.
     REFUSED = "refused"
     #: `deliver` for a message that is not held, or is held under another token.
     UNKNOWN = "unknown"
-    #: Somebody has the message in hand, and will report when it is taken.
+    #: Somebody has the message in hand, and will report when it is taken. It is the end
+    #: for a sender at level acknowledged that has no mark.
     IN_HAND = "in hand"
     #: Somebody has taken the message.
     HANDED_OVER = "handed over"
@@ -104,6 +116,8 @@ class ReceiverInput(QuickEnum):
     NOT_TAKEN_ACKNOWLEDGED = "not taken, acknowledged"
     #: The same when no request waits for an answer, as after a restart.
     NOT_TAKEN_UNASKED = "not taken, unasked"
+    #: A loop of the application begins to work on a message that it has in hand.
+    BEGIN = "begin"
     #: The message's turn at its consumer has come, perhaps again.
     CONSUME = "consume"
     #: The consumer has succeeded: its writes and the end of the message go to disk
@@ -115,12 +129,15 @@ class ReceiverInput(QuickEnum):
     REJECTED = "rejected"
     #: The consumer's handler failed.
     FAILED = "failed"
-    #: The consumer has had the message as often as allowed.
+    #: The consumer, or the loop, has had the message as often as allowed.
     FAILED_TOO_OFTEN = "failed too often"
     #: An operator wants a parked message handed over again.
     RELEASE = "release"
     #: An operator drops a held or parked message.
     DROP = "drop"
+    #: An operator drops a message that may have been handed over. It is only given while
+    #: no process hands anything over.
+    DROP_FORCED = "drop, forced"
     #: The process has started again; or the consumer that failed does not take the
     #: message any more; or nobody has taken it after a restart, and it is time to try
     #: again.
@@ -157,6 +174,7 @@ TRANSITIONS: dict[tuple[IncomingState, ReceiverInput], IncomingState] = {
     **{(state, _I.UNKNOWN): state for state in _SETTLED},
     (_S.RELEASING, _I.BUSY): _S.RELEASING,
     (_S.RELEASING, _I.IN_HAND): _S.RELEASING,
+    (_S.RELEASING, _I.BEGIN): _S.RELEASING,
     (_S.RELEASING, _I.HANDED_OVER): _S.DONE,
     (_S.RELEASING, _I.HANDED_OVER_UNMARKED): _S.ABSENT,
     (_S.RELEASING, _I.NOT_TAKEN): _S.HELD,
@@ -172,6 +190,7 @@ TRANSITIONS: dict[tuple[IncomingState, ReceiverInput], IncomingState] = {
     (_S.PARKED, _I.RELEASE): _S.RELEASING,
     (_S.HELD, _I.DROP): _S.DROPPED,
     (_S.PARKED, _I.DROP): _S.DROPPED,
+    (_S.RELEASING, _I.DROP_FORCED): _S.DROPPED,
     (_S.HELD, _I.EXPIRE): _S.EXPIRED,
     (_S.DONE, _I.FORGET): _S.ABSENT,
     (_S.EXPIRED, _I.FORGET): _S.ABSENT,
@@ -229,7 +248,8 @@ class At(NamedTuple):
         why: the reason of that, for the log.
         exceeded: the quota that one more message of this size would exceed.
         written: whether level acknowledged is written before it is answered.
-        handovers_max: the most hand-overs to the consumer of this message.
+        handovers_max: the most hand-overs to the consumer of this message; or to a loop,
+            after the first one.
         retry_at: when to repeat a hand-over that has failed, or was not taken, now.
         rejection: for REJECTED.
     """
@@ -260,16 +280,19 @@ def classify(
         return _classify_request(record, request, at)
     if record is None:
         return input_
-    if input_ in _UNMARKED and not record.mark:
+    if input_ in _UNMARKED and not _is_remembered(record):
         return _UNMARKED[input_]
     if input_ is _I.NOT_TAKEN and request is None:
         return _I.NOT_TAKEN_UNASKED
     if input_ is _I.NOT_TAKEN and record.level is Level.ACKNOWLEDGED:
         return _I.NOT_TAKEN_ACKNOWLEDGED
-    if input_ in {_I.CONSUME, _I.FAILED} and record.handovers >= at.handovers_max:
+    counts = input_ in _COUNTED or (input_ is _I.BEGIN and record.redelivered)
+    if counts and record.handovers >= at.handovers_max:
         return _I.FAILED_TOO_OFTEN
     return input_
 
+
+_COUNTED = frozenset({_I.CONSUME, _I.FAILED})
 
 _REQUESTS = frozenset({_I.ACKNOWLEDGED, _I.ASSURED, _I.DELIVER})
 
@@ -282,13 +305,18 @@ _UNMARKED = {
 }
 
 
+def _is_remembered(record: Incoming) -> bool:
+    """Whether a tombstone is kept of a message that has ended.
+
+    Only with a mark a repeat can be told from a new message. At level acknowledged one is
+    expected only after a hand-over for which nobody may have waited.
+    """
+    return bool(record.mark) and (record.level is Level.ASSURED or record.redelivered)
+
+
 def _classify_request(
     record: Incoming | None, request: Request, at: At
 ) -> ReceiverInput:
-    if request.kind == "acknowledged":
-        # An unwritten message is gone before the next one can come: it is not counted.
-        exceeded = at.exceeded and at.written
-        return _I.ACKNOWLEDGED if at.trusted and not exceeded else _I.REFUSED
     state = record.state if record else _S.ABSENT
     if state is _S.RELEASING:
         return _I.BUSY
@@ -304,7 +332,9 @@ def _classify_request(
         return _I.REFUSED
     if not request.payload:
         return _I.SEND_AGAIN
-    return _I.REFUSED if at.exceeded else _I.ASSURED
+    if at.exceeded:
+        return _I.REFUSED
+    return _I.ACKNOWLEDGED if request.kind == "acknowledged" else _I.ASSURED
 
 
 def is_dropped(record: Incoming | None) -> bool:

@@ -1,10 +1,9 @@
-"""Trust: a pure decision, from given facts, about whose messages are held."""
+"""Trust: a pure decision, from given facts, about whose messages are accepted."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from qos.core.record import record
 from qos.core.strings import bare
@@ -15,56 +14,63 @@ __all__ = ["TrustPolicy", "Trusted"]
 #: RFC 6121 §2.1.2.5: the user at one end has agreed to each of these.
 _SUBSCRIBED = frozenset({"both", "from", "to"})
 
-
 #: RFC 7622 §3.3: characters that the local part of a JID cannot have.
 _NOT_IN_LOCAL_PART = frozenset("\"&'/:<>@")
 
 _ALLOWED = (
-    "'roster', 'all', 'nobody', or JIDs: an account such as lamp@example.org, a full "
-    "JID, or a domain with a dot, such as rooms.example.org"
+    "'anyone', 'nobody', or a list of 'contacts' and JIDs: an account such as "
+    "lamp@example.org, a full JID, a service's domain with a dot, such as "
+    "rooms.example.org, or all accounts of a domain, such as @example.org"
 )
+
+#: What these words were called before.
+_FORMER = {"all": "anyone", "roster": "contacts"}
 
 
 @dataclass(frozen=True, slots=True)
 class TrustPolicy:
-    """All accounts, the contacts of the roster, or an allow list of JIDs.
+    """Whose messages are accepted. Our own account is trusted in any case.
 
-    A bare JID in the list stands for all its resources. With an empty list only our own
-    account is trusted.
+    Attributes:
+        anyone: everybody is trusted.
+        contacts: those with a subscription in the roster are.
+        named: those of these JIDs are. A bare JID stands for all its resources, `@` and
+            a domain for all accounts of the domain.
     """
 
-    rule: Literal["all", "roster"] | frozenset[str] = "roster"
+    anyone: bool = False
+    contacts: bool = False
+    named: frozenset[str] = frozenset()
 
     @classmethod
     def parse(cls, value: str | Collection[str]) -> TrustPolicy:
         """Read a policy in the form that users write.
 
         Args:
-            value: `roster`, `all` or `nobody`; or JIDs, as `JID,JID…` or as a
-                collection. A JID has an `@`, or is a domain with a dot or `localhost`:
-                a misspelt word must not be taken for a domain.
+            value: `anyone`, `nobody`, or a list of `contacts` and JIDs, as `A,B…` or as
+                a collection. A JID has an `@`, or is a domain with a dot or
+                `localhost`: a misspelt word must not be taken for a domain.
 
         Raises:
             InvalidArgument: the value is none of these.
         """
-        if value == "all":
-            return cls("all")
-        if value == "roster":
-            return cls("roster")
         if value == "nobody":
-            return cls(frozenset())
+            return cls()
         entries: object = value.split(",") if isinstance(value, str) else value
         if not isinstance(entries, Collection) or isinstance(entries, bytes | Mapping):
             raise InvalidArgument("trust", value, _ALLOWED)
-        jids = frozenset(jid for entry in entries if (jid := _entry(entry)))
-        if not jids:
+        found = {each for entry in entries if (each := _entry(entry))}
+        if found == {"anyone"}:
+            return cls(anyone=True)
+        if not found or "anyone" in found:
             raise InvalidArgument("trust", value, _ALLOWED)
-        return cls(jids)
+        return cls(contacts="contacts" in found, named=frozenset(found - {"contacts"}))
 
-    @property
-    def needs_roster(self) -> bool:
-        """Whether a decision needs the roster."""
-        return self.rule == "roster"
+    def names(self, sender: str) -> bool:
+        """Whether a full JID, its account or its domain is in the list."""
+        account = _folded(bare(sender))
+        at_domain = f"@{account.rpartition('@')[2]}"
+        return not self.named.isdisjoint({account, _folded(sender), at_domain})
 
 
 @record(frozen=True, slots=True)
@@ -104,33 +110,41 @@ class Trusted:
             return cls(False, "an occupant of a room")
         if account == bare(own):
             return cls(True, "our own account")
-        if policy.rule == "all":
+        if policy.anyone:
             return cls(True, "everyone is trusted")
-        if policy.rule == "roster":
+        if policy.named and policy.names(sender):
+            return cls(True, "on the allow list")
+        if policy.contacts:
             known = subscription in _SUBSCRIBED
             return cls(known, f"roster subscription is {subscription!r}")
-        listed = not policy.rule.isdisjoint({_folded(account), _folded(sender)})
-        return cls(listed, "on the allow list" if listed else "not on the allow list")
+        return cls(False, "not on the allow list")
 
 
 def _entry(entry: object) -> str:
-    """A JID of an allow list, folded; '' for an empty entry."""
+    """A word, or a JID of the list, folded; '' for an empty entry."""
     if not isinstance(entry, str):
         raise InvalidArgument("trust", entry, _ALLOWED)
-    jid = entry.strip()
-    if jid and not _is_jid(jid):
-        raise InvalidArgument("trust", jid, _ALLOWED)
-    return _folded(jid)
+    text = entry.strip()
+    if text in {"anyone", "contacts"}:
+        return text
+    if text in _FORMER:
+        why = f"{text!r} is {_FORMER[text]!r} now"
+        raise InvalidArgument("trust", text, _ALLOWED, why=why)
+    if text and not _is_jid(text):
+        raise InvalidArgument("trust", text, _ALLOWED)
+    return _folded(text)
 
 
 def _is_jid(text: str) -> bool:
-    """Whether the text is a JID and not a misspelt word; see TrustPolicy.parse."""
+    """Whether it is a JID or an @domain, no misspelt word; see TrustPolicy.parse."""
     account, slash, resource = text.partition("/")
     local, at, domain = account.rpartition("@")
     if any(sign.isspace() for sign in account) or bool(slash) != bool(resource):
         return False
+    if at and not local:
+        return bool(domain) and not slash
     if at:
-        return bool(local and domain) and _NOT_IN_LOCAL_PART.isdisjoint(local)
+        return bool(domain) and _NOT_IN_LOCAL_PART.isdisjoint(local)
     # An IPv6 address has colons, and no dot: RFC 7622 §3.2.
     has_dot = "." in domain.strip(".")
     return has_dot or domain.startswith("[") or domain.lower() == "localhost"

@@ -27,6 +27,7 @@ class QueueBounds:
         nodes_per_account: created by one account.
         nodes_per_domain: created by all accounts of one foreign domain.
         nodes: in total.
+        bytes_per_account: of the items that wait in the nodes that one account created.
         subscriptions_per_account: of one account; each worker has one to each node.
         subscriptions_per_domain: of all accounts of one foreign domain.
         subscriptions: in total.
@@ -40,6 +41,7 @@ class QueueBounds:
     nodes_per_account: int = 100
     nodes_per_domain: int = 1_000
     nodes: int = 10_000
+    bytes_per_account: int = 16 * 1024**3
     subscriptions_per_account: int = 1_000
     subscriptions_per_domain: int = 10_000
     subscriptions: int = 100_000

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import heapq
+from collections.abc import Iterable
+from itertools import accumulate
 from operator import attrgetter
 
 from qos.core.queue.access import is_owner
@@ -12,6 +13,7 @@ from qos.core.queue.item import (
     ItemOutcome,
 )
 from qos.core.queue.node import QueueNode
+from qos.core.queue.replies import for_consumer
 from qos.core.queue.requests import (
     Items,
     Refusal,
@@ -21,13 +23,14 @@ from qos.core.queue.results import (
 )
 from qos.core.queue.service import Queues
 from qos.core.queue.subscriber_requests import check_access
-from qos.core.queue.topic_node import TopicNode
 from qos.core.strings import bare
 
 __all__ = ["items"]
 
-#: The largest number of items in one answer to a browse.
-_PAGE_MAX = 1000
+#: Items in one answer to a browse, and their bytes, unless the first one has more: their
+#: payloads are read and written in one turn of the loop, which has 5 ms.
+_PAGE_MAX = 200
+_PAGE_BYTES_MAX = 256 * 1024
 
 #: The most digits of a cursor that surely fits into SQLite's 64-bit integers.
 _SEQ_CHARS_MAX = 18
@@ -52,9 +55,10 @@ def items(
     limit = min(limit, _PAGE_MAX)
     after = int(request.after) if _is_seq(request.after) else 0
     found, count = _page(service, queue, request, after=after, limit=limit, now=now)
+    found = _cut(found, last=request.last)
     result = ItemsResult(
         node=request.node,
-        items=tuple(found),
+        items=tuple(for_consumer(service.nodes, each) for each in found),
         count=count,
         now=now,
         # Decided now: when the answer is sent, another node may have the name.
@@ -78,26 +82,25 @@ def _page(
         if request.item_ids:
             named = map(queue.items.get, request.item_ids)
             live = [each for each in named if each is not None]
-        elif isinstance(queue, TopicNode):
-            page = queue.live.latest if request.last else queue.live.after
-            return page(after, limit), len(queue.items)
-        else:
-            live = list(queue.items.values())
-        pick = _last if request.last else _first
-        return pick(live, after, limit), len(live)
+            return _sorted(live, after, limit, last=request.last), len(live)
+        order = queue.live.order
+        page = order.latest if request.last else order.after
+        return page(after, limit), len(queue.items)
     outcome = ItemOutcome.ACCEPTED
     letters: list[Item] = []
     if request.state == "dead":
         outcome = ItemOutcome.REJECTED
         letters = [item for _, item in service.letters(request.node)]
+        moved_here = queue.live.letters.values()
+        letters += [queue.items[each] for ids in moved_here for each in ids]
     ended_items, name = service.ended_items, queue.node.name
     if request.item_ids:
         wanted = frozenset(request.item_ids)
-        found = [each for each in letters if each.origin_id in wanted]
+        found = [each for each in letters if _name_at(each, name) in wanted]
         for item_id in wanted:
             archived = ended_items.find_archived(name, item_id, outcome)
             found += [each for each in archived if each.is_kept(now)]
-        return _first(found, after, limit), len(found)
+        return _sorted(found, after, limit), len(found)
     if request.state == "dead":
         count = queue.dead + len(letters)
     else:
@@ -105,7 +108,19 @@ def _page(
     # Expired items are left out by the query: removed afterwards, they would leave a
     # page short or empty.
     kept = ended_items.archived(name, outcome, after=after, limit=limit, now=now)
-    return _first([*kept, *letters], after, limit), count
+    return _sorted([*kept, *letters], after, limit), count
+
+
+def _name_at(letter: Item, node: str) -> str:
+    """The id of a dead letter at the node where it died, or where it is now."""
+    return letter.origin_id if letter.origin == node else letter.item_id
+
+
+def _cut(found: list[Item], *, last: bool) -> list[Item]:
+    """The first items of a page, or the last ones, that are not too large together."""
+    sizes = accumulate(each.size for each in (reversed(found) if last else found))
+    fits = max(1, sum(size <= _PAGE_BYTES_MAX for size in sizes))
+    return found[-fits:] if last else found[:fits]
 
 
 def _is_seq(text: str) -> bool:
@@ -116,12 +131,9 @@ def _is_seq(text: str) -> bool:
 _seq = attrgetter("seq")
 
 
-def _first(found: list[Item], after: int, limit: int) -> list[Item]:
-    return heapq.nsmallest(
-        limit, (each for each in found if each.seq > after), key=_seq
-    )
-
-
-def _last(found: list[Item], after: int, limit: int) -> list[Item]:
-    last = heapq.nlargest(limit, (each for each in found if each.seq > after), key=_seq)
-    return last[::-1]
+def _sorted(
+    found: Iterable[Item], after: int, limit: int, *, last: bool = False
+) -> list[Item]:
+    """The first items with a larger seq, or the last ones."""
+    later = sorted((each for each in found if each.seq > after), key=_seq)
+    return later[max(0, len(later) - limit) :] if last else later[:limit]

@@ -9,19 +9,27 @@ if the publish were refused, as it is at a queue of its own, one subscriber that
 to sleep could stop the publisher and everybody else. What the queue has already is not
 dropped for it: its items are promised to workers, and some are locked. A subscriber that
 has missed items can read them from the topic, for as long as that keeps them.
+
+A queue with a dear selector misses an item too, if the step has no time left for that, or
+if the account that created it cannot pay (`selector_time`).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from qos.core.queue.effects import QueueEffect, SaveItem, SaveNode
-from qos.core.queue.item_names import ItemNames, is_read_from_payload
+from qos.core.queue.item_names import (
+    ItemNames,
+    is_read_from_payload,
+    names_of_payload,
+)
 from qos.core.queue.node import SEQ_CHARS, QueueNode
+from qos.core.queue.properties import Properties
 from qos.core.queue.publishing import new_item
 from qos.core.queue.requests import PublishedItem
-from qos.core.queue.selector import Selector
+from qos.core.queue.selector_time import TimedSelector
 from qos.core.queue.service import Queues
 from qos.core.queue.topic_node import TopicNode
 from qos.core.record import replace
@@ -48,35 +56,66 @@ def copies(
     """
     ttl = topic.options.ttl
     entries = [replace(each, ttl=ttl) if each.ttl is None else each for each in entries]
+    queues = service.topics.of(topic.node.name)
+    wanted = {
+        name: _wanted(service.queue(name), timed) for name, timed in queues.items()
+    }
+    all_wanted = frozenset[str]().union(*wanted.values())
+    # Once for all queues: a payload can be large.
+    read = [names_of_payload(each.payload, all_wanted) for each in entries]
     effects: list[QueueEffect] = []
-    for name, selector in service.topics.of(topic.node.name).items():
-        effects += _copies(
-            service.queue(name), selector, entries, publisher, service.next_seq, now
-        )
+    for name, timed in queues.items():
+        parts = [
+            {key: of[key] for key in wanted[name] if key in of} if of else of
+            for of in read
+        ]
+        effects += _copies(service, name, timed, entries, parts, publisher, now)
     return effects
 
 
+def _wanted(queue: QueueNode, timed: TimedSelector | None) -> set[str]:
+    """The names that selectors of a queue want to know of a payload."""
+    wanted = set(queue.live.ready.payload_names)
+    if timed is not None:
+        wanted |= {each for each in timed.selector.names if is_read_from_payload(each)}
+    return wanted
+
+
 def _copies(
-    queue: QueueNode,
-    selector: Selector | None,
+    service: Queues,
+    name: str,
+    timed: TimedSelector | None,
     entries: Sequence[PublishedItem],
+    read: Sequence[Properties],
     publisher: str,
-    next_seq: Callable[[], int],
     now: float,
 ) -> list[QueueEffect]:
-    name, wanted = queue.node.name, set(queue.live.ready.payload_names)
-    if selector is not None:
-        wanted |= {each for each in selector.names if is_read_from_payload(each)}
+    """The copies into one queue.
+
+    Args:
+        service: all nodes.
+        name: of the queue.
+        timed: its condition on the items of the topic.
+        entries: the new items, in order.
+        read: of each, what the selectors of the queue want to know of its payload.
+        publisher: the bare JID.
+        now: the time.
+    """
+    queue = service.queue(name)
     effects: list[QueueEffect] = []
-    missed = 0
-    for entry in entries:
-        item = new_item(entry, publisher, name, queue.options, wanted, 0, now)
-        if selector is not None and not selector.matches(ItemNames(item)):
+    missed, left = 0, service.bytes_left(queue)
+    for entry, parts in zip(entries, read, strict=True):
+        item = new_item(entry, publisher, name, queue.options, parts, 0, now)
+        passes: bool | None = True
+        if timed is not None:
+            passes = service.selector_time.matches(timed, ItemNames(item))
+        if passes is False:
             continue
-        if not queue.has_room(item.size):
+        if passes is None or item.size > left or not queue.has_room(item.size):
             missed += 1
             continue
-        seq = next_seq()
+        left -= item.size
+        seq = service.next_seq()
         item = replace(item, seq=seq, item_id=_id(queue, item.item_id, seq))
         queue.live.put(item, now)
         effects.append(SaveItem(item, entry.payload))

@@ -22,8 +22,9 @@ from qos.core.queue.requests import Refusal
 from qos.core.queue.topic_node import TopicNode
 from qos.core.record import replace
 from qos.core.strings import ID_CHARS_MAX
+from qos.core.url_segments import why_no_segment
 
-__all__ = ["bind", "place_dead", "shown_config"]
+__all__ = ["bind", "place_dead", "released", "shown_config"]
 
 Nodes = Mapping[str, QueueNode]
 
@@ -65,6 +66,17 @@ def bind(nodes: Nodes, node: Node, account: str) -> Node:
             type="modify",
         )
     return replace(node, dead_letter=target.node.identity, dead_letter_by=account)
+
+
+def released(node: Node) -> Node:
+    """The node, without a binding whose account does not own it any more.
+
+    The binding ends for good. If that account is made an owner again, others have done
+    that, and they must not use its right to publish to the dead-letter node.
+    """
+    if is_owner(node, node.dead_letter_by):
+        return node
+    return replace(node, dead_letter="", dead_letter_by="")
 
 
 def _dead_letter_node(nodes: Nodes, queue: QueueNode, item: Item) -> QueueNode | None:
@@ -145,6 +157,6 @@ def _letter_id(item: Item) -> str:
     its SHA-256.
     """
     item_id = f"{quote(item.node, safe='')}/{item.item_id}"
-    if len(item_id) <= ID_CHARS_MAX - SEQ_CHARS:
+    if len(item_id) <= ID_CHARS_MAX - SEQ_CHARS and not why_no_segment(item_id):
         return item_id
     return hashlib.sha256(item_id.encode()).hexdigest()

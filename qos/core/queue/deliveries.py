@@ -25,6 +25,7 @@ from qos.core.queue.item_index import ItemIndex
 from qos.core.queue.item_lifecycle import ItemInput
 from qos.core.queue.node_options import NodeOptions
 from qos.core.queue.requests import Settlement
+from qos.core.queue.selector_time import SLICE_S
 from qos.core.queue.subscription_index import SubscriptionIndex
 from qos.core.record import replace
 from qos.core.strings import bare
@@ -75,8 +76,12 @@ class Deliveries:
 
     @property
     def classifying(self) -> bool:
-        """Whether a dispatch is to be called again at once; see `ReadyItems.classify`."""
+        """Whether `classify` is to be called again at once."""
         return self._live.ready.classifying
+
+    def classify(self) -> None:
+        """See ReadyItems; call it before `dispatch`."""
+        self._live.ready.classify()
 
     def dispatch(
         self, present: Present, *, new_token: Callable[[], str], now: float
@@ -90,7 +95,6 @@ class Deliveries:
         """
         effects: list[QueueEffect] = []
         ready, holders = self._live.ready, self._live.holders
-        ready.classify()
         if not ready.any():
             return effects
         free = Candidates(
@@ -200,10 +204,13 @@ class Deliveries:
 
         Only a holder that sent unavailable presence has left. One that is silent, or
         has not been heard of since a start, may still be working on the item until the
-        deadline.
+        deadline. Those for which the selector takes too long wait for that too.
         """
         effects: list[QueueEffect] = []
+        until = self._live.ready.selector_seconds + SLICE_S
         for item_id in self._live.holders.of_departed(bare(jid)):
+            if self._live.ready.selector_seconds > until:
+                break
             item = self._live.items[item_id]
             if jid in item.excluded or len(effects) >= room:
                 continue

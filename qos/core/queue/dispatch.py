@@ -50,7 +50,7 @@ class Candidates:
         return bool(self._heaps)
 
     def kinds(self) -> Iterable[Kind]:
-        """What they can take."""
+        """The kinds of items that the idle workers can take."""
         return self._heaps
 
     def take(self, item: Item) -> Candidate:

@@ -187,12 +187,21 @@ class NotifyNode:
 
 @record(frozen=True, slots=True)
 class NotifySubscription:
-    """Tell a subscriber that its subscription was ended by the service."""
+    """Tell a subscriber that its subscription was ended by the service.
+
+    Attributes:
+        to: the JID that is told.
+        node: the name of the node.
+        jid: that of the subscription.
+        subid: the id of the subscription.
+        why: it has used up what it may use, as a sentence; '': it has lost the right.
+    """
 
     to: str
     node: str
     jid: str
     subid: str
+    why: str = ""
 
 
 @record(frozen=True, slots=True)

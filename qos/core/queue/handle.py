@@ -23,6 +23,7 @@ from qos.core.queue.requests import (
     OpenLink,
     Publish,
     Purge,
+    Refusal,
     Request,
     Requeue,
     Retract,
@@ -36,6 +37,7 @@ from qos.core.queue.requests import (
 )
 from qos.core.queue.results import Result
 from qos.core.queue.service import Queues
+from qos.core.strings import bare
 
 __all__ = ["handle"]
 
@@ -87,6 +89,14 @@ def handle(
         this order.
 
     Raises:
-        Refusal: the request is refused, and nothing was changed.
+        Refusal: the request is refused, and nothing was changed. For somebody who may not
+            use the node, the answer is always that of a node that is not there.
     """
-    return _HANDLERS[type(request)](service, request, requester, now)
+    try:
+        return _HANDLERS[type(request)](service, request, requester, now)
+    except Refusal:
+        node = getattr(request, "node", "")
+        if node and not isinstance(request, Create):
+            # Whatever is wrong: whoever may not use a node is not told that it exists.
+            service.shown(node, bare(requester))
+        raise

@@ -1,6 +1,6 @@
 """An index of the items of a node that are available or locked.
 
-The items are found by id, by holder, by order of delivery, by the time at which they
+The items are found by id, by seq, by holder, by order of delivery, by the time at which they
 need attention, and by the node where they died. Items are immutable: to change one,
 drop the old value and put the new one.
 """
@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from qos.core.queue.holders import Holders
 from qos.core.queue.item import Item, ItemState
+from qos.core.queue.item_counts import ItemCounts
 from qos.core.queue.ready_items import ReadyItems
+from qos.core.queue.selector_time import SelectorTime
+from qos.core.queue.seq_order import SeqOrder
 from qos.core.queue.timers import ItemTimers
 from qos.core.strings import bare
 
@@ -21,6 +24,8 @@ class ItemIndex:
 
     Attributes:
         items: by id.
+        order: the same by seq.
+        counts: of those that are available.
         size: bytes of their payloads.
         letters: the ids of dead letters, by the node that they came from.
         holders: the locks, by holder.
@@ -28,17 +33,26 @@ class ItemIndex:
         timers: the times at which items need attention.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, selector_time: SelectorTime | None = None) -> None:
+        """Begin without items.
+
+        Args:
+            selector_time: see ReadyItems.
+        """
         self.items: dict[str, Item] = {}
+        self.order = SeqOrder()
+        self.counts = ItemCounts()
         self.size = 0
         self.letters: dict[str, set[str]] = {}
         self.holders = Holders()
-        self.ready = ReadyItems(self.items)
+        self.ready = ReadyItems(self.items, selector_time)
         self.timers = ItemTimers(self.items.get)
 
     def put(self, item: Item, now: float) -> None:
         """Add an item whose id is not in the index."""
         self.items[item.item_id] = item
+        self.order.put(item)
+        self.counts.put(item, now)
         self.size += item.size
         if item.origin:
             self.letters.setdefault(item.origin, set()).add(item.item_id)
@@ -51,6 +65,8 @@ class ItemIndex:
     def drop(self, item: Item) -> None:
         """Remove an item, given as it was put."""
         del self.items[item.item_id]
+        self.order.drop(item)
+        self.counts.drop(item)
         self.size -= item.size
         self.ready.discard(item)
         if item.origin:

@@ -103,7 +103,12 @@ def names_of_payload(payload: str, wanted: Collection[str]) -> Properties:
     if not payload or not wanted:
         return {}
     root = ET.fromstring(payload)  # noqa: S314 - written by qos.xml_text
-    found = {name: _of_root(root, name.removeprefix(XML_PREFIX)) for name in wanted}
+    children: dict[str, ET.Element] = {}
+    for child in root:
+        children.setdefault(child.tag.rpartition("}")[2], child)
+    found = {
+        name: _of_root(root, children, name.removeprefix(XML_PREFIX)) for name in wanted
+    }
     return {
         name: value
         for name, value in found.items()
@@ -111,7 +116,9 @@ def names_of_payload(payload: str, wanted: Collection[str]) -> Properties:
     }
 
 
-def _of_root(root: ET.Element, name: str) -> str | None:
+def _of_root(
+    root: ET.Element, children: Mapping[str, ET.Element], name: str
+) -> str | None:
     namespace, _, local = root.tag.removeprefix("{").rpartition("}")
     if name == "element":
         return local
@@ -121,7 +128,6 @@ def _of_root(root: ET.Element, name: str) -> str | None:
     if kind == "attr":
         return root.get(rest)
     if kind == "text":
-        for child in root:
-            if child.tag.rpartition("}")[2] == rest:
-                return "".join(child.itertext())
+        child = children.get(rest)
+        return None if child is None else "".join(child.itertext())
     return None

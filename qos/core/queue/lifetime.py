@@ -51,9 +51,12 @@ class NodeLinks:
         self._made_by = ""
 
     def opened(self, jid: str, *, made: bool) -> None:
-        """Count the link of this full JID; `made`: it has made the node."""
+        """Count the link of this full JID.
+
+        With `made`, it has made the node, unless another link is known to have made it.
+        """
         self._jids.add(jid)
-        if made:
+        if made and not self._made_by:
             self._made_by = jid
 
     def closed(self, jid: str) -> None:

@@ -8,7 +8,6 @@ order. A node knows no other node.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import ClassVar
 
 from qos.core.queue import item_lifecycle
 from qos.core.queue.access import is_owner
@@ -38,6 +37,7 @@ from qos.core.queue.lifetime import Lifetime, NodeLinks
 from qos.core.queue.node_options import NodeOptions, node_options
 from qos.core.queue.publishing import has_room, new_items
 from qos.core.queue.requests import PublishedItem, Settlement
+from qos.core.queue.selector_time import SelectorTime
 from qos.core.queue.subscription_index import SubscriptionIndex
 from qos.core.quota import Tally
 from qos.core.record import replace
@@ -58,12 +58,11 @@ class QueueNode:
         subscriptions: its subscriptions, by JID.
         live: its items that are available or locked.
         dead: how many items are kept here as dead.
+        repeated: how many published items were there already, or had been, since the
+            service has read the store: they are not stored again.
         links: of gateways, to it or from it.
         deliveries: of its items.
-        index: the type of `live`.
     """
-
-    index: ClassVar[type[ItemIndex]] = ItemIndex
 
     def __init__(
         self,
@@ -74,6 +73,7 @@ class QueueNode:
         dead: int = 0,
         next_order: Callable[[], int],
         subscribers: Tally,
+        selector_time: SelectorTime,
         now: float,
     ) -> None:
         """Start with the contents of the store.
@@ -85,11 +85,12 @@ class QueueNode:
             dead: how many items are kept here as dead.
             next_order: numbers redeliveries, for all nodes.
             subscribers: counts the subscriptions of all nodes that are not dormant.
+            selector_time: of the selectors of all nodes.
             now: the time.
         """
         self.node = node
         self.options: NodeOptions = node_options(node.config)
-        self.live = self.index()
+        self.live = ItemIndex(selector_time)
         for item in items:
             self.live.put(item, now)
         # After the items: their selectors are evaluated in slices.
@@ -101,6 +102,7 @@ class QueueNode:
             subscribers=subscribers,
         )
         self.dead = dead
+        self.repeated = 0
         self.links = NodeLinks()
         self.deliveries = Deliveries(
             node.name, self.live, self.subscriptions, self.options, next_order
@@ -147,6 +149,7 @@ class QueueNode:
         *,
         ended: Mapping[str, Sequence[EndedItem]],
         next_seq: Callable[[], int],
+        bytes_left: int,
         issued_at: float | None = None,
         now: float,
     ) -> list[QueueEffect]:
@@ -157,6 +160,7 @@ class QueueNode:
             publisher: the bare JID; it may publish.
             ended: the remembered ends, by id.
             next_seq: gives the next item number of the store.
+            bytes_left: see `Queues`.
             issued_at: see `Publish`.
             now: the time.
 
@@ -172,6 +176,7 @@ class QueueNode:
             ended=ended,
             next_seq=next_seq,
             wanted=self.live.ready.payload_names,
+            bytes_left=bytes_left,
             issued_at=issued_at,
             now=now,
         )

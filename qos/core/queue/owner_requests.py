@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from qos.core.queue import item_lifecycle
 from qos.core.queue.access import affiliation, is_owner
 from qos.core.queue.bounds import may_create
-from qos.core.queue.dead_letters import bind, shown_config
+from qos.core.queue.dead_letters import bind, released, shown_config
 from qos.core.queue.effects import (
     QueueEffect,
     RemoveItem,
@@ -44,10 +44,11 @@ from qos.core.queue.results import (
     SubscriptionsResult,
 )
 from qos.core.queue.service import Queues
-from qos.core.queue.topics import check_create, check_unchanged
+from qos.core.queue.topics import check_create, check_name, check_unchanged
 from qos.core.quota import domain_of
 from qos.core.record import replace
 from qos.core.strings import bare
+from qos.core.url_segments import why_no_segment
 
 __all__ = [
     "affiliations",
@@ -86,10 +87,15 @@ def create(
             type="auth",
         )
     name = request.node or service.new_id()
+    if why := why_no_segment(name):
+        raise Refusal(f"the node {why}", condition="bad-request", type="modify")
+    config = _config(request.config)
+    check_name(name, config, account)
+    check_create(service.nodes, service.topics, config, account)
+    # Last: only who may create a node with this configuration learns that its name is
+    # taken. A name can be given only once, so this cannot be hidden.
     if name in service.nodes:
         raise Refusal(f"there is a node {name!r}", condition="conflict", type="cancel")
-    config = _config(request.config)
-    check_create(service.nodes, service.topics, config, account)
     _check_bound(service, account)
     node = Node(
         name=name,
@@ -192,7 +198,7 @@ def set_affiliations(
         raise _not_acceptable("a node needs an owner")
     if len(changed) > _AFFILIATIONS_MAX:
         raise _not_acceptable(f"a node has at most {_AFFILIATIONS_MAX} affiliations")
-    node = replace(queue.node, affiliations=changed)
+    node = released(replace(queue.node, affiliations=changed))
     queue.set_up(node)
     return Ok(), [SaveNode(node), *service.enforce_access(request.node, now)]
 

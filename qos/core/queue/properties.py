@@ -10,12 +10,15 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
+from qos.core.content_headers import why_no_header
 from qos.core.queue.selector.values import INTEGERS, Value
 from qos.xml_text import is_legal
 
 __all__ = [
+    "HEADER_BYTES_MAX",
+    "HOPS",
     "NAMES_MAX",
     "NAME_CHARS_MAX",
     "PROPERTIES_BYTES_MAX",
@@ -23,6 +26,7 @@ __all__ = [
     "Properties",
     "Value",
     "content_digest",
+    "header_size",
     "properties_size",
     "why_not",
 ]
@@ -32,16 +36,30 @@ __all__ = [
 NAMES_MAX = 64
 PROPERTIES_BYTES_MAX = 8 * 1024
 
+#: The bytes of the properties as a header: many HTTP clients read no line over 8 KiB, and
+#: there a character that is not ASCII takes three bytes for each of its own.
+HEADER_BYTES_MAX = 8000
+
 #: The longest name that a selector can have has about this length.
 NAME_CHARS_MAX = 256
 
 #: Names with this prefix are read from the payload.
 XML_PREFIX = "xml."
 
+#: The property that counts how often an item was forwarded (`qos.core.queue.hops`). The
+#: limits do not count it: with it, a message is forwarded that was within them.
+HOPS: Final = "qos_hops"
+
 #: Values by name.
 Properties: TypeAlias = Mapping[str, Value]
 
 _OTHER_BYTES = 8
+
+#: Of a value in a header: `, NAME=%"…"`; and of a number, `, NAME="…";type=double` at most.
+_MARKS_BYTES = 6
+_NUMBER_BYTES = 44
+#: The bytes that stay as they are where others are written with `%`.
+_PLAIN = bytes(set(range(0x20, 0x7F)) - set(b'"%'))
 
 _json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
@@ -52,8 +70,9 @@ def why_not(properties: Properties) -> str | None:
     Args:
         properties: their values are of the types of Value.
     """
-    if len(properties) > NAMES_MAX:
-        return f"{len(properties)} properties, over the limit of {NAMES_MAX}"
+    count = len(properties) - (HOPS in properties)
+    if count > NAMES_MAX:
+        return f"{count} properties, over the limit of {NAMES_MAX}"
     for name, value in properties.items():
         if not name or len(name) > NAME_CHARS_MAX:
             return f"the name of a property has 1 to {NAME_CHARS_MAX} characters"
@@ -65,14 +84,46 @@ def why_not(properties: Properties) -> str | None:
             return f"{name!r} is not a finite number"
         if type(value) is int and value not in INTEGERS:
             return f"{name!r} has more than 64 bits"
+        if why := why_no_header(name, value):
+            return why
     size = properties_size(properties)
     if size > PROPERTIES_BYTES_MAX:
         return f"the properties have {size} bytes, over the limit of {PROPERTIES_BYTES_MAX}"
+    written = header_size(properties)
+    if written > HEADER_BYTES_MAX:
+        return (
+            f"the properties take {written} bytes as a header of HTTP, over the limit of "
+            f"{HEADER_BYTES_MAX}; a character that is not ASCII takes six or more"
+        )
     return None
 
 
+def header_size(properties: Properties) -> int:
+    """The most bytes that the properties take in the header `Msg-Properties`.
+
+    HOPS is not counted: it has a header of its own.
+    """
+    return sum(
+        len(name) + _in_header(value)
+        for name, value in properties.items()
+        if name != HOPS or isinstance(value, str)
+    )
+
+
+def _in_header(value: Value) -> int:
+    if not isinstance(value, str):
+        return _NUMBER_BYTES
+    if value.isascii() and value.isprintable():
+        return len(value) + value.count('"') + value.count("\\") + _MARKS_BYTES
+    encoded = value.encode()
+    return len(encoded) + 2 * len(encoded.translate(None, _PLAIN)) + _MARKS_BYTES
+
+
 def properties_size(properties: Properties) -> int:
-    """The bytes of the names and the values; a number counts as 8 bytes."""
+    """The bytes of the names and the values; a number counts as 8 bytes.
+
+    HOPS is not counted.
+    """
     return sum(
         len(name.encode(errors="surrogatepass"))
         + (
@@ -81,6 +132,7 @@ def properties_size(properties: Properties) -> int:
             else _OTHER_BYTES
         )
         for name, value in properties.items()
+        if name != HOPS or isinstance(value, str)
     )
 
 

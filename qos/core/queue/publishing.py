@@ -10,6 +10,7 @@ from qos.core.queue.item_names import names_of_payload
 from qos.core.queue.node_options import NodeOptions
 from qos.core.queue.properties import Properties
 from qos.core.queue.requests import PublishedItem, Refusal
+from qos.core.url_segments import why_no_segment
 
 __all__ = ["ONCE_S_MAX", "has_room", "new_item", "new_items", "once_s"]
 
@@ -27,6 +28,7 @@ def new_items(
     ended: Mapping[str, Sequence[EndedItem]],
     next_seq: Callable[[], int],
     wanted: Collection[str],
+    bytes_left: int,
     issued_at: float | None = None,
     now: float,
 ) -> list[tuple[Item, str]]:
@@ -41,11 +43,12 @@ def new_items(
         ended: the remembered ends, by id.
         next_seq: gives the next item number of the store.
         wanted: the names that selectors want to know of the payload.
+        bytes_left: of all nodes of the account that created this one.
         issued_at: see `Publish`.
         now: the time.
 
     Raises:
-        Refusal: an id is taken, or there is no room.
+        Refusal: an id is taken or cannot be in a URL, or there is no room.
     """
     assert len({entry.item_id for entry in entries}) == len(entries)
     new = []
@@ -59,6 +62,8 @@ def new_items(
         if entry.item_id in live.items:
             known.append(live.items[entry.item_id])
         if not known:
+            if why := why_no_segment(entry.item_id):
+                raise Refusal(f"the item {why}", condition="bad-request", type="modify")
             new.append(entry)
         elif issued_at is not None and any(
             each.publisher == publisher for each in known
@@ -77,9 +82,24 @@ def new_items(
             type="cancel",
         )
     _check_room(live, new, node, options)
+    if sum(each.size for each in new) > bytes_left:
+        raise Refusal(
+            f"the nodes of the account that created {node!r} hold as many bytes as are "
+            "possible here (`xmpp-qos queue serve --bytes-per-account`)",
+            condition="resource-constraint",
+            type="wait",
+        )
     return [
         (
-            new_item(entry, publisher, node, options, wanted, next_seq(), now),
+            new_item(
+                entry,
+                publisher,
+                node,
+                options,
+                names_of_payload(entry.payload, wanted),
+                next_seq(),
+                now,
+            ),
             entry.payload,
         )
         for entry in new
@@ -132,11 +152,21 @@ def new_item(
     publisher: str,
     node: str,
     options: NodeOptions,
-    wanted: Collection[str],
+    read: Properties,
     seq: int,
     now: float,
 ) -> Item:
-    """The item as it begins; see `new_items`."""
+    """The item as it begins; see `new_items`.
+
+    Args:
+        entry: as it was published.
+        publisher: the bare JID.
+        node: the name of the node.
+        options: of the node.
+        read: what selectors want to know of the payload.
+        seq: its number.
+        now: the time.
+    """
     ttl = options.ttl if entry.ttl is None else entry.ttl
     return Item(
         seq=seq,
@@ -149,12 +179,5 @@ def new_item(
         published_at=now,
         available_at=now + entry.delay,
         expires_at=None if ttl is None else now + ttl,
-        properties=_with_payload(entry, wanted),
+        properties={**entry.properties, **read} if read else entry.properties,
     )
-
-
-def _with_payload(entry: PublishedItem, wanted: Collection[str]) -> Properties:
-    """The properties, with what selectors want to know of the payload."""
-    if not wanted:
-        return entry.properties
-    return {**entry.properties, **names_of_payload(entry.payload, wanted)}

@@ -5,6 +5,9 @@ that pass it. One more view has all items. So the next item for some workers is 
 of a heap, whatever the number of items that none of them wants. An entry whose item is no
 longer ready is dropped when it comes to the top.
 
+Selectors have a bounded time in each step (`selector_time`). A view for which there was
+no time gets its items later, in slices, and gives out nothing until it has them all.
+
 An item may exclude workers (`undeliverable-here`). Items that exclude nobody are apart
 from those that do. A worker that some item excludes, an *excluder*, has heaps of its own,
 of the excluding items that it can take; all others share one. There are at most
@@ -14,13 +17,17 @@ EXCLUDERS_MAX such workers: a further one gets only items that exclude nobody.
 from __future__ import annotations
 
 import heapq
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
 from typing import TypeAlias
 
+from qos.core.counting import uncount
 from qos.core.queue.item import Item, ItemState
 from qos.core.queue.item_names import ItemNames, is_read_from_payload
-from qos.core.queue.properties import properties_size
-from qos.core.queue.selector import Selector, parse
+from qos.core.queue.selector import Names, Selector, parse
+from qos.core.queue.selector_time import SelectorTime
+from qos.core.queue.shares import has_room
+from qos.core.strings import bare
 
 __all__ = ["EXCLUDERS_MAX", "FILTERS_MAX", "SLICE", "Kind", "ReadyItems"]
 
@@ -30,10 +37,9 @@ FILTERS_MAX = 32
 #: The workers with heaps of their own: an item that excludes somebody is added to each.
 EXCLUDERS_MAX = 64
 
-#: The items that a new selector is evaluated for in one step, so that a step stays short.
-#: Many bytes of properties count as another item: patterns are searched for in them.
+#: The most waiting items that selectors of a node are evaluated for in one step, if that
+#: is not ended by the time first.
 SLICE = 1000
-_SLICE_BYTES = 256
 
 #: The number of outdated entries that are kept, beyond as many as there are valid ones.
 _SLACK = 1000
@@ -48,7 +54,8 @@ class _View:
     Attributes:
         selector: None: every item passes.
         bit: of this view, in the marks of an item.
-        users: how many subscriptions have the selector.
+        accounts: how many subscriptions with the selector each account has; they pay for
+            its evaluation.
         plain: a heap of the items that exclude nobody.
         excluding: a heap of the items that exclude somebody.
         own: by excluder, a heap of the excluding items that it can take.
@@ -57,19 +64,19 @@ class _View:
     """
 
     __slots__ = (
+        "accounts",
         "bit",
         "excluding",
         "own",
         "plain",
         "selector",
         "unclassified",
-        "users",
     )
 
     def __init__(self, selector: Selector | None, bit: int) -> None:
         self.selector = selector
         self.bit = bit
-        self.users = 0
+        self.accounts: dict[str, int] = {}
         self.plain: list[_Entry] = []
         self.excluding: list[_Entry] = []
         self.own: dict[str, list[_Entry]] = {}
@@ -84,20 +91,28 @@ Kind: TypeAlias = tuple[_View, str | None]
 class ReadyItems:
     """The items of a node that are available and not delayed."""
 
-    def __init__(self, items: Mapping[str, Item]) -> None:
+    def __init__(
+        self, items: Mapping[str, Item], time: SelectorTime | None = None
+    ) -> None:
         """Start without ready items.
 
         Args:
             items: the items of the node, by id.
+            time: of the selectors of all nodes; None: it is not measured.
         """
         self._items = items
+        self._time = time or SelectorTime()
         self._all = _View(None, 1)
         #: By the text of the selector; '': all items.
         self._views: dict[str, _View] = {"": self._all}
-        # Those whose selector is not evaluated for all items yet.
-        self._new: list[_View] = []
+        # Those whose selector is not evaluated for all items yet, by turns.
+        self._new: deque[_View] = deque()
+        #: Selectors that have become too dear, each with an account that subscribes.
+        self.given_up: dict[tuple[str, str], None] = {}
         # By item, the bits of the views that it passes. Only while there are selectors.
         self._marks: dict[str, int] = {}
+        # How many items have the same bits.
+        self._marked: Counter[int] = Counter()
         # The full JIDs that items exclude; True: with heaps of its own. None of them is
         # forgotten before the heaps are cleaned. Then: the items that exclude somebody
         # and have become ready since that, and those that were there.
@@ -108,13 +123,30 @@ class ReadyItems:
 
     # -- selectors ---------------------------------------------------------
 
-    def has_room_for(self, selector: str, before: str) -> bool:
-        """Whether a subscription may have this selector instead of that before."""
-        ends = before != "" and self._views[before].users == 1
-        return selector in self._views or len(self._views) - ends <= FILTERS_MAX
+    def has_room_for(
+        self, selector: str, before: str, account: str, *, owner: bool
+    ) -> bool:
+        """Whether a subscription of an account may have this selector.
 
-    def want(self, selector: str) -> None:
-        """Count a subscription with this selector; '': it has none."""
+        Args:
+            selector: that it shall have.
+            before: that it has now; '': none.
+            account: the bare JID.
+            owner: the account owns the node.
+        """
+        if selector in self._views:
+            return True
+        own = total = 0
+        for text, view in self._views.items():
+            if view is not self._all:
+                # Without the subscription that is to change.
+                mine = view.accounts.get(account, 0) - (text == before)
+                own += mine > 0
+                total += mine > 0 or view.accounts.keys() != {account}
+        return has_room(own, total, FILTERS_MAX, owner=owner)
+
+    def want(self, selector: str, account: str) -> None:
+        """Count a subscription of an account with this selector; '': it has none."""
         view = self._views.get(selector)
         if view is None:
             used = sum(each.bit for each in self._views.values())
@@ -125,18 +157,23 @@ class ReadyItems:
             if view.unclassified:
                 self._new.append(view)
             self._find_payload_names()
-        view.users += 1
+        view.accounts[account] = view.accounts.get(account, 0) + 1
 
-    def unwant(self, selector: str) -> None:
-        """Stop counting a subscription with this selector."""
+    def unwant(self, selector: str, account: str) -> None:
+        """Stop counting a subscription of an account with this selector."""
         view = self._views[selector]
-        view.users -= 1
-        if not view.users and view is not self._all:
+        view.accounts[account] -= 1
+        if not view.accounts[account]:
+            del view.accounts[account]
+            self.given_up.pop((selector, account), None)
+        if not view.accounts and view is not self._all:
             del self._views[selector]
-            self._new = [each for each in self._new if each is not view]
+            if view.unclassified:
+                self._new.remove(view)
             self._find_payload_names()
             if len(self._views) == 1:
                 self._marks.clear()
+                self._marked.clear()
 
     def _find_payload_names(self) -> None:
         self.payload_names = {
@@ -157,40 +194,58 @@ class ReadyItems:
         return bool(self._views[selector].unclassified)
 
     def classify(self) -> None:
-        """Evaluate new selectors for the next items."""
+        """Evaluate selectors for the next items that wait for that.
+
+        It goes on until the part of the step is over, or for SLICE items. The next call
+        begins with another selector.
+        """
         left = SLICE
-        while self._new and left > 0:
+        while self._new and left > 0 and not self._time.is_over:
             view = self._new[0]
             entry = view.unclassified.pop()
             if not view.unclassified:
-                del self._new[0]
+                self._new.popleft()
             left -= 1
             item = self._item(entry, self._all)
             if item is not None:
-                left -= properties_size(item.properties) // _SLICE_BYTES
                 self._classify(view, item, entry)
+        self._new.rotate(-1)
 
     def _classify(self, view: _View, item: Item, entry: _Entry) -> None:
-        assert view.selector is not None
         # The bit may be of an earlier selector, and the item from before the first one.
         marks = self._marks.get(item.item_id, self._all.bit) & ~view.bit
-        if view.selector.matches(ItemNames(item)):
+        if self._passes(view, ItemNames(item)):
             marks |= view.bit
             self._push(view, item, entry)
-        self._marks[item.item_id] = marks
+        self._set_marks(item, marks)
+
+    def _passes(self, view: _View, names: Names) -> bool:
+        if view.selector is None:
+            return True
+        found, spent = self._time.evaluate(view.selector, names, view.accounts)
+        for account in spent:
+            self.given_up[view.selector.text, account] = None
+        return found
+
+    @property
+    def selector_seconds(self) -> float:
+        """Seconds that the selectors of all nodes have taken so far."""
+        return self._time.taken
 
     def matches(self, selector: str, item: Item) -> bool:
         """Whether the item passes this selector of a subscription."""
-        condition = self._views[selector].selector
-        return condition is None or condition.matches(ItemNames(item))
+        return self._passes(self._views[selector], ItemNames(item))
 
-    def is_unmatched(self, item: Item, selectors: Collection[str]) -> bool:
-        """Whether a ready item passes none of these selectors of subscriptions."""
+    def unmatched(self, selectors: Collection[str]) -> int:
+        """How many ready items pass none of these selectors of subscriptions.
+
+        0 while one of them is still to be evaluated for some items.
+        """
         views = [self._views[each] for each in selectors]
         if any(view.unclassified for view in views):
-            return False
-        marks = self._marks.get(item.item_id, self._all.bit)
-        return not any(marks & view.bit for view in views)
+            return 0
+        bits = sum(view.bit for view in views)
+        return sum(count for marks, count in self._marked.items() if not marks & bits)
 
     # -- items -------------------------------------------------------------
 
@@ -201,16 +256,40 @@ class ReadyItems:
             self._note_excluders(item)
         self._push(self._all, item, entry)
         if len(self._views) > 1:
-            marks, names = self._all.bit, ItemNames(item)
-            for view in self._views.values():
-                if view.selector is not None and view.selector.matches(names):
-                    marks |= view.bit
-                    self._push(view, item, entry)
+            self._mark(item, entry)
+
+    def _mark(self, item: Item, entry: _Entry) -> None:
+        """Add an item to the views that it passes."""
+        marks, names = self._all.bit, ItemNames(item)
+        for view in self._views.values():
+            if view is self._all:
+                continue
+            if view.unclassified or self._time.is_over:
+                self._defer(view, entry)
+            elif self._passes(view, names):
+                marks |= view.bit
+                self._push(view, item, entry)
+        self._set_marks(item, marks)
+
+    def _set_marks(self, item: Item, marks: int | None) -> None:
+        """Note the views that an item passes; None: it is not ready any more."""
+        before = self._marks.pop(item.item_id, None)
+        if before is not None:
+            uncount(self._marked, before)
+        if marks is not None:
             self._marks[item.item_id] = marks
+            self._marked[marks] += 1
+
+    def _defer(self, view: _View, entry: _Entry) -> None:
+        if not view.unclassified:
+            self._new.append(view)
+        view.unclassified.append(entry)
+        if len(view.unclassified) > 2 * len(self._items) + _SLACK:
+            self._clean(view.unclassified, self._all)
 
     def discard(self, item: Item) -> None:
         """Forget an item that is not ready any more; its entries are dropped later."""
-        self._marks.pop(item.item_id, None)
+        self._set_marks(item, None)
 
     def _push(self, view: _View, item: Item, entry: _Entry) -> None:
         if not item.excluded:
@@ -251,10 +330,17 @@ class ReadyItems:
         for holder in item.excluded:
             if holder in self._excluders:
                 continue
-            self._excluders[holder] = sum(self._excluders.values()) < EXCLUDERS_MAX
+            self._follow(holder)
             if self._excluders[holder]:
                 for view in self._views.values():
                     self._own_heap(view, holder)
+
+    def _follow(self, holder: str) -> None:
+        """Note an excluder; with heaps of its own, if its account may have more."""
+        followed = [each for each, own in self._excluders.items() if own]
+        account = bare(holder)
+        own = sum(bare(each) == account for each in followed)
+        self._excluders[holder] = has_room(own, len(followed), EXCLUDERS_MAX)
 
     def _own_heap(self, view: _View, holder: str) -> None:
         """Make the heap of an excluder."""
@@ -275,7 +361,7 @@ class ReadyItems:
             excluded |= self._items[entry[-1]].excluded
         self._excluders = {}
         for holder in sorted(excluded):
-            self._excluders[holder] = len(self._excluders) < EXCLUDERS_MAX
+            self._follow(holder)
         for view in self._views.values():
             view.own = {}
             for holder, own in self._excluders.items():

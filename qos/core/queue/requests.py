@@ -49,6 +49,8 @@ __all__ = [
     "Suspend",
     "Unlock",
     "Unsubscribe",
+    "may_not_publish",
+    "no_node",
 ]
 
 #: Values of a form, by the names of its fields.
@@ -78,6 +80,20 @@ class Refusal(RemoteProtocolError):
         self.pubsub = pubsub
         self.feature = feature
         self.form = form
+
+
+def no_node(name: str) -> Refusal:
+    """There is no node of this name, as far as the requester may know."""
+    return Refusal(
+        f"there is no node {name!r}", condition="item-not-found", type="cancel"
+    )
+
+
+def may_not_publish(name: str, account: str) -> Refusal:
+    """The account knows the node, but may not publish to it (XEP-0060 §7.1.3.1)."""
+    return Refusal(
+        f"{account} may not publish to {name!r}", condition="forbidden", type="auth"
+    )
 
 
 # -- requests of publishers and subscribers --------------------------------

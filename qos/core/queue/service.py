@@ -8,6 +8,7 @@ Refusal that has changed nothing.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Collection, Iterable
 
 from qos.core.queue.access import may_publish, may_subscribe, may_use
@@ -25,7 +26,8 @@ from qos.core.queue.item import Item, Node, Subscription
 from qos.core.queue.node import QueueNode
 from qos.core.queue.node_options import NODE_TYPE
 from qos.core.queue.presence import Presence
-from qos.core.queue.requests import Refusal, Suspend
+from qos.core.queue.requests import Suspend, no_node
+from qos.core.queue.selector_time import SelectorTime
 from qos.core.queue.stats import stats
 from qos.core.queue.termini import Termini
 from qos.core.queue.timers import NodeTimers
@@ -33,9 +35,7 @@ from qos.core.queue.topic_node import TopicNode
 from qos.core.queue.topics import Topics
 from qos.core.strings import bare
 
-__all__ = [
-    "Queues",
-]
+__all__ = ["Queues", "too_dear"]
 
 
 class Queues:
@@ -51,6 +51,7 @@ class Queues:
         subscribers: counts the subscriptions that are not dormant, by account.
         termini: of links of gateways.
         topics: which queues copy from which topic.
+        selector_time: measures selectors.
         new_id: makes an id of 128 random bits, as text, never given before.
     """
 
@@ -62,11 +63,16 @@ class Queues:
         creators: Collection[str] | None,
         bounds: QueueBounds,
         new_id: Callable[[], str],
+        selector_time: SelectorTime | None = None,
         now: float,
     ) -> None:
+        self.selector_time = selector_time or SelectorTime()
         self.ended_items = ended_items
         self.creators = creators
         self.nodes_created = bounds.of_nodes()
+        self._bytes_per_account = bounds.bytes_per_account
+        # The names of the nodes that each account created.
+        self._created: dict[str, set[str]] = {}
         self.subscribers = bounds.of_subscriptions()
         self.termini = Termini(start.termini, bounds.of_termini())
         self.topics = Topics()
@@ -78,6 +84,8 @@ class Queues:
         # The nodes that have changed since the last dispatch.
         self._touched: set[str] = set()
         self._timers = NodeTimers()
+        # The nodes with selectors that are to be evaluated, by turns.
+        self._classifying: dict[str, None] = {}
         # When full JIDs that are suspended will have left.
         self._leaving: dict[str, float] = {}
         # Their default outcomes, until they have left or subscribe again.
@@ -109,7 +117,7 @@ class Queues:
         """
         queue = self.nodes.get(name)
         if queue is None:
-            raise _not_found(name)
+            raise no_node(name)
         self._touched.add(name)
         return queue
 
@@ -123,7 +131,16 @@ class Queues:
         queue = self.nodes.get(name)
         if queue is not None and may_use(queue.node, queue.options, account):
             return self.queue(name)
-        raise _not_found(name)
+        raise no_node(name)
+
+    def bytes_left(self, queue: QueueNode) -> int:
+        """The bytes that there are for more items, of all nodes of its creator.
+
+        Negative where a store has too many.
+        """
+        created = self._created[queue.node.creator]
+        used = sum(self.nodes[name].live.size for name in created)
+        return self._bytes_per_account - used
 
     def publishes(self, account: str) -> bool:
         """Whether there is a node that this account may publish to."""
@@ -150,10 +167,12 @@ class Queues:
             dead=dead,
             next_order=self._next_order,
             subscribers=self.subscribers,
+            selector_time=self.selector_time,
             now=now,
         )
         self.topics.keep(queue)
         self.nodes_created.add(node.creator)
+        self._created.setdefault(node.creator, set()).add(node.name)
         self._touched.add(node.name)
         return queue
 
@@ -167,7 +186,12 @@ class Queues:
             jid: each for jid, each in self._defaults.items() if each.node != name
         }
         self.nodes_created.add(queue.node.creator, -1)
+        created = self._created[queue.node.creator]
+        created.discard(name)
+        if not created:
+            del self._created[queue.node.creator]
         self._touched.discard(name)
+        self._classifying.pop(name, None)
         self._timers.stop(name)
         self.presence.deleted(name)
 
@@ -197,7 +221,9 @@ class Queues:
             Refusal: there is no such node, or the requester may not use it.
         """
         queue = self.shown(name, bare(requester))
-        letters = sum(1 for _ in self.letters(name))
+        letters = sum(
+            len(each.live.letters.get(name, ())) for each in self.nodes.values()
+        )
         copying = len(self.topics.of(name))
         present = self.presence.present
         return stats(queue, present, letters=letters, copying=copying, now=now)
@@ -368,11 +394,7 @@ class Queues:
                 continue
             for each in list(queue.subscriptions.values()):
                 if bare(each.jid) == account:
-                    effects += queue.subscriptions.end(each.jid)
-                    effects += self.termini.end(each.jid)
-                    self._defaults.pop(each.jid, None)
-                    told = NotifySubscription(each.jid, name, each.jid, each.subid)
-                    effects.append(told)
+                    effects += self._end_subscription(queue, each)
             effects += queue.release_all(account, now)
             self.forget(account, name)
         for copying in list(self.topics.of(name)):
@@ -380,6 +402,17 @@ class Queues:
             if not may_subscribe(queue.node, queue.options, creator):
                 effects += self.delete(copying, now)
         return effects + self.place_dead(name, now)
+
+    def _end_subscription(
+        self, queue: QueueNode, ended: Subscription, why: str = ""
+    ) -> list[QueueEffect]:
+        self._defaults.pop(ended.jid, None)
+        node, jid = ended.node, ended.jid
+        return [
+            *queue.subscriptions.end(jid),
+            *self.termini.end(jid),
+            NotifySubscription(jid, node, jid, ended.subid, why),
+        ]
 
     def _silence(self, queue: QueueNode) -> None:
         for jid in queue.deliveries.suspended:
@@ -447,10 +480,12 @@ class Queues:
             passed |= new
             for name in new:
                 effects += self._pass_time(name, now)
+        self._classify(now)
         present = self.presence.present
         while self._touched:
             name = self._touched.pop()
             queue = self.nodes[name]
+            effects += self._give_up_selectors(queue)
             effects += queue.deliveries.dispatch(
                 present, new_token=self.new_id, now=now
             )
@@ -461,6 +496,34 @@ class Queues:
             at = now if queue.deliveries.classifying else queue.next_at()
             if at is not None:
                 self._timers.set(name, at)
+        self.selector_time.begin_step(now)
+        return effects
+
+    def _classify(self, now: float) -> None:
+        """Evaluate selectors for items that wait for that, as long as there is time."""
+        for name in self._touched:
+            if self.nodes[name].deliveries.classifying:
+                self._classifying.setdefault(name)
+        self.selector_time.begin_slice(now)
+        for name in list(self._classifying):
+            if self.selector_time.is_over:
+                break
+            self.nodes[name].deliveries.classify()
+            self._touched.add(name)
+            # If there is more, after the others.
+            del self._classifying[name]
+            if self.nodes[name].deliveries.classifying:
+                self._classifying[name] = None
+
+    def _give_up_selectors(self, queue: QueueNode) -> list[QueueEffect]:
+        """End the subscriptions whose selectors have become too dear."""
+        effects: list[QueueEffect] = []
+        for selector, account in list(queue.live.ready.given_up):
+            for each in list(queue.subscriptions.values()):
+                if each.selector == selector and bare(each.jid) == account:
+                    why = too_dear(account, self.selector_time.wait_s(account))
+                    effects += self._end_subscription(queue, each, why)
+            self.forget(account, queue.node.name)
         return effects
 
     def is_live(self, notification: NotifyItem) -> bool:
@@ -469,7 +532,10 @@ class Queues:
         return queue is not None and queue.is_live(notification.item)
 
 
-def _not_found(name: str) -> Refusal:
-    return Refusal(
-        f"there is no node {name!r}", condition="item-not-found", type="cancel"
+def too_dear(account: str, wait_s: float) -> str:
+    """Why an account cannot have another selector now."""
+    return (
+        f"the selectors of {account} have taken as much time as is possible: use a "
+        "cheaper one (patterns without _ after % are the cheapest), or try again in "
+        f"{math.ceil(wait_s)} s"
     )

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from qos.core.queue.holders import Present, resources
-from qos.core.queue.item import Item, ItemState
+from qos.core.queue.item import Subscription
 from qos.core.queue.node import QueueNode
 from qos.core.strings import bare
 
-__all__ = ["stats"]
+__all__ = ["EXCLUDING_MAX", "stats"]
+
+#: Sets of excluded JIDs that are looked at. With more, `excluded` is not counted.
+EXCLUDING_MAX = 300
 
 
 def stats(
     queue: QueueNode, present: Present, *, letters: int, copying: int, now: float
 ) -> dict[str, int | float | None]:
     """Counts of items, seconds and bytes; None: there is nothing to measure now.
+
+    What this costs does not grow with the number of items.
 
     Args:
         queue: the node.
@@ -24,52 +29,54 @@ def stats(
         copying: how many queues copy from this node.
         now: the time.
     """
-    live = queue.items.values()
-    waiting = [item for item in live if item.state is ItemState.AVAILABLE]
-    delayed = sum(item.is_held_back(now) for item in waiting)
-    oldest = min((item.published_at for item in live), default=None)
+    live, active = queue.live, queue.subscriptions.active()
+    delayed = live.counts.delayed(now)
+    oldest = live.order.published_at()
     return {
-        "available": len(waiting) - delayed,
-        "acquired": len(live) - len(waiting),
+        "available": live.counts.waiting - delayed,
+        "acquired": len(live.items) - live.counts.waiting,
         "delayed": delayed,
         "dead": queue.dead + letters,
         "accepted": queue.node.accepted,
-        "subscribers": copying + len(queue.subscriptions.active()),
+        "subscribers": copying + len(active),
         "oldest_seconds": None if oldest is None else round(now - oldest, 3),
-        "bytes": queue.live.size,
-        "excluded": sum(_is_stuck(queue, item, present) for item in waiting),
-        "unmatched": _unmatched(queue, waiting, now),
-        "releases_most": max((item.releases for item in waiting), default=0),
+        "bytes": live.size,
+        "excluded": _stuck(queue, active, present),
+        "unmatched": _unmatched(queue, active),
+        "releases_most": live.counts.releases_most,
         "missed": queue.node.missed,
+        "repeated": queue.repeated,
     }
 
 
-def _unmatched(queue: QueueNode, waiting: Iterable[Item], now: float) -> int:
+def _unmatched(queue: QueueNode, active: Sequence[Subscription]) -> int:
     """How many items the selectors of all subscribers refuse; 0 without a subscriber.
 
     Delayed items are not counted: selectors are evaluated when their time has come.
     """
-    selectors = {each.selector for each in queue.subscriptions.active()}
+    selectors = {each.selector for each in active}
     if not selectors or "" in selectors:
         return 0
-    ready = queue.live.ready
-    return sum(
-        not item.is_held_back(now) and ready.is_unmatched(item, selectors)
-        for item in waiting
-    )
+    return queue.live.ready.unmatched(selectors)
 
 
-def _is_stuck(queue: QueueNode, item: Item, present: Present) -> bool:
-    """Whether there are subscribers, but none of them can handle the item, or gets it."""
-    if not item.excluded or not (subscribers := queue.subscriptions.active()):
-        return False
-    takes = queue.live.ready.takes_excluding
-    return not any(
-        jid not in item.excluded and takes(jid)
-        for each in subscribers
+def _stuck(
+    queue: QueueNode, active: Sequence[Subscription], present: Present
+) -> int | None:
+    """How many items have subscribers, of whom none can handle them, or gets them."""
+    excluding = queue.live.counts.excluding
+    if not active or not excluding:
+        return 0
+    if len(excluding) > EXCLUDING_MAX:
+        return None
+    jids = {
+        jid
+        for each in active
         for jid in (
             [each.jid]
             if each.jid != bare(each.jid)
             else resources(each, present) or [each.jid]
         )
-    )
+    }
+    takers = set(filter(queue.live.ready.takes_excluding, jids))
+    return sum(count for excluded, count in excluding.items() if excluded >= takers)

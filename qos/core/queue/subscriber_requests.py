@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
-from qos.core.queue.access import affiliation, may_publish, may_subscribe
+from qos.core.queue.access import (
+    affiliation,
+    is_owner,
+    may_publish,
+    may_subscribe,
+)
 from qos.core.queue.copying import copies
 from qos.core.queue.effects import NotifyItem, QueueEffect, SaveItem
 from qos.core.queue.item import (
@@ -33,6 +37,7 @@ from qos.core.queue.requests import (
     Subscribe,
     Unlock,
     Unsubscribe,
+    may_not_publish,
 )
 from qos.core.queue.results import (
     ExtendResult,
@@ -41,7 +46,7 @@ from qos.core.queue.results import (
     PublishResult,
     SubscribeResult,
 )
-from qos.core.queue.service import Queues
+from qos.core.queue.service import Queues, too_dear
 from qos.core.queue.topic_node import TopicNode
 from qos.core.quota import domain_of
 from qos.core.record import replace
@@ -68,11 +73,7 @@ def publish(
     """Publish items (XEP-0060 §7.1); see `QueueNode.publish`."""
     queue, account = service.queue(request.node), bare(requester)
     if not may_publish(queue.node, queue.options, account):
-        raise Refusal(
-            f"{account} may not publish to {request.node!r}",
-            condition="forbidden",
-            type="auth",
-        )
+        raise may_not_publish(request.node, account)
     item_ids = tuple(entry.item_id for entry in request.entries)
     unsure = [
         entry.item_id
@@ -85,6 +86,7 @@ def publish(
         account,
         ended=_ended(service, queue, unsure, now),
         next_seq=service.next_seq,
+        bytes_left=service.bytes_left(queue),
         issued_at=request.issued_at,
         now=now,
     )
@@ -93,6 +95,7 @@ def publish(
         return PublishResult(request.node, item_ids), effects
     new = {each.item.item_id for each in effects if isinstance(each, SaveItem)}
     repeated = tuple(item_id for item_id in item_ids if item_id not in new)
+    queue.repeated += len(repeated)
     if isinstance(queue, TopicNode):
         entries = [each for each in request.entries if each.item_id in new]
         effects += copies(service, queue, entries, account, now)
@@ -115,30 +118,15 @@ def settle(
             (item := queue.items.get(each.item_id)) is None or item.token != each.token
         )
     ]
-    with _not_shown(service, request.node, requester):
-        effects = queue.settle(
-            request.settlements,
-            requester,
-            ended=service.ended_items.settled(request.node, late) if late else {},
-            notify=not isinstance(request, Retract) or request.notify,
-            now=now,
-        )
+    effects = queue.settle(
+        request.settlements,
+        requester,
+        ended=service.ended_items.settled(request.node, late) if late else {},
+        notify=not isinstance(request, Retract) or request.notify,
+        now=now,
+    )
     repeated = not effects
     return Ok(repeated), effects + service.place_dead(request.node, now)
-
-
-@contextmanager
-def _not_shown(service: Queues, name: str, requester: str) -> Iterator[None]:
-    """Hide the node from an account that may not use it.
-
-    For a missing item, such an account gets the answer for a missing node.
-    """
-    try:
-        yield
-    except Refusal as refusal:
-        if refusal.condition == "item-not-found":
-            service.shown(name, bare(requester))
-        raise
 
 
 def _ended(
@@ -158,10 +146,9 @@ def extend(
 ) -> tuple[ExtendResult, _Effects]:
     """Extend locks (our extension): the worker is still working."""
     queue = service.queue(request.node)
-    with _not_shown(service, request.node, requester):
-        effects, left_s = queue.deliveries.extend(
-            request.tokens, requester, seconds=request.seconds, now=now
-        )
+    effects, left_s = queue.deliveries.extend(
+        request.tokens, requester, seconds=request.seconds, now=now
+    )
     item_ids = tuple(item_id for item_id, _ in request.tokens)
     return ExtendResult(request.node, left_s, item_ids), effects
 
@@ -199,7 +186,7 @@ def subscribe(
     before = queue.subscriptions.get(request.jid)
     if before is None or before.dormant_since is not None:
         _check_bound(service, account)
-    _check_selectors(queue, request.jid, options)
+    _check_selectors(service, queue, request.jid, options, now)
     # Subscribing again changes the options only.
     subid = service.new_id() if before is None else before.subid
     subscription = replace(
@@ -241,7 +228,7 @@ def get_options(
 
 
 def set_options(
-    service: Queues, request: SetOptions, requester: str, _now: float
+    service: Queues, request: SetOptions, requester: str, now: float
 ) -> tuple[Ok, _Effects]:
     """Change the options of a subscription (XEP-0060 §6.3.5).
 
@@ -251,7 +238,7 @@ def set_options(
     before = found(queue, request.jid, request.subid, requester)
     options = _options(request.options, before)
     assert options is not None
-    _check_selectors(queue, request.jid, options)
+    _check_selectors(service, queue, request.jid, options, now)
     after = replace(
         _subscription(before.node, before.jid, before.subid, before.via, options),
         link=before.link,
@@ -276,11 +263,22 @@ def _check_bound(service: Queues, account: str) -> None:
     )
 
 
-def _check_selectors(queue: QueueNode, jid: str, options: SubscribeOptions) -> None:
-    if not queue.subscriptions.has_room_for(options.selector, jid):
+def _check_selectors(
+    service: Queues, queue: QueueNode, jid: str, options: SubscribeOptions, now: float
+) -> None:
+    account, before = bare(jid), queue.subscriptions.get(jid)
+    is_new = before is None or before.selector != options.selector
+    wait_s = service.selector_time.wait_s(account, now)
+    if options.selector and is_new and wait_s:
         raise Refusal(
-            f"{queue.node.name!r} has {FILTERS_MAX} different selectors, as many as are "
-            "possible; use one of them, or wait until one has no subscriber",
+            too_dear(account, wait_s), condition="policy-violation", type="wait"
+        )
+    owner = is_owner(queue.node, account)
+    if not queue.subscriptions.has_room_for(options.selector, jid, owner=owner):
+        raise Refusal(
+            f"{account} has as many selectors at {queue.node.name!r} as its share of "
+            f"{FILTERS_MAX} different ones; use one of those that are there, or end a "
+            "subscription",
             condition="resource-constraint",
             type="wait",
         )
@@ -320,7 +318,12 @@ def _options(
 
 def found(queue: QueueNode, jid: str, subid: str, requester: str) -> Subscription:
     """The subscription that the request means."""
-    _check_jid(jid, bare(requester))
+    account = bare(requester)
+    if bare(jid) != account:
+        # XEP-0060 §6.2.3.3, §6.3.4.1.
+        raise Refusal(
+            f"{account} does not speak for {jid}", condition="forbidden", type="auth"
+        )
     subscription = queue.subscriptions.get(jid)
     if subscription is None:
         raise Refusal(

@@ -58,19 +58,21 @@ class SubscriptionIndex(dict[str, Subscription]):
         for each in subscriptions:
             self.keep(each)
 
-    def has_room_for(self, selector: str, jid: str) -> bool:
-        """Whether this JID may subscribe with this selector."""
+    def has_room_for(self, selector: str, jid: str, *, owner: bool) -> bool:
+        """Whether this JID, perhaps of an owner, may subscribe with this selector."""
         before = self.get(jid)
-        return self._ready.has_room_for(selector, before.selector if before else "")
+        return self._ready.has_room_for(
+            selector, before.selector if before else "", bare(jid), owner=owner
+        )
 
     def keep(self, subscription: Subscription) -> list[QueueEffect]:
         """Store the subscription, replacing the one of this JID."""
         before = self.get(subscription.jid)
         # Before the other: the selector may be the same.
-        self._ready.want(subscription.selector)
+        self._ready.want(subscription.selector, bare(subscription.jid))
         if before is not None:
             self._count(before, -1)
-            self._ready.unwant(before.selector)
+            self._ready.unwant(before.selector, bare(before.jid))
         self[subscription.jid] = subscription
         self._count(subscription, 1)
         return [SaveSubscription(subscription)]
@@ -79,7 +81,7 @@ class SubscriptionIndex(dict[str, Subscription]):
         """End the subscription: no new items; its locks stay (XEP-0254 §4)."""
         ended = self.pop(jid)
         self._count(ended, -1)
-        self._ready.unwant(ended.selector)
+        self._ready.unwant(ended.selector, bare(jid))
         self._holders.forget_turn(jid)
         return [RemoveSubscription(self._node, jid)]
 

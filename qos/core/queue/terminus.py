@@ -23,7 +23,7 @@ DURABILITIES = ("none", "configuration", "unsettled-state")
 
 
 class ExpiryPolicy(QuickEnum):
-    """What starts the timer of a terminus (messaging §3.5.6); the values are stored.
+    """The event that starts the timer of a terminus (messaging §3.5.6); values are stored.
 
     The order is that in which they end.
     """

@@ -9,12 +9,10 @@ and is no dead letter: its copies may still be handled.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Mapping, Sequence
 
 from qos.core.queue.effects import QueueEffect, SaveItem, SaveNode
-from qos.core.queue.item import EndedItem, Item
-from qos.core.queue.item_index import ItemIndex
+from qos.core.queue.item import EndedItem
 from qos.core.queue.node import QueueNode
 from qos.core.queue.publishing import new_items
 from qos.core.queue.requests import PublishedItem
@@ -23,46 +21,8 @@ from qos.core.record import replace
 __all__ = ["TopicNode"]
 
 
-class SeqIndex(ItemIndex):
-    """The items of a topic, found by seq as well."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._by_seq: dict[int, Item] = {}
-        self._seqs: list[int] = []
-
-    def put(self, item: Item, now: float) -> None:
-        """See ItemIndex."""
-        super().put(item, now)
-        self._by_seq[item.seq] = item
-        insort(self._seqs, item.seq)
-
-    def drop(self, item: Item) -> None:
-        """See ItemIndex."""
-        super().drop(item)
-        del self._seqs[bisect_left(self._seqs, item.seq)]
-        del self._by_seq[item.seq]
-
-    def oldest(self) -> Item | None:
-        """The item with the smallest seq."""
-        return self._by_seq[self._seqs[0]] if self._seqs else None
-
-    def after(self, seq: int, limit: int) -> list[Item]:
-        """The first items with a larger seq."""
-        start = bisect_right(self._seqs, seq)
-        return [self._by_seq[each] for each in self._seqs[start : start + limit]]
-
-    def latest(self, seq: int, limit: int) -> list[Item]:
-        """The last items with a larger seq."""
-        start = max(bisect_right(self._seqs, seq), len(self._seqs) - limit)
-        return [self._by_seq[each] for each in self._seqs[start:]]
-
-
 class TopicNode(QueueNode):
     """The items of a topic."""
-
-    live: SeqIndex
-    index = SeqIndex
 
     # -- see QueueNode -----------------------------------------------------
 
@@ -73,6 +33,7 @@ class TopicNode(QueueNode):
         *,
         ended: Mapping[str, Sequence[EndedItem]],
         next_seq: Callable[[], int],
+        bytes_left: int,
         issued_at: float | None = None,
         now: float,
     ) -> list[QueueEffect]:
@@ -86,6 +47,7 @@ class TopicNode(QueueNode):
             ended=ended,
             next_seq=next_seq,
             wanted=(),
+            bytes_left=bytes_left,
             issued_at=issued_at,
             now=now,
         )
@@ -111,7 +73,7 @@ class TopicNode(QueueNode):
         """Drop the oldest items that the limits do not allow."""
         effects: list[QueueEffect] = []
         dropped = self.node.dropped
-        while (oldest := self.live.oldest()) and self._exceeds(now):
+        while (oldest := self.live.order.oldest()) and self._exceeds(now):
             dropped = oldest.seq
             effects += self._remove(oldest, now)
         if effects:
@@ -129,7 +91,7 @@ class TopicNode(QueueNode):
 
     def _oldest_end(self) -> float | None:
         """When the oldest item has been kept for long enough; None: never."""
-        oldest, keep_s = self.live.oldest(), self.options.keep_seconds
+        oldest, keep_s = self.live.order.oldest(), self.options.keep_seconds
         return (
             None if oldest is None or keep_s is None else oldest.published_at + keep_s
         )

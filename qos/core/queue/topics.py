@@ -8,27 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from qos.core.queue.access import may_subscribe
+from qos.core.queue.access import is_owner, may_subscribe
 from qos.core.queue.node import QueueNode
 from qos.core.queue.node_options import NODE_TYPE, TOPIC
 from qos.core.queue.requests import Refusal
-from qos.core.queue.selector import Selector, parse
+from qos.core.queue.selector import parse
+from qos.core.queue.selector_time import TimedSelector
+from qos.core.queue.shares import has_room
 from qos.core.queue.topic_node import TopicNode
 
-__all__ = ["QUEUES_MAX", "Topics", "check_create", "check_unchanged"]
+__all__ = [
+    "QUEUES_MAX",
+    "Topics",
+    "check_create",
+    "check_name",
+    "check_unchanged",
+    "subscription_name",
+]
 
 #: The number of queues that copy from one topic: each item is written so many times, in
 #: one commit.
 QUEUES_MAX = 100
+
+#: The beginning of the names that belong to subscriptions.
+_SUBSCRIPTIONS = "subscription/"
 
 
 class Topics:
     """The queues that copy, by their topics."""
 
     def __init__(self) -> None:
-        self._queues: dict[str, dict[str, Selector | None]] = {}
+        self._queues: dict[str, dict[str, TimedSelector | None]] = {}
 
-    def of(self, topic: str) -> Mapping[str, Selector | None]:
+    def of(self, topic: str) -> Mapping[str, TimedSelector | None]:
         """The queues that copy from this topic, each with the condition on its items."""
         return self._queues.get(topic, {})
 
@@ -36,8 +48,10 @@ class Topics:
         """Note a queue, which may copy, or its new configuration."""
         options = queue.options
         if options.topic:
-            selector = parse(options.selector) if options.selector else None
-            self._queues.setdefault(options.topic, {})[queue.node.name] = selector
+            timed = None
+            if options.selector:
+                timed = TimedSelector(parse(options.selector), queue.node.creator)
+            self._queues.setdefault(options.topic, {})[queue.node.name] = timed
 
     def drop(self, queue: QueueNode) -> None:
         """Note that a queue is deleted."""
@@ -71,13 +85,46 @@ def check_create(
         raise _not_acceptable(
             f"{name!r} is a queue, and only a topic copies its items ({NODE_TYPE})"
         )
-    if len(topics.of(name)) >= QUEUES_MAX:
+    copying = topics.of(name)
+    own = sum(nodes[each].node.creator == account for each in copying)
+    owner = is_owner(topic.node, account)
+    if not has_room(own, len(copying), QUEUES_MAX, owner=owner):
         raise Refusal(
-            f"{QUEUES_MAX} queues copy from {name!r}, as many as are possible; one must "
-            "be deleted first",
+            f"{account} has as many queues that copy from {name!r} as its share of "
+            f"{QUEUES_MAX}; one must be deleted first",
             condition="policy-violation",
             type="wait",
             pubsub="too-many-subscriptions",
+        )
+
+
+def subscription_name(topic: str, account: str, name: str) -> str:
+    """The name of the queue of a subscription, which nobody else can take.
+
+    Args:
+        topic: its name.
+        account: the bare JID that subscribes.
+        name: of the subscription, chosen by that account.
+    """
+    # No JID has a slash before its resource. So the account can be told from the rest.
+    topic = topic.replace("%", "%25").replace("/", "%2F")
+    return f"{_SUBSCRIPTIONS}{topic}/{account}/{name}"
+
+
+def check_name(name: str, config: Mapping[str, str], account: str) -> None:
+    """Check that an account may create a node of this name.
+
+    Names of subscriptions can be told in advance. If another account could take one
+    first, its owner would be refused, or would consume from a queue of a stranger.
+
+    Raises:
+        Refusal: the name belongs to the subscriptions of another account or topic.
+    """
+    own = subscription_name(config.get(TOPIC, ""), account, "")
+    if name.startswith(_SUBSCRIPTIONS) and not name.startswith(own):
+        raise _not_acceptable(
+            f"names that begin with {_SUBSCRIPTIONS!r} are those of subscriptions to "
+            "topics: choose another name"
         )
 
 

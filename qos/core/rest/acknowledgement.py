@@ -17,13 +17,13 @@ from qos.core.rest.forms import OtherFields, read_fields
 
 __all__ = ["EXTEND_S_MAX", "REASON_CHARS_MAX", "read_acknowledgement"]
 
-#: The length of the reason for which a consumer rejects an item.
+#: The length of the reason for which a consumer rejects an item, or has failed on it.
 REASON_CHARS_MAX = 1000
 
 #: The longest extension; the node has a limit of its own for all of them together.
 EXTEND_S_MAX = 24 * 3600
 
-_FIELDS = frozenset({"acknowledge", "delivery-failed", "reject", "extend"})
+_FIELDS = frozenset({"acknowledge", "delivery-failed", "reason", "reject", "extend"})
 _BOOLEANS: Mapping[str, bool] = {"true": True, "false": False}
 
 
@@ -31,8 +31,8 @@ def read_acknowledgement(form: str, *, node: str, item_id: str, token: str) -> R
     """Read a form as a request to the core.
 
     `acknowledge=true` accepts the item; `acknowledge=false` releases it, and with
-    `delivery-failed=true` the delivery counts as failed; `reject=REASON` makes it dead;
-    `extend=SECONDS` moves the end of its lock.
+    `delivery-failed=true` the delivery counts as failed, for the `reason` if there is
+    one; `reject=REASON` makes it dead; `extend=SECONDS` moves the end of its lock.
 
     Args:
         form: `application/x-www-form-urlencoded`.
@@ -50,8 +50,10 @@ def read_acknowledgement(form: str, *, node: str, item_id: str, token: str) -> R
     failed = _boolean(fields, "delivery-failed") or False
     accepts = _boolean(fields, "acknowledge")
     if "reject" in fields:
-        if accepts or "delivery-failed" in fields:
-            raise _bad("reject says all: neither acknowledge=true nor delivery-failed")
+        if accepts or not fields.keys().isdisjoint({"delivery-failed", "reason"}):
+            raise _bad(
+                "reject says all, without acknowledge=true, delivery-failed, reason"
+            )
         outcome = ItemOutcome.REJECTED
     elif accepts is None:
         raise _bad(
@@ -60,6 +62,8 @@ def read_acknowledgement(form: str, *, node: str, item_id: str, token: str) -> R
     elif accepts:
         _alone(fields, "acknowledge")
         outcome = ItemOutcome.ACCEPTED
+    elif "reason" in fields and not failed:
+        raise _bad("a reason goes with delivery-failed=true")
     else:
         outcome = ItemOutcome.MODIFIED if failed else ItemOutcome.RELEASED
     settlement = Settlement(
@@ -67,7 +71,9 @@ def read_acknowledgement(form: str, *, node: str, item_id: str, token: str) -> R
         token=token,
         outcome=outcome,
         delivery_failed=failed,
-        reason=fields.get("reject", "").strip()[:REASON_CHARS_MAX],
+        reason=fields.get("reject", fields.get("reason", "")).strip()[
+            :REASON_CHARS_MAX
+        ],
     )
     if outcome is ItemOutcome.ACCEPTED:
         return Retract(node, (settlement,), notify=False)

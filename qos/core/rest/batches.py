@@ -14,9 +14,11 @@ from xml.etree import ElementTree as ET
 
 from qos.core.queue.requests import Refusal
 from qos.core.record import record
-from qos.xml_text import render
+from qos.steps import Steps, at_once
+from qos.xml_reading import parsing
+from qos.xml_text import rendering
 
-__all__ = ["PARTS_MAX", "Part", "read_batch"]
+__all__ = ["PARTS_MAX", "Part", "read_batch", "reading_batch"]
 
 #: As many items as one request of XEP-0254 may publish.
 PARTS_MAX = 1000
@@ -43,8 +45,8 @@ class Part:
     headers: Mapping[str, str]
 
 
-def read_batch(body: bytes, content_type: str) -> list[Part]:
-    """The messages of a batch, in order.
+def reading_batch(body: bytes, content_type: str) -> Steps[list[Part]]:
+    """Read the messages of a batch, in order and in steps.
 
     Raises:
         Refusal: it is none, or too large.
@@ -53,7 +55,7 @@ def read_batch(body: bytes, content_type: str) -> list[Part]:
     if kind == "multipart/mixed":
         parts = _multipart(body, content_type)
     elif kind in {"application/atom+xml", "application/xml"}:
-        parts = _feed(body)
+        parts = yield from _feed(body)
     else:
         raise Refusal(
             f"a batch is multipart/mixed or application/atom+xml, not {kind[:40]!r}",
@@ -63,6 +65,11 @@ def read_batch(body: bytes, content_type: str) -> list[Part]:
     if not parts:
         raise _bad("it has no message")
     return parts
+
+
+def read_batch(body: bytes, content_type: str) -> list[Part]:
+    """Read a short batch at once; see `reading_batch`."""
+    return at_once(reading_batch(body, content_type))
 
 
 def _bad(why: str) -> Refusal:
@@ -111,7 +118,7 @@ def _part(content: bytes) -> Part:
     return Part(body, headers)
 
 
-def _feed(body: bytes) -> list[Part]:
+def _feed(body: bytes) -> Steps[list[Part]]:
     # No DTD is ever parsed: its entities could be of any size. In UTF-16 it would not be
     # found, but each `<` there has a zero byte.
     if b"\0" in body:
@@ -119,18 +126,22 @@ def _feed(body: bytes) -> list[Part]:
     if b"<!DOCTYPE" in body:
         raise _bad("a feed has no DTD")
     try:
-        feed = ET.fromstring(body)  # noqa: S314 - no DTD
+        feed = (yield from parsing(body)).root
         if feed.tag != f"{_ATOM}feed":
             raise _bad("feed of Atom is expected")
         entries = feed.findall(f"{_ATOM}entry")
         if len(entries) > PARTS_MAX:
             raise _too_many()
-        return [_entry(each.find(f"{_ATOM}content")) for each in entries]
+        parts: list[Part] = []
+        for each in entries:
+            parts.append((yield from _entry(each.find(f"{_ATOM}content"))))
+            yield
+        return parts
     except (ET.ParseError, ValueError, LookupError) as error:
         raise _bad(f"the feed is not well-formed: {error}") from None
 
 
-def _entry(content: ET.Element | None) -> Part:
+def _entry(content: ET.Element | None) -> Steps[Part]:
     """The message in the content of an entry (RFC 4287 §4.1.3)."""
     if content is None or "src" in content.attrib:
         raise _bad("an entry has content of its own")
@@ -143,7 +154,8 @@ def _entry(content: ET.Element | None) -> Part:
         return Part(text.encode(), {"content-type": shown})
     if len(content) == 1:
         shown = "application/xhtml+xml" if kind == "xhtml" else kind
-        return Part(render(content[0]).encode(), {"content-type": shown})
+        rendered = yield from rendering(content[0])
+        return Part(rendered.encode(), {"content-type": shown})
     if kind.lower().startswith("text/"):
         return Part(text.encode(), {"content-type": kind})
     try:

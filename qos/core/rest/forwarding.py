@@ -57,7 +57,7 @@ _USED = 405
 
 
 class Fate(Enum):
-    """What becomes of a message after an attempt, as of its delivery (AMQP 1.0 §3.4)."""
+    """The outcome of an attempt to forward a message, as of a delivery (AMQP 1.0 §3.4)."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"

@@ -7,7 +7,15 @@ from collections.abc import Iterable
 
 from qos.core.record import record
 
-__all__ = ["LINKS_MAX", "OWN_RELS", "Link", "read_links", "render_links"]
+__all__ = [
+    "LINKS_BYTES_MAX",
+    "LINKS_MAX",
+    "OWN_RELS",
+    "Link",
+    "fitting",
+    "read_links",
+    "render_links",
+]
 
 #: The relations that a service gives: where clients go on with their passwords.
 OWN_RELS = frozenset(
@@ -26,6 +34,10 @@ OWN_RELS = frozenset(
 
 #: The links that are read from the headers of one response.
 LINKS_MAX = 64
+
+#: The bytes of our links of a message. Many HTTP clients read no header over 8 KiB, and the
+#: links of its publisher are in it too.
+LINKS_BYTES_MAX = 7000
 
 _TARGET = re.compile(r"[\s,]*<([^<>]*)>")
 _PARAMETER = re.compile(
@@ -57,6 +69,22 @@ def render_links(links: Iterable[Link]) -> str:
     return ", ".join(map(_rendered, links))
 
 
+def fitting(links: Iterable[Link]) -> list[Link]:
+    """The first link, and of the others those that fit into LINKS_BYTES_MAX with it.
+
+    Ids and names that are long in a URL make long links, and a client that cannot read
+    the header cannot acknowledge the message.
+    """
+    kept: list[Link] = []
+    size = 0
+    for link in links:
+        more = len(_rendered(link)) + 2
+        if not kept or size + more <= LINKS_BYTES_MAX:
+            kept.append(link)
+            size += more
+    return kept
+
+
 def _rendered(link: Link) -> str:
     shown = f"<{link.href}>; rel={_quoted(link.rel)}"
     for name, value in (("type", link.type), ("title", link.title)):
@@ -73,7 +101,8 @@ def _quoted(value: str) -> str:
 def read_links(value: str) -> list[Link]:
     """The links in a Link header, or in several that are joined by commas.
 
-    Values need no quotes, as in the examples of REST-*. What is no link is skipped.
+    Values need no quotes, as in the examples of REST-*. What is no link is skipped, and
+    so is a link of another resource, which has an anchor (RFC 8288 §3.2).
     """
     links: list[Link] = []
     at = 0
@@ -90,5 +119,6 @@ def read_links(value: str) -> list[Link]:
         assert rest is not None
         at = rest.end()
         href, rel = target[1].strip(), " ".join(found.get("rel", "").lower().split())
-        links.append(Link(href, rel, found.get("type", "")))
+        if not found.get("anchor"):
+            links.append(Link(href, rel, found.get("type", "")))
     return links

@@ -1,7 +1,7 @@
 """An HTTP message as a queue item, and a queue item as an HTTP message.
 
 A body is kept byte for byte. A body that is an XML element, and can be in a stanza as it
-is, is the payload itself. Any other body is stored as `qos.core.opaque_body` says. If such
+is, is the payload itself. JSON is what XMPP calls JSON (XEP-0335). Any other body is stored as `qos.core.opaque_body` says. If such
 a body is XML too (with a declaration, or without a namespace), XMPP workers get it as an
 element beside the bytes. The headers that are kept are properties of the item, so that
 selectors can read them: `Content-Type` is `http_content$type`, as in HornetQ.
@@ -17,9 +17,13 @@ from xml.etree import ElementTree as ET
 from qos.core.amqp.bodies import body_of
 from qos.core.amqp.message_ids import CORRELATION_ID
 from qos.core.amqp.messages import NAMESPACE as AMQP_NAMESPACE
-from qos.core.opaque_body import BODY, NAMESPACE, is_header_value, unwrap, wrap
+from qos.core.content_headers import KEPT, why_no_header
+from qos.core.contents import NAMESPACES, content_of, is_json, json_payload_of
+from qos.core.opaque_body import BODY, NAMESPACE, wrap
+from qos.core.queue.hops import hops_of
 from qos.core.queue.item import PRIORITIES, Item
 from qos.core.queue.properties import (
+    HOPS,
     XML_PREFIX,
     Properties,
     content_digest,
@@ -31,42 +35,49 @@ from qos.core.rest.link_header import OWN_RELS, Link, read_links, render_links
 from qos.core.rest.msg_properties import read_properties, render_properties
 from qos.core.rest.replying import QUERY, read_correlation
 from qos.core.strings import utf8_size
-from qos.xml_text import XML_NAMESPACE, render
+from qos.steps import Steps, at_once
+from qos.xml_reading import Document, parsing
+from qos.xml_text import XML_NAMESPACE, rendering
 
 __all__ = [
-    "CONTENT_TYPE_MAX",
     "TIME_MS_MAX",
     "is_utf8",
     "payload_of",
     "read_message",
+    "reading_message",
     "render_headers",
     "render_message",
     "ttl_of",
 ]
 
-#: The characters of a header that is kept: it stays in memory with the item.
-CONTENT_TYPE_MAX = 1024
-
 #: Milliseconds of a ttl or a delay: ten years, as in XEP-0254 requests.
 TIME_MS_MAX = 10 * 365 * 24 * 3600 * 1000
 
-#: The headers that are kept, and the properties that they become.
-_KEPT = {
-    "content-type": "http_content$type",
-    "content-encoding": "http_content$encoding",
-    "content-language": "http_content$language",
-    "link": "http_link",
-}
+#: The largest count of hops in a header; far fewer are possible.
+_HOPS_MAX = 9999
 
-_TYPE = _KEPT["content-type"]
+#: Properties that are no part of `Msg-Properties`.
+_OWN_HEADERS = frozenset({*KEPT.values(), HOPS})
+
 _XML_TYPE = "application/xml"
 
 #: Namespaces that the element of a payload cannot have.
-_RESERVED = tuple(f"{{{each}}}" for each in (NAMESPACE, AMQP_NAMESPACE, XML_NAMESPACE))
+_RESERVED = tuple(
+    f"{{{each}}}" for each in (NAMESPACE, AMQP_NAMESPACE, XML_NAMESPACE, *NAMESPACES)
+)
 
 _NOT_UTF8 = re.compile(r"charset\s*=\s*\"?(?!utf-?8\b|us-ascii\b)", re.IGNORECASE)
 #: A URL with a scheme (RFC 3986 §3.1).
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+# The parts of a publisher's link. Many clients split a header at each `;` and `,`: to them
+# `<http://x/;rel=acknowledgement>; rel="up"` has the relation of a link of ours.
+_HREF = re.compile(r"[A-Za-z0-9!#$%&()*+./:=?@\[\]_~-]*")
+_RELS = re.compile(r"[a-z0-9!#$%&*+./:?@_~ -]+")
+_LINK_TYPE = re.compile(r"(?:[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+)?")
+
+#: Bytes that `wrap` adds to a body, beside a third of it.
+_WRAPPED_BYTES = 60
 
 _DECLARATION = re.compile(rb"<\?xml [^<>]*\?>\s*")
 
@@ -74,7 +85,7 @@ _DECLARATION = re.compile(rb"<\?xml [^<>]*\?>\s*")
 # -- from a publisher ------------------------------------------------------
 
 
-def read_message(
+def reading_message(
     body: bytes,
     headers: Mapping[str, str],
     query: Mapping[str, str],
@@ -83,12 +94,13 @@ def read_message(
     now: float,
     bytes_max: int,
     more: Properties | None = None,
-) -> PublishedItem:
-    """Read an HTTP message as an item to publish.
+) -> Steps[PublishedItem]:
+    """Read an HTTP message as an item to publish, in steps.
 
     Args:
         body: as it came.
-        headers: by their names in lower case.
+        headers: by their names in lower case; `msg-hops` is how often another service
+            says that the message was forwarded (`qos.core.queue.hops`).
         query: `priority` (0 to 9), `ttl` and `delay` (ms), `expiration` (ms since 1970,
             which wins over ttl), `correlation-id`; others have other meanings.
         item_id: of the item.
@@ -99,21 +111,25 @@ def read_message(
     Raises:
         Refusal: a header or a parameter is wrong, or all is too large.
     """
-    kept = {name: headers[name].strip() for name in _KEPT if headers.get(name)}
+    kept = {name: headers[name].strip() for name in KEPT if headers.get(name)}
     for name, value in kept.items():
-        if len(value) > CONTENT_TYPE_MAX or not is_header_value(value):
-            raise _bad(f"{name}: at most {CONTENT_TYPE_MAX} characters of ASCII")
+        if wrong := why_no_header(KEPT[name], value):
+            raise _bad(wrong)
     properties = {
         **(more or {}),
         **read_properties(headers.get("msg-properties", "")),
-        **{_KEPT[name]: value for name, value in kept.items()},
+        **{KEPT[name]: value for name, value in kept.items()},
     }
+    if "msg-hops" in headers:
+        properties[HOPS] = _number(headers, "msg-hops", 0, _HOPS_MAX) or 0
     if QUERY in query:
         properties[CORRELATION_ID] = read_correlation(query[QUERY])
     why = why_not(properties)
     if why is not None:
         raise _bad(f"Msg-Properties, with Content-Type: {why}")
-    payload = payload_of(body, kept.get("content-type", ""), plain=len(kept) < 2)
+    payload = yield from _payload_of(
+        body, kept.get("content-type", ""), plain=len(kept) < 2
+    )
     size = utf8_size(payload) + properties_size(properties)
     if size > bytes_max:
         raise Refusal(
@@ -132,6 +148,23 @@ def read_message(
         delay=(_number(query, "delay", 0, TIME_MS_MAX) or 0) / 1000,
         properties=properties,
     )
+
+
+def read_message(
+    body: bytes,
+    headers: Mapping[str, str],
+    query: Mapping[str, str],
+    *,
+    item_id: str,
+    now: float,
+    bytes_max: int,
+    more: Properties | None = None,
+) -> PublishedItem:
+    """Read a short HTTP message at once; see `reading_message`."""
+    steps = reading_message(
+        body, headers, query, item_id=item_id, now=now, bytes_max=bytes_max, more=more
+    )
+    return at_once(steps)
 
 
 def _bad(why: str) -> Refusal:
@@ -170,12 +203,34 @@ def payload_of(body: bytes, content_type: str, *, plain: bool) -> str:
         content_type: its type, or ''.
         plain: there is no Content-Encoding or anything else that would change it.
     """
+    return at_once(_payload_of(body, content_type, plain=plain))
+
+
+def _payload_of(body: bytes, content_type: str, *, plain: bool) -> Steps[str]:
     readable = ""
+    if plain and is_json(content_type):
+        payload = _json_payload(body)
+        # With many characters that XML has to escape it could be five times as long.
+        if payload and len(payload) <= len(body) * 4 // 3 + _WRAPPED_BYTES:
+            return payload
     if plain and _is_xml(content_type):
-        element, readable = _element(body)
-        if element is not None and _may_be_payload(body, element):
+        found = yield from _document(body)
+        if found is not None and _may_be_payload(body, found):
             return body.decode()
+        if found is not None:
+            readable = yield from _readable(found.root)
     return wrap(body, content_type, readable)
+
+
+def _json_payload(body: bytes) -> str:
+    """The payload for JSON; '': the bytes would not stay the same."""
+    # A stream would turn a carriage return into a line feed, and drop mere white space.
+    if b"\r" in body or not body.strip():
+        return ""
+    try:
+        return json_payload_of(body.decode())
+    except ValueError:
+        return ""
 
 
 def _is_xml(content_type: str) -> bool:
@@ -190,36 +245,39 @@ def is_utf8(parameters: str) -> bool:
     return not _NOT_UTF8.search(parameters)
 
 
-def _element(body: bytes) -> tuple[ET.Element | None, str]:
-    """The element in a body, and how it is written as a child of ours.
-
-    None: it is not XML, or has declarations of its own.
-    """
+def _document(body: bytes) -> Steps[Document | None]:
+    """The document in a body; None: it is not XML, or has declarations of its own."""
     declaration = _DECLARATION.match(body)
     content = body[declaration.end() if declaration else 0 :]
     # No DTD is ever parsed: its entities could be of any size.
     if not content.startswith(b"<") or b"<!" in content or b"<?" in content:
-        return None, ""
-    outer = ET.Element(BODY)
+        return None
     try:
-        outer.append(ET.fromstring(content.decode()))  # noqa: S314 - no DTD
-        rendered = render(outer)
+        content.decode()
+        return (yield from parsing(content))
     except (ET.ParseError, ValueError):
-        return None, ""
-    return outer[0], rendered[rendered.index(">") + 1 : rendered.rindex("<")]
+        return None
 
 
-def _may_be_payload(body: bytes, element: ET.Element) -> bool:
-    """Whether the bytes of the body stay the same if the element is a child of another one."""
+def _readable(root: ET.Element) -> Steps[str]:
+    """An element as it is written as a child of ours."""
+    outer = ET.Element(BODY)
+    outer.append(root)
+    rendered = yield from rendering(outer)
+    return rendered[rendered.index(">") + 1 : rendered.rindex("<")]
+
+
+def _may_be_payload(body: bytes, found: Document) -> bool:
+    """Whether the bytes of the body stay the same if its element is a child of another one."""
     return (
         body[:2] != b"<?"
         and body.endswith(b">")
         # A stream would turn it into a line feed.
         and b"\r" not in body
         # A child without a namespace would get that of its parent.
-        and all(each.tag.startswith("{") for each in element.iter())
+        and found.is_qualified
         # Readers would take it for a body that `wrap` or the AMQP gateway has written.
-        and not element.tag.startswith(_RESERVED)
+        and not found.root.tag.startswith(_RESERVED)
     )
 
 
@@ -235,15 +293,16 @@ def render_message(item: Item, payload: str) -> tuple[bytes, dict[str, str]]:
     """
     kept = {
         name: value
-        for name, key in _KEPT.items()
-        if isinstance(value := item.properties.get(key), str) and is_header_value(value)
+        for name, key in KEPT.items()
+        if isinstance(value := item.properties.get(key), str)
+        and not why_no_header(key, value)
     }
     links = _of_publisher(kept.pop("link", ""))
     if links:
         kept["link"] = links
     if not payload:
         return b"", kept
-    found = unwrap(payload) or body_of(payload)
+    found = content_of(payload) or body_of(payload)
     if found is not None:
         body, media_type = found
         kept.setdefault("content-type", media_type)
@@ -258,12 +317,16 @@ def _of_publisher(links: str) -> str:
 
     A consumer would follow them with its password.
     """
-    return render_links(
-        each for each in read_links(links) if each.rel and _is_publisher_s(each)
-    )
+    return render_links(filter(_is_publisher_s, read_links(links)))
 
 
 def _is_publisher_s(link: Link) -> bool:
+    if not (
+        _HREF.fullmatch(link.href)
+        and _RELS.fullmatch(link.rel)
+        and _LINK_TYPE.fullmatch(link.type)
+    ):
+        return False
     rels = link.rel.split()
     if "reply-to" in rels and not _ABSOLUTE.match(link.href):
         # It would lead to this service.
@@ -284,6 +347,9 @@ def render_headers(item: Item) -> dict[str, str]:
         headers["Expires"] = formatdate(item.expires_at, usegmt=True)
     if item.token:
         headers["Msg-Lock-Expires"] = formatdate(item.deadline, usegmt=True)
+    hops = hops_of(item.properties)
+    if hops:
+        headers["Msg-Hops"] = str(hops)
     shown = render_properties(_own(item.properties))
     if shown:
         headers["Msg-Properties"] = shown
@@ -295,5 +361,5 @@ def _own(properties: Properties) -> Properties:
     return {
         name: value
         for name, value in properties.items()
-        if name not in _KEPT.values() and not name.startswith(XML_PREFIX)
+        if name not in _OWN_HEADERS and not name.startswith(XML_PREFIX)
     }

@@ -211,7 +211,8 @@ class PushRules:
         if known is None:
             return f"{host} has an address that is none"
         kind = self._refused(known)
-        return f"{host} has the {kind} address {known}" if kind else ""
+        # Not which one: users would find out names and addresses of our network.
+        return f"{host} has an address that is {kind}" if kind else ""
 
     def _lists(self, host: str, port: int) -> bool:
         return not self.hosts.isdisjoint({(host, None), (host, port)})

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from qos.core.content_headers import KEPT, why_no_header
 from qos.core.message.model import Ended, Outgoing
 from qos.core.queue.requests import Refusal
 from qos.core.record import record
@@ -85,7 +86,10 @@ def read_sending(
     for name in _PARAMETERS:
         if name in query:
             raise _bad(f"{name}: a message to a device has none")
-    content = _content(body, headers.get("content-type", "").strip())
+    content_type = headers.get("content-type", "").strip()
+    if content_type and (why := why_no_header(KEPT["content-type"], content_type)):
+        raise _bad(why)
+    content = _content(body, content_type)
     if original_from:
         _check_foreign(content)
     inner = f"{content}{_addresses(original_from)}" if original_from else content

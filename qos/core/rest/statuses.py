@@ -34,6 +34,7 @@ _BY_CONDITION: Mapping[str, int] = {
     "item-not-found": 404,
     "not-acceptable": 400,
     "not-allowed": 403,
+    "not-authorized": 401,
     "policy-violation": 429,
     "resource-constraint": 507,
     "unexpected-request": 409,

@@ -35,6 +35,7 @@ from qos.rest.consuming import WaitingConsumer
 
 if TYPE_CHECKING:
     from qos.rest.gateway import Gateway
+    from qos.users import Grant
 
 __all__ = [
     "DURABLE",
@@ -187,11 +188,11 @@ class PullConsumer:
         return self.position.place is Place.GIVEN and not self.identity.auto
 
     async def take(
-        self, after: str, wait: Wait
+        self, after: str, wait: Wait, grant: Grant | None
     ) -> tuple[Item, str, Callable[[bool], None]] | None:
         """The message after a delivery, its payload, and what to call when it is sent.
 
-        None: none came.
+        None: none came. The grant is that of the request; see WaitingConsumer.
 
         Raises:
             OutOfStep: this link is not due.
@@ -209,7 +210,7 @@ class PullConsumer:
                         self._gateway, self.identity, acceptance(self.identity, after)
                     )
                     self.position = self.position.settled(after)
-                found = await self._take(wait)
+                found = await self._take(wait, grant)
                 if found is None:
                     self.position = self.position.nothing(after)
                     return None
@@ -222,14 +223,16 @@ class PullConsumer:
 
         return item, payload, sent
 
-    async def _take(self, wait: Wait) -> tuple[Item, str] | None:
+    async def _take(self, wait: Wait, grant: Grant | None) -> tuple[Item, str] | None:
         if self._waiting is not None:
             await self._waiting.ended.wait()
         identity = self.identity
         if self._closed:
             raise _closed()
         self._waiting = waiting = WaitingConsumer(
-            self._gateway, identity.node, identity.account, identity.resource
+            self._gateway,
+            *(identity.node, identity.account, identity.resource),
+            grant=grant,
         )
         found = await waiting.take(self._selector, wait)
         try:
@@ -344,7 +347,7 @@ class PullConsumer:
         # A subscription that ends with its consumer would be left without an end.
         stays = self.identity.subscription == VOLATILE and not self.delete_when_idle
         if self._idle_at <= now and not stays:
-            self._time_out()
+            self.time_out()
             return
         if self._accept_at is not None and self._accept_at <= now:
             self._accept_at = None
@@ -354,7 +357,8 @@ class PullConsumer:
                 self.position = self.position.settled(last)
         self._arm()
 
-    def _time_out(self) -> None:
+    def time_out(self) -> None:
+        """End it: a subscription with a lifetime of its own stays."""
         request = self._close()
         if request is not None:
             self._request(request)

@@ -26,9 +26,11 @@ from qos.rest.hornetq.consumers import (
 )
 from qos.rest.hornetq.creating import rights_at
 from qos.rest.hornetq.routes import url
+from qos.rest.rights import may_not_subscribe
 
 __all__ = [
     "acknowledge",
+    "check_consumer",
     "check_may_subscribe",
     "consumer",
     "made",
@@ -74,11 +76,7 @@ def check_may_subscribe(call: Call, kind: str) -> None:
         Refusal: there is none, or it may not.
     """
     if not rights_at(call, kind).subscribe:
-        raise Refusal(
-            f"{call.account} may not subscribe to {call.node!r}",
-            condition="forbidden",
-            type="auth",
-        )
+        raise may_not_subscribe(call.node, call.account)
 
 
 def made(call: Call, consumer: PullConsumer, status: int) -> Answer:
@@ -97,6 +95,15 @@ def made(call: Call, consumer: PullConsumer, status: int) -> Answer:
     return answer
 
 
+async def check_consumer(call: Call) -> None:
+    """Check that the consumer of the URL is the user's.
+
+    Raises:
+        Refusal: it is not, or it was deleted.
+    """
+    _identity(call)
+
+
 async def consumer(call: Call) -> Answer:
     """Show which link is due, or delete the consumer."""
     identity = _identity(call)
@@ -112,7 +119,6 @@ async def consumer(call: Call) -> Answer:
 
 async def next_message(call: Call) -> Answer:
     """Take the message after a delivery, or the same one again."""
-    call.check_no_body()
     wait = wait_of(call.headers)
     identity, after = _identity(call), call.path["delivery"]
     found = _found(call, identity)
@@ -122,7 +128,7 @@ async def next_message(call: Call) -> Answer:
         return _timed_out(call, identity)
     own = Link(url("hornetq-consumer", **_path(call)), "consumer")
     try:
-        taken = await found.take(after, wait)
+        taken = await found.take(after, wait, call.grant)
     except OutOfStep:
         text = "this link is of earlier, or its message is to be acknowledged first"
         answer = as_text(412, text)
@@ -197,6 +203,10 @@ def _identity(call: Call) -> Identity:
     if mode not in _MODES or link is None:
         raise _unknown("there is no such consumer, or it is not yours")
     identity = Identity(call.node, call.account, link.item_id, *_MODES[mode])
+    creator = call.gateway.engine.creator(call.node)
+    if identity.subscription and creator not in {None, call.account}:
+        # Another queue has the name of the subscription by now.
+        raise _unknown("the subscription has ended")
     if call.gateway.pull_consumers.is_deleted(identity):
         raise _unknown("the consumer has been deleted")
     return identity

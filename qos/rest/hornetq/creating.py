@@ -31,6 +31,7 @@ __all__ = [
     "queue",
     "queues",
     "rights_at",
+    "sent_on",
     "topic",
     "topics",
 ]
@@ -119,18 +120,19 @@ def rights_at(call: Call, kind: str) -> Rights:
 # -- messages --------------------------------------------------------------
 
 
+async def sent_on(call: Call) -> Answer | None:
+    """Send a message on to its one-off link; None: duplicates are allowed."""
+    if not call.rights().once_s:
+        return None
+    answer = as_text(307, "send it again, to the URL in Location")
+    answer.headers["Location"] = _one_off(call)
+    return answer
+
+
 async def create(call: Call) -> Answer:
-    """Send a message on to its one-off link, or make it if duplicates are allowed."""
-    rights = call.rights()
-    if not rights.publish:
-        raise Refusal(
-            f"{call.account} may not publish to {call.node!r}",
-            condition="forbidden",
-            type="auth",
-        )
-    if rights.once_s:
-        answer = as_text(307, "send it again, to the URL in Location")
-        answer.headers["Location"] = _one_off(call)
+    """Make a message where duplicates are allowed."""
+    answer = await sent_on(call)
+    if answer is not None:
         return answer
     entry = _entry(call, new_key())
     await call.ask(Publish(call.node, (entry,), new_ids=True))
@@ -181,7 +183,7 @@ def _entry(call: Call, item_id: str) -> PublishedItem:
         item_id=item_id,
         now=call.gateway.engine.now(),
         bytes_max=ITEM_BYTES_MAX,
-        more=properties_of(call.headers),
+        more=properties_of(call.headers, call.gateway.property_headers),
     )
 
 

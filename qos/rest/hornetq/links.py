@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from qos.core.rest.hornetq.names import plain_name
 from qos.core.rest.link_header import Link
-from qos.rest.calls import Answer, Call
+from qos.rest.calls import Answer, Call, Handler
 
 __all__ = ["absolute", "in_words"]
 
-_Handler = Callable[[Call], Awaitable[Answer]]
 
-
-def in_words(handler: _Handler, kind: str = "queue") -> _Handler:
-    """The handler, with the names and links of this dialect.
+def in_words(handler: Handler) -> Handler:
+    """The handler, with the links of this dialect.
 
     Args:
         handler: gives links as paths.
-        kind: of its node: `queue` or `topic`.
     """
 
-    async def handled(call: Call) -> Answer:
-        if "node" in call.path:
-            node = plain_name(call.path["node"], kind)
-            call = replace(call, path={**call.path, "node": node})
-        return _shown(call, await handler(call))
+    async def run(call: Call) -> Answer:
+        return _shown(call, await handler.run(call))
 
-    return handled
+    async def first(call: Call) -> Answer | None:
+        assert handler.first is not None
+        answer = await handler.first(call)
+        return None if answer is None else _shown(call, answer)
+
+    return Handler(run, handler.act, None if handler.first is None else first)
 
 
 def absolute(call: Call, path: str) -> str:

@@ -17,6 +17,8 @@ from qos.rest.push.handlers import switch
 from qos.rest.push.pusher import Pusher
 
 __all__ = [
+    "check_push_consumer",
+    "check_push_subscription",
     "push_consumer",
     "push_consumers",
     "push_subscription",
@@ -53,14 +55,25 @@ async def push_subscriptions(call: Call) -> Answer:
 
 async def push_subscription(call: Call) -> Answer:
     """Show a push subscription, switch it, or end it with what it has not pushed."""
+    pusher = _of_subscription(call)
+    if call.method == "DELETE":
+        await call.ask(Delete(pusher.subscriber.node))
+        return Answer(204)
+    if call.method == "POST":
+        return await switch(call, pusher)
+    return _shown(pusher, topic=True)
+
+
+async def check_push_subscription(call: Call) -> None:
+    """Check that the push subscription of the path is the user's."""
+    _of_subscription(call)
+
+
+def _of_subscription(call: Call) -> Pusher:
+    """Raises Refusal: the user has no such push subscription."""
     queue = subscription_node(call, call.path["subscriber"])
     for pusher in call.gateway.pushers.of(queue, call.account):
-        if call.method == "DELETE":
-            await call.ask(Delete(queue))
-            return Answer(204)
-        if call.method == "POST":
-            return await switch(call, pusher)
-        return _shown(pusher, topic=True)
+        return pusher
     raise _unknown(f"push subscription to {call.node!r}")
 
 
@@ -100,6 +113,11 @@ async def push_consumer(call: Call) -> Answer:
     if call.method == "POST":
         return await switch(call, pusher)
     return _shown(pusher)
+
+
+async def check_push_consumer(call: Call) -> None:
+    """Check that the push consumer of the path is the user's."""
+    _found(call)
 
 
 def _shown(pusher: Pusher, *, topic: bool = False) -> Answer:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from qos.core.counting import uncount
 from qos.core.queue.requests import Refusal
+from qos.core.queue.shares import has_room
+from qos.core.registry import register
 from qos.rest import bounds
 from qos.rest.hornetq.consumers import Identity, PullConsumer
 
@@ -30,6 +34,8 @@ class PullConsumers:
         self._subscriptions: dict[str, PullConsumer] = {}
         self._accounts: Counter[str] = Counter()
         self._nodes: Counter[str] = Counter()
+        # Of each account at each node.
+        self._shares: Counter[tuple[str, str]] = Counter()
         self._deleted: OrderedDict[str, None] = OrderedDict()
 
     def get(self, identity: Identity) -> PullConsumer | None:
@@ -58,14 +64,16 @@ class PullConsumers:
         account, node = identity.account, identity.node
         if self._accounts[account] >= bounds.CONSUMERS_PER_ACCOUNT_MAX:
             raise _too_many(account)
-        if self._nodes[node] >= bounds.CONSUMERS_PER_NODE_MAX:
-            raise _too_many(repr(node))
+        own, total = self._shares[node, account], self._nodes[node]
+        if not has_room(own, total, bounds.CONSUMERS_PER_NODE_MAX):
+            raise _too_many(f"{account} at {node!r}")
         made = PullConsumer(self._gateway, identity, selector, self._end)
-        self._all[identity.resource] = made
+        register(self._all, identity.resource, made)
         if identity.subscription:
-            self._subscriptions[node] = made
+            register(self._subscriptions, node, made)
         self._accounts[account] += 1
         self._nodes[node] += 1
+        self._shares[node, account] += 1
         return made
 
     async def delete(self, identity: Identity) -> None:
@@ -82,6 +90,12 @@ class PullConsumers:
             self._deleted.popitem(last=False)
         await consumer.delete()
 
+    def revoke(self, is_user: Callable[[str], bool]) -> None:
+        """End the consumers of accounts that have no user any more."""
+        for each in list(self._all.values()):
+            if not is_user(each.identity.account):
+                each.time_out()
+
     def stop(self) -> None:
         """Stop all timers."""
         for each in self._all.values():
@@ -92,13 +106,9 @@ class PullConsumers:
         del self._all[identity.resource]
         if self._subscriptions.get(identity.node) is consumer:
             del self._subscriptions[identity.node]
-        for counter, key in (
-            (self._accounts, identity.account),
-            (self._nodes, identity.node),
-        ):
-            counter[key] -= 1
-            if not counter[key]:
-                del counter[key]
+        uncount(self._accounts, identity.account)
+        uncount(self._nodes, identity.node)
+        uncount(self._shares, (identity.node, identity.account))
 
 
 def _too_many(whose: str) -> Refusal:

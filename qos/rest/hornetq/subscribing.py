@@ -19,6 +19,7 @@ from qos.core.queue.requests import (
     Refusal,
 )
 from qos.core.queue.results import ConfigureResult, Result
+from qos.core.queue.topics import subscription_name
 from qos.core.rest.hornetq.forms import SubscriptionForm, subscription_form
 from qos.ids import new_id
 from qos.rest.calls import Answer, Call, as_text
@@ -41,13 +42,16 @@ async def pull_subscriptions(call: Call) -> Answer:
         *(node, call.account, new_id()), form.auto_ack, False, subscription=kind
     )
     known = consumers.of_subscription(node)
+    exists = call.gateway.engine.rights(node, call.jid) is not None
+    if known is None and exists:
+        if not await _is_same(call, node, form):
+            return _other("it has another selector or durability")
+        # Another request for it may have made one meanwhile.
+        known = consumers.of_subscription(node)
     if known is not None:
         if (known.identity.auto, known.identity.subscription) != (form.auto_ack, kind):
             return _other("it has another mode of acknowledgement, or durability")
         return made(call, known, 204)
-    exists = call.gateway.engine.rights(node, call.jid) is not None
-    if exists and not await _is_same(call, node, form):
-        return _other("it has another selector or durability")
     consumer = consumers.make(identity)
     consumer.delete_when_idle = form.delete_when_idle
     if form.idle_s is not None:
@@ -75,7 +79,7 @@ def subscription_node(call: Call, name: str) -> str:
     Raises:
         Refusal: its name is too long.
     """
-    node = f"subscription/{call.node}/{call.account}/{name}"
+    node = subscription_name(call.node, call.account, name)
     if len(node) > NODE_CHARS_MAX:
         raise Refusal(
             f"with its topic and user, the name of a subscription has at most "
@@ -128,13 +132,22 @@ def _other(why: str) -> Answer:
 
 
 async def _is_same(call: Call, node: str, form: SubscriptionForm) -> bool:
-    """Whether the queue of a durable subscription is the one that is asked for."""
-    result, _ = await call.ask(GetConfigure(node))
+    """Whether the queue of a durable subscription is the one that is asked for.
+
+    Only its creator counts: anybody can make the user an owner of a queue.
+    """
+    try:
+        result, _ = await call.ask(GetConfigure(node))
+    except Refusal as refusal:
+        if refusal.condition == "forbidden":
+            return False
+        raise
     assert isinstance(result, ConfigureResult)
     assert result.node is not None
     config = result.node.config
     return (
-        form.durable
+        result.node.creator == call.account
+        and form.durable
         and not result.node.lifetime
         and config.get(TOPIC, "") == call.node
         and config.get(SELECTOR, "") == form.selector

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -27,6 +27,7 @@ from qos.core.queue.push import PushSubscriber
 from qos.core.rest.forwarding import NoReply, PushReply, PushRequest
 from qos.core.rest.push_targets import BadTarget, PushRules, Target
 from qos.rest import bounds
+from qos.rest.push.lookups import Lookups
 
 __all__ = ["PushClient"]
 
@@ -37,11 +38,23 @@ class _Use:
 
     Attributes:
         target: of the request.
+        account: whose target it is.
+        limit: the time that the request has left.
         forbidden: why one of its addresses is refused; ''.
     """
 
     target: Target
+    account: str
+    limit: asyncio.Timeout
     forbidden: str = ""
+
+    def wait(self) -> None:
+        """Stop the time: it waits for us."""
+        self.limit.reschedule(None)
+
+    def go_on(self) -> None:
+        """Let the time begin."""
+        self.limit.reschedule(asyncio.get_running_loop().time() + bounds.PUSH_S)
 
 
 #: That of the request in this task; asyncio copies it into the tasks that it starts.
@@ -58,10 +71,7 @@ class PushClient:
     def __init__(self, rules: PushRules) -> None:
         """Begin without a connection."""
         self.rules = rules
-        # Not asyncio's own: names that are not answered would hold up all else there.
-        self._names = ThreadPoolExecutor(
-            bounds.PUSH_LOOKUPS_MAX, thread_name_prefix="qos-push-dns"
-        )
+        self._names = Lookups()
         self._session: aiohttp.ClientSession | None = None
         #: By subscriber, those that no request uses: each counts its own requests, so
         #: that a target sees them in order.
@@ -88,7 +98,7 @@ class PushClient:
             own = self.rules.target(subscriber.href)
         except BadTarget as error:
             return NoReply(str(error), forbidden=True, unsent=True)
-        use = _Use(target)
+        use = _Use(target, subscriber.account, asyncio.timeout(bounds.PUSH_S))
         _use.set(use)
         named: dict[str, str] = dict(headers) if request.message else {}
         is_own = _origin(target) == _origin(own)
@@ -99,15 +109,16 @@ class PushClient:
         if request.key:
             named["Idempotency-Key"] = f'"{request.key}"'
         try:
-            if not (is_own and subscriber.digest):
-                return await self._made(request, target, body, named)
-            with self._digest(subscriber) as digest:
-                return await self._made(request, target, body, named, digest)
+            async with use.limit:
+                if not (is_own and subscriber.digest):
+                    return await self._made(request, target, body, named)
+                with self._digest(subscriber) as digest:
+                    return await self._made(request, target, body, named, digest)
         except aiohttp.ClientConnectorError as error:
             if use.forbidden:
                 return NoReply(use.forbidden, forbidden=True, unsent=True)
-            why = f"no connection to {target.host}: {error.os_error}"
-            return NoReply(why, unsent=True)
+            why = _why(error.os_error)
+            return NoReply(f"no connection to {target.host}: {why}", unsent=True)
         except TimeoutError:
             return NoReply(f"{target.host} does not answer")
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -168,7 +179,7 @@ class PushClient:
             self._session = aiohttp.ClientSession(
                 connector=connector,
                 cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=bounds.PUSH_S),
+                timeout=aiohttp.ClientTimeout(total=None),  # see _Use.limit
                 auto_decompress=False,
                 headers={"User-Agent": "xmpp-qos"},
                 max_line_size=bounds.LINE_BYTES_MAX,
@@ -190,7 +201,19 @@ class PushClient:
         """Close all connections."""
         if self._session is not None:
             await self._session.close()
-        self._names.shutdown(wait=False, cancel_futures=True)
+        self._names.close()
+
+
+def _why(error: OSError) -> str:
+    """The reason why there is no connection.
+
+    asyncio's own text names the address, which may be one of our network.
+    """
+    if isinstance(error, _Forbidden):
+        return str(error)
+    if isinstance(error, socket.gaierror):
+        return error.strerror or "its name is not known"
+    return os.strerror(error.errno) if error.errno else "no answer"
 
 
 def _origin(target: Target) -> tuple[str, str, int]:
@@ -200,9 +223,9 @@ def _origin(target: Target) -> tuple[str, str, int]:
 class _Resolver(AbstractResolver):
     """Leaves out the addresses that are not allowed."""
 
-    def __init__(self, rules: PushRules, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, rules: PushRules, names: Lookups) -> None:
         self._rules = rules
-        self._threads = threads
+        self._names = names
 
     async def resolve(
         self,
@@ -211,9 +234,12 @@ class _Resolver(AbstractResolver):
         family: socket.AddressFamily = socket.AF_UNSPEC,
     ) -> list[ResolveResult]:
         """See AbstractResolver."""
-        found = await asyncio.get_running_loop().run_in_executor(
-            self._threads,
+        use = _use.get()
+        use.wait()
+        found = await self._names.find(
+            use.account,
             lambda: socket.getaddrinfo(host, port, family, socket.SOCK_STREAM),
+            use.go_on,
         )
         allowed: list[ResolveResult] = []
         why = ""
@@ -233,7 +259,7 @@ class _Resolver(AbstractResolver):
                     )
                 )
         if not allowed:
-            _use.get().forbidden = why
+            use.forbidden = why
             raise _Forbidden(why or f"{host} has no address")
         return allowed
 

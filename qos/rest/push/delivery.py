@@ -11,6 +11,7 @@ from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from qos.core.opaque_body import OCTETS
+from qos.core.queue.hops import hops_of, why_stop
 from qos.core.queue.item import Item
 from qos.core.queue.push import PushLink, PushSubscriber, SavePushLink
 from qos.core.queue.requests import Extend, Refusal
@@ -45,6 +46,9 @@ async def deliver(
     Returns:
         The verdict; None: the message is not the subscriber's any more.
     """
+    why = why_stop(item.properties)
+    if why:
+        return Verdict(Fate.REJECTED, why)
     body, headers = _forwarded(pusher.subscriber, item, payload)
     fates: list[Fate] = []
     while True:
@@ -130,6 +134,7 @@ def _forwarded(
     properties = render_headers(item).get("Msg-Properties")
     if properties:
         headers["Msg-Properties"] = properties
+    headers["Msg-Hops"] = str(hops_of(item.properties) + 1)
     base, node = subscriber.base, subscriber.node
     links = render_links(
         [

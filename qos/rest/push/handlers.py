@@ -6,7 +6,7 @@ import json
 from typing import Any
 from urllib.parse import parse_qs
 
-from qos.core.opaque_body import is_header_value
+from qos.core.content_headers import is_header_value
 from qos.core.queue.push import PushSubscriber
 from qos.core.queue.requests import Refusal
 from qos.core.rest.link_header import Link
@@ -16,7 +16,7 @@ from qos.rest.calls import Answer, Call
 from qos.rest.push.pusher import Pusher
 from qos.rest.routes import url
 
-__all__ = ["subscriber", "subscribers", "switch"]
+__all__ = ["check_own", "subscriber", "subscribers", "switch"]
 
 _JSON = {"Content-Type": "application/json", "Cache-Control": "no-store"}
 
@@ -48,15 +48,26 @@ async def subscribers(call: Call) -> Answer:
     return Answer(201, {"Location": _url(made)})
 
 
-async def subscriber(call: Call) -> Answer:
-    """Show a push subscriber, switch it on or off, or end it (row U8)."""
-    pushers = call.gateway.pushers
-    pusher = pushers.find(call.node, call.account, call.path["subscriber"])
+async def check_own(call: Call) -> None:
+    """Check that the push subscriber of the path is the user's."""
+    _own(call)
+
+
+def _own(call: Call) -> Pusher:
+    """Raises Refusal: the user has no such push subscriber."""
+    pushers, its_id = call.gateway.pushers, call.path["subscriber"]
+    pusher = pushers.find(call.node, call.account, its_id)
     if pusher is None:
         text = f"you have no such push subscriber of {call.node!r}"
         raise Refusal(text, condition="item-not-found", type="cancel")
+    return pusher
+
+
+async def subscriber(call: Call) -> Answer:
+    """Show a push subscriber, switch it on or off, or end it (row U8)."""
+    pusher = _own(call)
     if call.method == "DELETE":
-        await pushers.remove(pusher)
+        await call.gateway.pushers.remove(pusher)
         return Answer(204)
     if call.method == "POST":
         return await switch(call, pusher)

@@ -81,7 +81,10 @@ class Pusher:
         pushers: all subscribers.
         links: the one-off links of messages whose outcome is not known, by seq.
         failures: deliveries in a row that have failed.
+        grant: it is never taken away: `Pushers.revoke` sees to it.
     """
+
+    grant = None
 
     def __init__(self, pushers: Pushers, subscriber: PushSubscriber) -> None:
         """Take what is on disk; `start` lets it push."""
@@ -116,6 +119,16 @@ class Pusher:
         return self._over.is_set()
 
     @property
+    def is_running(self) -> bool:
+        """Whether it pushes."""
+        return self._task is not None
+
+    @property
+    def is_of_user(self) -> bool:
+        """Whether its account has a user."""
+        return self.pushers.is_user(self.subscriber.account)
+
+    @property
     def _node(self) -> str:
         return self.subscriber.node
 
@@ -124,7 +137,10 @@ class Pusher:
         self.pushers.consumers[self.jid] = self
 
     def start(self) -> None:
-        """Push."""
+        """Push, if its account has a user; else give back what it holds."""
+        if not self.is_of_user:
+            self.leave()
+            return
         self.attach()
         self.stop()
         self._waiting.clear()
@@ -365,7 +381,8 @@ class Pusher:
     def notify(self, notification: Notification) -> None:
         """See Consumer."""
         if isinstance(notification, NotifySubscription):
-            why = f"you may not subscribe to {self._node!r} any more"
+            lost = f"you may not subscribe to {self._node!r} any more"
+            why = notification.why or lost
             self.pushers.later(self.disable(why))
 
     def fail(self, refusal: Refusal) -> None:

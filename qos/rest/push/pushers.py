@@ -55,6 +55,7 @@ class Pushers:
         engine: of the queues.
         consumers: of the gateway, by full JID.
         client: makes their requests.
+        is_user: whether an account has a user; nothing is pushed for any other.
         jitter: a random number from 0 to 1; it spreads the attempts.
         closing: nothing is started any more.
     """
@@ -65,6 +66,7 @@ class Pushers:
         consumers: MutableMapping[str, Any],
         client: Client,
         *,
+        is_user: Callable[[str], bool],
         jitter: Callable[[], float] = random.random,
     ) -> None:
         """Take the subscribers that are on disk.
@@ -74,6 +76,7 @@ class Pushers:
         self.engine = engine
         self.consumers = consumers
         self.client = client
+        self.is_user = is_user
         self.jitter = jitter
         # The attempts at each node since the start, by what came of them.
         self._attempts: dict[str, Counter[Fate]] = {}
@@ -84,7 +87,7 @@ class Pushers:
         }
         self._tasks: set[asyncio.Task[None]] = set()
         for each in self._pushers.values():
-            if each.subscriber.enabled:
+            if each.subscriber.enabled and each.is_of_user:
                 each.attach()
 
     def start(self) -> None:
@@ -93,6 +96,17 @@ class Pushers:
             if not each.subscriber.durable:
                 self.later(self._remove_volatile(each))
             elif each.subscriber.enabled:
+                each.start()
+
+    def revoke(self) -> None:
+        """Push nothing more for accounts that have no user any more.
+
+        Their subscribers stay, and go on when there is a user again.
+        """
+        for each in self._pushers.values():
+            if each.is_running and not each.is_of_user:
+                each.leave()
+            elif each.subscriber.enabled and not each.is_running:
                 each.start()
 
     async def _remove_volatile(self, pusher: Pusher) -> None:

@@ -44,6 +44,51 @@ def message_id(message: bytes) -> values.Value:
     return decode(elements(split(message).values[Section.PROPERTIES])[0])
 
 
+def hops(count: int) -> bytes:
+    pairs = [values.symbol("x-opt-qos-hops"), values.uint(count)]
+    return section(Section.MESSAGE_ANNOTATIONS, values.pack_map(pairs))
+
+
+@pytest.mark.parametrize("count", [1, 2, 300])
+def test_each_bridge_counts_how_often_a_message_was_forwarded(count: int) -> None:
+    """A ring of queues and brokers has an end; and the bare message stays as it is."""
+    entry = taken(hops(count) + ID + BODY)
+    assert entry.properties == {"qos_hops": count}
+    assert entry.digest == taken(ID + BODY).digest
+    again = sent(entry.payload, entry.item_id, properties=entry.properties)
+    assert split(again).bare == ID + BODY
+    assert taken(again).properties == {"qos_hops": count + 1}
+
+
+def test_an_item_of_xmpp_is_counted_too() -> None:
+    """Its properties are those of the message, and the larger count is right."""
+    message = sent("<a xmlns='b'/>", properties={"qos_hops": 4, "n": 1})
+    assert taken(message).properties == {"qos_hops": 5, "n": 1}
+    lower = hops(2) + split(message).bare
+    assert taken(lower).properties == {"qos_hops": 4, "n": 1}
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        values.pack_map([values.symbol("x-opt-qos-hops"), values.NULL]),
+        values.pack_map([values.symbol("x-opt-qos-hops"), values.string("3")]),
+        values.pack_map([values.symbol("x-opt-qos-hops"), b"\x70"]),
+        values.pack_map([values.string("x-opt-qos-hops"), values.uint(3)]),
+        values.pack_map([values.symbol("x-opt-qos-hops")]),
+        values.pack_map([]),
+        b"\xc1\x12\x02" + values.symbol("x-opt-qos-hops"),
+    ],
+)
+def test_a_count_that_is_none_is_left_out(annotations: bytes) -> None:
+    """Brokers change annotations as they like."""
+    try:
+        entry = taken(section(Section.MESSAGE_ANNOTATIONS, annotations) + ID + BODY)
+    except DecodeError:
+        return
+    assert entry.properties == {}
+
+
 @pytest.mark.parametrize("key", ["x-opt-lock", "unknown"])
 def test_annotations_do_not_make_another_message(key: str) -> None:
     """A broker may change them with each delivery, and none is carried."""
@@ -69,7 +114,7 @@ def test_a_message_goes_through_a_queue_as_it_was() -> None:
         Section.HEADER,
         values.pack_list([values.boolean(True), values.ubyte(7), values.NULL]),
     )
-    assert message == head + ID + BODY
+    assert message == head + hops(1) + ID + BODY
     ttl = elements(
         split(sent(entry.payload, expires_at=NOW + 2)).values[Section.HEADER]
     )

@@ -8,6 +8,7 @@ from amqp_messages import read_or_refused, sections
 from qos.core.amqp import delivery_states, values
 from qos.core.amqp.delivery_states import (
     Told,
+    numbered,
     read_state,
     read_unsettled,
     state_of,
@@ -42,6 +43,15 @@ def test_what_we_settle_as_modified_has_failed() -> None:
 
 
 TRUE = values.boolean(True)
+ACCEPTED_BY_NAME = b"\x00" + values.symbol("amqp:accepted:list") + b"\x45"
+
+
+def test_a_descriptor_that_is_a_symbol_becomes_a_number() -> None:
+    assert numbered(ACCEPTED_BY_NAME) == b"\x00\x53\x24\x45"
+    for other in (described(0x24), b"\x00" + values.symbol("shop:own") + b"\x45"):
+        assert numbered(other) == other
+
+
 NOTE = values.pack_map([values.symbol("x-opt-a"), values.uint(1)])
 ERROR = described(0x1D, values.symbol("shop:bad"), values.string("no"))
 
@@ -50,6 +60,9 @@ ERROR = described(0x1D, values.symbol("shop:bad"), values.string("no"))
     ("data", "told"),
     [
         (b"\x00\x53\x24\x45", Told(ItemOutcome.ACCEPTED)),
+        (ACCEPTED_BY_NAME, Told(ItemOutcome.ACCEPTED)),
+        # What is no map changes nothing.
+        (described(0x27, TRUE, TRUE, TRUE), Told(ItemOutcome.MODIFIED, True, True)),
         (described(0x27, TRUE, TRUE), Told(ItemOutcome.MODIFIED, True, True)),
         (
             described(0x27, values.NULL, values.NULL, NOTE),
@@ -140,7 +153,7 @@ def test_any_bytes_are_a_state_and_a_map_or_are_refused(data: bytes) -> None:
 def test_a_part_goes_on_from_any_position_within_it(
     parts: list[tuple[Section, bytes]], data: st.DataObject
 ) -> None:
-    """What the publisher sends again from a position on makes the message whole."""
+    """Bytes sent again from a position on make the message whole."""
     message = b"".join(written for _, written in parts)
     part = message[: data.draw(st.integers(0, len(message)))]
     ours = position_of(part)

@@ -19,6 +19,7 @@ from qos.core.amqp.front import (
     Attach,
     AttachAnswer,
     Front,
+    InUse,
     Part,
     Transfer,
 )
@@ -79,14 +80,35 @@ def source(default: bytes) -> bytes:
     return b"\x00\x53\x28" + values.pack_list(fields)
 
 
+def begin(channel: int = 0, answers: bytes = NULL) -> bytes:
+    """A begin; `answers`: the channel of the other end's session."""
+    return frame(BEGIN, answers, values.uint(0), channel=channel)
+
+
 def begun(*frames: bytes) -> Front:
     new = Front(FRAME_BYTES_MAX)
     new.receive(HEADER + b"".join(frames))
     return new
 
 
+def answering(*frames: bytes) -> Front:
+    """The engine has answered the session on channel 7 of the peer, on its channel 0."""
+    new = begun(begin(7), *frames)
+    new.send(HEADER + begin(0, values.uint(7)))
+    return new
+
+
 def given_to_engine(parts: list[Part]) -> bytes:
     return b"".join(each for each in parts if isinstance(each, bytes))
+
+
+def told(parts: list[Part]) -> list[Part | str]:
+    """Actions that are no bytes; an error by its text."""
+    return [
+        str(each) if isinstance(each, DecodeError) else each
+        for each in parts
+        if not isinstance(each, bytes)
+    ]
 
 
 # -- cutting ---------------------------------------------------------------
@@ -109,7 +131,7 @@ frames_strategy = st.lists(
 def test_any_cuts_of_a_stream_give_the_same(
     frames: list[bytes], data: st.DataObject
 ) -> None:
-    """And the engine gets every byte that came, in order."""
+    """And the engine gets every byte that came, in order, until something is used twice."""
     stream = HEADER + b"".join(frames)
     whole = Front(FRAME_BYTES_MAX).receive(stream)
     cut, found, at = Front(FRAME_BYTES_MAX), [], 0
@@ -117,10 +139,19 @@ def test_any_cuts_of_a_stream_give_the_same(
         size = data.draw(st.integers(1, len(stream)))
         found += cut.receive(stream[at : at + size])
         at += size
-    assert given_to_engine(found) == stream == given_to_engine(whole)
-    told = [each for each in whole if not isinstance(each, bytes)]
-    assert [each for each in found if not isinstance(each, bytes)] == told
+    passed = given_to_engine(whole)
+    assert given_to_engine(found) == passed
+    refused = isinstance(whole[-1], InUse)
+    assert stream.startswith(passed) if refused else stream == passed
+    assert told(found) == told(whole)
     assert Front(FRAME_BYTES_MAX).send(stream) == stream
+
+
+def test_many_frames_come_in_several_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part is handled in one go, so it is short."""
+    monkeypatch.setattr(front, "_RUN_FRAMES", 2)
+    beat = b"\x00\x00\x00\x08\x02\x00\x00\x00"
+    assert begun().receive(5 * beat) == [2 * beat, 2 * beat, beat]
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8), st.booleans())
@@ -223,7 +254,7 @@ def test_an_attach_tells_what_the_peer_has_not_settled() -> None:
     told, passed = begun().receive(whole)
     assert passed == whole
     assert isinstance(told, Attach)
-    assert told.key == ("mine", True)
+    assert told.key == (0, "mine", True)
     assert told.unsettled == {b"t1": None, b"t2": Told(ItemOutcome.ACCEPTED)}
     assert told.incomplete
     assert (told.default_outcome, told.default_bytes) == (
@@ -269,19 +300,19 @@ def test_a_transfer_is_told_if_it_is_resumed_or_of_another_format() -> None:
     other = transfer(values.uint(5))
     assert new.receive(usual + other) == [
         usual,
-        Transfer(("mine", False), b"t", 5, None, False),
+        Transfer((0, "mine", False), b"t", 5, None, False),
         other,
     ]
     state = b"\x00\x53\x23" + values.pack_list([values.uint(1), values.ulong(2)])
     resumed = transfer(NULL, TRUE, TRUE, NULL, state, TRUE, TRUE)
-    told = Transfer(("mine", False), b"t", 0, Position(1, 2), True)
+    told = Transfer((0, "mine", False), b"t", 0, Position(1, 2), True)
     assert new.receive(resumed) == [told, resumed]
 
 
 def test_a_transfer_of_a_tracked_link_is_always_told() -> None:
     new = begun(attach(receiver=False), attach("other", receiver=False, handle=1))
-    new.tracked.add(("mine", False))
-    told = Transfer(("mine", False), b"t", 0, None, False)
+    new.tracked.add((0, "mine", False))
+    told = Transfer((0, "mine", False), b"t", 0, None, False)
     assert new.receive(transfer()) == [told, transfer()]
     other = transfer(handle=1)
     assert new.receive(other) == [other]
@@ -294,9 +325,21 @@ def test_a_transfer_of_a_tracked_link_is_always_told() -> None:
     assert new.receive(text) == [text]
 
 
+def test_an_outcome_by_its_symbol_reaches_the_engine_by_its_number() -> None:
+    """A symbol is as good, but the engine knows numbers only."""
+    symbol = b"\x00" + values.symbol("amqp:accepted:list") + b"\x45"
+    start = TRUE, values.uint(0), values.uint(0), TRUE
+    new = begun()
+    usual = frame(DISPOSITION, *start, ACCEPTED)
+    assert new.receive(frame(DISPOSITION, *start, symbol)) == [usual]
+    none = frame(DISPOSITION, *start, NULL, values.string(":list"))
+    for same in (usual, none):
+        assert new.receive(same) == [same]
+
+
 @pytest.mark.parametrize("ending", [frame(DETACH, values.uint(0)), frame(END)])
 def test_a_link_that_has_ended_is_forgotten(ending: bytes) -> None:
-    key = ("mine", True)
+    key = (0, "mine", True)
     new = begun(attach(), attach("other", channel=1))
     new.tracked.add(key)
     new.answer(key, AttachAnswer(TRUE))
@@ -366,29 +409,69 @@ def test_a_usual_transfer_is_known_at_first_sight(
 
 def test_our_attach_has_the_answer() -> None:
     """Once, and that of its own direction."""
-    new = begun(attach())
+    new = answering(attach(channel=7))
     written, incomplete = write_unsettled({b"t": None}, 100)
-    new.answer(("mine", True), AttachAnswer(written, incomplete, ACCEPTED))
-    new.answer(("other", True), AttachAnswer(written, incomplete))
-    begin = frame(BEGIN)
+    new.answer((7, "mine", True), AttachAnswer(written, incomplete, ACCEPTED))
+    new.answer((7, "other", True), AttachAnswer(written, incomplete))
+    another = begin(1, values.uint(8))
     ours = attach(receiver=False, source=source(NULL))
     backwards = attach(receiver=True)
-    sent = new.send(HEADER + begin + backwards + ours + ours)
+    sent = new.send(another + backwards + ours + ours)
     expected = attach(
         receiver=False, source=source(ACCEPTED), unsettled=written, incomplete=FALSE
     )
-    assert sent == HEADER + begin + backwards + expected + ours
+    assert sent == another + backwards + expected + ours
+
+
+def test_two_links_of_one_name_get_their_own_answers() -> None:
+    """One on each session: the name and the role are the same."""
+    new = begun(begin(7), begin(8), attach(channel=7), attach(channel=8))
+    new.answer((7, "mine", True), AttachAnswer(values.pack_map([])))
+    new.answer((8, "mine", True), AttachAnswer(incomplete=True))
+    begins = begin(0, values.uint(8)) + begin(1, values.uint(7))
+    ours = [attach(receiver=False, channel=channel) for channel in (0, 1)]
+    expected = [
+        attach(receiver=False, incomplete=TRUE),
+        attach(
+            receiver=False, unsettled=values.pack_map([]), incomplete=FALSE, channel=1
+        ),
+    ]
+    sent = new.send(HEADER + begins + b"".join(ours))
+    assert sent == HEADER + begins + b"".join(expected)
+
+
+@pytest.mark.parametrize(
+    ("again", "text"),
+    [
+        (begin(7), "the channel 7 is in use"),
+        (attach("other", channel=7), "the handle 0 is in use"),
+        (attach(channel=7, handle=1), "the link 'mine' is attached on this session"),
+    ],
+)
+def test_what_is_in_use_is_not_written_over(again: bytes, text: str) -> None:
+    """A link that is written over would be found by nobody any more."""
+    found = begun(begin(7), attach(channel=7)).receive(again)
+    assert isinstance(found[-1], InUse)
+    assert str(found[-1]).startswith(text)
+
+
+def test_what_has_ended_may_be_used_again() -> None:
+    new = begun(begin(7), attach(channel=7), frame(DETACH, values.uint(0), channel=7))
+    new.receive(attach("other", channel=7) + frame(END, channel=7))
+    parts = new.receive(begin(7) + attach(channel=7))
+    assert [type(each) for each in parts] == [bytes, Attach, bytes]
+    assert not isinstance(new.receive(attach(channel=8))[-1], DecodeError)
 
 
 def test_our_attach_without_a_source_has_no_default_outcome() -> None:
     """It refuses the link."""
-    new = begun(attach())
-    new.answer(("mine", True), AttachAnswer(NULL, False, ACCEPTED))
-    sent = new.send(HEADER + attach(receiver=False))
-    fields, _ = fields_of(*_list(sent[8:]))
+    new = answering(attach(channel=7))
+    new.answer((7, "mine", True), AttachAnswer(NULL, False, ACCEPTED))
+    sent = new.send(attach(receiver=False))
+    fields, _ = fields_of(*_list(sent))
     assert fields[5] == NULL
     short = b"\x00\x53\x28" + values.pack_list([values.string("orders")])
-    new.answer(("mine", True), AttachAnswer(NULL, False, ACCEPTED))
+    new.answer((7, "mine", True), AttachAnswer(NULL, False, ACCEPTED))
     sent = new.send(attach(receiver=False, source=short))
     fields, _ = fields_of(*_list(sent))
     assert fields[5] == source(ACCEPTED)

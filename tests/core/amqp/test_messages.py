@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from amqp_messages import message_ids, sections
 from qos.core.amqp import values
 from qos.core.amqp.bodies import body_of
+from qos.core.amqp.delays import DELAY_S_MAX
 from qos.core.amqp.messages import (
     NAMESPACE,
     MustDetach,
     ReceivedMessage,
+    addressed_to,
+    as_published,
     read_message,
     render_item,
     with_annotations,
@@ -25,10 +28,14 @@ from qos.core.opaque_body import OCTETS, wrap
 from qos.core.queue.item import Item
 from qos.core.queue.properties import Properties, properties_size
 from qos.core.queue.requests import PublishedItem, Refusal
+from qos.core.url_segments import why_no_segment
 from qos.xml_text import attribute
 
 NOW = 1_000.0
 MIB = 1024 * 1024
+
+#: A string.
+NOT_UTF8 = b"\xa1\x01\xff"
 
 CUT_OFF = bytes.fromhex("c003077b0e")
 
@@ -161,11 +168,13 @@ def test_an_id_tells_the_type_of_its_message_id(
 
 
 @given(message_ids)
+@example(values.string("😀" * 1000))
 def test_any_message_id_makes_an_id_that_xml_can_carry(message_id: bytes) -> None:
     message = fields(Section.PROPERTIES, {0: message_id}) + text("x")
     first, again = read(message).entry.item_id, read(message).entry.item_id
     assert first == again
     assert 0 < len(first) <= 1024
+    assert not why_no_segment(first)
     element = ET.fromstring(f"<a id={attribute(first)}/>")  # noqa: S314 - ours
     assert element.get("id") == first
 
@@ -254,21 +263,66 @@ def test_more_properties_than_an_item_can_have_are_left_out() -> None:
     assert read(long + text("x")).entry.properties == {}
 
 
+def test_application_properties_that_name_a_header_and_are_none_are_left_out() -> None:
+    """An HTTP consumer would get them as headers; an AMQP consumer gets the message as it is."""
+    given = application_properties(
+        *(values.string("http_content$type"), values.string('<x>; rel="self"')),
+        *(values.string("http_content$language"), values.string("de")),
+    )
+    message = given + text("x")
+    entry = read(message).entry
+    assert entry.properties == {"http_content$language": "de"}
+    assert as_published(entry.payload) == (b"", message)
+
+
 @pytest.mark.parametrize(
     "pair",
     [
-        (values.symbol("a"), values.NULL),
+        (values.symbol("a"), values.uint(1)),
+        (NOT_UTF8, values.uint(1)),
+        (values.string("a"), NOT_UTF8),
         (values.string("a"), values.pack_list([])),
         (values.string("a"), values.pack_map([])),
         (values.string("a"), values.symbols(["x"])),
     ],
 )
-def test_application_properties_have_strings_and_simple_values(
+def test_application_properties_that_cannot_be_read_are_left_out(
     pair: tuple[bytes, bytes],
 ) -> None:
-    """Messaging §3.2.5."""
-    with pytest.raises(DecodeError, match="application-properties"):
-        read(application_properties(*pair) + text("x"))
+    """Messaging §3.2.5 has strings and simple values only; RabbitMQ and rhea write others."""
+    given = application_properties(*pair, values.string("n"), values.uint(5))
+    message = given + text("x")
+    entry = read(message).entry
+    assert entry.properties == {"n": 5}
+    assert as_published(entry.payload) == (b"", message)
+
+
+@pytest.mark.parametrize(
+    "carried",
+    [
+        section(Section.FOOTER, values.pack_map([values.string("a"), values.NULL])),
+        section(Section.FOOTER, values.pack_map([values.symbol("x-must"), NOT_UTF8])),
+        fields(Section.PROPERTIES, dict.fromkeys((3, 4, 5, 6), NOT_UTF8)),
+    ],
+)
+def test_what_is_only_carried_is_not_validated(carried: bytes) -> None:
+    entry = read(carried + text("x")).entry
+    assert as_published(entry.payload) == (b"", carried + text("x"))
+    assert entry.properties == {}
+    assert sent(entry).endswith(carried + text("x"))
+    assert body_of(entry.payload) == (b"x", "text/plain; charset=utf-8")
+
+
+def test_a_text_that_is_not_utf8_is_carried_as_a_body_and_as_an_id() -> None:
+    message_id = fields(Section.PROPERTIES, {0: NOT_UTF8})
+    body = section(Section.VALUE, NOT_UTF8)
+    entry = read(message_id + body).entry
+    assert entry.item_id == "string-bytes:a101ff"
+    assert as_published(entry.payload) == (b"", message_id + body)
+    assert "<body>" not in entry.payload
+    assert body_of(entry.payload) is None
+    with pytest.raises(DecodeError, match="wrong type"):
+        read(fields(Section.PROPERTIES, {0: values.pack_list([])}) + body)
 
 
 def test_a_key_without_a_value_is_refused() -> None:
@@ -316,8 +370,13 @@ def test_what_is_no_id_stays_an_application_property(value: bool | float | str) 
 
 def test_properties_may_name_the_node() -> None:
     to = fields(Section.PROPERTIES, {2: values.string("orders")})
-    assert read(to + text("x")).to == "orders"
-    assert read(text("x")).to == ""
+    assert addressed_to(to + text("x")) == "orders"
+    assert addressed_to(text("x")) == ""
+    assert addressed_to(fields(Section.PROPERTIES, {2: values.NULL})) == ""
+    # Nothing behind it is looked at.
+    assert addressed_to(to + b"no message") == "orders"
+    with pytest.raises(DecodeError):
+        addressed_to(b"no message")
 
 
 @pytest.mark.parametrize(
@@ -335,8 +394,7 @@ def test_a_field_of_a_wrong_type_is_refused(section_: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "which",
-    [Section.DELIVERY_ANNOTATIONS, Section.MESSAGE_ANNOTATIONS, Section.FOOTER],
+    "which", [Section.DELIVERY_ANNOTATIONS, Section.MESSAGE_ANNOTATIONS]
 )
 def test_an_annotation_that_must_be_understood_is_not(which: Section) -> None:
     pairs = values.pack_map([values.symbol("x-must"), values.uint(1)])
@@ -424,6 +482,7 @@ def test_an_item_of_http_leaves_as_one_data_section_with_its_type(
         ),
         (fields(Section.PROPERTIES, {0: values.string("i")}) + text("1"), (b"1", "text/plain; charset=utf-8")),
         (fields(Section.PROPERTIES, {6: values.symbol("a\nb")}) + text("1"), (b"1", "text/plain; charset=utf-8")),
+        (fields(Section.PROPERTIES, {6: values.symbol('<x>; rel="self"')}) + text("1"), (b"1", "text/plain; charset=utf-8")),
         (fields(Section.PROPERTIES, {6: values.NULL}) + text("1"), (b"1", "text/plain; charset=utf-8")),
         (2 * section(Section.DATA, values.binary(b"1")), None),
         (section(Section.VALUE, values.pack_list([])), None),
@@ -503,3 +562,113 @@ def test_an_xmpp_library_may_write_the_element_in_its_own_way() -> None:
     entry = read(text("x")).entry
     quoted = entry.payload.replace("'", '"')
     assert split(render_item(item(entry), quoted, NOW)).bare == text("x")
+
+
+# -- the queue for replies -------------------------------------------------
+
+
+def asks(reply_to: bytes, more: bytes = b"") -> bytes:
+    """A request that names a queue for replies."""
+    named = fields(Section.PROPERTIES, {0: values.string("q"), 4: reply_to})
+    return named + more + text("how much?")
+
+
+def reply_to_of(rendered: bytes) -> object:
+    properties = elements(split(rendered).values[Section.PROPERTIES])
+    return decode(properties[4])[1]
+
+
+def test_a_queue_for_replies_that_the_item_does_not_name_is_left_out() -> None:
+    """The worker would post where the publisher may not; all else stays as it is."""
+    message = asks(values.string("replies"))
+    entry = read(message).entry
+    named = item(entry, properties=entry.properties)
+    assert render_item(named, entry.payload, NOW).endswith(message)
+    rendered = render_item(item(entry, properties={}), entry.payload, NOW)
+    assert reply_to_of(rendered) is None
+    found, before = split(rendered), split(message)
+    assert decode(elements(found.values[Section.PROPERTIES])[0]) == ("string", "q")
+    assert found.values[Section.VALUE] == before.values[Section.VALUE]
+
+
+@pytest.mark.parametrize("reply_to", [values.NULL, values.uint(7), values.binary(b"x")])
+def test_an_address_that_no_node_can_have_stays(reply_to: bytes) -> None:
+    """It leads to nothing here."""
+    message = asks(reply_to)
+    entry = read(message).entry
+    rendered = render_item(item(entry, properties={}), entry.payload, NOW)
+    assert rendered.endswith(message)
+
+
+def test_a_queue_for_replies_is_a_property_whatever_else_is_named() -> None:
+    """So it can be looked at when the item is given out."""
+    pairs = [
+        each
+        for number in range(100)
+        for each in (values.string(f"n{number}"), values.uint(1))
+    ]
+    many = section(Section.APPLICATION_PROPERTIES, values.pack_map(pairs))
+    assert read(asks(values.string("r"), many)).entry.properties == {"JMSReplyTo": "r"}
+    long = {3: values.string("x" * 9000), 4: values.string("r")}
+    message = fields(Section.PROPERTIES, long) + many + text("1")
+    assert read(message).entry.properties == {"JMSReplyTo": "r"}
+    assert read(asks(values.string("r" * 9000))).entry.properties == {}
+
+
+def test_properties_that_an_xmpp_client_has_made_up_are_xml() -> None:
+    """To AMQP such an item is XML like any other."""
+    made_up = section(Section.PROPERTIES, CUT_OFF) + text("1")
+    coded = b64encode(made_up).decode()
+    payload = f"<message xmlns='{NAMESPACE}'>{coded}<body/></message>"
+    entry = read(text("1")).entry
+    rendered = render_item(item(entry), payload, NOW)
+    assert values.binary(payload.encode()) in rendered
+
+
+@pytest.mark.parametrize(
+    ("annotations", "delay"),
+    [
+        ([], 0.0),
+        ([values.symbol("x-opt-other"), values.uint(5)], 0.0),
+        ([values.symbol("x-opt-delivery-delay"), values.uint(1500)], 1.5),
+        ([values.symbol("x-opt-delivery-delay"), b"\x55\xff"], 0.0),
+        ([values.symbol("x-opt-delivery-delay"), values.string("1500")], 0.0),
+        (
+            [
+                values.symbol("x-opt-delivery-time"),
+                b"\x83" + (1_003_000).to_bytes(8, "big"),
+            ],
+            3.0,
+        ),
+        ([values.symbol("x-opt-delivery-time"), values.uint(999_000)], 0.0),
+        (
+            [
+                values.symbol("x-opt-delivery-delay"),
+                values.uint(9000),
+                values.symbol("x-opt-delivery-time"),
+                values.uint(1_003_000),
+            ],
+            9.0,
+        ),
+        (
+            [values.symbol("x-opt-delivery-delay"), b"\x80" + b"\xff" * 8],
+            DELAY_S_MAX,
+        ),
+    ],
+)
+def test_an_annotation_delays_its_message(
+    annotations: list[bytes], delay: float
+) -> None:
+    """That of JMS (delivery delay): a length, or a moment, in milliseconds."""
+    packed = values.pack_map(annotations)
+    message = section(Section.MESSAGE_ANNOTATIONS, packed) + text("x")
+    entry = read(message).entry
+    assert entry.delay == delay
+    assert entry.digest == read(text("x")).entry.digest, "it is no content"
+
+
+def test_a_message_of_a_bridge_says_how_often_it_was_forwarded() -> None:
+    """Its annotation is a property of the item, so that push and bridges read it."""
+    pairs = [values.symbol("x-opt-qos-hops"), values.uint(3)]
+    annotations = section(Section.MESSAGE_ANNOTATIONS, values.pack_map(pairs))
+    assert read(annotations + text("1")).entry.properties == {"qos_hops": 3}

@@ -12,6 +12,7 @@ from qos.core.amqp.sasl import (
     AMQP_HEADER,
     SASL_HEADER,
     Attempt,
+    Outcome,
     SaslServer,
     WrongProtocol,
 )
@@ -41,6 +42,14 @@ def opened(mechanisms: tuple[str, ...] = ALL) -> SaslServer:
     return server
 
 
+def test_an_outcome_is_waited_for_from_the_header_on() -> None:
+    assert not SaslServer(ALL).begun
+    assert opened().begun
+    plain = SaslServer(ALL)
+    assert plain.receive(AMQP_HEADER) == Attempt("ANONYMOUS")
+    assert not plain.begun
+
+
 @pytest.mark.parametrize(
     ("sent", "attempt"),
     [
@@ -62,12 +71,22 @@ def test_the_password_may_come_in_a_response(empty: tuple[bytes, ...]) -> None:
     assert server.receive(frame(0x43, values.binary(b"\0alice\0secret"))) == ALICE
 
 
-@pytest.mark.parametrize(("ok", "code"), [(True, 0), (False, 1)])
-def test_the_outcome_is_told_and_the_rest_is_handed_on(ok: bool, code: int) -> None:
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        (Outcome.OK, 0),
+        (Outcome.AUTH, 1),
+        (Outcome.SYS_PERM, 3),
+        (Outcome.SYS_TEMP, 4),
+    ],
+)
+def test_the_outcome_is_told_and_the_rest_is_handed_on(
+    outcome: Outcome, code: int
+) -> None:
     server = opened()
     assert server.receive(PLAIN + AMQP_HEADER) == ALICE
     assert server.receive(b"more") is None
-    assert server.decided(ok) == AMQP_HEADER + b"more"
+    assert server.decided(outcome) == AMQP_HEADER + b"more"
     assert server.output == frame(0x44, values.ubyte(code))
 
 
@@ -81,6 +100,7 @@ def test_a_peer_without_sasl_is_anonymous_where_that_is_allowed() -> None:
     server = SaslServer(ALL)
     assert server.receive(AMQP_HEADER[:3]) is None
     assert server.receive(AMQP_HEADER[3:]) == Attempt("ANONYMOUS")
+    assert server.decided(Outcome.OK) == AMQP_HEADER
     assert not server.output
 
 
@@ -113,9 +133,14 @@ def test_any_other_protocol_is_refused(first: bytes) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_refused(sent: bytes, says: str) -> None:
+def test_what_is_wrong_is_refused_by_an_outcome(sent: bytes, says: str) -> None:
+    """Security §5.3.3.2: `auth` if the mechanism is not offered; else a client is wrong."""
+    server = opened()
     with pytest.raises(DecodeError, match=says):
-        opened().receive(sent)
+        server.receive(sent)
+    code = 1 if "not offered" in says else 3
+    assert server.output == frame(0x44, values.ubyte(code))
+    assert server.receive(sent) is None
 
 
 @pytest.mark.parametrize("sent", [PLAIN, frame(0x43), frame(0x43, values.string("x"))])

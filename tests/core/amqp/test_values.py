@@ -6,7 +6,14 @@ from hypothesis import strategies as st
 
 from amqp_messages import read_or_refused
 from qos.core.amqp import values
-from qos.core.amqp.values import DecodeError, decode, descriptor, elements, end_of
+from qos.core.amqp.values import (
+    DecodeError,
+    decode,
+    decode_carried,
+    descriptor,
+    elements,
+    end_of,
+)
 
 WRITTEN = [
     (values.NULL, ("null", None)),
@@ -144,3 +151,12 @@ def test_any_bytes_are_a_value_or_refused(data: bytes) -> None:
     read_or_refused(elements, data)
     read_or_refused(lambda some: end_of(some, 0), data)
     read_or_refused(lambda some: descriptor(some, 0), data)
+
+
+def test_a_text_that_is_only_carried_may_be_any_bytes() -> None:
+    assert decode_carried(b"\xa1\x02a\xff") == ("other", b"\xa1\x02a\xff")
+    assert decode_carried(b"\xa1\x01a") == ("string", "a")
+    with pytest.raises(DecodeError, match="more than one"):
+        decode_carried(b"\x40\x40")
+    with pytest.raises(DecodeError, match="cut off"):
+        decode_carried(b"\xa1\x02a")

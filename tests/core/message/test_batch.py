@@ -123,6 +123,18 @@ def test_what_fills_a_stanza_goes_whatever_is_unanswered() -> None:
     assert gathering.take(0.1) == ()
 
 
+def test_what_waits_can_be_dropped_and_the_answers_still_come() -> None:
+    """When the connection is lost: what was written may be answered, the rest not."""
+    under_way = gathered(loads(), range(1))
+    under_way.sent("b1", under_way.take(0.0), 0.0)
+    under_way.sent("b2", (), 0.0)
+    assert not gathered(under_way, range(1, 4)).take(0.0)
+    assert under_way.drop() == ["r1", "r2", "r3"]
+    assert under_way.drop() == []
+    assert under_way.take(PATIENCE_S) == ()
+    assert under_way.answered("b1") == ("r0",)
+
+
 def test_an_unanswered_stanza_keeps_others_waiting_for_a_while_only() -> None:
     """A peer that never answers must not block its later messages."""
     gathering = gathered(busy(loads()), range(1))

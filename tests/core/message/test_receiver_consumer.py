@@ -123,6 +123,25 @@ def test_it_is_parked_after_so_many_hand_overs(input_: I) -> None:
     assert effects == (Save(after),)
 
 
+@pytest.mark.parametrize("before", [0, MAX - 1])
+def test_a_loop_counts_each_hand_over_but_the_first(before: int) -> None:
+    """A message that is well costs no write; one that kills its process is counted."""
+    first = replace(releasing(before), redelivered=False)
+    assert step(first, I.BEGIN, at(0)) == (first, ())
+    again = replace(first, redelivered=True)
+    after, effects = step(again, I.BEGIN, at())
+    assert after == replace(again, handovers=before + 1)
+    assert effects == (Save(after),)
+
+
+@pytest.mark.parametrize("level", [Level.ACKNOWLEDGED, Level.ASSURED])
+def test_a_loop_parks_a_message_too(level: Level) -> None:
+    record = replace(releasing(MAX), redelivered=True, level=level)
+    after, effects = step(record, I.BEGIN, at())
+    assert after == replace(record, state=S.PARKED, changed_at=NOW)
+    assert effects == (Save(after),)
+
+
 def parked() -> Incoming:
     """A message on which a consumer has failed too often."""
     record, _ = step(releasing(MAX), I.FAILED, at())

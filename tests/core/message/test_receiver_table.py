@@ -24,7 +24,7 @@ from qos.core.message.effects import Forget as ForgetEffect
 from qos.core.message.effects import Report as ReportEffect
 from qos.core.message.model import Incoming, Level, Rejection
 from qos.core.message.model import IncomingState as S
-from qos.core.message.receiver import NOT_NOW, key_of, step
+from qos.core.message.receiver import NOT_NOW, UNSURE, key_of, not_now, step
 from qos.core.message.receiver_table import TRANSITIONS, At, Request, classify
 from qos.core.message.receiver_table import ReceiverInput as I
 
@@ -35,6 +35,9 @@ HOLD = "h1"
 NOW = 1_000.0
 HOLDS = {"right": HOLD, "wrong": "h2", "absent": ""}
 MARKS = {"marked": "store-1", "unmarked": ""}
+#: The end of a message at level acknowledged.
+TAKEN = Answer("result", repeats=True)
+
 WHY = Rejection("conflict", "cancel", "another item has this id")
 QUOTAS = ("messages", "bytes", "total_messages", "total_bytes")
 
@@ -117,6 +120,7 @@ NEXT = {
     **{(state, I.UNKNOWN): state for state in SETTLED},
     (S.RELEASING, I.BUSY): S.RELEASING,
     (S.RELEASING, I.IN_HAND): S.RELEASING,
+    (S.RELEASING, I.BEGIN): S.RELEASING,
     (S.RELEASING, I.HANDED_OVER): S.DONE,
     (S.RELEASING, I.HANDED_OVER_UNMARKED): S.ABSENT,
     (S.RELEASING, I.NOT_TAKEN): S.HELD,
@@ -132,6 +136,7 @@ NEXT = {
     (S.PARKED, I.RELEASE): S.RELEASING,
     (S.HELD, I.DROP): S.DROPPED,
     (S.PARKED, I.DROP): S.DROPPED,
+    (S.RELEASING, I.DROP_FORCED): S.DROPPED,
     (S.HELD, I.EXPIRE): S.EXPIRED,
     (S.DONE, I.FORGET): S.ABSENT,
     (S.EXPIRED, I.FORGET): S.ABSENT,
@@ -150,8 +155,9 @@ KINDS = {I.ACKNOWLEDGED: "acknowledged", I.ASSURED: "assured", I.DELIVER: "deliv
 #: The inputs from the engine; the machine derives the others.
 GIVEN = [
     *KINDS,
-    *(I.IN_HAND, I.HANDED_OVER, I.NOT_TAKEN, I.CONSUME, I.CONSUMED, I.REJECTED),
-    *(I.FAILED, I.RELEASE, I.DROP, I.RESTART, I.EXPIRE, I.FORGET),
+    *(I.IN_HAND, I.BEGIN, I.HANDED_OVER, I.NOT_TAKEN, I.CONSUME, I.CONSUMED),
+    I.REJECTED,
+    *(I.FAILED, I.RELEASE, I.DROP, I.DROP_FORCED, I.RESTART, I.EXPIRE, I.FORGET),
 ]
 
 
@@ -433,7 +439,7 @@ def test_acknowledged_is_written_before_it_is_handed_over_and_not_answered_befor
         assert after.state is S.RELEASING
         assert after.level is Level.ACKNOWLEDGED
         assert after.msg_id == "iq-1"
-        assert (after.mark, after.hold) == ("", "")
+        assert (after.mark, after.hold) == (MARKS[mark], "")
         assert effects == (Reserve(after), Save(after), Deliver(after))
 
 
@@ -441,22 +447,74 @@ def test_unwritten_acknowledged_is_handed_over_and_answered_without_the_disk() -
     """An option for the speed of the proto-XEP."""
     asked = request("acknowledged")
     after, effects = step(None, I.ACKNOWLEDGED, at(written=False), asked)
-    assert names(effects) == ("Deliver",)
-    assert step(after, I.HANDED_OVER, at(), asked) == (None, (Answer("result"),))
+    assert after is not None
+    assert effects == (Reserve(after), Deliver(after))
+    assert step(after, I.HANDED_OVER, at(), asked) == (None, (TAKEN, Refund(after)))
 
 
 def test_unwritten_acknowledged_never_exceeds_a_quota() -> None:
-    """What is not on disk fills memory all the same while it is handed over.
-
-    Either it is not counted at all, or it is refused like everything else.
-    """
+    """A message that is not on disk fills memory while it is handed over."""
     _, effects = step(
         None,
         I.ACKNOWLEDGED,
         at(written=False, exceeded="total_bytes"),
         request("acknowledged"),
     )
-    assert "Reserve" not in names(effects)
+    assert names(effects) == ("resource-constraint", "Report")
+
+
+def test_a_repeat_of_a_marked_acknowledged_message_waits_for_its_end() -> None:
+    """It is not a second message, however long the application works on the first."""
+    record, asked = acknowledged(), request("acknowledged")
+    assert step(record, I.ACKNOWLEDGED, at(), asked) == (record, (Defer(),))
+
+
+def test_a_repeat_of_a_parked_acknowledged_message_leaves_its_sender_in_doubt() -> None:
+    """An operator may release it: so it is not certain that it will not be delivered."""
+    record = replace(acknowledged(), state=S.PARKED)
+    asked = request("acknowledged")
+    assert step(record, I.ACKNOWLEDGED, at(), asked) == (record, (UNSURE,))
+    assert (UNSURE.kind, UNSURE.error_type) == ("error", "wait"), "it is repeated"
+
+
+@pytest.mark.parametrize("redelivered", [False, True])
+def test_an_acknowledged_message_is_remembered_if_it_was_handed_over_again(
+    redelivered: bool,
+) -> None:
+    """Its sender, which had no answer from the process that died, repeats it later."""
+    record, asked = (
+        replace(acknowledged(), redelivered=redelivered),
+        request("acknowledged"),
+    )
+    after, effects = step(record, I.HANDED_OVER, at())
+    if not redelivered:
+        assert (after, effects) == (None, (TAKEN, Refund(record), ForgetEffect(record)))
+        return
+    assert after is not None
+    assert (after.state, after.payload) == (S.DONE, "")
+    assert effects == (Refund(record), Save(after))
+    assert step(after, I.ACKNOWLEDGED, at(), asked) == (after, (TAKEN,))
+    rejected, _ = step(record, I.REJECTED, at()._replace(rejection=WHY))
+    assert step(rejected, I.ACKNOWLEDGED, at(), asked) == (rejected, (TAKEN,))
+
+
+def test_a_repeat_of_a_dropped_acknowledged_message_is_refused() -> None:
+    """As at level assured: the operator has decided."""
+    record = replace(acknowledged(), state=S.DROPPED)
+    _, effects = step(record, I.ACKNOWLEDGED, at(), request("acknowledged"))
+    assert names(effects) == ("not-allowed", "Report")
+
+
+def test_a_repeat_that_has_lost_its_payload_is_sent_again() -> None:
+    """The message that it repeats could not be written: it was not handed over."""
+    _, effects = step(None, I.ACKNOWLEDGED, at(), request("acknowledged").waiting())
+    assert names(effects) == ("resource-constraint",)
+
+
+def test_only_a_message_that_can_be_handed_over_later_is_uncertain() -> None:
+    """At level assured its sender asks by `deliver`, and knows."""
+    assert not_now(acknowledged()) == UNSURE
+    assert not_now(incoming(S.RELEASING)) == not_now(None) == NOT_NOW
 
 
 # --- handing over, restart, expiry -------------------------------------------
@@ -488,7 +546,9 @@ def test_an_unmarked_message_that_was_handed_over_is_forgotten(
     record = replace(record, level=level)
     deliver = request("deliver", mark="") if asked else None
     after, effects = step(record, I.HANDED_OVER, at(), deliver)
-    answer = (Answer("result"),) if asked else ()
+    answer: tuple[Answer, ...] = (Answer("result"),) if asked else ()
+    if level is Level.ACKNOWLEDGED:
+        answer = (TAKEN,)  # for its repeats, too
     assert after is None
     assert effects == (*answer, Refund(record), ForgetEffect(record))
 
@@ -523,10 +583,12 @@ def test_an_acknowledged_message_that_nobody_takes_is_gone_before_it_is_refused(
 ):
     """The error says that it was not delivered: no restart may hand it over later."""
     record, asked = acknowledged(), request("acknowledged")
-    effects = (Refund(record), ForgetEffect(record), NOT_NOW)
+    told = replace(NOT_NOW, repeats=True)
+    effects = (Refund(record), ForgetEffect(record), told)
     assert step(record, I.NOT_TAKEN, at(), asked) == (None, effects)
-    unwritten = replace(record, counted=False)
-    assert step(unwritten, I.NOT_TAKEN, at(), asked) == (None, (NOT_NOW,))
+    unwritten = replace(record, written=False)
+    effects_unwritten = (Refund(unwritten), told)
+    assert step(unwritten, I.NOT_TAKEN, at(), asked) == (None, effects_unwritten)
 
 
 @pytest.mark.parametrize("level", Level)
@@ -539,11 +601,16 @@ def test_what_nobody_takes_and_nobody_asks_for_is_handed_over_again(
     assert step(record, I.NOT_TAKEN, again) == (record, (Retry(NOW + 10),))
 
 
-def test_only_level_acknowledged_is_answered_when_somebody_has_it_in_hand() -> None:
-    """An application may still refuse an assured message that it is handling."""
-    record, asked = acknowledged(), request("acknowledged")
-    assert step(record, I.IN_HAND, at(), asked) == (record, (Answer("result"),))
-    assert step(record, I.IN_HAND, at()) == (record, ())
+def test_only_acknowledged_without_a_mark_is_answered_when_somebody_has_it_in_hand() -> (
+    None
+):
+    """Its repeat would be a new message, and the proto-XEP answers on receipt."""
+    unmarked = replace(acknowledged(), mark="")
+    asked = request("acknowledged", mark="")
+    assert step(unmarked, I.IN_HAND, at(), asked) == (unmarked, (TAKEN,))
+    assert step(unmarked, I.IN_HAND, at()) == (unmarked, ())
+    marked = acknowledged()
+    assert step(marked, I.IN_HAND, at(), request("acknowledged")) == (marked, ())
     assured = incoming(S.RELEASING)
     assert step(assured, I.IN_HAND, at(), request("deliver")) == (assured, ())
 
@@ -589,6 +656,25 @@ def test_a_memory_that_is_forgotten_leaves_nothing(state: S) -> None:
     record = incoming(state)
     assert record is not None
     assert step(record, I.FORGET, at()) == (None, (ForgetEffect(record),))
+
+
+@pytest.mark.parametrize("level", Level)
+def test_a_drop_by_force_ends_what_may_have_been_handed_over(level: Level) -> None:
+    """A message that ends each process must not come again for ever.
+
+    Its room is given back. A sender that repeats `deliver` must hear neither that the
+    message was delivered nor that it may send it again.
+    """
+    record = incoming(S.RELEASING)
+    assert record is not None
+    record = replace(record, level=level)
+    after, effects = step(record, I.DROP_FORCED, at())
+    assert after == replace(record, state=S.DROPPED, payload="", changed_at=NOW)
+    assert effects == (Refund(record), Save(after))
+    _, effects = step(after, I.DELIVER, at(), request("deliver", hold=after.hold))
+    assert effects[0] == Answer("error", after.hold, "item-not-found", "cancel")
+    _, effects = step(after, I.ASSURED, at(), request("assured"))
+    assert effects[0] == Answer("error", "", "not-allowed", "cancel")
 
 
 def test_a_new_hold_removes_the_memory_of_an_expired_one() -> None:
@@ -654,9 +740,18 @@ def test_assured_and_its_deliver_have_one_key() -> None:
         assert key_of(request("assured", mark)) == key_of(deliver, "token")
 
 
-def test_two_acknowledged_requests_are_never_one() -> None:
-    """A peer that counts its iq ids from 1 after each start would lose messages."""
+def test_a_marked_acknowledged_request_and_its_repeat_have_one_key() -> None:
+    """Our iq ids are never used again; a device may come back under another resource."""
     asked = request("acknowledged")
+    again = replace(asked, source=f"{SOURCE}2")
+    assert key_of(asked, "token-1") == key_of(again, "token-2")
+    other = replace(asked, iq_id="iq-2")
+    assert key_of(asked, "token-1") != key_of(other, "token-1")
+
+
+def test_two_acknowledged_requests_without_a_mark_are_never_one() -> None:
+    """A peer that counts its iq ids from 1 after each start would lose messages."""
+    asked = request("acknowledged", mark="")
     assert key_of(asked, "token-1") != key_of(asked, "token-2")
     assert key_of(asked, "token-1") != key_of(request("assured"), "token-1")
 
@@ -672,4 +767,4 @@ def test_unwritten_acknowledged_leaves_nothing_behind() -> None:
     """Neither on disk nor in the ledger: it was never in either."""
     record, _ = step(None, I.ACKNOWLEDGED, at(written=False), request("acknowledged"))
     assert record is not None
-    assert step(record, I.HANDED_OVER, at()) == (None, ())
+    assert step(record, I.HANDED_OVER, at()) == (None, (TAKEN, Refund(record)))

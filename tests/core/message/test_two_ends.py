@@ -324,7 +324,7 @@ class Sender(Process):
             msg_id="" if kind == "acknowledged" else record.msg_id,
             payload=record.payload if offer else "",
             size=record.size if offer else 0,
-            mark="" if kind == "acknowledged" else "store-of-door",
+            mark="store-of-door",
             hold="" if offer else record.hold or "",
         )
         self.asked[request.iq_id] = record.msg_id
@@ -536,28 +536,34 @@ class Device(Process):
                 self.act(key, ReceiverInput.NOT_TAKEN, request)
             case Deliver(record):
                 self.world.handed_over(record)
-                assured = record.level is Level.ASSURED
-                self.handing[key] = request if assured else None
+                answered = record.level is Level.ACKNOWLEDGED and not record.mark
+                self.handing[key] = None if answered else request
                 self.act(key, ReceiverInput.IN_HAND, request)
             case Retry():
                 self.untaken.add(key)
             case Defer():
                 assert request is not None
                 self.waiting.setdefault(key, []).append(request)
-            case Answer(kind, hold, condition, error_type):
-                assert request is not None
-                reply = Reply(
-                    request.iq_id,
-                    request.to,
-                    condition or None,
-                    error_type,
-                    request.msg_id if kind == "received" else None,
-                    hold or None,
-                    request.namespace,
-                )
-                self.world.say(request, reply)
+            case Answer():
+                if request is not None:
+                    self.answer(request, effect)
+                for repeat in self.waiting.pop(key, []) if effect.repeats else []:
+                    self.answer(repeat, effect)
             case _:
                 assert isinstance(effect, Report)
+
+    def answer(self, request: Request, answer: Answer) -> None:
+        """Answer a request."""
+        reply = Reply(
+            request.iq_id,
+            request.to,
+            answer.condition or None,
+            answer.error_type,
+            request.msg_id if answer.kind == "received" else None,
+            answer.hold or None,
+            request.namespace,
+        )
+        self.world.say(request, reply)
 
     def hand_over(self, key: str) -> None:
         """The application has returned."""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from qos.core.queue import stats
 from qos.core.queue.effects import NotifyItem
 from qos.core.queue.item import ItemOutcome, ItemState
 from qos.core.queue.requests import Configure, SetOptions
@@ -172,6 +173,19 @@ def test_an_item_is_not_for_whom_it_cannot_be_handled_by() -> None:
     assert it.stats()["excluded"] == 1
     it.unsubscribe(BEE_2)
     assert it.stats()["excluded"] == 0
+
+
+def test_stuck_items_are_counted_among_so_many_sets_of_workers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With more of them the number is unknown: to find it would hold others up."""
+    it = World(PLAIN)
+    it.subscribe(BEE)
+    it.publish("a")
+    it.unlock("a", BEE, "", NOT_HERE, not_here=True)
+    assert it.stats()["excluded"] == 1
+    monkeypatch.setattr(stats, "EXCLUDING_MAX", 0)
+    assert it.stats()["excluded"] is None
 
 
 def test_the_excluded_one_is_passed_over_and_gets_the_next() -> None:

@@ -146,3 +146,11 @@ def test_annotations_of_a_modified_item_stay_with_it() -> None:
     assert modify("two") == "two"
     world.boot()
     assert world.item("a", NODE).annotations == "two"
+
+
+def test_only_the_first_link_has_made_a_node() -> None:
+    """A second one of the same name would end the node when it is closed."""
+    world = made(CLOSE)
+    world.ask(OpenLink(NODE, made=True), OTHER)
+    world.ask(CloseLink(NODE), OTHER)
+    assert there(world)

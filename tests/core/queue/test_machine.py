@@ -42,7 +42,7 @@ from qos.core.queue.requests import (
 )
 from qos.core.queue.results import RequeueResult
 from qos.core.strings import bare
-from queue_agreement import disk_agrees, memory_agrees
+from queue_agreement import counts_agree, disk_agrees, memory_agrees
 from queue_model import HOLD_S, ITEMS_MAX, LOCK_S, WANTS, Fact, Model, Wish
 from queue_world import (
     ANT,
@@ -609,6 +609,7 @@ class Queue(RuleBasedStateMachine):
     def memory_agrees(self) -> None:
         for node in NODES:
             memory_agrees(self.model, self.world.core.nodes[node])
+            counts_agree(self.world, node, self.now)
 
     @invariant()
     def who_was_heard_of_is_listened_to(self) -> None:

@@ -495,6 +495,7 @@ def test_stats_say_what_there_is() -> None:
         "unmatched": 0,
         "releases_most": 0,
         "missed": 0,
+        "repeated": 0,
     }
     it.ask(Configure(NODE, {"pubsub#access_model": "whitelist"}), OWNER)
     with pytest.raises(Refusal, match="there is no node 'orders'"):

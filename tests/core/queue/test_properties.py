@@ -14,6 +14,7 @@ from qos.core.queue.item_names import (
     names_of_payload,
 )
 from qos.core.queue.properties import (
+    HEADER_BYTES_MAX,
     NAME_CHARS_MAX,
     NAMES_MAX,
     PROPERTIES_BYTES_MAX,
@@ -47,6 +48,8 @@ from queue_world import NODE, PLAIN, PUBLISHER, World, entry
             {"n": "ä" * (PROPERTIES_BYTES_MAX // 2)},
             "8193 bytes, over the limit of 8192",
         ),
+        ({"n": "ü" * 3900}, "23407 bytes as a header of HTTP, over the limit of 8000"),
+        ({"http_content$type": "text"}, "content-type: a media type is expected"),
     ],
 )
 def test_properties_have_limits(properties: Properties, part: str) -> None:
@@ -59,8 +62,10 @@ def test_properties_up_to_their_limits_are_allowed() -> None:
     many = {f"n{number:02}": number for number in range(NAMES_MAX)}
     assert why_not(many) is None
     assert properties_size(many) == NAMES_MAX * 11
-    largest = {"n" * NAME_CHARS_MAX: "x" * (PROPERTIES_BYTES_MAX - NAME_CHARS_MAX)}
-    assert why_not(largest) is None
+    room = HEADER_BYTES_MAX - NAME_CHARS_MAX - 6
+    assert why_not({"n" * NAME_CHARS_MAX: "x" * room}) is None
+    assert why_not({"n" * NAME_CHARS_MAX: "x" * (room + 1)})
+    assert why_not({"n" * NAME_CHARS_MAX: "ü" * (room // 6)}) is None
     assert why_not({"a": 2**63 - 1, "b": -(2**63), "c": 1e308, "d": False}) is None
 
 

@@ -76,6 +76,7 @@ def test_the_result_tells_which_ids_were_there_already() -> None:
     )
     it.ask(retraction("a"), OWNER)
     assert it.publish("a", "e") == PublishResult(NODE, ("a", "e"), repeated=("a",))
+    assert it.stats()["repeated"] == 3
     it.now += 61
     assert it.publish("a") == PublishResult(NODE, ("a",), repeated=())
 
@@ -271,6 +272,8 @@ def test_who_may_publish(model: str, access: str, what: Affiliation, may: bool) 
     if may:
         it.ask(request, ANT)
         assert set(it.live()) == {"a"}
+    elif access == "whitelist" or what is Affiliation.OUTCAST:
+        assert it.refused(request, ANT) == ("item-not-found", "cancel", "")
     else:
         assert it.refused(request, ANT) == ("forbidden", "auth", "")
 

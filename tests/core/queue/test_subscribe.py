@@ -244,7 +244,7 @@ def test_nobody_subscribes_another(jid: str) -> None:
         GetOptions(NODE, ANT),
         SetOptions(NODE, ANT, ONE),
     ):
-        assert it.refused(request, BEE) == INVALID_JID
+        assert it.refused(request, BEE) == ("forbidden", "auth", "")
 
 
 @pytest.mark.parametrize(
@@ -252,9 +252,9 @@ def test_nobody_subscribes_another(jid: str) -> None:
     [
         ("open", Affiliation.NONE, None),
         ("open", Affiliation.MEMBER, None),
-        ("open", Affiliation.OUTCAST, ("forbidden", "auth", "")),
-        ("whitelist", Affiliation.NONE, ("not-allowed", "cancel", "closed-node")),
-        ("whitelist", Affiliation.OUTCAST, ("forbidden", "auth", "")),
+        ("open", Affiliation.OUTCAST, ("item-not-found", "cancel", "")),
+        ("whitelist", Affiliation.NONE, ("item-not-found", "cancel", "")),
+        ("whitelist", Affiliation.OUTCAST, ("item-not-found", "cancel", "")),
         ("open", Affiliation.PUBLISH_ONLY, ("forbidden", "auth", "")),
         ("whitelist", Affiliation.PUBLISH_ONLY, ("forbidden", "auth", "")),
         ("whitelist", Affiliation.MEMBER, None),

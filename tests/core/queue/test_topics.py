@@ -1,5 +1,7 @@
 """Topics: copies in the commit of the item, what is kept for readers, who may subscribe."""
 
+import itertools
+
 import pytest
 
 from qos.core.queue import topics
@@ -134,7 +136,7 @@ def test_a_repeat_makes_no_second_copy() -> None:
 
 
 def test_a_subscription_begins_with_the_next_item() -> None:
-    """What is in the topic already is for readers."""
+    """Items that are in the topic already are for readers."""
     it = world()
     it.publish("a", node=TOPIC)
     subscribe(it, "audit")
@@ -184,7 +186,7 @@ def test_times_go_along() -> None:
 def test_a_condition_is_evaluated_when_copying(
     selector: str, copied: list[str]
 ) -> None:
-    """What a queue does not want takes no room in it."""
+    """An unwanted item takes no room in a queue."""
     it = world()
     subscribe(it, "audit", selector=selector)
     it.publish(
@@ -413,6 +415,46 @@ def test_what_a_node_is_stays(node: str, change: dict[str, str]) -> None:
     it.ask(Configure("audit", whole), BEE)
 
 
+@pytest.mark.parametrize(
+    ("name", "topic", "may"),
+    [
+        (f"subscription/{TOPIC}/bee@x/n", TOPIC, True),
+        (f"subscription/{TOPIC}/bee@x/a/b", TOPIC, True),
+        (f"subscription/{TOPIC}/ant@y/n", TOPIC, False),
+        ("subscription/other/bee@x/n", TOPIC, False),
+        (f"subscription/{TOPIC}/bee@x/n", "", False),
+        ("subscription/x", "", False),
+        ("subscriptions/x", "", True),
+        ("x/subscription/", TOPIC, True),
+        # The account of the first one could be taken for a part of the topic.
+        ("subscription/a%2Fant@y/bee@x/n", "a/ant@y", True),
+        ("subscription/a/ant@y/bee@x/n", "a/ant@y", False),
+        ("subscription/a%252F/bee@x/n", "a%2F", True),
+    ],
+)
+def test_the_names_of_subscriptions_belong_to_their_accounts(
+    name: str, topic: str, may: bool
+) -> None:
+    """They can be told in advance, so anybody could be the first to take them."""
+    it = world()
+    for each in ("other", "a/ant@y", "a%2F"):
+        it.create(each, {**PLAIN, "queue#node_type": "topic"})
+    request = Create(name, {"queue#topic": topic})
+    if may:
+        it.ask(request, BEE)
+    else:
+        assert it.refused(request, BEE) == NOT_ACCEPTABLE
+    assert (name in it.core.nodes) is may
+
+
+def test_the_name_of_a_subscription_tells_its_topic_and_its_account() -> None:
+    """No two of them have one name."""
+    parts = ("a", "a/b@c", "b@c", "%", "/", "%2F")
+    accounts = ("b@c", "d@e")
+    given = list(itertools.product(parts, accounts, parts))
+    assert len({topics.subscription_name(*each) for each in given}) == len(given)
+
+
 def test_to_subscribe_needs_no_right_to_create() -> None:
     """It needs the right to subscribe to the topic, and counts for the account."""
     it = world(bounds=QueueBounds(nodes_per_account=2))
@@ -430,7 +472,7 @@ def test_a_topic_has_so_many_queues(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics, "QUEUES_MAX", 2)
     it = world()
     subscribe(it, "one")
-    subscribe(it, "two")
+    subscribe(it, "two", ANT)
     many = ("policy-violation", "wait", "too-many-subscriptions")
     assert it.refused(Create("three", {"queue#topic": TOPIC}), BEE) == many
     it.ask(Delete("one"), BEE)
@@ -477,8 +519,8 @@ def test_a_subscription_is_its_owner_s() -> None:
     """The owner of the topic has no right in it."""
     it = world()
     subscribe(it, "audit")
-    assert it.refused(GetConfigure("audit"), OWNER) == FORBIDDEN
-    assert it.refused(Items(node="audit"), STRANGER)[0] == "not-allowed"
+    assert it.refused(GetConfigure("audit"), OWNER)[0] == "item-not-found"
+    assert it.refused(Items(node="audit"), STRANGER)[0] == "item-not-found"
 
 
 def test_a_short_log_is_written_once() -> None:

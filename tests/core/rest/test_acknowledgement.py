@@ -45,6 +45,12 @@ def settlement(
             "delivery-failed=true&acknowledge=false",
             Unlock("n", (settlement(MODIFIED, failed=True),)),
         ),
+        (
+            "acknowledge=false&delivery-failed=true&reason=no+ink" + "!" * 2000,
+            Unlock(
+                "n", (settlement(MODIFIED, failed=True, reason="no ink" + "!" * 994),)
+            ),
+        ),
         ("reject=", Unlock("n", (settlement(REJECTED),))),
         (
             "reject=no+such+%C3%BC&acknowledge=false",
@@ -68,7 +74,7 @@ def test_each_form_has_one_meaning(form: str, request_: Request) -> None:
         ("", "acknowledge=true or false, reject"),
         ("acknowledge", "name=value is expected"),
         ("reject=%ff", "name=value is expected"),
-        ("a=1&b=2&c=3&d=4&e=5", "name=value is expected"),
+        ("a=1&b=2&c=3&d=4&e=5&f=6", "name=value is expected"),
         ("ack=true", "and no others"),
         ("acknowledge=true&acknowledge=true", "each of acknowledge, delivery-failed"),
         ("acknowledge=yes", "acknowledge is true or false, not 'yes'"),
@@ -77,6 +83,9 @@ def test_each_form_has_one_meaning(form: str, request_: Request) -> None:
         ("acknowledge=true&delivery-failed=false", "nothing else"),
         ("acknowledge=true&reject=x", "reject says all"),
         ("reject=x&delivery-failed=true", "reject says all"),
+        ("reject=x&reason=y", "reject says all"),
+        ("acknowledge=false&reason=x", "a reason goes with delivery-failed=true"),
+        ("acknowledge=true&reason=x", "nothing else"),
         ("extend=0", "extend: 1 to 86400 seconds, not '0'"),
         ("extend=86401", "extend: 1 to 86400"),
         ("extend=1.5", "extend: 1 to 86400"),

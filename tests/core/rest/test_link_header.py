@@ -3,7 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qos.core.rest.link_header import LINKS_MAX, Link, read_links, render_links
+from qos.core.rest.link_header import (
+    LINKS_BYTES_MAX,
+    LINKS_MAX,
+    Link,
+    fitting,
+    read_links,
+    render_links,
+)
 
 HREFS = st.text("abc/:?=&;,%.", max_size=20)
 RELS = st.lists(st.text("abc-", min_size=1, max_size=9), min_size=1, max_size=3)
@@ -44,6 +51,12 @@ def test_the_first_rel_counts_and_its_case_does_not() -> None:
     assert read_links(header) == [Link("a", "create-next x"), Link("c", "")]
 
 
+def test_a_link_of_another_resource_is_not_ours() -> None:
+    """RFC 8288 §3.2: its context is its anchor. An empty one is the answer itself."""
+    header = '</a>; rel="create"; anchor="/other", </b>; rel="create"; anchor=""'
+    assert read_links(header) == [Link("/b", "create")]
+
+
 def test_what_is_no_link_ends_it() -> None:
     """An unclosed bracket is not guessed at."""
     assert read_links("<http://example.com/subscribers, rel=subscribers") == []
@@ -53,3 +66,15 @@ def test_what_is_no_link_ends_it() -> None:
 
 def test_the_number_of_links_is_bounded() -> None:
     assert len(read_links("<a>," * 1000)) == LINKS_MAX
+
+
+def test_links_that_a_header_has_no_room_for_are_left_out() -> None:
+    """All but the first, however long that is."""
+    long, short = Link("/" + "a" * LINKS_BYTES_MAX, "b"), Link("/c", "d")
+    assert fitting([]) == []
+    assert fitting([long, short, long]) == [long]
+    assert fitting([short, long, short]) == [short, short]
+    room = LINKS_BYTES_MAX - len(render_links([short, Link("/", "b")])) - 2
+    exact = Link("/" + "a" * room, "b")
+    assert fitting([short, exact]) == [short, exact]
+    assert fitting([short, Link(exact.href + "a", "b")]) == [short]

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qos.core.contents import JSON_TYPE, TEXT_TYPE, json_payload, text_payload
 from qos.core.opaque_body import NAMESPACE
 from qos.core.queue.item import Item
 from qos.core.queue.properties import Properties
@@ -58,13 +59,47 @@ def back(entry: PublishedItem) -> tuple[bytes, dict[str, str]]:
 
 @given(
     st.binary(max_size=200),
-    st.sampled_from(["", "text/plain", "application/xml", "a/b;c='&<'"]),
+    st.sampled_from(["", "text/plain", "application/xml", 'a/b;c="&<\'"']),
 )
 def test_a_body_comes_back_byte_for_byte(body: bytes, content_type: str) -> None:
     kind = content_type or "application/octet-stream"
     entry = read(body, content_type)
     assert root_of(entry).tag
     assert back(entry) == (body, {"content-type": kind})
+
+
+JSON_BODIES = [b'{"n": 1}', '["\u00fc\n"]'.encode(), b" 1 ", b"no json", b"<&"]
+
+
+@pytest.mark.parametrize("body", JSON_BODIES)
+@pytest.mark.parametrize("kind", ["application/json", "application/geo+json"])
+def test_json_is_what_xmpp_calls_json(body: bytes, kind: str) -> None:
+    """XEP-0335: XMPP workers read it as what a publisher by XMPP has written."""
+    entry = read(body, kind)
+    assert root_of(entry).tag == "{urn:xmpp:json:0}json"
+    assert back(entry) == (body, {"content-type": kind})
+
+
+@pytest.mark.parametrize("body", [b"", b" \n", b"1\r\n", b"\xff", b'"\0"', b"&" * 1000])
+def test_json_that_xml_would_change_or_blow_up_is_bytes(body: bytes) -> None:
+    entry = read(body, "application/json")
+    assert root_of(entry).tag == f"{{{NAMESPACE}}}body"
+    assert back(entry) == (body, {"content-type": "application/json"})
+    assert len(entry.payload) < len(body) * 4 / 3 + 100
+
+
+@pytest.mark.parametrize(
+    ("payload", "shown"),
+    [
+        (json_payload({"n": 1}), (b'{"n":1}', {"content-type": JSON_TYPE})),
+        (text_payload("two words"), (b"two words", {"content-type": TEXT_TYPE})),
+    ],
+)
+def test_json_and_texts_published_by_xmpp_have_their_type(
+    payload: str, shown: tuple[bytes, dict[str, str]]
+) -> None:
+    it = replace(item(read(b"")), properties={})
+    assert render_message(it, payload) == shown
 
 
 ORDER = "<order xmlns='shop'><n>5</n></order>"
@@ -102,6 +137,7 @@ def test_an_element_with_a_namespace_is_the_payload_itself(
         ("<o xmlns='shop'>\r\n</o>", "<o xmlns='shop'>\n</o>"),
         (f"<body xmlns='{NAMESPACE}'/>", "<body/>"),
         ("<message xmlns='xmpp-qos:amqp:0'/>", "<message xmlns='xmpp-qos:amqp:0'/>"),
+        ("<json xmlns='urn:xmpp:json:0'/>", "<json xmlns='urn:xmpp:json:0'/>"),
     ],
 )
 def test_another_element_can_be_read_beside_its_bytes(body: str, readable: str) -> None:
@@ -175,6 +211,26 @@ def test_a_header_that_cannot_be_kept_is_refused(value: str) -> None:
     with pytest.raises(Refusal, match="content-type: at most 1024") as caught:
         read(b"", value)
     assert caught.value.condition == "bad-request"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("content-type", "a media type is expected"),
+        ("content-encoding", "encodings are expected"),
+        ("content-language", "language tags are expected"),
+    ],
+)
+def test_a_header_that_a_client_could_take_for_a_link_is_refused(
+    name: str, expected: str
+) -> None:
+    """And is not shown, if a store has one of earlier."""
+    headers = {name: '<http://x>; rel="acknowledgement"'}
+    with pytest.raises(Refusal, match=f"{name}: {expected}"):
+        read_message(b"", headers, {}, item_id="i", now=NOW, bytes_max=2000)
+    key = f"http_{name.replace('-', '$')}"
+    it = replace(item(read(b"")), properties={key: headers[name]})
+    assert name not in render_message(it, "")[1]
 
 
 def test_properties_and_kept_headers_have_one_limit() -> None:
@@ -268,10 +324,11 @@ def test_what_an_xmpp_client_has_put_into_a_header_cannot_do_harm() -> None:
         ("<x>; rel=create-next", None),
         ("<x>; rel=consumer, <x>; REL=Poller, <x>; rel=generator", None),
         ('<x>; rel="b', None),
-        (
-            r'</a>; rel=b; type="c\", <x>; rel=\"self"',
-            r'</a>; rel="b"; type="c\", <x>; rel=\"self"',
-        ),
+        (r'</a>; rel=b; type="c\", <x>; rel=\"self"', None),
+        ("<http://x/;rel=self;y=z>; rel=up", None),
+        ('<http://x>; rel="up;rel=self"', None),
+        ('<http://x>; rel=up; type="a/b;rel=self"', None),
+        ("<http://x/, a>; rel=up", None),
         ("x", None),
     ],
 )
@@ -310,3 +367,20 @@ def test_the_headers_tell_about_the_delivery() -> None:
         "Msg-Priority": "9",
     }
     assert render_headers(item(read(b"")))["Msg-First-Acquirer"] == "true"
+
+
+def test_a_forwarded_message_says_how_often_it_was_forwarded() -> None:
+    """It is a property of the item, and a header of its own again."""
+    headers = {"msg-hops": "3", "msg-properties": "qos_hops=1, n=2"}
+    entry = read_message(b"", headers, {}, item_id="i", now=NOW, bytes_max=2000)
+    assert entry.properties == {"qos_hops": 3, "n": 2}
+    shown = render_headers(replace(item(entry), properties=entry.properties))
+    assert (shown["Msg-Hops"], shown["Msg-Properties"]) == ("3", "n=2")
+    assert "Msg-Hops" not in render_headers(item(read(b"")))
+
+
+@pytest.mark.parametrize("count", ["", "-1", "x", "10000", "1.5"])
+def test_a_count_of_hops_that_is_none_is_refused(count: str) -> None:
+    """It says what is expected."""
+    with pytest.raises(Refusal, match="msg-hops: 0 to 9999 is expected"):
+        read_message(b"", {"msg-hops": count}, {}, item_id="i", now=NOW, bytes_max=2000)

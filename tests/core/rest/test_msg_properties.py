@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qos.core.queue.properties import Properties
+from qos.core.queue.properties import Properties, header_size
 from qos.core.queue.requests import Refusal
 from qos.core.rest.msg_properties import read_properties, render_properties
 from qos.xml_text import is_legal
@@ -89,3 +89,12 @@ def test_a_name_that_cannot_stand_in_a_header_is_left_out() -> None:
 
 def test_a_lone_surrogate_does_no_harm() -> None:
     assert render_properties({"a": "\ud800"}) == 'a=%"?"'
+
+
+@given(st.dictionaries(NAMES, st.one_of(VALUES, st.text('"\\%ü'))))
+def test_the_size_that_is_checked_is_no_less_than_that_of_the_header(
+    properties: Properties,
+) -> None:
+    """Or an item could have properties that no client can read."""
+    checked = header_size(properties)
+    assert len(render_properties(properties)) <= checked

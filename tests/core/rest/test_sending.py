@@ -103,6 +103,7 @@ def test_nobody_speaks_xmpp_as_the_service(namespace: str) -> None:
         ({"content-language": "de"}, {}),
         ({"link": "<a>; rel=b"}, {}),
         ({"msg-properties": "a=1"}, {}),
+        ({"content-type": "text"}, {}),
         ({}, {"priority": "1"}),
         ({}, {"delay": "1"}),
         ({}, {"ttl": "0"}),

@@ -20,6 +20,7 @@ ROWS = {
     "item-not-found": (404, 404, 412, 404),
     "not-acceptable": (413, 400, 400, 400),
     "not-allowed": (403, 403, 403, 403),
+    "not-authorized": (401, 401, 401, 401),
     "policy-violation": (429, 429, 429, 429),
     "resource-constraint": (507, 503, 507, 507),
     "unexpected-request": (409, 409, 412, 409),

@@ -46,8 +46,9 @@ Beside them there are the shipped commands of one account: `listen`, whose stdou
 file on a disk that can be full, or a pipe whose reader can stop; and under two other
 resources `worker`, and one command after the other of `send`, `outbox`, `inbox` and
 `queue publish`. They get SIGKILL, SIGTERM and SIGHUP. Their stdout is read line by line.
-At the queue of the workers there are also a publisher and a worker that speak HTTP, and
-two that speak AMQP, with their own proxies. What they do is in notebooks of theirs.
+At the queue of the workers there are also publishers and workers that speak HTTP (aiohttp
+and httpx) and AMQP (Qpid Proton, Microsoft's pyamqp, and two that attach one name twice),
+with their own proxies. What they do is in notebooks of theirs.
 
 A foreign domain takes all the room that it can get, an account makes the queue of
 somebody else its dead letters, and an attacker on the network path writes messages before

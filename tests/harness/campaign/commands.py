@@ -190,7 +190,6 @@ class Home:
         self.listen = Member(
             *("listen", "listen", self._listen, files.store("lamp")),
             usual=_ENDS,
-            ends_with=frozenset({Status.INTERRUPTED}),
             restarts=True,
         )
         self.desk = Member(
@@ -205,7 +204,6 @@ class Home:
         self.errand = Member(
             *("errand", "errand", self._errand),
             usual=_ENDS,
-            ends_with=frozenset({Status.INTERRUPTED}),
             restarts=True,
         )
 

@@ -1,6 +1,7 @@
 """Publishers and workers that speak HTTP and AMQP to the queue of the other workers.
 
-Like all members they are killed and stopped. Their connections go through a proxy for each
+They are made with aiohttp and httpx, Qpid Proton and Microsoft's pyamqp; and there are two
+that attach one name twice. Like all members they are killed and stopped. Their connections go through a proxy for each
 protocol, and the service dies between two steps of theirs: before and after a commit.
 """
 
@@ -20,12 +21,14 @@ from campaign.faults import Ways
 from campaign.files import Files
 from campaign.member import GATEWAY_KINDS, GATEWAY_WORKERS, Kind, Member
 from campaign.supervisor import NODE, Supervisor
-from http_roles import HttpPublisher, HttpWorker
+from http_roles import HttpPublisher, HttpWorker, Library
 from proxy import LinkFault, Proxy
+from pyamqp_roles import PyamqpPublisher, PyamqpWorker
 from qos.testing.ports import ADDRESS, free_ports
 from qos.users import hashed
 from queue_roles import AFTER_COMMIT, BEFORE_COMMIT, Listening
 from role import Connect, Role
+from twin_roles import TwinPublisher, TwinWorker
 
 __all__ = ["GATEWAY_FAULTS", "Gateways"]
 
@@ -43,6 +46,13 @@ GATEWAY_FAULTS = (
     *_DEATHS,
     *(f"{fault.value}, gateways" for fault in LinkFault),
 )
+
+#: The publisher and the worker of each AMQP client.
+_AMQP = {
+    "amqp": (AmqpPublisher, AmqpWorker),
+    "pyamqp": (PyamqpPublisher, PyamqpWorker),
+    "twin": (TwinPublisher, TwinWorker),
+}
 
 _WORK_S = 0.05
 
@@ -89,27 +99,30 @@ class Gateways:
         connect = Connect(jid=kind, password=_SECRET, host=ADDRESS, port=port)
         published = str(self._files.published_by(kind))
         notebook = str(self._files.notebook(kind))
-        match kind:
-            case "http-publisher":
-                return HttpPublisher(
+        if kind.startswith("http"):
+            library: Library = "httpx" if kind.startswith("httpx") else "aiohttp"
+            if kind in GATEWAY_WORKERS:
+                return HttpWorker(
                     connect=connect,
                     node=NODE,
-                    links=str(self._files.folder / "http-links.log"),
-                    published=published,
-                    pause_s=_PAUSE_S,
+                    notebook=notebook,
+                    work_s=_WORK_S,
+                    library=library,
                 )
-            case "http-worker":
-                return HttpWorker(
-                    connect=connect, node=NODE, notebook=notebook, work_s=_WORK_S
-                )
-            case "amqp-publisher":
-                return AmqpPublisher(
-                    connect=connect, node=NODE, published=published, pause_s=_PAUSE_S
-                )
-            case _:
-                return AmqpWorker(
-                    connect=connect, node=NODE, notebook=notebook, work_s=_WORK_S
-                )
+            return HttpPublisher(
+                connect=connect,
+                node=NODE,
+                links=str(self._files.folder / f"{library}-links.log"),
+                published=published,
+                pause_s=_PAUSE_S,
+                library=library,
+            )
+        publisher, worker = _AMQP[kind.partition("-")[0]]
+        if kind in GATEWAY_WORKERS:
+            return worker(connect=connect, node=NODE, notebook=notebook, work_s=_WORK_S)
+        return publisher(
+            connect=connect, node=NODE, published=published, pause_s=_PAUSE_S
+        )
 
     # -- faults ------------------------------------------------------------
 

@@ -26,7 +26,7 @@ _STARTS_AGAIN_S = 0.3
 
 _LOOK_S = 0.05
 
-#: The last six are those of `commands`, and the four before them those of `gateways`.
+#: The last six are those of `commands`, and the ten before them those of `gateways`.
 Kind = Literal[
     "sender",
     "receiver",
@@ -35,8 +35,14 @@ Kind = Literal[
     "publisher",
     "http-publisher",
     "http-worker",
+    "httpx-publisher",
+    "httpx-worker",
     "amqp-publisher",
     "amqp-worker",
+    "pyamqp-publisher",
+    "pyamqp-worker",
+    "twin-publisher",
+    "twin-worker",
     "hub",
     "listen",
     "desk",
@@ -45,8 +51,20 @@ Kind = Literal[
     "squatter",
 ]
 
-GATEWAY_PUBLISHERS: tuple[Kind, ...] = ("http-publisher", "amqp-publisher")
-GATEWAY_WORKERS: tuple[Kind, ...] = ("http-worker", "amqp-worker")
+GATEWAY_PUBLISHERS: tuple[Kind, ...] = (
+    "http-publisher",
+    "httpx-publisher",
+    "amqp-publisher",
+    "pyamqp-publisher",
+    "twin-publisher",
+)
+GATEWAY_WORKERS: tuple[Kind, ...] = (
+    "http-worker",
+    "httpx-worker",
+    "amqp-worker",
+    "pyamqp-worker",
+    "twin-worker",
+)
 GATEWAY_KINDS = (*GATEWAY_PUBLISHERS, *GATEWAY_WORKERS)
 
 #: The allowed causes of death: by us, by a full disk, or without a server.

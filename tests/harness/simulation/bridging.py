@@ -74,7 +74,7 @@ class SimulatedBroker:
 
 
 class _Link:
-    """What a bridge needs of `qos.amqp.source.Source`."""
+    """The part of `qos.amqp.source.Source` that a bridge uses."""
 
     def __init__(self, machine: Machine, broker: SimulatedBroker) -> None:
         loop = asyncio.get_running_loop()
@@ -170,7 +170,7 @@ class _Client:
 
 @dataclass(slots=True)
 class _Session:
-    """What a bridge needs of an AccountSession."""
+    """The part of an AccountSession that a bridge uses."""
 
     client: _Client
     online: asyncio.Event

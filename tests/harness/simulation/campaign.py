@@ -114,8 +114,8 @@ class Hunted:
     Attributes:
         name: of it.
         runs: how many seeds were run.
-        violation: the invariant that it violates; '': it survives.
-        seed: the seed that found it.
+        violation: the invariant that it violates, or its test; '': it survives.
+        seed: the seed that found it; -1: a test did.
         error: the reason why it could not be tried, or ''.
     """
 

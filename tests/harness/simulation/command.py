@@ -229,16 +229,18 @@ def _hunt(arguments: argparse.Namespace) -> int:
     for mutant in MUTANTS:
         result = hunted.get(mutant.name)
         found_out += result is not None and bool(result.violation)
-        print(f"{mutant.name:{width}}  {_verdict(result)}")
+        print(f"{mutant.name:{width}}  {_verdict(mutant, result)}")
     print(f"{found_out} of {len(MUTANTS)} mutants found out")
     return 0 if found_out == len(MUTANTS) else 1
 
 
-def _verdict(hunted: Hunted | None) -> str:
+def _verdict(mutant: Mutant, hunted: Hunted | None) -> str:
     if hunted is None:
         return "CANNOT BE TRIED: its process has ended"
     if hunted.error:
         return f"CANNOT BE TRIED: {hunted.error}"
     if not hunted.violation:
-        return f"SURVIVES {hunted.runs} seeds"
+        return f"SURVIVES {mutant.test or f'{hunted.runs} seeds'}"
+    if mutant.test:
+        return f"found out by {mutant.test}"
     return f"found out by seed {hunted.seed}, {hunted.violation}"

@@ -64,6 +64,7 @@ class Disk(Generic[_Change]):
     Attributes:
         name: of the machine.
         commits: how many were begun, failed ones included.
+        failures: how many have failed.
         fails: whether this commit (1: the first) fails, and how.
         slow: how many seconds longer this commit (likewise) takes.
         full: all commits fail for lack of space.
@@ -72,7 +73,7 @@ class Disk(Generic[_Change]):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.commits = 0
+        self.commits = self.failures = 0
         self.full = False
         self.busy_until = -math.inf
         self.fails: Callable[[int], StoreError | None] = _never
@@ -97,7 +98,9 @@ class Disk(Generic[_Change]):
         """
         if error is None:
             self._unsure = ()
-        elif not isinstance(error, StoreFull) and self.commits % 2:
+            return
+        self.failures += 1
+        if not isinstance(error, StoreFull) and self.commits % 2:
             self._unsure = changes
 
     def recover(self) -> None:
@@ -126,6 +129,7 @@ class MessageDisk(Disk[Change | Effect]):
         store_id: str,
         expired: Callable[[str], None] = lambda _: None,
         written: Callable[[str], None] = lambda _: None,
+        keeps: Callable[[Incoming], None] = lambda _: None,
     ) -> None:
         """Begin empty.
 
@@ -134,10 +138,12 @@ class MessageDisk(Disk[Change | Effect]):
             store_id: of the store.
             expired: called with the id of a message that was held for too long.
             written: called with the writes of an application.
+            keeps: called with what is written of each message that came.
         """
         super().__init__(name)
         self._expired = expired
         self._written = written
+        self._keeps = keeps
         self.kept = MemoryStore()
         self.kept.open()
         self.store_id = store_id
@@ -154,7 +160,9 @@ class MessageDisk(Disk[Change | Effect]):
                 continue
             if isinstance(change.record, Outgoing):
                 self.last_seq = max(self.last_seq, change.record.seq)
-            elif change.record.state is IncomingState.EXPIRED:
+                continue
+            self._keeps(change.record)
+            if change.record.state is IncomingState.EXPIRED:
                 self._expired(change.record.msg_id)
 
     def contents(self) -> Contents:

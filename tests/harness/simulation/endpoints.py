@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import math
 from collections import Counter
+from collections.abc import Callable
 
 from qos.core.backoff import Backoff
 from qos.core.message.effects import Answer, Report, Transmit
@@ -23,9 +24,11 @@ from qos.core.message.model import (
     Outgoing,
     Route,
 )
+from qos.core.message.receiver import UNSURE
 from qos.core.message.receiver_table import Request
 from qos.core.message.route import Resource, choose, to_jid
 from qos.core.message.sender_table import Reply
+from qos.core.message.trust import Trusted, TrustPolicy
 from qos.core.quota import Quotas
 from qos.core.record import replace
 from qos.core.strings import bare
@@ -36,11 +39,18 @@ from qos.errors import (
 from simulation import invariants
 from simulation.consuming import Consumer
 from simulation.disks import MessageDisk, SimulatedStore
-from simulation.ledger import HandOver, Ledger
+from simulation.ledger import HandOver, Ledger, MessageFacts
 from simulation.loop import SimulatedLoop
 from simulation.machines import Machine
-from simulation.network import Network
-from simulation.plan import RECEIVERS, TEXT_SENDERS, Settings
+from simulation.network import LATENCY_S, Network
+from simulation.plan import (
+    MACHINES,
+    RECEIVERS,
+    REDELIVERIES_MAX,
+    TEXT_SENDERS,
+    Settings,
+    jid_of,
+)
 from simulation.sending import Producer
 
 __all__ = ["Endpoint", "reply_to", "request_of"]
@@ -52,6 +62,9 @@ _ERROR_TYPES = {"service-unavailable": "cancel", "recipient-unavailable": "wait"
 
 #: The rejection of an application.
 _REJECTION = RemoteProtocolError("unwanted", condition="conflict", type="cancel")
+
+_CONTACTS = TrustPolicy(contacts=True)
+_ACCOUNTS = frozenset(bare(jid_of(name, Settings())) for name in MACHINES)
 
 _BACKOFF = Backoff(first_s=1.0, max_s=8.0)
 
@@ -86,7 +99,7 @@ def request_of(transmit: Transmit, *, source: str, mark: str) -> Request:
         msg_id=record.msg_id if assured else "",
         payload="" if deliver else record.payload,
         size=0 if deliver else record.size,
-        mark=mark if assured else "",
+        mark=mark,
         hold=record.hold or "" if deliver and mark else "",
     )
 
@@ -144,6 +157,12 @@ class Endpoint(Machine):
         self.outbox: Outbox | None = None
         self.inbox: Inbox | None = None
         self.begun: frozenset[str] = frozenset()
+        # By key, how often a message has come to a loop again.
+        self._came_again: Counter[str] = Counter()
+        # What its peers have offered at level acknowledged, by the id of the iq; and the
+        # numbers of the messages that the present process works on.
+        self._offers: dict[str, str] = {}
+        self._in_hand: set[int] = set()
         self._restarted = False
         self._booted_at = 0.0
         #: When each request was sent last, by its iq id; since the last news.
@@ -155,8 +174,9 @@ class Endpoint(Machine):
             self._consumer = Consumer(self, ledger)
 
     def _new_disk(self) -> MessageDisk:
-        expired, written = self._ledger.expired.add, self._ledger.written
-        return MessageDisk(self.name, f"store-{self.new_id()}", expired, written)
+        ledger, store_id = self._ledger, f"store-{self.new_id()}"
+        told = (ledger.expired.add, ledger.written, ledger.kept)
+        return MessageDisk(self.name, store_id, *told)
 
     def wipe(self, seconds: float) -> bool:
         """Kill the process, and come back with another disk."""
@@ -196,6 +216,7 @@ class Endpoint(Machine):
         )
         self._restarted = False
         self._asked_at.clear()
+        self._in_hand.clear()
         self.begun = frozenset(
             each.key
             for each in contents.incoming
@@ -233,11 +254,29 @@ class Endpoint(Machine):
         elif isinstance(body, Request):
             if body.kind == "deliver":
                 self._ledger.released(body.msg_id, body.hold)
-            self.inbox.request(body, trusted=True)
+            elif body.kind == "acknowledged":
+                self._offers[body.iq_id] = body.payload
+            known = self._trusts(source)
+            self.inbox.request(body, trusted=known.trusted, why=known.reason)
         elif isinstance(body, Reply):
             self.outbox.in_flight.reply(
                 body if self.marked else replace(body, hold=None)
             )
+
+    def _trusts(self, source: str) -> Trusted:
+        """By a roster without the stranger, or by a list of all others."""
+        settings = self._settings
+        strangers = {bare(jid_of(name, settings)) for name in settings.distrusted}
+        is_contact = settings.contacts and bare(source) not in strangers
+        return Trusted.decide(
+            _CONTACTS
+            if settings.contacts
+            else TrustPolicy(named=_ACCOUNTS - strangers),
+            source,
+            own=self.jid,
+            subscription="both" if is_contact else "none",
+            occupant=False,
+        )
 
     def bounced(self, to: str, body: object, condition: str) -> None:
         """See Machine."""
@@ -274,6 +313,21 @@ class Endpoint(Machine):
         self.send(transmit.route.jid, request)
         return True
 
+    def ping(self) -> bool:
+        """See Port."""
+        process, cuts = self.process, self.cuts
+        assert process is not None
+        assert self.outbox is not None
+        answered = self.outbox.in_flight.answered_ping
+
+        def come_back() -> None:
+            if self.process is process and self.online and self.cuts == cuts:
+                process.start(answered)
+
+        if self.online:
+            self.loop.outside(2 * LATENCY_S, come_back)
+        return self.online
+
     def jitter(self) -> float:
         """See Port."""
         return self.random.random()
@@ -294,7 +348,8 @@ class Endpoint(Machine):
             message = (bare(request.source), request.mark, request.msg_id)
             self._ledger.held(answer.hold, message)
         elif answer.kind == "error" and request.kind == "acknowledged":
-            self._ledger.of(request.payload).turned_away = True
+            # A repeat that has waited has no payload any more.
+            self._ledger.of(self._offers[request.iq_id]).turned_away |= answer != UNSURE
         self.send(request.source, reply_to(request, answer))
 
     def hands_over(self, record: Incoming) -> HandOver:
@@ -323,26 +378,57 @@ class Endpoint(Machine):
             self.network.note(self.name, f"has no handler yet for {facts}")
             return False
         self._ledger.handed(facts, self.hands_over(record))
+        if record.level is Level.ACKNOWLEDGED and record.mark:
+            in_hand = facts.planned.number in self._in_hand
+            self._ledger.check(invariants.not_while_it_is_in_hand, facts, in_hand)
+            self._ledger.check(invariants.not_after_it_came_again, facts, self._ledger)
         rejects = _rejects(facts.planned.number, redelivered=record.redelivered)
         if not facts.planned.taking_s and not rejects:
+            if record.redelivered:
+                facts.taken_again.add(self.name)
             self._ledger.took(facts)
             return True
         done: asyncio.Future[None] = self.loop.create_future()
 
         def taken() -> None:
+            self._in_hand.discard(facts.planned.number)
+            if record.redelivered:
+                facts.taken_again.add(self.name)
             if not rejects:
                 self._ledger.took(facts)
                 done.set_result(None)
                 return
-            self._ledger.rejected(facts, told=bool(record.mark))
+            told = bool(record.mark) and record.level is Level.ASSURED
+            self._ledger.rejected(facts, told=told)
             done.set_exception(_REJECTION)
             done.exception()  # asyncio would complain if the process is killed now
 
+        self._in_hand.add(facts.planned.number)
         if facts.planned.taking_s:
-            self.loop.call_later(facts.planned.taking_s, taken)
+            self.loop.create_task(self._work(facts, record, taken))
         else:
             taken()
         return done
+
+    async def _work(
+        self, facts: MessageFacts, record: Incoming, taken: Callable[[], None]
+    ) -> None:
+        """Work on a message in a loop, unless it is parked."""
+        assert self.inbox is not None
+        failures = self.disk.failures
+        if not await self.inbox.begin(record.key, REDELIVERIES_MAX):
+            self.network.note(self.name, f"has {facts} parked")
+            facts.parked = True
+            self._in_hand.discard(facts.planned.number)
+            return
+        # A count that could not be written is lost with the process.
+        if record.redelivered and failures == self.disk.failures:
+            self._came_again[record.key] += 1
+            if not self._ledger.wiped:
+                times = self._came_again[record.key]
+                self._ledger.check(invariants.parked_by_a_loop, facts, times)
+        await asyncio.sleep(facts.planned.taking_s)
+        taken()
 
     def consumption(self, record: Incoming) -> Consumption | None:
         """See InboxPort."""
@@ -359,7 +445,7 @@ class Endpoint(Machine):
         assert self.inbox is not None
         for record in self.inbox.parked():
             facts = self._ledger.of(record.payload)
-            facts.fails = facts.handovers = 0
+            facts.fails = facts.handovers = self._came_again[record.key] = 0
             self.inbox.release(record.key)
 
     def report(self, source: str, report: Report) -> None:
@@ -379,7 +465,7 @@ class Endpoint(Machine):
         held = Counter(
             bare(each.source)
             for each in records
-            if each is not None and each.counted and not each.state.ended
+            if each is not None and not each.state.ended
         )
         return max(held.values(), default=0)
 

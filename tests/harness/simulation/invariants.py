@@ -13,7 +13,13 @@ from qos.core.message.model import Level, OutgoingState
 from qos.core.queue.access import is_owner, may_publish
 from qos.core.queue.node_options import node_options
 from qos.core.queue.publishing import ONCE_S_MAX
-from simulation.plan import FAILS_MAX, HANDOVERS_MAX, SELECTORS, SENDERS
+from simulation.plan import (
+    FAILS_MAX,
+    HANDOVERS_MAX,
+    REDELIVERIES_MAX,
+    SELECTORS,
+    SENDERS,
+)
 
 if TYPE_CHECKING:
     from qos.core.queue.item import EndedItem, Item, Node
@@ -70,11 +76,27 @@ def once_without_the_mark(facts: MessageFacts, ledger: Ledger) -> str | None:
     return None
 
 
-def not_again_at_once(number: str, early_s: float) -> str | None:
-    """A request is repeated after the first delay at the soonest, unless there are news
-    of the connection or of the peer.
+def not_while_it_is_in_hand(facts: MessageFacts, in_hand: bool) -> str | None:
+    """A repeat at level acknowledged is not handed over beside the message itself."""
+    return f"{facts} is handed over while it is in hand" if in_hand else None
 
-    At level acknowledged the receiver hands over each.
+
+def not_after_it_came_again(facts: MessageFacts, ledger: Ledger) -> str | None:
+    """A message that was taken after it had come again is not handed over as a new one.
+
+    At level assured nothing is; see `once_without_the_mark`.
+    """
+    last = facts.handed[-1]
+    if last.redelivered or ledger.wiped or last.machine not in facts.taken_again:
+        return None
+    return f"{facts} is handed over again: {_hand_overs(facts)}"
+
+
+def not_again_at_once(number: str, early_s: float) -> str | None:
+    """A request is repeated after the first delay at the soonest, unless the connection
+    or the peer has come back.
+
+    At level acknowledged the receiver hands over each, once the first has ended.
     """
     # Sums of floats are not exact.
     if early_s < 1e-6:
@@ -88,9 +110,11 @@ def again_only_after_a_restart(facts: MessageFacts) -> str | None:
     """
     last = facts.handed[-1]
     own = [each for each in facts.handed[:-1] if each.machine == last.machine]
-    if not last.redelivered or ((facts.consumed or facts.rejected) and own):
-        # It is also on messages on which a consumer has failed, and on rejected ones if
-        # the rejection could not be written.
+    decided = facts.consumed or facts.rejected or facts.parked
+    if not last.redelivered or (decided and own):
+        # It is also on messages on which a consumer has failed, on those that an
+        # operator has released, and on rejected ones if the rejection could not be
+        # written.
         return None
     assured = facts.planned.level is Level.ASSURED
     again = any(each.process == last.process for each in own)
@@ -114,6 +138,11 @@ def parked_in_time(facts: MessageFacts) -> str | None:
     if facts.handovers <= HANDOVERS_MAX:
         return None
     return f"{facts} is handed over {facts.handovers} times"
+
+
+def parked_by_a_loop(facts: MessageFacts, times: int) -> str | None:
+    """A message is parked after it has come to a loop again as often as it may."""
+    return f"{facts} comes again {times} times" if times > REDELIVERIES_MAX else None
 
 
 def undone_if_it_fails(facts: MessageFacts) -> str | None:
@@ -169,6 +198,20 @@ def nothing_of_what_was_refused(facts: MessageFacts) -> str | None:
     return None
 
 
+def nothing_of_a_stranger(facts: MessageFacts, ledger: Ledger) -> str | None:
+    """Whoever is not trusted reaches no application, at no level."""
+    if facts.planned.sender not in ledger.distrusted:
+        return None
+    return f"{facts} is handed over, though its sender is not trusted"
+
+
+def nothing_kept_for_a_stranger(facts: MessageFacts, ledger: Ledger) -> str | None:
+    """Nothing is written for whoever is not trusted."""
+    if facts.planned.sender not in ledger.distrusted:
+        return None
+    return f"{facts} is written, though its sender is not trusted"
+
+
 def accepted_once(facts: MessageFacts) -> str | None:
     """A message that was accepted is not accepted again, however often it is posted."""
     return f"{facts} is accepted again" if facts.accepted else None
@@ -192,12 +235,13 @@ def never_what_is_not_delivered(facts: MessageFacts, ledger: Ledger) -> str | No
 def not_delivered_has_a_cause(facts: MessageFacts, ledger: Ledger) -> str | None:
     """A message is not delivered only if its deadline has come or it was withdrawn.
 
-    Or if the application has rejected it.
+    Or if the application has rejected it, or its sender is not trusted.
     """
     if (
         facts.told is not OutgoingState.NOT_DELIVERED
         or facts.taken_back
         or facts.rejected
+        or facts.planned.sender in ledger.distrusted
         or _deadline_may_have_come(facts, ledger)
     ):
         return None
@@ -225,14 +269,14 @@ def withdrawn_is_not_delivered(facts: MessageFacts, ledger: Ledger) -> str | Non
 def delivered_was_taken(facts: MessageFacts, ledger: Ledger) -> str | None:
     """The receiving application has each message that is reported as delivered.
 
-    At level acknowledged it is handling the message. And a sender that knows only the
-    proto-XEP gets an acknowledgement for an unknown `deliver`.
+    If the sender knows only the proto-XEP, it is handling the message at level
+    acknowledged, and an unknown `deliver` is acknowledged.
     """
     ours = facts.planned.sender in SENDERS
     acknowledged = facts.planned.level is Level.ACKNOWLEDGED
     if ledger.wiped and not ours and not acknowledged:
         return None
-    has_it = facts.handed if acknowledged else facts.taken
+    has_it = facts.taken if ours or not acknowledged else facts.handed
     if facts.told is OutgoingState.DELIVERED and not has_it:
         return f"{facts} is delivered, and nobody has it"
     return None

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 
-from qos.core.message.model import OutgoingState
+from qos.core.message.model import Incoming, OutgoingState
 from qos.core.strings import bare
 from simulation import invariants
 from simulation.plan import PlannedMessage
@@ -50,12 +50,14 @@ class MessageFacts:
         handed: the hand-overs that have begun.
         taken: how many of them the application has reported as done.
         consumed: its receiver has a consumer for it.
+        parked: a loop has had it parked.
         fails: how many times the consumer is still to fail.
         handovers: how many the consumer has begun since the message was released.
         taken_back: its sender has tried to withdraw it.
         withdrawn: and was told that it is withdrawn.
         rejected: how many of the hand-overs the application has rejected.
         turned_away: its receiver has refused it at level acknowledged.
+        taken_again: the receivers that have taken it after a restart.
         told: the outcome that its sender was told.
         told_at: when.
         answered: the client that has posted it knows that it is accepted.
@@ -70,12 +72,14 @@ class MessageFacts:
     handed: list[HandOver] = field(default_factory=list)
     taken: int = 0
     consumed: bool = False
+    parked: bool = False
     fails: int = 0
     handovers: int = 0
     taken_back: bool = False
     withdrawn: bool = False
     rejected: int = 0
     turned_away: bool = False
+    taken_again: set[str] = field(default_factory=set)
     told: OutgoingState | None = None
     told_at: float = 0.0
     answered: bool = False
@@ -94,6 +98,7 @@ class Ledger:
 
     Attributes:
         messages: by number.
+        distrusted: the senders whom no receiver trusts.
         wiped: a receiver has lost its disk.
         expired: the ids of messages that were held for the longest allowed time.
         repeated: machines whose stanzas the network has delivered more than once.
@@ -107,6 +112,7 @@ class Ledger:
         self.now = now
         self.repeated = repeated
         self.messages: dict[int, MessageFacts] = {}
+        self.distrusted: Set[str] = frozenset()
         self.wiped = False
         self.expired: set[str] = set()
         self.moved: set[str] = set()
@@ -179,6 +185,7 @@ class Ledger:
             # disk.
             self.check(invariants.in_order, facts, list(self.messages.values()))
         self.check(invariants.nothing_of_what_was_refused, facts)
+        self.check(invariants.nothing_of_a_stranger, facts, self)
         self.check(invariants.never_what_is_not_delivered, facts, self)
         self.check(invariants.withdrawn_is_not_delivered, facts, self)
 
@@ -202,6 +209,11 @@ class Ledger:
         if fails:
             self.check(invariants.undone_if_it_fails, facts)
         self.check(invariants.consumed_once, facts)
+
+    def kept(self, record: Incoming) -> None:
+        """A receiver has written something of a message."""
+        if record.payload and (facts := self.sent(record.payload)):
+            self.check(invariants.nothing_kept_for_a_stranger, facts, self)
 
     def took(self, facts: MessageFacts) -> None:
         """The application has reported that it has it."""

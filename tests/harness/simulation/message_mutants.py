@@ -196,6 +196,42 @@ SENDER = (
 
 RECEIVER = (
     Mutant(
+        "strangers-at-level-acknowledged",
+        "qos.core.message.receiver_table",
+        "    if not at.trusted:\n",
+        '    if not at.trusted and request.kind == "assured":\n',
+        "A message of a stranger reaches no application at level acknowledged.",
+        by=("nothing_of_a_stranger", "nothing_kept_for_a_stranger"),
+        seed=33,
+    ),
+    Mutant(
+        "strangers-are-held",
+        "qos.core.message.receiver_table",
+        "    if not at.trusted:\n",
+        '    if not at.trusted and request.kind == "acknowledged":\n',
+        "Nothing of a stranger is written at level assured.",
+        by=("nothing_kept_for_a_stranger",),
+        seed=33,
+    ),
+    Mutant(
+        "roster-of-strangers",
+        "qos.core.message.trust",
+        "known = subscription in _SUBSCRIBED",
+        'known = subscription != ""',
+        "Who stands in no roster is no contact.",
+        by=("nothing_of_a_stranger", "nothing_kept_for_a_stranger"),
+        seed=33,
+    ),
+    Mutant(
+        "list-of-domains",
+        "qos.core.message.trust",
+        "at_domain = f\"@{account.rpartition('@')[2]}\"",
+        "at_domain = next(iter(self.named))",
+        "A list that names an account does not name its neighbours.",
+        by=("nothing_of_a_stranger", "nothing_kept_for_a_stranger"),
+        seed=39,
+    ),
+    Mutant(
         "mark-without-a-cause",
         "qos.engine.inbox",
         "            self._messages[record.key] = message\n",
@@ -254,6 +290,33 @@ RECEIVER = (
         seed=14,
     ),
     Mutant(
+        "acknowledged-in-hand",
+        "qos.core.message.receiver",
+        "ends = record.level is Level.ACKNOWLEDGED and not record.mark",
+        "ends = record.level is Level.ACKNOWLEDGED",
+        "A message of ours is acknowledged when the application has taken it.",
+        by=("delivered_was_taken",),
+        seed=15,
+    ),
+    Mutant(
+        "a-repeat-is-another-message",
+        "qos.core.message.receiver",
+        '        if not request.mark:\n            return _SEPARATOR.join(("a", token))',
+        '        if request:\n            return _SEPARATOR.join(("a", token))',
+        "A repeat at level acknowledged waits for the message that it repeats.",
+        by=("not_while_it_is_in_hand",),
+        seed=69,
+    ),
+    Mutant(
+        "forgets-what-came-again",
+        "qos.core.message.receiver_table",
+        "(record.level is Level.ASSURED or record.redelivered)",
+        "(record.level is Level.ASSURED)",
+        "What was handed over again at level acknowledged is remembered.",
+        by=("not_after_it_came_again",),
+        seed=255,
+    ),
+    Mutant(
         "hand-over-before-it-is-written",
         "qos.core.message.receiver",
         "changed_at=at.now)\n        return record, (Save(record), Deliver(record))",
@@ -274,8 +337,8 @@ RECEIVER = (
     Mutant(
         "no-tombstones",
         "qos.core.message.receiver_table",
-        "if input_ in _UNMARKED and not record.mark:",
-        "if input_ in _UNMARKED and (not record.mark or input_ is not _I.REJECTED):",
+        "if input_ in _UNMARKED and not _is_remembered(record):",
+        "if input_ in _UNMARKED and (input_ is not _I.REJECTED or not record.mark):",
         "The messages that ended lately are remembered.",
         by=("doubt_has_a_cause",),
         seed=37,
@@ -283,7 +346,7 @@ RECEIVER = (
     Mutant(
         "tombstones-for-everybody",
         "qos.core.message.receiver_table",
-        "if input_ in _UNMARKED and not record.mark:",
+        "if input_ in _UNMARKED and not _is_remembered(record):",
         "if input_ is _I.REJECTED and not record.mark:",
         "A peer that knows the text alone may use an id again after a success.",
         by=("delivered_was_taken",),
@@ -355,8 +418,8 @@ RECEIVER = (
     Mutant(
         "quota-is-not-checked",
         "qos.core.message.receiver_table",
-        "return _I.REFUSED if at.exceeded else _I.ASSURED",
-        "return _I.REFUSED if at.exceeded == '' else _I.ASSURED",
+        "    if at.exceeded:\n        return _I.REFUSED\n",
+        "    if at.exceeded == '':\n        return _I.REFUSED\n",
         "No more is held than the quotas allow.",
         by=("quotas_hold",),
         seed=33,
@@ -430,6 +493,38 @@ CONSUMER = (
         "and record.handovers > at.handovers_max:",
         "A message on which a consumer fails is parked in time.",
         by=("parked_in_time",),
+    ),
+    Mutant(
+        "hand-overs-to-a-loop-counted-in-memory",
+        "qos.core.message.receiver",
+        "record = replace(record, handovers=record.handovers + 1)\n"
+        "    return record, (Save(record),)",
+        "record = replace(record, handovers=record.handovers + 1)\n"
+        "    return record, ()",
+        "A message on which a loop fails at each start is counted on disk.",
+        by=("parked_by_a_loop",),
+        seed=750,
+    ),
+    Mutant(
+        "a-loop-works-on-what-is-parked",
+        "qos.engine.inbox",
+        "return not is_parked",
+        "return True",
+        "A loop does not get a message that is parked.",
+        by=("parked_by_a_loop",),
+        seed=750,
+    ),
+    Mutant(
+        "begun-again-at-the-first-session",
+        "qos.engine.inbox",
+        "        for message in released:\n",
+        "        for message in [\n"
+        "            each for each in self._messages.values()\n"
+        "            if each.record and each.record.state is IncomingState.RELEASING\n"
+        "        ]:\n",
+        "What an operator releases before the first session is handed over once.",
+        by=("not_while_it_is_in_hand",),
+        seed=7864,
     ),
     Mutant(
         "no-mark-for-a-consumer",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from simulation.door_mutants import DOORS
+from simulation.link_mutants import LINKS
 from simulation.message_mutants import CONSUMER, POSTED, RECEIVER, SENDER
 from simulation.mutant import Mutant
 from simulation.pull_mutants import PULL
 from simulation.push_mutants import PUSH
 from simulation.queue_mutants import BRIDGE, QUEUE, WORKER
+from simulation.socket_mutants import SOCKETS
 
 __all__ = ["MUTANTS", "Mutant"]
 
@@ -20,4 +23,7 @@ MUTANTS = (
     *BRIDGE,
     *PUSH,
     *PULL,
+    *DOORS,
+    *SOCKETS,
+    *LINKS,
 )

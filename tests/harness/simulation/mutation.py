@@ -3,7 +3,7 @@
 A script: it must run before the module that it changes is imported, so it may import
 nothing of ours. Its task comes from stdin, as JSON (see `campaign`): one mutant, and
 the words of a command to run with it; or several mutants, each to be hunted in a
-process of its own.
+process of its own, by seeds or by the test that it names.
 """
 
 from __future__ import annotations
@@ -15,18 +15,31 @@ import importlib.abc
 import importlib.machinery
 import json
 import multiprocessing
+import os
 import runpy
 import signal
 import sys
 from collections.abc import Sequence
 from multiprocessing.connection import wait
+from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
 #: Modules that are slow to import, and have nothing of ours in them.
-_HEAVY = ("asyncio", "aiohttp", "slixmpp", "sqlite3", "argparse", "logging", "random")
+_HEAVY = (
+    "asyncio",
+    "aiohttp",
+    "proton",
+    "slixmpp",
+    "sqlite3",
+    "argparse",
+    "logging",
+    "random",
+)
 
 _PR_SET_PDEATHSIG = 1
+
+_TESTS = Path(__file__).parents[2]
 
 
 class _Mutated(importlib.machinery.SourceFileLoader):
@@ -78,6 +91,10 @@ def _hunt(mutant: dict[str, Any], *, first: int, seeds: int) -> dict[str, Any]:
     sys.meta_path.insert(0, _Finder(mutant))
     found: dict[str, Any] = {"name": mutant["name"], "runs": seeds, "violation": ""}
     try:
+        if mutant["test"]:
+            found["runs"] = 1
+            found["violation"] = _fails(mutant)
+            return found
         simulation = importlib.import_module("simulation")
         if mutant["module"] not in sys.modules:
             raise LookupError(f"the simulation does not use {mutant['module']}")
@@ -92,6 +109,41 @@ def _hunt(mutant: dict[str, Any], *, first: int, seeds: int) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001 - told to who asked
         found["error"] = f"{type(error).__name__}: {error}"
     return found
+
+
+class _Calls:
+    """Notes the tests that fail by themselves, and not while they are set up."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.failed: list[str] = []
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """See pytest."""
+        if report.when == "call":
+            self.ran.append(report.nodeid)
+            if report.failed:
+                self.failed.append(report.nodeid)
+
+
+def _fails(mutant: dict[str, Any]) -> str:
+    """Run the test of the mutant; returns it if it fails, or ''."""
+    calls = _Calls()
+    os.chdir(_TESTS.parent)
+    words = ["-q", "-x", "-n0", "-pno:cacheprovider", f"tests/{mutant['test']}"]
+    out = os.dup(1)
+    with open(os.devnull, "w") as nothing:
+        os.dup2(nothing.fileno(), 1)
+        try:
+            importlib.import_module("pytest").main(words, plugins=[calls])
+        finally:
+            os.dup2(out, 1)
+            os.close(out)
+    if not calls.ran:
+        raise LookupError(f"there is no test {mutant['test']}, or it cannot begin")
+    if mutant["module"] not in sys.modules:
+        raise LookupError(f"{mutant['test']} does not use {mutant['module']}")
+    return mutant["test"] if calls.failed else ""
 
 
 def die_with_parent() -> None:
@@ -113,7 +165,10 @@ def _main() -> None:
         sys.argv = ["simulation", *order["words"]]
         runpy.run_module("simulation", run_name="__main__")
         return
-    for name in _HEAVY:
+    for name in (
+        *_HEAVY,
+        *(["pytest"] if any(each["test"] for each in mutants) else []),
+    ):
         importlib.import_module(name)
     context = multiprocessing.get_context("fork")
     running: list[Any] = []

@@ -22,6 +22,7 @@ __all__ = [
     "MACHINES",
     "PUSH_RELS",
     "RECEIVERS",
+    "REDELIVERIES_MAX",
     "REQUEST_FAULTS",
     "SELECTORS",
     "SENDERS",
@@ -52,6 +53,9 @@ FAILS_MAX = 3
 
 #: Hand-overs of a message to a consumer, after which it is parked.
 HANDOVERS_MAX = 3
+
+#: How often a message may come to a loop again: kills in the work on one are rare.
+REDELIVERIES_MAX = 1
 
 #: The numbers of our senders, of devices that know only the proto-XEP, of receivers,
 #: workers, and all.
@@ -252,6 +256,8 @@ class Settings:
             after its start; None: at once.
         sends_only: of the two devices of one account (see `shared`) the second, `bell`,
             accepts no messages.
+        distrusted: the senders of an account that no receiver trusts.
+        contacts: the receivers trust their contacts; otherwise those of a list.
         strangers: there are an owner of private queues, and a stranger.
         selectors: of the workers, in their order; see SELECTORS.
         expiry: the expiry policy of the terminus of a worker behind a gateway; None: it
@@ -279,6 +285,8 @@ class Settings:
     consumes: bool = False
     handler_after_s: float | None = None
     sends_only: bool = False
+    distrusted: tuple[str, ...] = ()
+    contacts: bool = False
     strangers: bool = False
     selectors: tuple[str, str] = ("", "")
     expiry: ExpiryPolicy | None = None

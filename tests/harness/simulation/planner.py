@@ -65,6 +65,7 @@ def plan_of(seed: int) -> Plan:
     settings, messages = _consumed(seed, settings, messages)
     settings, messages = _without_takers(seed, settings, messages)
     messages = _posted(seed, messages)
+    settings = _distrusted(seed, settings)
     # By a random draw of its own, as well.
     strangers = random.Random(f"strangers {seed}").random() < 0.3
     settings = replace(settings, strangers=bool(items) and strangers)
@@ -119,6 +120,18 @@ def _without_takers(
             for each in messages
         )
     return settings, messages
+
+
+def _distrusted(seed: int, settings: Settings) -> Settings:
+    """Perhaps one of the senders is a stranger to the receivers.
+
+    By a draw of its own, as in `_consumed`.
+    """
+    chance = random.Random(f"trust {seed}")
+    if chance.random() < 0.9:
+        return settings
+    senders = chance.choice((SENDERS, TEXT_SENDERS))
+    return replace(settings, distrusted=senders, contacts=chance.random() < 0.5)
 
 
 def _posted(

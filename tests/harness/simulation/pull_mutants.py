@@ -38,8 +38,8 @@ PULL = (
     Mutant(
         "the-same-post-gives-another",
         "qos.rest.hornetq.consumers",
-        "self._gateway, identity.node, identity.account, identity.resource\n",
-        "self._gateway, identity.node, identity.account\n",
+        "*(identity.node, identity.account, identity.resource),\n",
+        "*(identity.node, identity.account),\n",
         "The same post again gives the same message.",
         by=("an_old_link_gives_the_same",),
         seed=26,

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from qos.rest.calls import Answer, Call
+from qos.rest.handlers import handled
 from qos.rest.hornetq.routes import ROUTES, url
 from qos.rest.routes import find
-from qos.rest.server import handled
 from simulation import invariants
 from simulation.items import ItemLedger
 from simulation.loop import SimulatedLoop

@@ -123,6 +123,14 @@ def is_of_gateway(jid: str) -> bool:
     return bare(jid) in {PUSHED, PULLER}
 
 
+class _Everybody:
+    """The users of a service where nobody logs in, and nobody is removed."""
+
+    def has_account(self, _account: str) -> bool:
+        """See Users."""
+        return True
+
+
 class PushGateway(Gateway):
     """Tells the ledger what push subscribers are given."""
 
@@ -136,8 +144,8 @@ class PushGateway(Gateway):
         self._machine = machine
         self._ledger = ledger
         client = None if target is None else _Client(machine, target, ledger)
-        # Nobody logs in.
-        super().__init__(engine, users=cast(Users, None), push=client)
+        users = cast(Users, _Everybody())
+        super().__init__(engine, users=users, push=client)
         self._one_off = OneOffLinks("key")
         self.pushers.start()
 

@@ -125,6 +125,10 @@ class Ping:
     answer: bool = False
 
 
+#: Seconds for an evaluation of a selector: so little that nobody pays for it.
+EVALUATION_S = 1e-5
+
+
 class QueueMachine(Machine, QueuePort):
     """Serves the queue of the workers, and the queues that others create."""
 
@@ -141,6 +145,8 @@ class QueueMachine(Machine, QueuePort):
     ) -> None:
         super().__init__(loop, network, "queue", SERVICE, seed)
         self._ids = itertools.count(1)
+        # Each look at it takes EVALUATION_S: so does each evaluation of a selector.
+        self._meter = itertools.count(0.0, EVALUATION_S).__next__
         self._ledger = ledger
         self._gate = gate
         self._target = target
@@ -202,13 +208,16 @@ class QueueMachine(Machine, QueuePort):
 
     def _open(self, store: QueueStore, clock: MachineClock) -> QueueEngine:
         if self._target is None and not self._pulled:
-            return QueueEngine(store, self, clock=clock, bounds=_BOUNDS)
+            return QueueEngine(
+                store, self, clock=clock, bounds=_BOUNDS, meter=self._meter
+            )
         ports = QueuePorts(self)
         engine = PushEngine(
             store,
             ports,
             clock=clock,
             bounds=_BOUNDS,
+            meter=self._meter,
             ledger=self._ledger,
             machine=self,
         )

@@ -325,11 +325,20 @@ QUEUE = (
     Mutant(
         "selector-is-not-asked-again",
         "qos.core.queue.ready_items",
-        "view.selector.matches(names):",
-        "(item.order or view.selector.matches(names)):",
+        "            elif self._passes(view, names):\n",
+        "            elif item.order or self._passes(view, names):\n",
         "A selector is asked for an item that comes back, too.",
         by=("given_what_is_wanted",),
         seed=1,
+    ),
+    Mutant(
+        "what-there-is-no-time-for-is-forgotten",
+        "qos.core.queue.ready_items",
+        "                self._defer(view, entry)\n",
+        "                pass\n",
+        "An item for which there is no time is classified later.",
+        by=("everything_ends",),
+        seed=98,
     ),
     Mutant(
         "new-selector-is-asked-for-new-items",
@@ -380,8 +389,8 @@ QUEUE = (
     Mutant(
         "properties-are-no-content",
         "qos.core.queue.publishing",
-        "return entry.properties",
-        "return {}",
+        "if read else entry.properties",
+        "if read else {}",
         "Properties are kept with their item.",
         by=("properties_are_kept",),
         seed=1,

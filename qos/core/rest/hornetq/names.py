@@ -1,20 +1,20 @@
 """HornetQ's names: of queues in JMS, and of headers that selectors read.
 
-The header `Foo-Bar` of a message is its property `http_foo$bar`. Headers that are about
-the request, its connection or its user are none of the message.
+The header `Foo-Bar` of a message is its property `http_foo$bar`, if the operator has named
+it: a request has many more headers, of proxies and of programs that log in, and an item is
+read by others. What is about the content travels in any case.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from qos.core.opaque_body import is_header_value
+from qos.core.content_headers import CONTENT_TYPE_MAX, is_header_value
 from qos.core.queue.properties import NAME_CHARS_MAX, Properties
 from qos.core.queue.requests import Refusal
-from qos.core.rest.messages import CONTENT_TYPE_MAX
 
-__all__ = ["headers_of", "plain_name", "properties_of"]
+__all__ = ["check_header", "headers_of", "plain_name", "properties_of"]
 
 _PREFIX = "http_"
 _CONTENT = f"{_PREFIX}content$"
@@ -60,11 +60,31 @@ def plain_name(name: str, kind: str) -> str:
     return name.removeprefix(prefix) or name
 
 
-def properties_of(headers: Mapping[str, str]) -> Properties:
-    """The headers of a message, as properties.
+def check_header(name: str) -> str:
+    """The name of a header that may become a property, in lower case.
+
+    Raises:
+        ValueError: it is about the request, its connection or its user.
+    """
+    name = name.lower()
+    if not _can_be_property(name):
+        raise ValueError(f"{name!r} is no name of a header that a selector can have")
+    if not _may_be_of_message(name):
+        raise ValueError(
+            f"{name} is about the request, its connection or its user, and all consumers "
+            "would read it"
+        )
+    return name
+
+
+def properties_of(
+    headers: Mapping[str, str], allowed: Collection[str] = ()
+) -> Properties:
+    """The headers of a message, as properties: those about its content, and some others.
 
     Args:
         headers: by their names in lower case.
+        allowed: the others, checked by `check_header`.
 
     Raises:
         Refusal: a value cannot be kept.
@@ -72,7 +92,7 @@ def properties_of(headers: Mapping[str, str]) -> Properties:
     found: dict[str, str] = {}
     for name, value in headers.items():
         key = _PREFIX + name.replace("-", "$")
-        if not value or not _is_of_message(name) or len(key) > NAME_CHARS_MAX:
+        if not value or not (name in allowed or _is_of_content(name)):
             continue
         if len(value) > CONTENT_TYPE_MAX or not is_header_value(value.strip()):
             raise Refusal(
@@ -84,10 +104,22 @@ def properties_of(headers: Mapping[str, str]) -> Properties:
     return found
 
 
-def _is_of_message(name: str) -> bool:
+def _is_of_content(name: str) -> bool:
     return (
-        _NAME.fullmatch(name) is not None
-        and name not in _OF_REQUEST
+        (name == "link" or name.startswith("content-"))
+        and _can_be_property(name)
+        and _may_be_of_message(name)
+    )
+
+
+def _can_be_property(name: str) -> bool:
+    fits = len(_PREFIX + name) <= NAME_CHARS_MAX
+    return fits and _NAME.fullmatch(name) is not None
+
+
+def _may_be_of_message(name: str) -> bool:
+    return (
+        name not in _OF_REQUEST
         and not name.startswith(_OF_REQUEST_TOO)
         and _SECRETS.isdisjoint(re.split("[-_.]", name))
         and "api-key" not in name
@@ -103,7 +135,7 @@ def headers_of(properties: Properties) -> dict[str, str]:
             key.startswith(_CONTENT)
             and isinstance(value, str)
             and _IS_HEADER.fullmatch(key)
-            and _is_of_message(name)
+            and _is_of_content(name)
             and is_header_value(value)
         ):
             found[name] = value

@@ -37,7 +37,7 @@ class Place(Enum):
 
 
 class Link(Enum):
-    """What a link means to a consumer."""
+    """The place of a link in the deliveries of a consumer."""
 
     #: It comes after the latest delivery.
     NEXT = "next"

@@ -23,7 +23,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from xml.etree import ElementTree as ET
 
-from qos.core.opaque_body import is_header_value
+from qos.core.content_headers import is_header_value
 from qos.core.queue.node_options import (
     QUEUE_REQUESTS,
     SELECTOR,

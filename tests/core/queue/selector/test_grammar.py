@@ -267,7 +267,7 @@ def test_most_texts_are_selectors_and_many_are_not() -> None:
 
 @pytest.mark.parametrize("text", ["n = 'a' 'b'", "n = 'a''b'", "5x", "1.5L", "NOT"])
 def test_the_grammar_reads_tokens_as_we_do(text: str) -> None:
-    """What two lexers easily see differently."""
+    """Texts that two lexers easily see differently."""
     try:
         found = _ours(tree_of(text)[0])
     except SelectorError:

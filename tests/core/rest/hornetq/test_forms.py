@@ -1,4 +1,4 @@
-"""What HornetQ's requests ask for; rows H6, H7 and H15."""
+"""The forms of HornetQ's requests; rows H6, H7 and H15."""
 
 import pytest
 

@@ -1,0 +1,128 @@
+"""Who pays for the work of a service: the rates of each payer, and a fair order among them.
+
+A payer is an account (a bare JID), whatever door it comes by; before a login it is the
+address of the peer. An address has no `@`, so it is never taken for an account.
+
+Requests and bytes have rates. Seconds of work have none, since one who is alone may use
+all there is: work is done for the payer that has used least first (start-time fair
+queueing).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from qos.core.token_bucket import TokenBuckets
+
+__all__ = ["BURST_S", "BYTES_PER_S", "REQUESTS_PER_S", "Budgets", "FairOrder", "Rates"]
+
+#: Of one payer, a second. So many requests of HTTP are half of what a processor does.
+REQUESTS_PER_S = 500
+BYTES_PER_S = 16 * 1024 * 1024
+
+#: A payer that was silent can send the requests and bytes of so many seconds at once.
+BURST_S = 2.0
+
+#: The payers whose used time is remembered. One that is forgotten has used nothing.
+_REMEMBERED_MAX = 10_000
+
+#: Seconds that a payer may have used more than the one that is served now. What it has
+#: used beyond, by work that could not be cut, is forgotten: it shall not wait for ever.
+_AHEAD_S_MAX = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """The most that one payer may send a second, on average; 0: no limit.
+
+    Attributes:
+        requests: of any kind.
+        bytes: of what comes from it.
+    """
+
+    requests: int = REQUESTS_PER_S
+    bytes: int = BYTES_PER_S
+
+
+class Budgets:
+    """The requests and bytes of each payer.
+
+    Attributes:
+        rates: of one payer.
+    """
+
+    def __init__(self, rates: Rates) -> None:
+        self.rates = rates
+        self._requests = TokenBuckets(rates.requests, BURST_S)
+        self._bytes = TokenBuckets(rates.bytes, BURST_S)
+
+    def requests_wait_s(self, payer: str, now: float) -> float:
+        """The seconds until it may send a request; 0: it may now."""
+        return self._requests.wait_s(payer, now)
+
+    def bytes_wait_s(self, payer: str, now: float) -> float:
+        """The seconds until it may send bytes; 0: it may now."""
+        return self._bytes.wait_s(payer, now)
+
+    def take(self, payer: str, now: float, *, requests: int = 0, size: int = 0) -> None:
+        """Count requests, and bytes; less than 0: they were not used.
+
+        Args:
+            payer: that has sent them.
+            now: the time, of a clock that is never set back.
+            requests: their number.
+            size: bytes.
+        """
+        if requests:
+            self._requests.take(payer, requests, now)
+        if size:
+            self._bytes.take(payer, size, now)
+
+
+class FairOrder:
+    """The payers that wait for work to be done: who has used least time is first.
+
+    One that comes anew counts as one that has used as much as the one that is served
+    now: it is next, and pays for no time before it came, nor is it paid for that.
+    """
+
+    def __init__(self) -> None:
+        # What the payer that was taken last had used before.
+        self._now_s = 0.0
+        self._waiting: list[tuple[float, int, str]] = []
+        self._number = 0
+        # Those that have used more than that; the one that was charged longest ago first.
+        self._used_s: OrderedDict[str, float] = OrderedDict()
+
+    def __len__(self) -> int:
+        """The number of payers that wait."""
+        return len(self._waiting)
+
+    def add(self, payer: str) -> None:
+        """Let a payer wait, which does not wait yet."""
+        used_s = max(self._now_s, self._used_s.get(payer, 0.0))
+        self._number += 1
+        heapq.heappush(self._waiting, (used_s, self._number, payer))
+
+    def take(self) -> str:
+        """The payer that has used least, and waits no more; there is one.
+
+        Among equals it is the one that was added first.
+        """
+        self._now_s, _, payer = heapq.heappop(self._waiting)
+        return payer
+
+    def charge(self, payer: str, seconds: float) -> None:
+        """Count time that was used for a payer, which does not wait now."""
+        used_s = max(self._now_s, self._used_s.pop(payer, 0.0)) + seconds
+        self._used_s[payer] = min(used_s, self._now_s + _AHEAD_S_MAX)
+        for each in list(self._used_s)[:2]:
+            full = len(self._used_s) > _REMEMBERED_MAX
+            if full or self._used_s[each] <= self._now_s:
+                del self._used_s[each]
+
+    def rest(self) -> None:
+        """Forget what was used: nobody waits, so nobody has used it up for another."""
+        self._used_s.clear()

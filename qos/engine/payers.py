@@ -1,0 +1,294 @@
+"""Turns of the event loop, for the payers of a service by whatever door they come.
+
+A turn does steps of work, for the payer that has used least time first, until it has
+lasted 3 ms. Then the event loop reads and writes, and calls everybody else, before the
+next turn begins. The time of each step is measured, and its payer is charged.
+
+What a payer wants done is a job, and it has one or more of them; the jobs of one payer
+take turns. A task may wait for its payer's turn instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from qos.core.counting import uncount
+from qos.core.payers import Budgets, FairOrder, Rates
+from qos.core.rate import RateLimit
+
+__all__ = ["STEP_S", "TURN_S", "UNWRITTEN_MAX", "Job", "Over", "Payers", "Step"]
+
+log = logging.getLogger(__name__)
+
+#: Seconds of a turn: what the event loop does for everybody else waits for so long.
+TURN_S = 0.003
+
+#: Seconds after which a step should end, if it can be cut there.
+STEP_S = 0.001
+
+#: Items of one payer that are being written at a time. All that is written together is
+#: safe together, so everybody else waits for them too.
+UNWRITTEN_MAX = 500
+
+#: Seconds between two lines of the log about one payer that is too fast.
+_LOG_S = 60.0
+
+#: A piece of work of about `STEP_S`, or one that cannot be cut; returns whether there is
+#: more to do.
+Step: TypeAlias = Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """A payer sends more than its rate.
+
+    Attributes:
+        wait_s: the seconds until it may send again.
+        rate: what it may send a second, in words.
+    """
+
+    wait_s: float
+    rate: str
+
+
+class Job:
+    """Work of one payer, done step by step."""
+
+    __slots__ = ("_cancelled", "payer", "step")
+
+    def __init__(self, payer: str, step: Step) -> None:
+        self.payer = payer
+        self.step = step
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Do no more steps of it. Harmless at the end, and in a step of its own."""
+        self._cancelled = True
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether no more steps of it are done."""
+        return self._cancelled
+
+
+class Payers:
+    """The budgets of all payers, and the turns of the event loop.
+
+    Attributes:
+        now: seconds, of a clock that is never set back.
+        turn_until: when the present turn has to end.
+    """
+
+    def __init__(self, now: Callable[[], float], rates: Rates | None = None) -> None:
+        """Begin without work.
+
+        Args:
+            now: see the class.
+            rates: of each payer; None: the defaults.
+        """
+        self.now = now
+        self.turn_until = 0.0
+        self._budgets = Budgets(rates or Rates())
+        self._order = FairOrder()
+        # By payer, those that have any: one of them is the running one, or it waits.
+        self._jobs: dict[str, deque[Job]] = {}
+        self._turn_handle: asyncio.Handle | None = None
+        # The payer of the task whose turn it is, and since when it runs.
+        self._task: str | None = None
+        self._task_at = 0.0
+        # What was done at once since the event loop has gone round.
+        self._spent_s = 0.0
+        self._logged = RateLimit(_LOG_S)
+        # The items of each payer that are being written, and who waits for that.
+        self._unwritten: Counter[str] = Counter()
+        self._when_written: dict[str, list[Callable[[], object]]] = {}
+
+    # -- rates -------------------------------------------------------------
+
+    @property
+    def rates(self) -> Rates:
+        """The rates of each payer."""
+        return self._budgets.rates
+
+    def limit(self, rates: Rates) -> None:
+        """Set the rates of each payer; what was used before is forgotten."""
+        self._budgets = Budgets(rates)
+
+    def over(self, payer: str, *, requests: bool = True) -> Over | None:
+        """Whether a payer has to wait before it sends more; says so in the log.
+
+        Args:
+            payer: an account, or an address before a login.
+            requests: it would send a request; otherwise only bytes.
+
+        Returns:
+            None: it need not wait.
+        """
+        now, rates = self.now(), self._budgets.rates
+        bytes_s = self._budgets.bytes_wait_s(payer, now)
+        requests_s = self._budgets.requests_wait_s(payer, now) if requests else 0.0
+        if not requests_s and not bytes_s:
+            return None
+        rate = f"{rates.requests} requests" if requests_s else f"{rates.bytes} bytes"
+        if self._logged.admit(payer, now) is not None:
+            log.warning("%s sends more than %s a second", payer, rate)
+        return Over(max(requests_s, bytes_s), rate)
+
+    def take(self, payer: str, *, requests: int = 0, size: int = 0) -> None:
+        """Count requests, and bytes; less than 0: they were not used."""
+        self._budgets.take(payer, self.now(), requests=requests, size=size)
+
+    # -- what is written --------------------------------------------------
+
+    def writing(self, payer: str, count: int) -> None:
+        """Count items that are being written."""
+        self._unwritten[payer] += count
+
+    def written(self, payer: str, count: int) -> None:
+        """Count items no more, since they are written, or will not be."""
+        uncount(self._unwritten, payer, count)
+        if self.may_write(payer):
+            for call in self._when_written.pop(payer, ()):
+                call()
+
+    def may_write(self, payer: str) -> bool:
+        """Whether a payer may give more items to be written."""
+        return self._unwritten[payer] < UNWRITTEN_MAX
+
+    def when_written(self, payer: str, call: Callable[[], object]) -> None:
+        """Call this once, when a payer that may not write may do so again."""
+        self._when_written.setdefault(payer, []).append(call)
+
+    # -- work --------------------------------------------------------------
+
+    def do(self, payer: str, step: Step) -> Job:
+        """Do work for a payer, from the next turn on.
+
+        An error of a step ends its job and is logged.
+
+        Args:
+            payer: an account, or an address before a login.
+            step: is called again as long as it returns True.
+        """
+        job = Job(payer, step)
+        jobs = self._jobs.get(payer)
+        if jobs is None:
+            self._jobs[payer] = deque((job,))
+            self._order.add(payer)
+        else:
+            jobs.append(job)
+        self._turn_soon()
+        return job
+
+    def do_now(self, payer: str, call: Callable[[], object]) -> bool:
+        """Do a short piece of work at once, if nobody waits and there is time left.
+
+        Returns:
+            False: it was not done, since others wait, or 3 ms were used since the event
+                loop has gone round.
+        """
+        if self._jobs or self._spent_s >= TURN_S:
+            return False
+        if not self._spent_s:
+            asyncio.get_running_loop().call_soon(self._gone_round)
+        began = self.now()
+        try:
+            call()
+        finally:
+            seconds = self.now() - began
+            # More than nothing, so that the loop's round is noted once.
+            self._spent_s += max(seconds, 1e-9)
+            self._order.charge(payer, seconds)
+        return True
+
+    async def turn(self, payer: str) -> None:
+        """Wait for a turn of a payer.
+
+        What the caller does until it waits for something else is measured, and the payer
+        is charged. It may call this between the pieces of long work.
+        """
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+
+        def step() -> bool:
+            if not turn.done():
+                # The task runs next, and after it the next turn.
+                self._task = payer
+                loop.call_soon(self._task_begins)
+                turn.set_result(None)
+            return False
+
+        job = self.do(payer, step)
+        try:
+            await turn
+        finally:
+            job.cancel()
+
+    @contextmanager
+    def paid_by(self, payer: str) -> Iterator[None]:
+        """Charge a payer for the time of a block that waits for nothing."""
+        began = self.now()
+        try:
+            yield
+        finally:
+            self._order.charge(payer, self.now() - began)
+
+    @property
+    def waiting(self) -> int:
+        """The number of payers that have work to be done."""
+        return len(self._jobs)
+
+    def _gone_round(self) -> None:
+        self._spent_s = 0.0
+
+    def _task_begins(self) -> None:
+        self._task_at = self.now()
+
+    def _charge_task(self, now: float) -> float:
+        """Charge the task that has had its turn just now, if any; when the turn began."""
+        payer, self._task = self._task, None
+        if payer is None:
+            return now
+        self._order.charge(payer, now - self._task_at)
+        return self._task_at
+
+    def _turn_soon(self) -> None:
+        if self._turn_handle is None:
+            # The loop looks for input and output once before it calls this.
+            loop = asyncio.get_running_loop()
+            self._turn_handle = loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Do steps for 3 ms."""
+        now = self.now()
+        began = self._charge_task(now)
+        self.turn_until = began + TURN_S
+        while self._order and self._task is None and now - began < TURN_S:
+            payer = self._order.take()
+            jobs = self._jobs[payer]
+            job = jobs.popleft()
+            more = False
+            if not job.cancelled:
+                try:
+                    more = job.step()
+                except Exception:
+                    log.exception("work for %s has failed", payer)
+            if more:
+                jobs.append(job)
+            before, now = now, self.now()
+            self._order.charge(payer, now - before)
+            if jobs:
+                self._order.add(payer)
+            else:
+                del self._jobs[payer]
+        self._turn_handle = None
+        if self._order or self._task is not None:
+            self._turn_soon()
+        else:
+            self._order.rest()

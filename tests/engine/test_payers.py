@@ -1,0 +1,252 @@
+"""Turns of the event loop: fair among payers by the time of their work, and short."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from functools import partial
+
+import pytest
+
+from qos.core.payers import Rates
+from qos.engine.payers import TURN_S, UNWRITTEN_MAX, Payers
+
+A, B = "a@example.org", "b@example.org"
+
+
+class Time:
+    """Seconds that go on when work is done, and not otherwise."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def payers(time: Time) -> Payers:
+    return Payers(time)
+
+
+async def run_all(payers: Payers) -> None:
+    """Let the loop go round until all work is done."""
+    for _ in range(1000):
+        await asyncio.sleep(0)
+        if not payers.waiting:
+            return
+    raise AssertionError("the work does not end")
+
+
+def note(found: list[str], what: str) -> bool:
+    """A step that is the last of its job."""
+    found.append(what)
+    return False
+
+
+async def test_a_turn_ends_after_its_time_and_the_next_one_goes_on(
+    payers: Payers, time: Time
+) -> None:
+    steps: list[float] = []
+
+    def step() -> bool:
+        time.now_s += 0.002
+        steps.append(time.now_s)
+        return len(steps) < 10
+
+    payers.do(A, step)
+    in_turns = []
+    while payers.waiting:
+        before = len(steps)
+        await asyncio.sleep(0)
+        in_turns.append(len(steps) - before)
+    # 2 and 4 ms: the second step began before the end.
+    assert in_turns == [2] * 5
+
+
+async def test_a_dear_job_gets_no_more_time_than_cheap_ones(
+    payers: Payers, time: Time
+) -> None:
+    """A slice that counts steps would give the dear one twenty times as much."""
+    used = {A: 0.0, B: 0.0}
+
+    def job(payer: str, seconds: float) -> None:
+        def step() -> bool:
+            time.now_s += seconds
+            used[payer] += seconds
+            return True
+
+        payers.do(payer, step)
+
+    job(A, 0.002)
+    job(B, 0.0001)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert used[A] == pytest.approx(used[B], abs=0.01)
+
+
+async def test_one_account_gets_one_share_with_however_many_jobs(
+    payers: Payers, time: Time
+) -> None:
+    """Fifty connections of a flood by whatever door count as one payer."""
+    used = {A: 0, B: 0}
+
+    def step_of(payer: str) -> bool:
+        time.now_s += 0.001
+        used[payer] += 1
+        return True
+
+    for _ in range(50):
+        payers.do(A, lambda: step_of(A))
+    payers.do(B, lambda: step_of(B))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert abs(used[A] - used[B]) <= 1
+
+
+async def test_the_loop_reads_between_turns(payers: Payers) -> None:
+    """With a real clock and a real socket: endless work holds up nobody's bytes."""
+    payers.now = asyncio.get_running_loop().time
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    reads = 0
+
+    def step() -> bool:
+        return True
+
+    job = payers.do(A, step)
+    with ours, theirs:
+        for _ in range(20):
+            theirs.send(b"x")
+            async with asyncio.timeout(5):
+                reads += len(await asyncio.get_running_loop().sock_recv(ours, 10))
+    job.cancel()
+    assert reads == 20
+
+
+async def test_a_task_waits_for_its_turn_and_pays_for_it(
+    payers: Payers, time: Time
+) -> None:
+    """One turn does not wake up all who wait: each of them is work of some length."""
+    done: list[str] = []
+    rounds: list[int] = []
+
+    async def request(payer: str) -> None:
+        await payers.turn(payer)
+        time.now_s += 0.004
+        done.append(payer)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(20):
+            group.create_task(request(A))
+        group.create_task(request(B))
+        await asyncio.sleep(0)
+        while payers.waiting:
+            before = time.now_s
+            await asyncio.sleep(0)
+            rounds.append(round((time.now_s - before) * 1000))
+    assert len(done) == 21
+    assert done.index(B) <= 2
+    assert max(rounds) <= TURN_S * 1000 + 4
+
+
+async def test_a_task_that_is_cancelled_leaves_nothing(payers: Payers) -> None:
+    task = asyncio.create_task(payers.turn(A))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    async with asyncio.timeout(5):
+        await payers.turn(A)
+    await asyncio.sleep(0)
+    assert not payers.waiting
+
+
+async def test_an_error_ends_its_job_only(
+    payers: Payers, caplog: pytest.LogCaptureFixture
+) -> None:
+    done: list[str] = []
+
+    def wrong() -> bool:
+        raise ValueError("wrong")
+
+    payers.do(A, wrong)
+    payers.do(A, lambda: note(done, A))
+    payers.do(B, lambda: note(done, B))
+    await run_all(payers)
+    assert sorted(done) == [A, B]
+    assert "work for a@example.org has failed" in caplog.text
+
+
+async def test_a_cancelled_job_does_no_more_steps(payers: Payers) -> None:
+    steps = 0
+
+    def step() -> bool:
+        nonlocal steps
+        steps += 1
+        job.cancel()
+        return True
+
+    job = payers.do(A, step)
+    other = payers.do(B, step)
+    other.cancel()
+    await run_all(payers)
+    assert steps == 1
+
+
+async def test_work_outside_of_turns_is_charged(payers: Payers, time: Time) -> None:
+    order: list[str] = []
+    payers.do(B, lambda: note(order, "before"))
+    with payers.paid_by(A):
+        time.now_s += 0.1
+    payers.do(A, lambda: note(order, A))
+    payers.do(B, lambda: note(order, B))
+    await run_all(payers)
+    assert order[-1] == A
+
+
+async def test_who_is_over_its_rate_is_told_for_how_long(
+    time: Time, caplog: pytest.LogCaptureFixture
+) -> None:
+    payers = Payers(time, Rates(requests=10, bytes=1000))
+    assert payers.over(A) is None
+    payers.take(A, requests=30)
+    over = payers.over(A)
+    assert over is not None
+    assert (over.wait_s, over.rate) == (1.0, "10 requests")
+    # It may send bytes that are no request.
+    assert payers.over(A, requests=False) is None
+    payers.take(A, size=4000)
+    over = payers.over(A, requests=False)
+    assert over is not None
+    assert (over.wait_s, over.rate) == (2.0, "1000 bytes")
+    assert payers.over(B) is None
+    # Once a minute.
+    assert caplog.text.count("a@example.org sends more than 10 requests a second") == 1
+    payers.limit(Rates(requests=0, bytes=0))
+    assert payers.over(A) is None
+    assert payers.rates == Rates(requests=0, bytes=0)
+
+
+async def test_a_payer_gives_so_many_items_to_be_written_at_a_time(
+    payers: Payers,
+) -> None:
+    """Everybody waits for what is written together."""
+    gone_on: list[str] = []
+    payers.writing(A, UNWRITTEN_MAX - 1)
+    assert payers.may_write(A)
+    payers.writing(A, 1)
+    assert not payers.may_write(A)
+    assert payers.may_write(B)
+    for name in ("first", "second"):
+        payers.when_written(A, partial(gone_on.append, name))
+    payers.written(A, 1)
+    assert gone_on == ["first", "second"]
+    payers.written(A, UNWRITTEN_MAX - 1)
+    assert gone_on == ["first", "second"]
+    assert not payers._unwritten

@@ -1,0 +1,82 @@
+"""Deliberate faults on slow links and bad addresses; a test finds each."""
+
+from __future__ import annotations
+
+from simulation.mutant import Mutant
+
+__all__ = ["LINKS"]
+
+_UPLINK = "engine/test_uplink.py::test_"
+
+LINKS = (
+    Mutant(
+        "repeats-behind-the-first-copy",
+        "qos.engine.uplink",
+        "        copy, now = message.copy, self._clock.now()\n"
+        "        if copy is None:\n",
+        "        copy, now = message.copy, self._clock.now()\n"
+        "        if copy is None or copy.transmit is None:\n",
+        "Nothing is repeated that the server has not read.",
+        test=f"{_UPLINK}nothing_is_repeated_that_the_server_has_not_read",
+    ),
+    Mutant(
+        "no-window-of-bytes",
+        "qos.core.message.pace",
+        "return self.used == 0 or self.used + size <= self.limit",
+        "return True",
+        "A small message does not wait behind a large backlog.",
+        test=f"{_UPLINK}a_small_message_does_not_wait_behind_a_large_backlog",
+    ),
+    Mutant(
+        "a-resumption-makes-due",
+        "qos.engine.in_flight",
+        "            elif message.copy is None:\n"
+        "                self.feed(message, SenderInput.WAKE)\n",
+        "            elif True:\n"
+        "                self._uplink.forget(message)\n"
+        "                self.feed(message, SenderInput.WAKE)\n",
+        "A resumed session repeats nothing by itself.",
+        test=f"{_UPLINK}a_resumed_session_repeats_nothing_by_itself",
+    ),
+    Mutant(
+        "no-time-for-the-bytes-ahead",
+        "qos.core.message.pace",
+        "return min(self._max_s, usual_s) + max(0, ahead - SMALL_BYTES) / self._rate",
+        "return min(self._max_s, usual_s)",
+        "A large message over the slow link of its peer is sent once.",
+        test=f"{_UPLINK}large_messages_go_over_a_slow_link_once",
+    ),
+    Mutant(
+        "what-never-left-may-have-arrived",
+        "qos.engine.in_flight",
+        "            if self._uplink.waits(message):\n",
+        "            if False:\n",
+        "What ends before it has left ends without doubt.",
+        test=f"{_UPLINK}what_never_left_ends_without_doubt",
+    ),
+    Mutant(
+        "one-address-at-a-time",
+        "qos.stream.dialer",
+        "timeout=beside_s if waiting else None,",
+        "timeout=None,",
+        "An address that swallows everything hides no other.",
+        test="stream/test_dialer.py::test_one_that_accepts_and_says_nothing_hides_no_other",
+    ),
+    Mutant(
+        "all-come-back-together",
+        "qos.core.reconnects",
+        "return self._jitter() * min(",
+        "return 0.9 * min(",
+        "Devices that a server has lost come back spread.",
+        test="core/test_reconnects.py::"
+        "test_devices_that_a_server_has_lost_come_back_spread",
+    ),
+    Mutant(
+        "only-an-answer-is-life",
+        "qos.stream.keepalive",
+        "silent_s = 0.0 if gone > before else silent_s + min(since_s, 2 * step_s)",
+        "silent_s += min(since_s, 2 * step_s)",
+        "A large message that leaves slowly does not end the session.",
+        test="live/test_keepalive.py::test_a_large_message_that_leaves_slowly_is_life",
+    ),
+)

@@ -1,0 +1,39 @@
+"""A client of HTTP that writes what it likes, for what no library does."""
+
+import asyncio
+
+from rest_bench import RestBench, basic
+
+__all__ = ["AUTH", "Raw"]
+
+#: The headers of a request of alice.
+AUTH = f"Host: x\r\nAuthorization: {basic('alice')}\r\n"
+
+
+class Raw:
+    """A client that writes what it likes."""
+
+    def __init__(self, bench: RestBench) -> None:
+        self._port = bench.web
+
+    async def __aenter__(self) -> "Raw":
+        self.reader, self.writer = await asyncio.open_connection(
+            "127.0.0.1", self._port
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.writer.transport.abort()
+
+    async def rest(self) -> bytes:
+        """All until the server has closed; within 15 seconds."""
+        async with asyncio.timeout(15):
+            try:
+                return await self.reader.read(1_000_000)
+            except ConnectionError:
+                return b""
+
+    async def head(self) -> bytes:
+        """The status line and the headers of the next answer; within 15 seconds."""
+        async with asyncio.timeout(15):
+            return await self.reader.readuntil(b"\r\n\r\n")
