@@ -58,11 +58,12 @@ MINUTES ?= 10
 HOURS ?= 1
 CAMPAIGN_ARGS ?=
 
-.PHONY: help demo test docs simulate campaign soak power-cut bench-guard calls fuzz flood slow scale looks readers sends pushes spark check format clean system java compiler
+.PHONY: help demo test test-all docs simulate campaign soak power-cut bench-guard calls fuzz flood slow scale looks readers sends pushes check format clean system installed java compiler
 
 help:
 	@echo 'make demo         see it work: a bad link, killed workers, an audit; no server needed'
-	@echo 'make test         everything that must pass: check, all tests, coverage, bench-guard'
+	@echo 'make test         the gate: check, docs, every branch of the core, every test that is not long'
+	@echo 'make test-all     the gate with the long tests: clusters, many kills, typed pages, mutants'
 	@echo 'make campaign     try to break it, with real servers and processes, MINUTES=10'
 	@echo 'make soak         the same with steady traffic, to see that nothing grows, HOURS=1'
 	@echo 'make simulate     $(SEEDS) seeds of the simulation, and its mutants; or SEEDS=100000'
@@ -78,7 +79,6 @@ help:
 	@echo 'make readers      $(READS) reads beside audits that are killed, each read a whole audit'
 	@echo 'make sends        $(SENDS) messages posted to a device, $(SEND_KILLS) kills, answers lost: each once'
 	@echo 'make pushes       $(PUSHES) messages between two services, $(PUSH_KILLS) kills, answers lost: each once'
-	@echo 'make spark        the pipeline as a declarative one, on a cluster, and under kill -9'
 	@echo 'make check        format, lint, types and the order of imports only'
 	@echo 'make format       rewrite the sources as check wants them'
 	@echo 'make clean        remove all that was built, .venv included'
@@ -88,16 +88,13 @@ demo: .venv/runtime.stamp
 	@$(MAKE) --no-print-directory java || :
 	$(BIN)/xmpp-qos demo
 
-# The core is proved by its own tests, every branch of it; to trace all else as well
-# would take three times as long.
-test: system
-	@$(MAKE) --no-print-directory -j2 check docs .venv/spark.jsa .venv/rhea.stamp .venv/schemathesis.stamp
-	@rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest -n $(JOBS) $(PYTEST_ARGS) tests/core
-	@$(BIN)/coverage combine --quiet
-	$(BIN)/coverage report --fail-under=100
-	$(BIN)/pytest -n $(JOBS) -m 'not long' $(PYTEST_ARGS) --ignore=tests/core
-	@$(MAKE) --no-print-directory bench-guard
+# What is red or unsteady, and where the time went, is on the last page that it prints.
+test: installed
+	@$(HARNESS) -m gate --jobs $(JOBS) -- $(PYTEST_ARGS)
+
+# Those that take long too: on a cluster, under many kills, on two servers, typed pages.
+test-all: installed
+	@$(HARNESS) -m gate --all --jobs $(JOBS) -- $(PYTEST_ARGS)
 
 # The guide and the reference of the API. Its pages are read by the tests of tests/docs.
 docs: .venv/dev.stamp
@@ -162,10 +159,6 @@ sends: .venv/dev.stamp
 pushes: .venv/dev.stamp
 	PUSHES=$(PUSHES) PUSH_KILLS=$(PUSH_KILLS) $(BIN)/pytest -n 0 -s --no-header tests/rest/test_push_kills.py
 
-# Some minutes each; the other tests of Spark are in `make test`.
-spark: system .venv/dev.stamp .venv/spark.jsa
-	$(BIN)/pytest -n 2 -m long $(PYTEST_ARGS)
-
 check: .venv/dev.stamp
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
@@ -214,6 +207,9 @@ system: java
 	@$(WITH_SBIN) command -v nats-server >/dev/null || $(call apt-install,nats-server)
 	@command -v npm >/dev/null || $(call apt-install,npm)
 	@/usr/bin/python3 -c 'import proton' 2>/dev/null || $(call apt-install,python3-qpid-proton)
+
+# All that the tests need.
+installed: system .venv/dev.stamp .venv/spark.jsa .venv/rhea.stamp .venv/schemathesis.stamp
 
 # The extra `[amqp]` comes as source.
 compiler:
