@@ -26,8 +26,6 @@ BIN := .venv/bin
 HARNESS = PYTHONPATH="$(CURDIR)/tests/harness" $(BIN)/python
 # What apt asks before it starts a daemon: see invoke-rc.d(8).
 POLICY := /usr/sbin/policy-rc.d
-# Where Debian has its servers; not in the PATH of everybody.
-WITH_SBIN := PATH="$$PATH:/usr/sbin"
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Most of what is installed is never imported; Python compiles what is. By pip's manual
 # such an option is on when its variable is off.
@@ -174,13 +172,14 @@ clean:
 	rm -rf build dist
 	find qos plugins tests examples docs -name __pycache__ -prune -exec rm -rf {} +
 
-# $(call apt-install,PACKAGE): install it, or end with one line that says what to install.
-# Nobody needs its daemon; and where there is no systemd, one that cannot be started makes
-# the installation fail. So a policy that starts none, for as long as that takes.
+# $(call apt-install,PACKAGES): install them in one step, or end with one line that says
+# what to install. Nobody needs their daemons; and where there is no systemd, one that
+# cannot be started makes the installation fail. So a policy that starts none, for as long
+# as that takes.
 define apt-install
 { if [ "$$(id -u)" = 0 ]; then root=; else root='sudo -n'; fi; \
   if command -v apt-get >/dev/null && $$root true 2>/dev/null; then \
-    echo 'Installing the Debian package $(1).'; \
+    printf 'Installing the Debian package %s.\n' $(1); \
     if [ ! -e $(POLICY) ]; then \
       trap "$$root rm -f $(POLICY)" EXIT; trap 'exit 1' HUP INT TERM; \
       printf '#!/bin/sh\nexit 101\n' | $$root tee $(POLICY) >/dev/null; \
@@ -189,34 +188,35 @@ define apt-install
     $$root apt-get update -qq; \
     $$root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
       --no-install-recommends -o DPkg::Lock::Timeout=120 $(1) >/dev/null; \
-  else false; fi || { echo 'Please install $(1) (on Debian: apt-get install $(1)), then try again.' >&2; exit 1; }; }
+  else false; fi || { echo "Please install $(strip $(1)) (on Debian: apt-get install $(strip $(1))), then try again." >&2; exit 1; }; }
 endef
 
-# What the tests run.
-system: java
-	@command -v prosody >/dev/null || $(call apt-install,prosody)
-	@$(WITH_SBIN) command -v ejabberdctl >/dev/null || $(call apt-install,ejabberd)
-	@command -v openssl >/dev/null || $(call apt-install,openssl)
-	@command -v strace >/dev/null || $(call apt-install,strace)
-	@$(WITH_SBIN) command -v ip >/dev/null || $(call apt-install,iproute2)
-	@command -v systemd-analyze >/dev/null || $(call apt-install,systemd)
-	@! command -v dpkg >/dev/null || dpkg -s python3-venv >/dev/null 2>&1 || $(call apt-install,python3-venv)
-	@command -v chromium >/dev/null || $(call apt-install,chromium)
-	@$(WITH_SBIN) command -v mosquitto >/dev/null || $(call apt-install,mosquitto)
-	@$(WITH_SBIN) command -v rabbitmq-server >/dev/null || $(call apt-install,rabbitmq-server)
-	@$(WITH_SBIN) command -v nats-server >/dev/null || $(call apt-install,nats-server)
-	@command -v npm >/dev/null || $(call apt-install,npm)
-	@/usr/bin/python3 -c 'import proton' 2>/dev/null || $(call apt-install,python3-qpid-proton)
+# What the tests run: a command that is there if its Debian package is.
+COMMANDS := java:openjdk-17-jre-headless prosody:prosody ejabberdctl:ejabberd \
+  openssl:openssl strace:strace ip:iproute2 systemd-analyze:systemd chromium:chromium \
+  mosquitto:mosquitto rabbitmq-server:rabbitmq-server nats-server:nats-server npm:npm
+
+system:
+	@missing=; PATH="$$PATH:/usr/sbin"; \
+	for each in $(COMMANDS); do \
+	  command -v $${each%%:*} >/dev/null || missing="$$missing $${each#*:}"; \
+	done; \
+	! command -v dpkg >/dev/null || dpkg -s python3-venv >/dev/null 2>&1 || missing="$$missing python3-venv"; \
+	/usr/bin/python3 -c 'import proton' 2>/dev/null || missing="$$missing python3-qpid-proton"; \
+	$(MISSING_COMPILER); \
+	test -z "$$missing" || $(call apt-install,$$missing)
 
 # All that the tests need.
 installed: system .venv/dev.stamp .venv/spark.jsa .venv/rhea.stamp .venv/schemathesis.stamp
 
 # The extra `[amqp]` comes as source.
-compiler:
-	@command -v cc >/dev/null || $(call apt-install,gcc libc6-dev)
-	@test -z '$(PYTHON)' || $(PYTHON) -c 'import os, sysconfig; \
+MISSING_COMPILER = command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
+	test -z '$(PYTHON)' || $(PYTHON) -c 'import os, sysconfig; \
 	  raise SystemExit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' \
-	  || $(call apt-install,$(notdir $(PYTHON))-dev)
+	  || missing="$$missing $(notdir $(PYTHON))-dev"
+
+compiler:
+	@missing=; $(MISSING_COMPILER); test -z "$$missing" || $(call apt-install,$$missing)
 
 java:
 	@command -v java >/dev/null || $(call apt-install,openjdk-17-jre-headless)
@@ -229,6 +229,7 @@ java:
 	  $(call apt-install,$(notdir $(PYTHON))-venv) && $(PYTHON) -m venv --clear .venv; }
 
 .venv/runtime.stamp: pyproject.toml | .venv/bin/pip
+	@echo 'Installing Python packages into .venv.'
 	$(BIN)/pip install --quiet --editable '.[spark]'
 	@touch $@
 
@@ -250,6 +251,7 @@ java:
 
 # `--group` needs pip 25.1, and Python 3.11 to 3.13 come with an older one.
 .venv/dev.stamp: pyproject.toml | .venv/bin/pip compiler
+	@echo 'Installing Python packages into .venv; the first time this takes some minutes.'
 	$(BIN)/pip install --quiet 'pip>=25.1'
 	$(BIN)/pip install --quiet --editable '.[spark,bench,amqp,rest]' --group dev
 	@touch $@ .venv/runtime.stamp
