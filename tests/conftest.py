@@ -1,5 +1,6 @@
 """The environment of every process that a test starts; and the order of the tests."""
 
+import asyncio
 import os
 import signal
 import sys
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from waiting import PATIENCE
 
 # A JVM that ends within a minute does not profit from the optimising compiler, which
 # takes time. But with the other compiler alone, it has room for a fifth of the code.
@@ -55,6 +58,10 @@ os.environ["PYTHONPATH"] = str(Path(__file__).with_name("harness"))
 # command ends by it.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
+# looptime asks asyncio for the loop of each test. For a test without one, asyncio would
+# make a loop, and nobody would close it.
+asyncio.set_event_loop(None)
+
 # Half an hour away from every other zone. On a machine set to UTC, no test would notice
 # if UTC is taken for local time or the other way round. Spark gives times as local time
 # without a zone, and its tests compare them with UTC.
@@ -67,17 +74,45 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     time.tzset()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start the tests that may take long first.
+# The tests of these folders stay in this process, so the loop's clock may run ahead: when
+# nothing is left to do, it jumps to the next timer. A retry or a deadline takes no time,
+# and a busy machine cannot make it come too early. While something is done in a thread of
+# the loop (SQLite, aiofiles) the clock runs as usual. A test that starts a process, or
+# means real time, says `@pytest.mark.looptime(False)`.
+_VIRTUAL_TIME = {
+    "client",
+    "engine",
+    "stream",
+    "worker",
+    "xep_0254",
+    "xep_0337",
+    "xep_qos",
+}
+
+
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Choose the clock and the limit of each test; start the long ones first.
 
     At the end, nothing would run beside them.
     """
-    items.sort(key=_seconds, reverse=True)
+    for item in items:
+        if item.path.parent.name in _VIRTUAL_TIME:
+            item.add_marker(pytest.mark.looptime)
+        if PATIENCE != 1:
+            seconds = _seconds(item) or float(config.getini("timeout"))
+            item.add_marker(pytest.mark.timeout(seconds * PATIENCE), append=False)
+    items.sort(key=_order, reverse=True)
+
+
+def _order(item: pytest.Item) -> float:
+    """The limit of a test; tests of a group stay together."""
+    grouped = item.get_closest_marker("xdist_group") is not None
+    return 0.0 if grouped else _seconds(item)
 
 
 def _seconds(item: pytest.Item) -> float:
-    """The time limit of a test, if it has one; tests of a group stay together."""
+    """The limit of a test, if it has one of its own."""
     marker = item.get_closest_marker("timeout")
-    if marker is None or item.get_closest_marker("xdist_group") is not None:
-        return 0.0
-    return float(marker.args[0])
+    return 0.0 if marker is None else float(marker.args[0])

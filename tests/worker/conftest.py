@@ -1,6 +1,7 @@
 """A server, a queue service and clients, for the tests of workers."""
 
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,25 @@ from slixmpp import ClientXMPP
 
 from qos.testing import LoopbackServer, friends, logged_in
 from raw_client import RawComponent
+from virtual_clock import repair
 from worker_setup import BEES, QUEUE, SECRET, LogIn, Queue, ScriptedService
+
+#: Less than a lock, or than a worker takes to subscribe again; both come by themselves.
+_ENDS_S = 50.0
+
+
+@pytest.fixture(autouse=True)
+def one_clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The virtual clock of a test goes on where the real one of its fixtures was.
+
+    And it ends, unless a test says `end=None`: what has to come at once must not pass
+    for coming by and by.
+    """
+    bounds = pytest.mark.looptime(
+        start=time.monotonic, end=lambda: time.monotonic() + _ENDS_S
+    )
+    request.node.add_marker(bounds)
+    repair(monkeypatch)
 
 
 @pytest.fixture
