@@ -12,10 +12,10 @@ from slixmpp import JID
 import qos
 from qos import Device, NotDelivered
 from qos.testing import LoopbackServer
+from waiting import limit, until
 
 SECRET = "secret"  # noqa: S105 - of accounts that only exist in a test
 LAMP, MALLORY = "lamp@localhost/1", "mallory@localhost/1"
-LIMIT_S = 20.0
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ async def test_a_stranger_reaches_the_application_at_no_level(
         device(server, LAMP) as lamp,
         device(server, MALLORY) as mallory,
         device(server, "controller@localhost/1") as controller,
-        asyncio.timeout(LIMIT_S),
+        limit(),
     ):
         say(mallory, "plain")
         for level in ("acknowledged", "assured"):
@@ -81,7 +81,7 @@ async def test_an_application_may_accept_anyone_but_holds_nothing_for_him(
     async with (
         device(server, LAMP, accepts="anyone") as lamp,
         device(server, MALLORY) as mallory,
-        asyncio.timeout(LIMIT_S),
+        limit(),
     ):
         say(mallory, "plain")
         sending = asyncio.create_task(
@@ -102,7 +102,7 @@ async def test_whoever_is_named_reaches_it_at_every_level(
     async with (
         device(server, LAMP, trust=trust) as lamp,
         device(server, MALLORY) as mallory,
-        asyncio.timeout(LIMIT_S),
+        limit(),
     ):
         say(mallory, "plain")
         sends = [
@@ -120,7 +120,7 @@ async def test_the_own_account_is_trusted_in_any_case(server: LoopbackServer) ->
     async with (
         device(server, LAMP, trust="nobody") as lamp,
         device(server, "lamp@localhost/2", receives=False) as other,
-        asyncio.timeout(LIMIT_S),
+        limit(),
     ):
         say(other, "plain")
         assert await bodies(lamp, 1) == ["plain"]
@@ -132,29 +132,29 @@ async def test_plain_messages_wait_for_the_roster(server: LoopbackServer) -> Non
         device(server, LAMP) as lamp,
         device(server, MALLORY) as mallory,
         device(server, "controller@localhost/1") as controller,
-        asyncio.timeout(LIMIT_S),
+        limit(),
     ):
         roster_known = lamp.qos._endpoint.guard.roster_known
         roster_known.clear()
         say(mallory, "of a stranger")
         say(controller, "of a contact")
         taking = asyncio.create_task(bodies(lamp, 1))
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(1.0)  # by the clock of the loop: nothing is left to do
         assert not taking.done()
         roster_known.set()
         assert await taking == ["of a contact"]
 
 
-@pytest.mark.parametrize("limit", ["MAX", "BYTES_MAX"])
+@pytest.mark.parametrize("bound", ["MAX", "BYTES_MAX"])
 async def test_what_waits_for_a_decision_is_bounded_and_in_its_order(
     server: LoopbackServer,
-    limit: str,
+    bound: str,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A function that never answers must not keep all that comes meanwhile."""
     monkeypatch.setattr(
-        f"qos.client.arrivals.UNDECIDED_{limit}", {"MAX": 2}.get(limit, 500)
+        f"qos.client.arrivals.UNDECIDED_{bound}", {"MAX": 2}.get(bound, 500)
     )
     decide = asyncio.Event()
 
@@ -165,13 +165,12 @@ async def test_what_waits_for_a_decision_is_bounded_and_in_its_order(
     async with (
         device(server, LAMP, trust=trust) as lamp,
         device(server, MALLORY) as mallory,
-        asyncio.timeout(LIMIT_S),
+        limit(),
     ):
         for number in range(9):
             say(mallory, f"{number}")
-        while "more are dropped" not in caplog.text:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.2)
+        await until(lambda: "more are dropped" in caplog.text)
+        await asyncio.sleep(1.0)  # by the clock of the loop: nothing is left to do
         decide.set()
         assert await bodies(lamp, 2) == ["0", "1"]
         say(mallory, "later")
@@ -190,11 +189,11 @@ async def test_a_device_that_is_closed_decides_on_nothing_more(
     async with (
         device(server, LAMP, trust=trust) as lamp,
         device(server, MALLORY) as mallory,
-        asyncio.timeout(LIMIT_S),
+        limit(),
     ):
         say(mallory, "on")
-        assert lamp._reception is not None
-        while not lamp._reception._arrivals._undecided:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        reception = lamp._reception
+        assert reception is not None
+        await until(lambda: reception._arrivals._undecided)
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == tasks

@@ -24,6 +24,7 @@ from qos.stores import SqliteStore
 from qos.stores.base import Transaction
 from qos.testing.store_records import incoming
 from two_ends import settle
+from waiting import LIMIT_S, limit
 
 RETRY_S = 2.0
 
@@ -480,7 +481,7 @@ async def as_it_is(statement: Awaitable[object]) -> object:
 
 
 @pytest.mark.parametrize(
-    "within", [as_it_is, asyncio.gather, partial(asyncio.wait_for, timeout=5)]
+    "within", [as_it_is, asyncio.gather, partial(asyncio.wait_for, timeout=LIMIT_S)]
 )
 async def test_a_write_that_would_wait_for_its_own_consumer_is_refused(
     tmp_path: Path, within: Callable[[Awaitable[object]], Awaitable[object]]
@@ -511,8 +512,9 @@ async def test_a_write_that_would_wait_for_its_own_consumer_is_refused(
     consumption = replace(Consumer()(record), handle=handle)
     consuming = Consuming(store)
     consuming.begin(record, consumption, end)
-    assert await asyncio.wait_for(ended, 5) is None
-    await asyncio.wait_for(others[0], 5)
+    async with limit():
+        assert await ended is None
+        await others[0]
     await store.close()
 
 
@@ -552,5 +554,6 @@ async def test_a_transaction_is_not_open_for_long_also_if_its_first_statement_fa
 
     consumption = replace(Consumer()(incoming("k")), handle=handle)
     Consuming(store).begin(incoming("k"), consumption, end)
-    assert isinstance(await asyncio.wait_for(ended, 5), TimeoutError)
+    async with limit():
+        assert isinstance(await ended, TimeoutError)
     await store.close()

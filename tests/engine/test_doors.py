@@ -15,6 +15,7 @@ import pytest
 from qos.core.connection_shares import ConnectionLimits, TooMany
 from qos.engine import doors
 from qos.engine.doors import Arrival, Door, Doors
+from waiting import limit, until
 
 
 class Echo(asyncio.Protocol):
@@ -82,7 +83,7 @@ async def echo(
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     try:
-        async with asyncio.timeout(5):
+        async with limit():
             reader, writer = await asyncio.open_connection(
                 "127.0.0.1", door.port, ssl=context, local_addr=(address, 0)
             )
@@ -95,11 +96,7 @@ async def echo(
 
 
 async def until_count(all_doors: Doors, count: int) -> None:
-    async with asyncio.timeout(5):
-        while True:
-            if len(all_doors.shares) == count:
-                return
-            await asyncio.sleep(0.01)
+    await until(lambda: len(all_doors.shares) == count)
 
 
 @pytest.mark.parametrize("tls", [False, True])

@@ -45,6 +45,7 @@ from qos.engine.queue_engine import Answer, QueueEngine, Stats, Unwritten
 from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.stores.queue_store import QueueStore
 from qos.testing.clock import ManualClock
+from waiting import LIMIT_S, limit, until
 
 OWNER = "owner@example.org/1"
 BEE = "bee@example.org/1"
@@ -70,7 +71,7 @@ class Disk:
 
     def __call__(self, step: str) -> None:
         if step == "commit":
-            self._open.wait(10)
+            self._open.wait(LIMIT_S)
             self.commits += 1
             if self.error is not None:
                 raise self.error
@@ -171,7 +172,7 @@ class Bench(QueuePort):
 
     async def until(self, count: int) -> list[object]:
         """The records, as soon as there are this many."""
-        async with asyncio.timeout(10):
+        async with limit():
             while len(self.out) < count:
                 self._changed.clear()
                 await self._changed.wait()
@@ -499,11 +500,14 @@ async def test_a_new_selector_is_tried_on_all_items_step_by_step(
         Sent(BEE, [("i2", "<x xmlns='urn:x'/>")])
     ]
     steps = 0
-    async with asyncio.timeout(10):
-        while len(bench.out) < 5:
-            bench.clock.advance(0.0)
-            steps += 1
-            await asyncio.sleep(0)
+
+    def has_come() -> bool:
+        nonlocal steps
+        bench.clock.advance(0.0)
+        steps += 1
+        return len(bench.out) >= 5
+
+    await until(has_come)
     assert bench.out[-1] == Sent(OTHER_BEE, [("i5", "<x xmlns='urn:x'/>")])
     assert steps > 3
     bench.clock.advance(0.0)
@@ -519,8 +523,7 @@ async def test_a_lock_that_timed_out_meanwhile_is_told_of_in_the_first_session(
     await bench.restart()
     bench.out.clear()
     bench.clock.advance(120.0)
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await asyncio.sleep(1.0)  # By the clock of the loop: nothing else is left to do.
     assert not bench.out
     bench.engine.online()
     assert NotifyUnlock(BEE, NODE, ("a",)) in await bench.until(2)

@@ -7,7 +7,6 @@ express, are given by the test.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import math
 import re
@@ -15,8 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager
 from typing import get_args, get_type_hints
 
-#: Long enough for any refusal; a call that is accepted may wait for ever.
-_TAKES_S_MAX = 5.0
+from waiting import limit
 
 #: A value of each kind that callers confuse.
 _VALUES: tuple[object, ...] = (
@@ -124,7 +122,8 @@ async def _problem(
         if parameter.kind is parameter.VAR_POSITIONAL and each in arguments
     ]
     try:
-        async with asyncio.timeout(_TAKES_S_MAX):
+        # A call that is accepted may wait for ever.
+        async with limit():
             result = function(*positional, **arguments)
             if isinstance(result, AbstractAsyncContextManager):
                 async with result:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import time
+import math
 import tracemalloc
 from collections.abc import Iterator
 from itertools import pairwise
@@ -19,6 +18,7 @@ from qos.stream.gate import Gate
 from qos.stream.parser import TOO_LONG, StreamParser
 from qos.testing.clients import new_client
 from qos.xml_reading import NAMESPACE_BYTES_MAX
+from waiting import until
 
 HEADER = (
     b"<stream:stream xmlns='jabber:client' id='s1' version='1.0'"
@@ -32,8 +32,12 @@ STANZAS = (
 
 
 @pytest.fixture
-async def client() -> ClientXMPP:
-    """Without a connection; the tests hand over what it receives."""
+async def client(monkeypatch: pytest.MonkeyPatch) -> ClientXMPP:
+    """Without a connection; the tests hand over what it receives.
+
+    It is handled in one turn, however long that takes.
+    """
+    monkeypatch.setattr("qos.stream.turns._TURN_S", math.inf)
     client = new_client("alice@localhost/a", "secret", {})
     client.enable_plaintext = True
     return client
@@ -218,14 +222,15 @@ def test_names_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(
-    "stanza", [b">" * 250_000, b"<a b='" + b">" * 250_000 + b"'/>"]
+    "stanza",
+    [b">" * 5_000_000, b"<a b='" + b">" * 5_000_000 + b"'/>"],
+    ids=["in a text", "in an attribute"],
 )
 def test_a_sign_that_could_end_a_tag_is_not_looked_at_again_and_again(
     stanza: bytes,
 ) -> None:
-    began = time.process_time()
+    """Otherwise this would take hours, and each test has a limit."""
     assert len(read(HEADER, b"<message>", stanza, b"</message>")) == 1
-    assert time.process_time() - began < 1
 
 
 async def test_a_request_with_a_long_namespace_is_refused(client: ClientXMPP) -> None:
@@ -240,8 +245,7 @@ async def test_a_request_with_a_long_namespace_is_refused(client: ClientXMPP) ->
     for kind in ("iq type='set'", "iq type='result'", "message", "presence"):
         begin = f"<{kind} from='x@localhost/y' id='7'>"
         client.data_received(f"{begin}<a xmlns:q='{LONG}'/></{kind.split()[0]}>")
-    while len(taken) < 1:  # noqa: ASYNC110
-        await asyncio.sleep(0)
+    await until(lambda: taken)
     assert [each.get("type") for each in taken] == ["result"]
     (refusal,) = sent
     assert "not-acceptable" in refusal

@@ -24,6 +24,7 @@ from qos.stream.tap import Part, Tap
 from qos.testing import LoopbackServer, friends
 from qos.testing.clients import close, new_client
 from raw_client import RawClient, stanza
+from waiting import LIMIT_S
 from xep_0254 import QueueService
 from xep_qos import XEP_QOS
 
@@ -90,7 +91,7 @@ def iq(client: ClientXMPP) -> ET.Element:
 
 async def connect(client: ClientXMPP, server: LoopbackServer) -> None:
     client.connect(server.host, server.port)
-    await client.wait_until("session_start", timeout=10)
+    await client.wait_until("session_start", timeout=LIMIT_S)
 
 
 def alice(server: LoopbackServer) -> RawClient:

@@ -12,6 +12,7 @@ from slixmpp.exceptions import IqError
 from qos.testing import friends, logged_in
 from qos.testing.queues import queue_service
 from qos.testing.server import LoopbackServer
+from waiting import LIMIT_S
 from xep_0254.namespaces import EXTENSIONS, OWNER, PUBSUB
 from xep_0254.queueing import XEP_0254
 from xep_0254.service import QueueService
@@ -78,6 +79,10 @@ async def service(
     async with queue_service(
         server, QUEUE, store=store, creators=["boss@localhost"]
     ) as service:
+        # A write that a fixture has begun would not hold the clock of the test, which
+        # would run to the end of all patience. The thread of the store does this last.
+        await service.engine.store.link_key()
+        await XEP_QOS.of(service._xmpp).flush()
         yield service
 
 
@@ -86,7 +91,7 @@ async def asked(client: ClientXMPP, kind: Literal["get", "set"], content: str) -
     iq = client.make_iq(ito=QUEUE, itype=kind)
     iq.append(ET.fromstring(content))  # noqa: S314 - ours
     with pytest.raises(IqError) as caught:
-        await iq.send(timeout=10)  # type: ignore[no-untyped-call]
+        await iq.send(timeout=LIMIT_S)  # type: ignore[no-untyped-call]
     answer = caught.value.iq.xml
     error = answer.find("{jabber:client}error")
     assert error is not None, ET.tostring(answer)

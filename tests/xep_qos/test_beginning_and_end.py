@@ -15,6 +15,7 @@ from qos.engine import Handover
 from qos.errors import JournalError, StoreInUse
 from qos.stores import store_from_url
 from qos.testing.clients import close, friends, logged_in, new_client
+from waiting import limit, until
 from xep_qos import XEP_QOS
 
 URL = "sqlite:{}/bob.db"
@@ -152,16 +153,18 @@ async def consuming(store: Path, handler: Handler) -> AsyncIterator[XEP_QOS]:
 
 async def states(store: Path) -> list[IncomingState]:
     """The states in the store, once it is free."""
-    while True:
-        opened = store_from_url(f"sqlite:{store}")
-        try:
+    opened = store_from_url(f"sqlite:{store}")
+
+    def is_free() -> bool:
+        with contextlib.suppress(StoreInUse):
             opened.open()
-        except StoreInUse:
-            await asyncio.sleep(0.01)
-            continue
-        found = [record.state for record in opened.incoming()]
-        await opened.close()
-        return found
+            return True
+        return False
+
+    await until(is_free)
+    found = [record.state for record in opened.incoming()]
+    await opened.close()
+    return found
 
 
 async def test_an_end_whose_caller_is_cancelled_goes_on(tmp_path: Path) -> None:
@@ -201,8 +204,9 @@ async def test_a_consumer_can_end_it(tmp_path: Path, late: bool) -> None:
 
     store = tmp_path / "bob.db"
     async with consuming(store, end) as qos:
-        if late:
-            await asyncio.wait_for(qos.aclose(), 5)
         expected = IncomingState.RELEASING if late else IncomingState.DONE
-        assert await asyncio.wait_for(states(store), 5) == [expected]
-        await asyncio.wait_for(qos.aclose(), 5)
+        async with limit():
+            if late:
+                await qos.aclose()
+            assert await states(store) == [expected]
+            await qos.aclose()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -14,6 +13,7 @@ from slixmpp.util.cache import MemoryCache
 
 from qos.core.message.model import NAMESPACES
 from qos.testing import friends, logged_in
+from waiting import limit
 from xep_qos import XEP_QOS, capabilities
 from xep_qos.capabilities import StoredCapabilities
 
@@ -135,9 +135,9 @@ async def test_a_peer_is_not_asked_again_after_a_restart(tmp_path: Path) -> None
     ):
         for start in (1, 2):
             asked.clear()
-            async with logged_in(
-                server, "controller/1", store, prepare=watch
-            ) as client:
-                async with asyncio.timeout(10):
-                    await XEP_QOS.of(client).send(LAMP, "on")
+            async with (
+                logged_in(server, "controller/1", store, prepare=watch) as client,
+                limit(),
+            ):
+                await XEP_QOS.of(client).send(LAMP, "on")
             assert (LAMP in asked) == (start == 1), asked

@@ -7,6 +7,7 @@ import pytest
 from slixmpp import ClientXMPP
 
 from qos.core.message.model import NAMESPACES, Level, Outgoing
+from waiting import limit
 from xep_qos.discovery import Discovery, _Known
 
 OWN = "door@localhost/a"
@@ -55,7 +56,8 @@ class Watched(Discovery):
         """The QoS namespaces that the lamp is found to support."""
         self.answered.clear()
         assert self.route(record(LAMP)) is None
-        await asyncio.wait_for(self.answered.wait(), 10)
+        async with limit():
+            await self.answered.wait()
         return {each for each in NAMESPACES if self.supports(LAMP, {each})}
 
     def shows(self, jid: str) -> None:

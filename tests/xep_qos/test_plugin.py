@@ -9,7 +9,7 @@ import contextlib
 import gc
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -57,6 +57,7 @@ from test_raw_peers import (
     say_received,
     synced,
 )
+from waiting import LIMIT_S, limit, until
 from xep_qos import XEP_QOS, IncomingInfo, Settings
 from xep_qos.guard import Guard
 
@@ -114,7 +115,7 @@ def register(xmpp: BaseXMPP, **options: Any) -> XEP_QOS:
 async def log_in(xmpp: ClientXMPP | ComponentXMPP, server: LoopbackServer) -> None:
     component = isinstance(xmpp, ComponentXMPP)
     xmpp.connect(server.host, server.component_port if component else server.port)
-    await xmpp.wait_until("session_start", timeout=10)
+    await xmpp.wait_until("session_start", timeout=LIMIT_S)
 
 
 @contextlib.asynccontextmanager
@@ -154,13 +155,6 @@ def bodies_of(client: BaseXMPP) -> list[str]:
 
     client.add_event_handler("message", put)
     return found
-
-
-async def until(condition: Callable[[], object], *, timeout_s: float = 10) -> None:
-    """Wait for what nobody tells us about."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - there is no event to wait for
-            await asyncio.sleep(0.005)
 
 
 async def features_of(client: ClientXMPP) -> set[str]:
@@ -566,7 +560,7 @@ async def test_after_the_end_sending_is_a_clear_error() -> None:
     await qos.aclose()
     for level in (Level.ASSURED, Level.ACKNOWLEDGED):
         with pytest.raises(QosError):
-            async with asyncio.timeout(5):
+            async with limit():
                 await qos.send("alice@localhost", "x", level=level)
     with pytest.raises((UnknownMessage, StoreError)):
         qos.delivery("m1")
@@ -594,7 +588,7 @@ async def test_what_is_no_jid_is_refused_at_once(level: Level, to: str) -> None:
     async with unconnected() as client:
         qos = XEP_QOS.of(client)
         with pytest.raises(LocalProtocolError):
-            async with asyncio.timeout(5):
+            async with limit():
                 await qos.send(to, "x", level=level)
         assert len(qos.outstanding()) == 0
         assert not list(qos.store.outgoing())
@@ -624,7 +618,7 @@ async def test_a_deadline_that_is_no_time_is_refused_at_once() -> None:
     async with unconnected() as client:
         qos = XEP_QOS.of(client)
         with pytest.raises((LocalProtocolError, ValueError)):
-            async with asyncio.timeout(2):
+            async with limit():
                 await qos.send("a@localhost/r", "x", deadline_s=float("nan"))
         assert len(qos.outstanding()) == 0
 
@@ -641,10 +635,10 @@ async def test_the_applications_stanza_stays_as_it_is() -> None:
 
 async def test_a_message_over_the_servers_limit_is_refused_to_the_byte() -> None:
     """protocol.md §5: refuse it before sending, counted as it stands on the wire."""
-    limit = 2_000
-    async with unconnected(stanza_bytes_max=limit) as client:
+    bytes_max = 2_000
+    async with unconnected(stanza_bytes_max=bytes_max) as client:
         qos = XEP_QOS.of(client)
-        fits = limit
+        fits = bytes_max
         while not qos.outstanding():
             got = client.make_message("a@localhost/r", "x" * fits)
             with contextlib.suppress(MessageTooLarge):
@@ -653,12 +647,12 @@ async def test_a_message_over_the_servers_limit_is_refused_to_the_byte() -> None
             fits -= 1
         with pytest.raises(MessageTooLarge) as caught:
             await qos.submit(client.make_message("a@localhost/r", "x" * (fits + 1)))
-        assert (caught.value.limit, caught.value.to) == (limit, "a@localhost/r")
-        assert caught.value.size == limit + 1
+        assert (caught.value.limit, caught.value.to) == (bytes_max, "a@localhost/r")
+        assert caught.value.size == bytes_max + 1
         # Room for what is around it, and no more waste than that.
-        assert 1_000 < fits < limit - 200
+        assert 1_000 < fits < bytes_max - 200
         (record,) = qos.store.outgoing()
-        assert len(record.payload.encode()) < limit
+        assert len(record.payload.encode()) < bytes_max
         # Bytes are counted, not characters, and as they are written.
         for body in ("ä" * fits, "<" * fits):
             with pytest.raises(MessageTooLarge):
@@ -670,13 +664,16 @@ async def test_what_is_accepted_never_exceeds_the_limit_on_the_wire(
     server: LoopbackServer,
 ) -> None:
     """With every mark and the longest ids of ours, in its longest namespace."""
-    limit = 3_000
+    bytes_max = 3_000
     sent: list[str] = []
     async with (
         raw(server, "alice/a") as alice,
         discoverable(alice, [NAMESPACES[1], MARKS_NAMESPACE]),
         online(
-            server, stanza_bytes_max=limit, retry_first_s=NEVER_S, retry_max_s=NEVER_S
+            server,
+            stanza_bytes_max=bytes_max,
+            retry_first_s=NEVER_S,
+            retry_max_s=NEVER_S,
         ) as bob,
     ):
         qos = XEP_QOS.of(bob)
@@ -687,7 +684,7 @@ async def test_what_is_accepted_never_exceeds_the_limit_on_the_wire(
             original(data)
 
         bob.send_raw = send_raw  # type: ignore[method-assign]
-        size = limit
+        size = bytes_max
         while True:
             try:
                 delivery = await qos.submit(bob.make_message(alice.jid, "x" * size))
@@ -698,11 +695,11 @@ async def test_what_is_accepted_never_exceeds_the_limit_on_the_wire(
         hold = "h" * 1_024
         await say_received(iq, alice, hold=hold)
         await say_done(await alice.expect(asks("deliver")), alice, hold=hold)
-        async with asyncio.timeout(5):
+        async with limit():
             assert (await delivery.outcome()).status is OutgoingState.DELIVERED
         # The receiving server adds our JID.
         added = len(f" from='{bob.boundjid.full}'")
-        assert max(map(len, sent)) + added <= limit
+        assert max(map(len, sent)) + added <= bytes_max
 
 
 @pytest.mark.parametrize(
@@ -921,7 +918,7 @@ async def test_nobody_is_refused_before_the_roster_is_known(
         assert is_empty(await answer_to(alice, "2"))
         for iq_id in ("1", "2"):
             assert error_of(await answer_to(mallory, iq_id))[0] == "not-allowed"
-        async with asyncio.timeout(5):
+        async with limit():
             await waiting
 
 
@@ -951,7 +948,7 @@ async def test_a_change_that_comes_with_the_roster_is_not_lost(
 
         bob.add_filter("in", follow)
         await log_in(bob, server)
-        async with asyncio.timeout(5):
+        async with limit():
             await XEP_QOS.of(bob).roster_known()
         received(await ask(mallory, bob.boundjid.full, assured("1")))
 
@@ -1324,7 +1321,7 @@ async def test_a_message_is_taken_when_its_handler_says_so(
         carol.add_event_handler("message", take)
         sending = asyncio.create_task(XEP_QOS.of(bob).send("carol@localhost/c", "x"))
         await until(lambda: taken)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(10.0)  # time for retries, by the clock of the loop
         assert not sending.done()
         taken[0].set_result(None)
         assert (await sending).status is OutgoingState.DELIVERED
@@ -1376,7 +1373,8 @@ async def test_an_id_that_xml_cannot_carry_is_refused(msg_id: str) -> None:
             with pytest.raises(
                 LocalProtocolError, match="msg_id must be a string that XML can carry"
             ) as raised:
-                await asyncio.wait_for(sending, 5)
+                async with limit():
+                    await sending
             assert repr(msg_id) in str(raised.value)
         assert len(qos.outstanding()) == 0
 

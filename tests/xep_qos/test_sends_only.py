@@ -25,6 +25,7 @@ from qos.core.message.model import (
 from qos.errors import LocalProtocolError
 from qos.stores import store_from_url
 from qos.testing import LoopbackServer, friends, logged_in
+from waiting import LIMIT_S, until
 from xep_qos import XEP_QOS
 
 SENDS_ONLY = {"xep_qos": {"receives": False}}
@@ -76,12 +77,12 @@ async def test_each_request_is_refused_once_so_that_its_sender_tries_again(
         iq = alice.make_iq_set(ito="bob@localhost/1")
         iq.append(ET.fromstring(text))  # noqa: S314 - our own text
         with pytest.raises(IqError) as refused:
-            await iq.send(timeout=10)  # type: ignore[no-untyped-call]
+            await iq.send(timeout=LIMIT_S)  # type: ignore[no-untyped-call]
         assert refused.value.condition == "service-unavailable"
         assert refused.value.iq["error"]["type"] == "cancel"
         ping = alice.make_iq_get("urn:xmpp:ping", ito="bob@localhost/1")
         with contextlib.suppress(IqError):
-            await ping.send(timeout=10)  # type: ignore[no-untyped-call]
+            await ping.send(timeout=LIMIT_S)  # type: ignore[no-untyped-call]
         answers = [each for each in iqs if each.get("id") == iq["id"]]
         assert len(answers) == 1
 
@@ -95,7 +96,9 @@ async def test_it_advertises_nothing_and_so_a_bare_jid_is_never_resolved_to_it(
         logged_in(server, "bob/1", SENDS_ONLY, prepare=takes),
     ):
         disco: Any = alice.plugin["xep_0030"]
-        info = await disco.get_info(jid="bob@localhost/1", cached=False, timeout=10)
+        info = await disco.get_info(
+            jid="bob@localhost/1", cached=False, timeout=LIMIT_S
+        )
         ours = {*NAMESPACES, MARKS_NAMESPACE, BATCH_NAMESPACE}
         assert not ours & set(info["disco_info"]["features"])
         message = alice.make_message("bob@localhost", mbody="x")
@@ -141,9 +144,7 @@ async def test_what_its_store_holds_for_others_stays_there(
         async with logged_in(server, "bob/1", options, prepare=in_hand):
             message = alice.make_message("bob@localhost/1", mbody="x")
             await XEP_QOS.of(alice).submit(message)
-            async with asyncio.timeout(10):
-                while not futures:  # noqa: ASYNC110 - there is no event for it
-                    await asyncio.sleep(0.01)
+            await until(lambda: futures)
         before = await _incoming(url)
         assert [each.state for each in before] == [IncomingState.RELEASING]
         quick = {"xep_qos": {"store": url, "receives": False, "hold_ttl_s": 0.01}}
