@@ -10,11 +10,12 @@ The XMPP side is a recorder: what goes there is in `bench.xmpp`.
 import asyncio
 import contextlib
 import hashlib
-import inspect
 import json
 import shutil
 import ssl
 import subprocess
+import threading
+import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,23 +36,25 @@ from qos.core.queue.requests import (
     Request,
 )
 from qos.core.queue.results import ItemsResult, Result
-from qos.engine.clock import LoopClock
+from qos.core.queue.selector_time import Meter
+from qos.engine.clock import Clock, LoopClock
 from qos.engine.queue_engine import QueueEngine
 from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.engine.queue_ports import QueuePorts
 from qos.ids import new_id
 from qos.stores.queue_store import QueueStore
 from qos.users import Users, hashed
+from waiting import LIMIT_S, limit, until
 
 __all__ = [
     "BOSS",
     "DOMAIN",
     "EAGER",
     "Bench",
+    "HeldChecks",
     "gateway",
     "rhea",
     "rhea_folder",
-    "until",
 ]
 
 DOMAIN = "queue.example.org"
@@ -59,9 +62,6 @@ BOSS = f"alice@{DOMAIN}/boss"
 
 #: A node in which what was given back comes again at once.
 EAGER = {"queue#backoff": "0"}
-
-#: Seconds in which a client has to be done, on a machine under load.
-CLIENT_S = 30.0
 
 T = TypeVar("T")
 
@@ -96,6 +96,24 @@ class Xmpp(QueuePort):
         return new_id()
 
 
+class HeldChecks:
+    """Checks of passwords in place of scrypt: none of them ends before it is let go.
+
+    Attributes:
+        may_end: they are let go.
+        ended: the passwords, in the order in which they were checked.
+    """
+
+    def __init__(self) -> None:
+        self.may_end = threading.Event()
+        self.ended: list[str] = []
+
+    def __call__(self, password: str, _stored: str) -> bool:
+        self.may_end.wait(LIMIT_S)
+        self.ended.append(password)
+        return not password.startswith("wrong")
+
+
 class Bench:
     """An engine, a gateway and its port; users alice and bob, each with "secret"."""
 
@@ -105,6 +123,8 @@ class Bench:
         *,
         bounds: QueueBounds | None = None,
         creators: Collection[str] | None = None,
+        clock: Clock | None = None,
+        meter: Meter = time.thread_time,
         **options: Any,
     ) -> None:
         self.folder = folder
@@ -116,9 +136,13 @@ class Bench:
         self.xmpp = Xmpp()
         self.ports = QueuePorts(self.xmpp)
         self.store = QueueStore(folder / "queues.sqlite")
-        clock = LoopClock(asyncio.get_running_loop())
         self.engine = QueueEngine(
-            self.store, self.ports, clock=clock, bounds=bounds, creators=creators
+            self.store,
+            self.ports,
+            clock=clock or LoopClock(asyncio.get_running_loop()),
+            bounds=bounds,
+            creators=creators,
+            meter=meter,
         )
         users = Users(self.users_file, DOMAIN)
         self.gateway = Gateway(
@@ -201,7 +225,7 @@ class Bench:
     ) -> T:
         """Let proton's own client work, in a thread."""
         url = f"amqp://{user}:{password}@127.0.0.1:{self.port}"
-        options = {"allowed_mechs": "PLAIN", "timeout": 10, **options}
+        options = {"allowed_mechs": "PLAIN", "timeout": LIMIT_S, **options}
 
         def run() -> T:
             connection = BlockingConnection(url, **options)
@@ -214,18 +238,8 @@ class Bench:
         return await asyncio.to_thread(run)
 
     async def rhea(self, what: str, **options: Any) -> list[dict[str, Any]]:
-        """Let rhea work; the lines that it prints."""
+        """Let rhea work; the lines that it prints. See `rhea`."""
         return await rhea(self.port, what, **options)
-
-
-async def until(holds: Callable[[], object], wait_s_max: float = 10.0) -> None:
-    """Wait until this holds; it may be a coroutine function."""
-    async with asyncio.timeout(wait_s_max):
-        while True:
-            found = holds()
-            if await found if inspect.isawaitable(found) else found:
-                return
-            await asyncio.sleep(0.02)
 
 
 @contextlib.asynccontextmanager
@@ -250,26 +264,63 @@ def rhea_folder() -> Path:
     return Path(__file__).parents[2] / ".venv" / "rhea" / "node_modules"
 
 
-async def rhea(port: int, what: str, **options: Any) -> list[dict[str, Any]]:
-    """Run tests/amqp/rhea_client.js; returns the lines that it prints."""
+async def rhea(
+    port: int,
+    what: str,
+    *,
+    told: list[dict[str, Any]] | None = None,
+    stays: asyncio.Event | None = None,
+    **options: Any,
+) -> list[dict[str, Any]]:
+    """Run tests/amqp/rhea_client.js; returns the lines that it prints.
+
+    Args:
+        port: of the gateway.
+        what: it does.
+        told: gets each line as soon as it is printed.
+        stays: it does not close its connection before this is set.
+        options: see the script.
+    """
     node = shutil.which("node")
     assert node is not None, "node is not installed"
     script = Path(__file__).with_name("rhea_client.js")
     given = {"port": port, "what": what, "user": "alice", **options}
+    given["stays"] = stays is not None
+    lines = [] if told is None else told
     process = await asyncio.create_subprocess_exec(
         node,
         script,
         json.dumps(given),
         env={"NODE_PATH": str(rhea_folder())},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
+    stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
+    assert stdin is not None
+    assert stdout is not None
+    assert stderr is not None
+
+    async def let_go() -> None:
+        if stays is not None:
+            await stays.wait()
+        stdin.close()
+
+    letting_go = asyncio.create_task(let_go())
+    errors = asyncio.create_task(stderr.read())
     try:
-        async with asyncio.timeout(CLIENT_S):
-            out, err = await process.communicate()
+        async with limit():
+            async for line in stdout:
+                lines.append(json.loads(line))
+            await process.wait()
     except TimeoutError:
-        process.kill()
-        out, err = await process.communicate()
-        raise AssertionError(f"rhea hangs: {out!r} {err!r}") from None
-    assert process.returncode == 0, (out, err)
-    return [json.loads(line) for line in out.decode().splitlines()]
+        raise AssertionError(f"rhea hangs: {lines}") from None
+    finally:
+        letting_go.cancel()
+        stdin.close()
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        err = await errors
+    assert process.returncode == 0, (lines, err)
+    return lines

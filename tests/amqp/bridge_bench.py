@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -14,9 +15,11 @@ from proton.reactor import LinkOption
 from proton.utils import BlockingConnection
 
 from qos.bench.rabbitmq import start_rabbitmq
+from qos.ids import new_id
 from qos.testing import LoopbackServer, friends, logged_in
 from qos.testing.ports import free_ports
 from qos.testing.processes import Process
+from waiting import LIMIT_S, limit
 from worker_setup import NODE, QUEUE, SECRET, Queue
 
 __all__ = ["Bridge", "Bridges", "Rabbit", "bridges"]
@@ -24,7 +27,7 @@ __all__ = ["Bridge", "Bridges", "Rabbit", "bridges"]
 T = TypeVar("T")
 
 #: It takes 4 s alone, and 20 s when the machine has much to do.
-_START_S = 55.0
+_START_S = 2 * LIMIT_S
 
 _PASSWORD = "guest"  # noqa: S105 - of every new RabbitMQ
 
@@ -69,7 +72,7 @@ class Rabbit:
 
     def _use(self, work: Callable[[BlockingConnection], T]) -> T:
         url = f"amqp://guest:guest@127.0.0.1:{self.port}"
-        connection = BlockingConnection(url, allowed_mechs="PLAIN", timeout=20)
+        connection = BlockingConnection(url, allowed_mechs="PLAIN", timeout=LIMIT_S)
         try:
             return work(connection)
         finally:
@@ -85,18 +88,21 @@ class Rabbit:
 
         await asyncio.to_thread(self._use, work)
 
-    async def take(self, address: str, *, wait_s: float = 1.0) -> list[Message]:
-        """Take all messages away that are there."""
+    async def take(self, address: str) -> list[Message]:
+        """Take all messages away that are there: those before one that comes last."""
+        last = Message(id=f"last-{new_id()}", durable=True)
+        await self.publish(address, [last])
 
         def work(connection: BlockingConnection) -> list[Message]:
             durable = Durable()
             receiver = connection.create_receiver(address, credit=100, options=durable)
             found: list[Message] = []
-            with contextlib.suppress(Exception):
-                while True:
-                    found.append(receiver.receive(timeout=wait_s))
-                    receiver.accept()
-            return found
+            while True:
+                message = receiver.receive(timeout=LIMIT_S)
+                receiver.accept()
+                if message.id == last.id:
+                    return found
+                found.append(message)
 
         return await asyncio.to_thread(self._use, work)
 
@@ -116,7 +122,7 @@ class Bridge:
     async def note(self, word: str) -> None:
         """Read its notes up to one with this word."""
         assert self.process.stderr is not None
-        async with asyncio.timeout(30):
+        async with limit():
             while line := (await self.process.stderr.readline()).decode():
                 self.notes.append(line.rstrip())
                 if word in line:
@@ -126,7 +132,7 @@ class Bridge:
     async def end(self) -> int:
         """Wait for its end; returns the status."""
         assert self.process.stderr is not None
-        async with asyncio.timeout(50):
+        async with limit():
             rest = await self.process.stderr.read()
             self.notes += rest.decode().splitlines()
             return await self.process.wait()
@@ -187,6 +193,29 @@ class Bridges:
         """Start a bridge, and wait until it ends with this status."""
         bridge = await self.start(*words, **options)  # type: ignore[arg-type]  # those
         assert await bridge.end() == status, bridge.said
+        return bridge
+
+    async def carry(
+        self,
+        *words: str | Path,
+        notes: Sequence[str] = (),
+        password: str | None = _PASSWORD,
+        **counts: int,
+    ) -> Bridge:
+        """Start a bridge, and stop it when it has carried what is there.
+
+        Args:
+            words: see `start`.
+            notes: what it says meanwhile, in this order.
+            password: at the broker.
+            counts: of the queue, when all is carried.
+        """
+        bridge = await self.start(*words, password=password)
+        for word in notes:
+            await bridge.note(word)
+        await self.queue.until(**counts)
+        bridge.process.send_signal(signal.SIGTERM)
+        assert await bridge.end() == 0, bridge.said
         return bridge
 
     async def ids(self) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Self
 from qos.core.amqp import values
 from qos.core.amqp.frames import FrameCutter, fields_of, list_at
 from qos.core.amqp.values import NULL, decode
+from waiting import limit
 
 __all__ = [
     "ACCEPTED",
@@ -38,8 +39,6 @@ __all__ = [
 
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
 TRUE, FALSE = values.boolean(True), values.boolean(False)
-
-WAIT_S = 10.0
 
 _HEARTBEAT = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 
@@ -105,6 +104,7 @@ class FramePeer:
 
     Attributes:
         dropped: the frames that came before one that was waited for.
+        beats: how many empty frames have come.
     """
 
     def __init__(
@@ -122,6 +122,9 @@ class FramePeer:
         self._cutter = FrameCutter(1 << 20)
         self._frames: list[bytes] = []
         self.dropped: list[Frame] = []
+        self.beats = 0
+        # Of the next ping; tests use lower ones.
+        self._channel = 40
         self._writer: asyncio.StreamWriter
 
     async def __aenter__(self) -> Self:
@@ -181,10 +184,12 @@ class FramePeer:
 
     async def frame(self, *codes: int) -> Frame:
         """The next frame with one of these performatives; others are `dropped`."""
-        async with asyncio.timeout(WAIT_S):
+        async with limit():
             while True:
                 while self._frames:
-                    found = _frame(self._frames.pop(0))
+                    frame = self._frames.pop(0)
+                    self.beats += frame == _HEARTBEAT
+                    found = _frame(frame)
                     if found is not None and found.code in codes:
                         return found
                     if found is not None:
@@ -193,14 +198,17 @@ class FramePeer:
                 assert data, "the gateway has closed the connection"
                 self._frames += self._cutter.cut(data)
 
-    async def heartbeat(self) -> None:
-        """Wait for an empty frame; all others are dropped."""
-        async with asyncio.timeout(WAIT_S):
-            while _HEARTBEAT not in self._frames:
-                data = await self._reader.read(65536)
-                assert data, "the gateway has closed the connection"
-                self._frames += self._cutter.cut(data)
-        self._frames.clear()
+    async def ping(self) -> None:
+        """Begin one more session, and wait for the answer.
+
+        All frames that were sent before are handled then, and what was written before
+        has come.
+        """
+        channel = self._channel
+        self._channel += 1
+        self.begin(channel)
+        while (await self.frame(BEGIN)).value(0) != channel:
+            pass
 
     async def attach(
         self,
@@ -255,11 +263,13 @@ class FramePeer:
         end = TRUE if closed else FALSE
         self.send(DETACH, values.uint(handle), end, channel=channel)
 
-    def flow(self, credit: int, *, handle: int = 0, channel: int = 0) -> None:
+    def flow(
+        self, credit: int, *, drain: bool = False, handle: int = 0, channel: int = 0
+    ) -> None:
         """Grant credit on a link that has had no deliveries yet."""
         window = values.uint(0), values.uint(5000), values.uint(0), values.uint(5000)
         link = values.uint(handle), values.uint(0), values.uint(credit)
-        self.send(FLOW, *window, *link, channel=channel)
+        self.send(FLOW, *window, *link, NULL, TRUE if drain else NULL, channel=channel)
 
     def transfer(
         self,

@@ -1,5 +1,6 @@
 """A blocking AMQP client that sends and receives messages as bytes, by proton's engine."""
 
+import select
 import socket
 import time
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from proton import (
     Connection,
     Delivery,
     Described,
+    Endpoint,
     Event,
     Receiver,
     Sender,
@@ -19,6 +21,8 @@ from proton import (
     ulong,
 )
 
+from waiting import LIMIT_S
+
 __all__ = ["RawAmqp"]
 
 
@@ -27,11 +31,21 @@ class RawAmqp:
 
     Attributes:
         written: every byte that was sent.
+        read: how many bytes have come.
     """
 
-    def __init__(self, port: int, *, user: str = "alice") -> None:
+    def __init__(self, port: int, *, user: str = "alice", idle_s: float = 0.0) -> None:
+        """Log in.
+
+        Args:
+            port: of the gateway.
+            user: of the bench.
+            idle_s: proton closes the connection if nothing comes for so long, by the
+                time that `tick` gets; 0: never.
+        """
         self.written = bytearray()
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=0.05)
+        self.read = 0
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S)
         self._collector = Collector()
         self._connection = Connection()
         self._connection.collect(self._collector)
@@ -40,6 +54,7 @@ class RawAmqp:
         self._connection.user = user
         self._connection.password = "secret"  # noqa: S105 - of the bench
         self._transport = Transport()
+        self._transport.idle_timeout = idle_s
         sasl = self._transport.sasl()
         sasl.allow_insecure_mechs = True
         sasl.allowed_mechs("PLAIN")
@@ -138,9 +153,20 @@ class RawAmqp:
         delivery.settle()
         return message
 
+    @property
+    def is_open(self) -> bool:
+        """Whether both ends have opened the connection, and neither has closed it."""
+        both = Endpoint.LOCAL_ACTIVE | Endpoint.REMOTE_ACTIVE
+        return bool(self._connection.state == both)
+
+    def tick(self, now: float) -> None:
+        """Let proton notice that nothing has come for too long."""
+        self._transport.tick(now)
+        self.pump()
+
     def until(self, holds: Callable[[], bool]) -> None:
         """Go on until this holds."""
-        end = time.monotonic() + 10
+        end = time.monotonic() + LIMIT_S
         while not holds():
             assert time.monotonic() < end, "nothing comes"
             self.pump()
@@ -152,10 +178,10 @@ class RawAmqp:
             self.written += data
             self._socket.sendall(data)
             self._transport.pop(size)
-        try:
+        data = b""
+        if select.select([self._socket], [], [], 0.05)[0]:
             data = self._socket.recv(65536)
-        except TimeoutError:
-            data = b""
+        self.read += len(data)
         if data:
             self._transport.push(data)
         while (event := self._collector.peek()) is not None:

@@ -20,6 +20,16 @@ container.on('disconnected', (context) => {
   if (context.error && !given.killed) say({ event: 'disconnected', error: String(context.error) });
   if (given.killed) process.reallyExit(0);
 });
+// The connection stays until our input ends, or until the gateway ends it.
+if (given.stays) {
+  process.stdin.on('end', () => connection.close());
+  process.stdin.resume();
+  for (const event of ['connection_close', 'disconnected']) {
+    container.on(event, () => process.stdin.destroy());
+  }
+}
+// What has been sent before is on its way before the close.
+const close_in = (ms) => given.stays || setTimeout(() => connection.close(), ms);
 container.on('sender_close', (context) => given.dynamic || given.nodes || context.connection.close());
 container.on('receiver_close', (context) => given.detach || context.connection.close());
 
@@ -37,7 +47,7 @@ const works = {
         sent += 1;
       }
       // What is settled already has no outcome.
-      if (given.linger && sent === count) setTimeout(() => connection.close(), given.linger);
+      if (given.linger && sent === count) close_in(given.linger);
     };
     container.on('sendable', go);
     for (const outcome of ['accepted', 'rejected', 'released', 'modified']) {
@@ -53,20 +63,28 @@ const works = {
   },
 
   // Sends one message on a session of its own to each of `nodes`, by links of one name.
+  // Closes when the first link was stolen, and the last message is accepted.
   'two of a name'() {
-    given.nodes.forEach((node) => {
+    let stolen = false, accepted = false;
+    const ended = () => { if (stolen && accepted) connection.close(); };
+    container.on('sender_error', () => { stolen = true; ended(); });
+    given.nodes.forEach((node, number) => {
       const session = connection.create_session();
       session.begin();
       const sender = session.open_sender({ name: 'out', target: { address: node } });
       sender.once('sendable', () => sender.send({ body: node }));
-      sender.on('accepted', () => say({ accepted: node }));
+      sender.on('accepted', () => {
+        say({ accepted: node });
+        accepted ||= number === given.nodes.length - 1;
+        ended();
+      });
     });
-    setTimeout(() => connection.close(), given.linger || 500);
   },
 
   // Receives `count` messages; `outcomes` says what becomes of each, 'accept' by default.
+  // With `tell_settled` it closes when as many are settled by the gateway.
   receive() {
-    let received = 0;
+    let received = 0, settled = 0;
     const credit = given.credit === undefined ? 10 : given.credit;
     if (given.selector) {
       const filter = require('rhea').filter.selector(given.selector);
@@ -101,15 +119,17 @@ const works = {
       else settle();
       if (received === count && given.detach) {
         setTimeout(() => receiver.detach(), 300);
-        if (given.session_ends) setTimeout(() => receiver.session.close(), 400);
+        if (given.session_ends) container.on('receiver_close', () => receiver.session.close());
       }
       if (received === count && given.die) process.reallyExit(0);
-      if (received === count && given.die_late) setTimeout(() => process.reallyExit(0), given.linger - 200);
       if (received === count && given.close) setTimeout(() => receiver.close(), 300);
-      if (received === count) setTimeout(() => connection.close(), given.linger || 100);
+      if (received === count && !given.tell_settled) close_in(given.linger || 100);
     });
     container.on('settled', (context) => {
-      if (given.tell_settled) say({ settled: true, state: String(context.delivery.remote_state && context.delivery.remote_state.constructor.composite_type || '') });
+      if (!given.tell_settled) return;
+      say({ settled: true, state: String(context.delivery.remote_state && context.delivery.remote_state.constructor.composite_type || '') });
+      settled += 1;
+      if (settled === count) connection.close();
     });
     if (given.dynamic) {
       container.on('receiver_open', () => {
@@ -123,8 +143,13 @@ const works = {
     }
     container.on('receiver_drained', () => {
       say({ drained: true });
-      setTimeout(() => connection.close(), given.linger || 100);
+      close_in(given.linger || 100);
     });
+    if (given.tell_ends) {
+      for (const event of ['receiver_close', 'session_close']) {
+        container.on(event, () => say({ event }));
+      }
+    }
     if (given.tell_open) {
       container.on('receiver_open', () => {
         const source = receiver.source;

@@ -1,13 +1,15 @@
-"""A user who is removed, or may not do something any more: what is open ends, at once."""
+"""A user who is removed, or may not do something any more: what is open ends, at once.
 
-import asyncio
+The gateway looks at the file of users by a clock that the tests turn.
+"""
+
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from amqp_bench import DOMAIN, Bench, gateway, until
+from amqp_bench import DOMAIN, Bench, gateway
 from frame_peer import (
     ATTACH,
     CLOSE,
@@ -19,11 +21,15 @@ from frame_peer import (
     FramePeer,
     described,
 )
+from qos import users
 from qos.core.amqp import values
 from qos.core.queue.item import Affiliation, ItemState
 from qos.core.queue.requests import Create, Items, Refusal, SetAffiliations
 from qos.core.queue.results import ItemsResult
+from qos.testing import ManualClock
 from qos.users import hashed
+from turned_time import turned
+from waiting import until
 
 MESSAGE = b"\x00\x53\x75" + values.binary(b"hello")
 
@@ -33,7 +39,12 @@ ALICE = f"alice@{DOMAIN}"
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    return turned(monkeypatch, users)
+
+
+@pytest.fixture
+async def bench(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Bench]:
     async with gateway(tmp_path) as bench:
         await bench.create("orders")
         yield bench
@@ -43,15 +54,21 @@ def write_users(bench: Bench, *lines: str) -> None:
     bench.users_file.write_text("".join(f"{line}\n" for line in lines))
 
 
-async def ended(peer: FramePeer) -> bytes:
+async def looked(clock: ManualClock) -> None:
+    """The gateway has looked at the file, and waits until it looks again."""
+    clock.advance(1.0)
+    await until(lambda: clock.deadline() is not None)
+
+
+async def ended(peer: FramePeer, clock: ManualClock) -> bytes:
     """The error by which the connection of a peer is closed, within a second."""
-    async with asyncio.timeout(1.5):
-        return (await peer.frame(CLOSE))[0]
+    clock.advance(1.0)
+    return (await peer.frame(CLOSE))[0]
 
 
 @pytest.mark.parametrize("left", ["bob", "alice"])
 async def test_the_connection_of_a_removed_user_ends_within_a_second(
-    bench: Bench, left: str
+    bench: Bench, clock: ManualClock, left: str
 ) -> None:
     """Or of one with another password. What it sends on after that is not published."""
     async with FramePeer(bench.port) as peer:
@@ -59,34 +76,36 @@ async def test_the_connection_of_a_removed_user_ends_within_a_second(
         peer.transfer(0, b"a", MESSAGE)
         await peer.frame(DISPOSITION)
         write_users(bench, f"{left}:{hashed('other')}")
-        assert b"amqp:unauthorized-access" in await ended(peer)
+        assert b"amqp:unauthorized-access" in await ended(peer, clock)
         peer.transfer(1, b"b", MESSAGE)
         peer.send(0x12, values.string("again"), values.uint(1), b"\x42")
         peer.transfer(2, b"c", MESSAGE, handle=1)
-        await asyncio.sleep(0.2)
-        assert len(await bench.items("orders")) == 1
+        # And the end, which it takes: then all before has come.
+        peer.send(CLOSE)
+        await until(lambda: not bench.gateway._connections)
+    assert len(await bench.items("orders")) == 1
 
 
-async def test_connections_of_others_stay(bench: Bench) -> None:
+async def test_connections_of_others_stay(bench: Bench, clock: ManualClock) -> None:
     lines = bench.users_file.read_text().splitlines()
     async with FramePeer(bench.port) as peer:
         await peer.attach("out", target="orders")
         write_users(bench, *(each for each in lines if not each.startswith("bob:")))
-        await asyncio.sleep(1.2)
+        await looked(clock)
         peer.transfer(0, b"a", MESSAGE)
         await peer.frame(DISPOSITION)
     assert len(await bench.items("orders")) == 1
 
 
 async def test_a_broken_file_cuts_nobody_off_and_lets_nobody_in(
-    bench: Bench, caplog: pytest.LogCaptureFixture
+    bench: Bench, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Somebody edits it. What it said before counts for what is open."""
     lines = bench.users_file.read_text().splitlines()
     async with FramePeer(bench.port) as peer:
         await peer.attach("out", target="orders")
         write_users(bench, *lines, "what is this")
-        await asyncio.sleep(1.2)
+        await looked(clock)
         peer.transfer(0, b"a", MESSAGE)
         await peer.frame(DISPOSITION)
         with pytest.raises(Exception, match=r"unauthorized|Auth"):
@@ -94,10 +113,12 @@ async def test_a_broken_file_cuts_nobody_off_and_lets_nobody_in(
         said = [each for each in caplog.records if each.levelno == logging.ERROR]
         assert "users, line 4: NAME:HASH is expected" in said[0].getMessage()
         write_users(bench, *lines[1:])
-        assert b"amqp:unauthorized-access" in await ended(peer)
+        assert b"amqp:unauthorized-access" in await ended(peer, clock)
 
 
-async def test_a_removed_consumer_gives_its_items_back(bench: Bench) -> None:
+async def test_a_removed_consumer_gives_its_items_back(
+    bench: Bench, clock: ManualClock
+) -> None:
     """Its terminus would have outlived its link by a minute."""
     await bench.publish("orders", "<x/>")
     async with FramePeer(bench.port) as peer:
@@ -105,14 +126,16 @@ async def test_a_removed_consumer_gives_its_items_back(bench: Bench) -> None:
         peer.flow(10)
         await peer.frame(TRANSFER)
         write_users(bench, f"bob:{hashed('secret')}")
-        assert b"amqp:unauthorized-access" in await ended(peer)
+        assert b"amqp:unauthorized-access" in await ended(peer, clock)
     await bench.until_locked("orders", 0)
     (item,) = (await bench.items("orders")).values()
     assert item.state is ItemState.AVAILABLE
     assert not bench.gateway.termini
 
 
-async def test_a_suspended_terminus_of_a_removed_user_ends(bench: Bench) -> None:
+async def test_a_suspended_terminus_of_a_removed_user_ends(
+    bench: Bench, clock: ManualClock
+) -> None:
     await bench.publish("orders", "<x/>")
     async with FramePeer(bench.port) as peer:
         await peer.attach("in", source="orders")
@@ -121,6 +144,7 @@ async def test_a_suspended_terminus_of_a_removed_user_ends(bench: Bench) -> None
     await until(lambda: bench.gateway.termini)
     await bench.until_locked("orders", 1)
     write_users(bench, f"bob:{hashed('secret')}")
+    clock.advance(1.0)
     await bench.until_locked("orders", 0)
     assert not bench.gateway.termini
 
@@ -158,7 +182,7 @@ async def test_who_is_no_member_any_more_gets_nothing_on_an_open_link(
     async with FramePeer(bench.port) as peer:
         await peer.attach("in", source="lent")
         peer.flow(10)
-        await asyncio.sleep(0.1)
+        await peer.ping()
         await bench.ask(SetAffiliations("lent", {ALICE: left}), CAROL)
         await bench.publish("lent", "<x/>", jid=CAROL)
         told = await peer.frame(DETACH, TRANSFER)

@@ -23,10 +23,11 @@ from journals import read_journal
 from qos.core.queue.requests import Publish, PublishedItem
 from qos.ids import new_id
 from qos.testing.ports import free_ports
+from waiting import limit
 from worker_setup import NODE, QUEUE
 from xep_0254 import NewItem
 
-pytestmark = [pytest.mark.xdist_group("rabbitmq"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.xdist_group("rabbitmq"), pytest.mark.timeout(300)]
 
 FROM, TO = "--from-broker", "--to-broker"
 MESSAGES = 1200
@@ -74,7 +75,7 @@ async def test_messages_become_items_in_their_order(
     xml = b"<order xmlns='shop'>1</order>"
     messages[0] = Message(id=7, body=xml, priority=8, inferred=True)
     await rabbit.publish(address, messages)
-    bridge = await bench.run(FROM, rabbit.url(address), "--drain", "1")
+    bridge = await bench.carry(FROM, rabbit.url(address), available=MESSAGES)
     assert f"carried {MESSAGES}, refused 0" in bridge.said
     items = [each async for each in bench.queue.owner.browse(QUEUE, NODE)]
     names = [f"string:m{n}" for n in range(1, MESSAGES)]
@@ -85,6 +86,21 @@ async def test_messages_become_items_in_their_order(
     assert await rabbit.take(address) == []
 
 
+async def test_a_bridge_that_has_drained_ends(
+    rabbit: Rabbit, bench: Bridges, address: str
+) -> None:
+    """If nothing has come for so long; if more comes later, it is there for another one."""
+    url, drain = rabbit.url(address), ("--drain", "0.5")
+    await rabbit.publish(address, numbered(3))
+    while len(await bench.ids()) < 3:
+        await bench.run(FROM, url, *drain)
+    while (await bench.queue.stats())["accepted"] != 3:
+        await bench.run(TO, url, *drain)
+    ended = [await bench.run(each, rabbit.url("empty"), *drain) for each in (FROM, TO)]
+    assert not any("carried" in each.said for each in ended)
+    assert len(await rabbit.take(address)) == 3
+
+
 async def test_what_was_published_twice_is_one_item(
     rabbit: Rabbit, bench: Bridges, address: str
 ) -> None:
@@ -92,9 +108,9 @@ async def test_what_was_published_twice_is_one_item(
     twice = [Message(id="m", body="same"), Message(id="m", body="same")]
     await rabbit.publish(address, [*twice, Message(id="m", body="other")])
     await rabbit.publish(address, [Message(body="a"), Message(body="a")])
-    bridge = await bench.run(FROM, rabbit.url(address), "--drain", "1")
+    refused = "a message is rejected: amqp:precondition-failed"
+    bridge = await bench.carry(FROM, rabbit.url(address), notes=[refused], available=3)
     assert "carried 4, refused 1" in bridge.said
-    assert "a message is rejected: amqp:precondition-failed" in bridge.said
     assert bridge.said.count("without a message-id") == 1
     ids = await bench.ids()
     assert ids.count("string:m") == 1
@@ -108,11 +124,14 @@ async def test_a_message_is_as_large_as_an_item_can_be(
     sizes = {"large": 140_000, "too": 400_000, "above": 153_000, "small": 10}
     messages = [Message(id=each, body="x" * size) for each, size in sizes.items()]
     await rabbit.publish(address, messages)
-    bridge = await bench.run(FROM, rabbit.url(address), "--drain", "1")
+    too_large = "amqp:link:message-size-exceeded"
+    bridge = await bench.carry(
+        FROM, rabbit.url(address), notes=[too_large, too_large], available=2
+    )
     assert "carried 2, refused 2" in bridge.said
-    assert bridge.said.count("amqp:link:message-size-exceeded") == 2
+    assert bridge.said.count(too_large) == 2
     assert await bench.ids() == ["string:large", "string:small"]
-    await bench.run(TO, rabbit.url(f"{address}-back"), "--drain", "1")
+    await bench.carry(TO, rabbit.url(f"{address}-back"), accepted=2)
     found = {each.id: each.body for each in await rabbit.take(f"{address}-back")}
     assert found == {"large": "x" * 140_000, "small": "x" * 10}
 
@@ -124,7 +143,7 @@ async def test_a_bridge_to_a_broker_keeps_the_journal_of_a_worker(
     await bench.queue.publish("a", "b")
     folder = tmp_path / "journal"
     url = rabbit.url(address)
-    await bench.run(TO, url, "--drain", "0.5", "--journal", folder)
+    await bench.carry(TO, url, "--journal", folder, accepted=2)
     once = Counter({"a": 1, "b": 1})
     assert jobs(folder) == {"started": once, "accepted": once}
     other = await bench.run(FROM, url, "--journal", folder, status=2)
@@ -147,14 +166,14 @@ async def test_items_become_durable_messages(
     there, back = f"{address}-there", f"{address}-back"
     original = Message(id="m", body={"n": 1}, subject="s", properties={"k": "v"})
     await rabbit.publish(there, [original])
-    await bench.run(FROM, rabbit.url(there), "--drain", "1")
+    await bench.carry(FROM, rabbit.url(there), available=1)
     (item,) = [each async for each in bench.queue.owner.browse(QUEUE, NODE)]
     assert item.properties == {"k": "v", "JMSType": "s"}
     new = NewItem(
         "<order xmlns='shop'>7</order>", "i", priority=9, ttl=600, properties={"n": 1}
     )
     await bench.queue.owner.publish(QUEUE, NODE, [new])
-    bridge = await bench.run(TO, rabbit.url(back), "--drain", "1")
+    bridge = await bench.carry(TO, rabbit.url(back), accepted=2)
     assert "carried 2, refused 0" in bridge.said
     await bench.queue.until(available=0, acquired=0, dead=0)
     found = {each.id: each for each in await rabbit.take(back)}
@@ -172,7 +191,10 @@ async def test_items_become_durable_messages(
 async def kill_on_the_way(
     bench: Bridges, direction: str, url: str, counted: str
 ) -> None:
-    """Start bridges, and kill each soon after it has carried something."""
+    """Start bridges, and kill each soon after it has carried something.
+
+    The queue is served by this process: if it is stopped, no bridge carries anything.
+    """
     rng = random.Random(11)
     kills = before = 0
 
@@ -181,7 +203,7 @@ async def kill_on_the_way(
 
     for _ in range(KILLS):
         bridge = await bench.start(direction, url)
-        async with asyncio.timeout(30):
+        async with limit():
             while await count() == before < MESSAGES:  # noqa: ASYNC110 - no event
                 await asyncio.sleep(0.005)
         await asyncio.sleep(rng.uniform(0.0, 0.05))
@@ -191,17 +213,19 @@ async def kill_on_the_way(
     assert kills, "no kill came while messages were carried"
 
 
+@pytest.mark.long
 @pytest.mark.crash
 async def test_killed_bridges_put_each_message_into_the_queue_once(
     rabbit: Rabbit, bench: Bridges, address: str
 ) -> None:
     await rabbit.publish(address, numbered(MESSAGES))
     await kill_on_the_way(bench, FROM, rabbit.url(address), "available")
-    await bench.run(FROM, rabbit.url(address), "--drain", "2")
+    await bench.carry(FROM, rabbit.url(address), available=MESSAGES)
     assert sorted(await bench.ids()) == sorted(f"string:m{n}" for n in range(MESSAGES))
     assert await rabbit.take(address) == []
 
 
+@pytest.mark.long
 @pytest.mark.crash
 async def test_killed_bridges_lose_no_item_and_repeat_its_message_id(
     rabbit: Rabbit, bench: Bridges, address: str
@@ -211,13 +235,14 @@ async def test_killed_bridges_lose_no_item_and_repeat_its_message_id(
     for start in range(0, MESSAGES, 100):
         await bench.queue.publish(*names[start : start + 100])
     await kill_on_the_way(bench, TO, rabbit.url(address), "accepted")
-    await bench.run(TO, rabbit.url(address), "--drain", "3")
+    await bench.carry(TO, rabbit.url(address), accepted=MESSAGES)
     await bench.queue.until(available=0, acquired=0, delayed=0, dead=0)
     found = Counter((each.id, body_of(each)) for each in await rabbit.take(address))
     # The body belongs to the id.
     assert sorted(str(name) for name, _ in found) == sorted(names)
 
 
+@pytest.mark.long
 async def test_a_lost_broker_is_found_again(
     bench: Bridges, address: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -274,7 +299,7 @@ async def test_what_is_not_in_the_queue_stays_at_the_broker(
     await bridge.note("not published")
     await bridge.kill()
     await bench.queue.start()
-    await bench.run(FROM, rabbit.url(address), "--drain", "1")
+    await bench.carry(FROM, rabbit.url(address), available=300)
     assert sorted(await bench.ids()) == sorted(f"string:m{n}" for n in range(300))
 
 
@@ -318,30 +343,31 @@ async def test_released_and_modified_are_passed_on(bench: Bridges) -> None:
     broker = Moody(port)
     serving = asyncio.create_task(asyncio.to_thread(Container(broker).run))
     await bench.queue.publish("i")
-    bridge = await bench.run(TO, f"amqp://127.0.0.1:{port}/orders", "--drain", "2")
+    bridge = await bench.carry(TO, f"amqp://127.0.0.1:{port}/orders", accepted=1)
     await serving
     assert "carried 1, refused 0" in bridge.said
     assert broker.seen == [("i", 0)] * 3
     await bench.queue.until(available=0, acquired=0, dead=0, accepted=1)
 
 
+@pytest.mark.long
 async def test_a_ring_of_bridges_has_an_end(
     rabbit: Rabbit, bench: Bridges, address: str
 ) -> None:
     """Each round is counted, and after so many the item is dead with the reason."""
     url = rabbit.url(address)
     await bench.queue.publish("i")
-    await bench.run(TO, url, "--drain", "0.5")
-    await bench.run(FROM, url, "--drain", "1")
+    await bench.carry(TO, url, accepted=1)
+    await bench.carry(FROM, url, available=1)
     (item,) = [each async for each in bench.queue.owner.browse(QUEUE, NODE)]
     assert (item.item_id, item.properties) == ("string:i", {"qos_hops": 1})
-    await bench.run(TO, url, "--drain", "0.5")
+    await bench.carry(TO, url, accepted=2)
     (message,) = await rabbit.take(address)
     assert message.annotations is not None
     assert message.annotations["x-opt-qos-hops"] == 2
     last = NewItem("<a xmlns='b'/>", item_id="last", properties={"qos_hops": 16})
     await bench.queue.owner.publish(QUEUE, NODE, [last])
-    bridge = await bench.run(TO, url, "--drain", "0.5")
+    bridge = await bench.carry(TO, url, dead=1)
     assert "carried 0, refused 1" in bridge.said
     (reason,) = await bench.queue.reasons()
     assert "forwarded 16 times" in reason
@@ -361,6 +387,7 @@ def certificate(tmp_path: Path) -> tuple[Path, Path]:
     return paths
 
 
+@pytest.mark.long
 async def test_what_the_broker_rejects_is_dead_with_its_reason(
     bench: Bridges, tmp_path: Path, certificate: tuple[Path, Path]
 ) -> None:
@@ -371,15 +398,15 @@ async def test_what_the_broker_rejects_is_dead_with_its_reason(
     async with gateway(tmp_path / "other", tls=context) as other:
         await other.create("orders")
         url = f"amqps://alice@127.0.0.1:{other.port}/orders"
-        words = ("--broker-ca-file", certificate[0], "--drain", "1")
+        words = ("--broker-ca-file", certificate[0])
         await bench.queue.publish("i")
-        await bench.run(TO, url, *words, password=SECRET)
+        await bench.carry(TO, url, *words, password=SECRET, accepted=1)
         assert list(await other.items("orders")) == ["string:i"]
         # This id belongs to another message there.
         taken = PublishedItem(item_id="string:k", payload="<x/>", digest="", size=4)
         await other.ask(Publish("orders", (taken,)))
         await bench.queue.publish("k")
-        bridge = await bench.run(TO, url, *words, password=SECRET)
+        bridge = await bench.carry(TO, url, *words, password=SECRET, dead=1)
         assert "carried 0, refused 1" in bridge.said
         (reason,) = await bench.queue.reasons()
         assert "amqp:precondition-failed" in reason
@@ -412,6 +439,7 @@ async def test_a_wrong_url_is_named(bench: Bridges, url: str, says: str) -> None
     assert "Traceback" not in bridge.said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("direction", [FROM, TO])
 async def test_a_refusing_broker_ends_the_bridge(
     rabbit: Rabbit, bench: Bridges, direction: str

@@ -20,6 +20,7 @@ from qos.testing.ports import free_ports
 from random_frames import random_stream
 from raw_amqp import RawAmqp
 from test_kills import start
+from waiting import LIMIT_S
 
 MESSAGES = 1300
 STREAMS = 250
@@ -58,7 +59,8 @@ def lives(message: bytes) -> bool:
     return entry.ttl is None or entry.ttl > 100
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.long
+@pytest.mark.timeout(400)
 async def test_the_bare_message_crosses_the_wire_byte_for_byte(bench: Bench) -> None:
     """All sections, in many encodings and any order: nothing is written anew."""
     messages = generated(MESSAGES)
@@ -109,7 +111,7 @@ def a_session(port: int) -> bytes:
     return bytes(client.written)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 async def test_damaged_frames_end_their_connection_and_no_other(tmp_path: Path) -> None:
     """Proton's C code faces the network: it must not end the process either."""
     (port,) = free_ports(1)
@@ -127,7 +129,7 @@ async def test_damaged_frames_end_their_connection_and_no_other(tmp_path: Path) 
         await process.wait()
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 async def test_frames_with_any_fields_end_their_connection_and_no_other(
     tmp_path: Path,
 ) -> None:
@@ -172,7 +174,7 @@ def send(port: int, stream: bytes, name: str) -> None:
 
 def send_parts(port: int, parts: list[bytes], name: str) -> None:
     """Send a stream, and read what has come after each of its parts."""
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as peer:
+    with socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as peer:
         try:
             for number, part in enumerate(parts):
                 peer.sendall(part)

@@ -19,12 +19,13 @@ from qos.amqp.unsettled import Publications, Unsettled
 from qos.core.amqp.front import AttachAnswer, Front, LinkKey
 from qos.core.amqp.resuming import ABSENT
 from resuming_ends import Consumer, Publisher, Wrong
+from waiting import LIMIT_S
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 
 MESSAGES = 150
 SEEDS = range(3)
-RUN_S = 60.0
+RUN_S = 2 * LIMIT_S
 
 
 async def run(folder: Path, seed: int) -> tuple[int, int]:
@@ -137,6 +138,7 @@ async def test_a_mistake_is_found(
 ) -> None:
     """Otherwise the runs above would prove nothing."""
     MUTANTS[mutant](monkeypatch)
+    # A message that is lost is waited for in vain.
     monkeypatch.setattr("test_cuts.RUN_S", 8.0)
     found: list[str] = []
     for seed in SEEDS:

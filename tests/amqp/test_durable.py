@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from amqp_bench import BOSS, Bench, gateway, rhea, until
+from amqp_bench import BOSS, Bench, gateway, rhea
+from qos.amqp.browsing import BrowsingLink
 from qos.core.queue.bounds import QueueBounds
 from qos.core.queue.item import ItemState
 from qos.core.queue.requests import Publish, PublishedItem
 from qos.core.queue.terminus import ExpiryPolicy
 from qos.testing.ports import free_ports
+from waiting import limit, until
 
 NAME = (BOSS.partition("/")[0], "desk", "mine")
 
@@ -46,12 +48,17 @@ async def publish(bench: Bench, *names: str) -> None:
     await bench.ask(Publish("orders", entries))
 
 
+def cursor(bench: Bench) -> int:
+    """Up to which item the durable copy has settled all."""
+    found = bench.engine.terminus(NAME)
+    return 0 if found is None else found[0].cursor
+
+
 def ids(found: list[dict[str, Any]]) -> list[tuple[str, int]]:
     return [(each["id"], each["count"]) for each in found if "id" in each]
 
 
 @pytest.mark.crash
-@pytest.mark.timeout(60)
 async def test_a_durable_source_outlives_a_killed_gateway_with_its_deliveries(
     tmp_path: Path,
 ) -> None:
@@ -64,19 +71,23 @@ async def test_a_durable_source_outlives_a_killed_gateway_with_its_deliveries(
     )
     try:
         assert process.stdout is not None
-        assert await process.stdout.readline() == b"listens\n"
+        async with limit():
+            assert await process.stdout.readline() == b"listens\n"
         for node in ("orders", "others"):
             await rhea(port, "send", node=node, count=2, prefix=node, quiet=True)
-        options = {"outcome": "nothing", "count": 9, "killed": True}
+        options: dict[str, Any] = {"outcome": "nothing", "count": 9, "killed": True}
+        told: list[list[dict[str, Any]]] = [[], []]
+        kinds: tuple[dict[str, Any], ...] = durable(2), {"node": "others"}
         holding = [
-            asyncio.create_task(rhea(port, "receive", **each, **options))
-            for each in (durable(2), {"node": "others"})
+            asyncio.create_task(rhea(port, "receive", told=lines, **each, **options))
+            for lines, each in zip(told, kinds, strict=True)
         ]
-        await asyncio.sleep(2.5)
+        await until(lambda: [len(ids(each)) for each in told] == [2, 2])
     finally:
         process.kill()
         await process.wait()
-    first, second = [ids(await each) for each in holding]
+    await asyncio.gather(*holding)
+    first, second = map(ids, told)
     assert len(first) == len(second) == 2
     async with gateway(tmp_path) as bench:
         others = (await bench.items("others")).values()
@@ -118,17 +129,43 @@ async def test_a_durable_copy_goes_on_after_what_was_settled(tmp_path: Path) -> 
     async with gateway(tmp_path) as bench:
         await bench.create("orders")
         await publish(bench, "a", "b", "c")
-        outcomes = {"1": "nothing"}
-        await bench.rhea(
-            "receive", **source, count=3, outcomes=outcomes, linger=800, die_late=True
+        options: dict[str, Any] = {"outcomes": {"1": "nothing"}, "count": 3}
+        dying = asyncio.create_task(
+            bench.rhea("receive", **source, **options, stays=asyncio.Event())
         )
-        await until(lambda: bench.engine.terminus(NAME))
+
+        def are_settled() -> bool:
+            """All but the second one, and the place before that is on disk."""
+            found = [
+                each.ours
+                for connection in bench.gateway._connections
+                for each in connection._links._attached
+            ]
+            return any(
+                isinstance(each, BrowsingLink)
+                and each._kept is not None
+                and each._kept.cursor == 1
+                and not each._saving
+                and [*each._unsettled] == [2]
+                for each in found
+            )
+
+        await until(are_settled)
+        dying.cancel()
+        await asyncio.wait((dying,))
+        await until(lambda: not bench.gateway._connections)
+        assert bench.engine.terminus(NAME)
     async with gateway(tmp_path) as bench:
         await publish(bench, "d")
-        found = await bench.rhea("receive", **source, count=3)
+        stays = asyncio.Event()
+        taking = asyncio.create_task(
+            bench.rhea("receive", **source, count=3, stays=stays)
+        )
+        await until(lambda: cursor(bench) == 4)
+        stays.set()
+        found = await taking
         # All after the first one that was not settled.
         assert [each for each, _ in ids(found)] == ["b", "c", "d"]
-        await asyncio.sleep(0.3)
         await publish(bench, "e")
         found = await bench.rhea("receive", **source, count=1)
         assert [each for each, _ in ids(found)] == ["e"]

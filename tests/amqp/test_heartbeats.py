@@ -1,55 +1,82 @@
-"""Heartbeats: each end sends them as often as the other one asks for (transport §2.4.5)."""
+"""Heartbeats: each end sends them as often as the other one asks for (transport §2.4.5).
+
+The time is that of a clock which the tests turn, at both ends.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from proton import Timeout
-from proton.utils import BlockingConnection
 
 from amqp_bench import Bench, gateway
 from frame_peer import OPEN, FramePeer, described
-from qos.amqp import bounds
+from qos.amqp import bounds, heartbeats
 from qos.amqp.broker import Broker
 from qos.amqp.source import Source
 from qos.core.amqp import values
+from qos.core.amqp.frames import FrameCutter
 from qos.core.amqp.sasl import AMQP_HEADER, ANONYMOUS, Outcome, SaslServer
+from qos.testing import ManualClock
+from raw_amqp import RawAmqp
+from turned_time import turned
+from waiting import limit, until
 
-#: What a peer asks for in these tests, in seconds; it is told half of the time-out.
+#: What a peer asks for in these tests, in seconds.
 IDLE_S = 1.0
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    return turned(monkeypatch, heartbeats)
+
+
+@pytest.fixture
+async def bench(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Bench]:
     async with gateway(tmp_path) as bench:
         await bench.create("orders")
         yield bench
 
 
 async def test_the_gateway_sends_heartbeats_as_often_as_its_peer_asks_for(
-    bench: Bench,
+    bench: Bench, clock: ManualClock
 ) -> None:
     """From the first one on, which was late however short the time was."""
     async with FramePeer(bench.port, idle_ms=int(1000 * IDLE_S)) as peer:
+        await peer.ping()
         for _ in range(3):
-            async with asyncio.timeout(IDLE_S):
-                await peer.heartbeat()
+            before = peer.beats
+            clock.advance(IDLE_S)
+            await peer.ping()
+            assert peer.beats > before
 
 
 async def test_a_client_with_a_short_heartbeat_stays_at_a_silent_queue(
-    bench: Bench,
+    bench: Bench, clock: ManualClock
 ) -> None:
-    """It closed the connection, and got its item again and again."""
+    """It closed the connection, and got its item again and again.
 
-    def work(client: BlockingConnection) -> None:
-        client.create_receiver("orders")
-        with pytest.raises(Timeout):
-            client.wait(lambda: False, timeout=4 * IDLE_S)
-        assert client.conn is not None
-        assert client.conn.state & client.conn.REMOTE_ACTIVE
+    Proton tells half of the time after which it closes.
+    """
+    client = await asyncio.to_thread(RawAmqp, bench.port, idle_s=2 * IDLE_S)
 
-    await bench.proton(work, heartbeat=IDLE_S)
+    def begin() -> None:
+        client.receiver("orders", 10)
+        client.until(lambda: client.is_open)
+        client.tick(clock.now())
+
+    await asyncio.to_thread(begin)
+
+    def hear(now: float) -> None:
+        before = client.read
+        client.until(lambda: client.read > before)
+        client.tick(now)
+
+    for _ in range(8):
+        clock.advance(IDLE_S)
+        await asyncio.to_thread(hear, clock.now())
+        assert client.is_open
+    await asyncio.to_thread(client.close)
 
 
 async def test_a_peer_is_told_our_idle_time_out(bench: Bench) -> None:
@@ -57,24 +84,27 @@ async def test_a_peer_is_told_our_idle_time_out(bench: Bench) -> None:
         assert (await peer.frame(OPEN)).value(4) == 1000 * bounds.IDLE_S
 
 
-async def test_the_bridge_sends_heartbeats_as_often_as_its_broker_asks_for() -> None:
+async def test_the_bridge_sends_heartbeats_as_often_as_its_broker_asks_for(
+    clock: ManualClock,
+) -> None:
     beats = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        sasl = SaslServer([ANONYMOUS])
+        sasl, cutter = SaslServer([ANONYMOUS]), FrameCutter(1 << 20)
         while sasl.receive(await reader.read(1000)) is None:
             writer.write(bytes(sasl.output))
             sasl.output.clear()
-        sasl.decided(Outcome.OK)
+        data = sasl.decided(Outcome.OK)
         writer.write(bytes(sasl.output) + AMQP_HEADER)
         idle = values.uint(int(1000 * IDLE_S))
         null = values.NULL
         opened = described(OPEN, values.string("broker"), null, null, null, idle)
         size = (8 + len(opened)).to_bytes(4, "big")
         writer.write(size + b"\x02\x00\x00\x00" + opened)
-        while data := await reader.read(1000):
-            if data == b"\x00\x00\x00\x08\x02\x00\x00\x00":
+        while data or (data := await reader.read(1000)):
+            if b"\x00\x00\x00\x08\x02\x00\x00\x00" in cutter.cut(data):
                 beats.set()
+            data = b""
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -82,7 +112,15 @@ async def test_the_bridge_sends_heartbeats_as_often_as_its_broker_asks_for() -> 
         port = server.sockets[0].getsockname()[1]
         link = Source(Broker(host="127.0.0.1", port=port, address="x"), credit=1)
         opening = asyncio.create_task(link.open())
-        async with asyncio.timeout(4 * IDLE_S):
+
+        def is_due() -> bool:
+            """The broker has opened the connection, and is told in time that we are there."""
+            due = clock.deadline()
+            return due is not None and due <= clock.now() + IDLE_S
+
+        await until(is_due)
+        clock.advance(IDLE_S)
+        async with limit():
             await beats.wait()
         opening.cancel()
         await asyncio.wait((opening,))

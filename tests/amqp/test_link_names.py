@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from proton import Delivery, Message
 
-from amqp_bench import Bench, gateway, until
+from amqp_bench import Bench, gateway
 from frame_peer import (
     ACCEPTED,
     ATTACH,
@@ -31,6 +31,7 @@ from qos.core.queue.item import ItemState
 from qos.core.queue.requests import Subscriptions
 from qos.core.queue.results import SubscriptionsResult
 from raw_amqp import RawAmqp
+from waiting import until
 
 STOLEN = b"amqp:link:stolen"
 

@@ -6,23 +6,25 @@ import shutil
 import ssl
 import struct
 import subprocess
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from proton.utils import BlockingConnection
 
-from amqp_bench import BOSS, Bench, gateway
+from amqp_bench import BOSS, Bench, HeldChecks, gateway
 from qos import password_checks
-from qos.amqp import bounds, login
+from qos.amqp import bounds, heartbeats, login
 from qos.core.amqp import values
 from qos.core.amqp.sasl import AMQP_HEADER, SASL_HEADER, Outcome
 from qos.core.connection_shares import ConnectionLimits
 from qos.core.login_queue import LoginQueue
 from qos.engine import doors
+from qos.testing import ManualClock
 from qos.users import hashed
+from turned_time import turned
+from waiting import limit, until
 
 AUTH, SYS_PERM, SYS_TEMP = (
     each.value for each in (Outcome.AUTH, Outcome.SYS_PERM, Outcome.SYS_TEMP)
@@ -33,6 +35,12 @@ def init(mechanism: str, *fields: bytes) -> bytes:
     """The frame by which a peer begins to log in."""
     body = b"\x00\x53\x41" + values.pack_list((values.symbol(mechanism), *fields))
     return struct.pack(">IBBH", 8 + len(body), 2, 1, 0) + body
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    """Of the time in which a peer has to log in."""
+    return turned(monkeypatch, doors)
 
 
 @pytest.fixture(scope="module")
@@ -165,13 +173,13 @@ async def test_whoever_does_not_log_in_is_told_what_is_spoken_here(
     """AMQP transport §2.2: the other header, and the end."""
     async with gateway(tmp_path) as bench, raw(bench) as (reader, writer):
         writer.write(first)
-        async with asyncio.timeout(5):
+        async with limit():
             assert await reader.read() == SASL_HEADER
 
 
 async def outcome(reader: asyncio.StreamReader) -> int:
     """The code of the outcome, which comes before the end of the connection."""
-    async with asyncio.timeout(10):
+    async with limit():
         data = await reader.read()
     _, found, code = data.rpartition(b"\x00\x53\x44\xc0\x03\x01\x50")
     assert found, data
@@ -194,7 +202,10 @@ async def test_a_refusal_is_an_outcome_that_can_be_read(
     """Whatever comes behind it: unread bytes would reset the connection (§5.3.3.6)."""
     async with gateway(tmp_path) as bench, raw(bench) as (reader, writer):
         writer.write(SASL_HEADER + sent + AMQP_HEADER + b"x" * 200_000)
-        await asyncio.sleep(0.2)
+        # Nothing is read before it is refused.
+        await until(lambda: bench.gateway._connections)
+        (connection,) = bench.gateway._connections
+        await until(lambda: connection._closing)
         assert await outcome(reader) == code
 
 
@@ -211,21 +222,21 @@ async def test_an_account_with_too_many_connections_may_come_again(
             assert await outcome(reader) == SYS_TEMP
 
 
-def slow_check(password: str, _stored: str) -> bool:
-    """Instead of scrypt, as on a slow machine."""
-    time.sleep(0.03)
-    return not password.startswith("wrong")
+@pytest.fixture
+def checks(monkeypatch: pytest.MonkeyPatch) -> Iterator[HeldChecks]:
+    checks = HeldChecks()
+    monkeypatch.setattr(password_checks, "is_right", checks)
+    yield checks
+    checks.may_end.set()
 
 
 async def test_all_with_right_passwords_get_in_beside_a_flood_of_wrong_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, clock: ManualClock, checks: HeldChecks
 ) -> None:
     """After a restart all clients come at once: 146 of 300 were cut off after 10 s.
 
     The flood is there before them, and the first wait is longer than a login may last.
     """
-    monkeypatch.setattr(doors, "LOGIN_S", 0.4)
-    monkeypatch.setattr(password_checks, "is_right", slow_check)
     names = [f"client{number}" for number in range(20)]
     secret = hashed("secret")
     users = tmp_path / "users"
@@ -245,31 +256,44 @@ async def test_all_with_right_passwords_get_in_beside_a_flood_of_wrong_ones(
         finally:
             writer.close()
 
-    async with gateway(tmp_path) as bench, asyncio.timeout(30):
+    async with gateway(tmp_path) as bench:
+
+        async def all_wait(count: int) -> None:
+            """Wait until so many connections wait for the check of a password."""
+            shares = bench.engine.doors.shares
+            await until(lambda: len(shares) == count and clock.deadline() is None)
+
         flood = [
             asyncio.ensure_future(client("alice", f"wrong {number}", "127.0.0.2"))
             for number in range(100)
         ]
-        await asyncio.sleep(0.1)
+        await all_wait(100)
         flood += [
             asyncio.ensure_future(client(name, f"wrong {number}", "127.0.0.3"))
             for number, name in enumerate(names)
         ]
-        begun = time.monotonic()
-        found = await asyncio.gather(
-            *(client(name, "secret", "127.0.0.1") for name in names for _ in range(5))
-        )
-        assert found == [b"\x00"] * 100
-        assert time.monotonic() - begun > doors.LOGIN_S
+        right = [
+            asyncio.ensure_future(client(name, "secret", "127.0.0.1"))
+            for name in names
+            for _ in range(5)
+        ]
+        await all_wait(220)
+        clock.advance(2 * doors.LOGIN_S)
+        checks.may_end.set()
+        async with limit():
+            assert await asyncio.gather(*right) == [b"\x00"] * 100
+        # Each address had its turns: nobody has waited for the end of the flood.
+        last = len(checks.ended) - checks.ended[::-1].index("secret")
+        assert checks.ended[:last].count("secret") == len(names)
+        assert last <= 3 * len(names) + 5
         for each in flood:
             each.cancel()
         await asyncio.gather(*flood, return_exceptions=True)
 
 
 async def test_too_many_guesses_of_an_address_may_come_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, checks: HeldChecks
 ) -> None:
-    monkeypatch.setattr(password_checks, "is_right", slow_check)
     async with gateway(tmp_path) as bench, contextlib.AsyncExitStack() as stack:
         assert bench.gateway.users is not None
         bench.gateway.users.checks._queue = LoginQueue(address_max=2)
@@ -278,21 +302,32 @@ async def test_too_many_guesses_of_an_address_may_come_again(
             reader, writer = await stack.enter_async_context(raw(bench))
             guess = values.binary(f"\0alice\0wrong {number}".encode())
             writer.write(SASL_HEADER + init("PLAIN", guess))
-            found.append(outcome(reader))
-        codes = await asyncio.gather(*found)
-    assert set(codes) == {AUTH, SYS_TEMP}
+            found.append(asyncio.ensure_future(outcome(reader)))
+        # Two are checked, and two may wait.
+        done: set[asyncio.Future[int]] = set()
+        while len(done) < 4:
+            more, _ = await asyncio.wait(
+                set(found) - done, return_when=asyncio.FIRST_COMPLETED
+            )
+            done |= more
+        assert {each.result() for each in done} == {SYS_TEMP}
+        checks.may_end.set()
+        assert sorted(await asyncio.gather(*found)) == [AUTH] * 4 + [SYS_TEMP] * 4
 
 
 async def test_whoever_says_nothing_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, clock: ManualClock
 ) -> None:
     """It gets an outcome, if it has come so far that it waits for one."""
-    monkeypatch.setattr(doors, "LOGIN_S", 0.2)
     async with gateway(tmp_path) as bench:
-        async with raw(bench) as (reader, _), asyncio.timeout(5):
+        async with raw(bench) as (reader, _), limit():
+            await until(lambda: len(bench.engine.doors.shares))
+            clock.advance(doors.LOGIN_S)
             assert await reader.read() == b""
         async with raw(bench) as (reader, writer):
             writer.write(SASL_HEADER)
+            assert await reader.readexactly(8) == SASL_HEADER
+            clock.advance(doors.LOGIN_S)
             assert await outcome(reader) == SYS_TEMP
 
 
@@ -302,12 +337,13 @@ async def test_more_connections_than_are_possible_are_ended(tmp_path: Path) -> N
         bench.engine.doors.shares.limits = ConnectionLimits(address=1)
         writer.write(SASL_HEADER)
         head = await first.readexactly(8)
-        async with raw(bench) as (reader, _), asyncio.timeout(5):
+        async with raw(bench) as (reader, _), limit():
             with contextlib.suppress(ConnectionError):
                 assert await reader.read() == b""
     assert head == SASL_HEADER
 
 
+@pytest.mark.usefixtures("clock")
 async def test_who_makes_room_for_others_is_told_to_come_again(tmp_path: Path) -> None:
     """The oldest of the address with the most; long before its time to log in is up."""
     async with gateway(tmp_path) as bench, contextlib.AsyncExitStack() as stack:
@@ -317,8 +353,7 @@ async def test_who_makes_room_for_others_is_told_to_come_again(tmp_path: Path) -
             writer.write(SASL_HEADER)
             await reader.readexactly(8)
         other = await stack.enter_async_context(raw(bench, "127.0.0.2"))
-        async with asyncio.timeout(doors.LOGIN_S / 2):
-            assert await outcome(many[0][0]) == SYS_TEMP
+        assert await outcome(many[0][0]) == SYS_TEMP
         assert len(bench.engine.doors.shares) == 3
         other[1].write(SASL_HEADER)
         assert await other[0].readexactly(8) == SASL_HEADER
@@ -378,16 +413,21 @@ async def test_a_peer_that_is_silent_after_login_is_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its locks would be held for a client that is gone."""
-    monkeypatch.setattr(bounds, "IDLE_S", 1.0)
+    clock = turned(monkeypatch, heartbeats)
     guest = BOSS.partition("/")[0]
     async with (
         gateway(tmp_path, anonymous=guest) as bench,
         raw(bench) as (reader, writer),
-        asyncio.timeout(10),
+        limit(),
     ):
         writer.write(AMQP_HEADER)
         opened = b"\x00\x53\x10" + b"\xc0\x07\x01\xa1\x04peer"
         writer.write(struct.pack(">IBBH", 8 + len(opened), 2, 0, 0) + opened)
-        data = await reader.read()
+        data = await reader.readuntil(b"xmpp-qos")
+        # It has to send a frame within this time, and counts as gone after twice of it.
+        for _ in range(2):
+            assert bench.gateway._connections
+            clock.advance(bounds.IDLE_S)
+        data += await reader.read()
     assert data.startswith(AMQP_HEADER)
     assert b"amqp:resource-limit-exceeded" in data

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import qos
-from amqp_bench import Bench, gateway, until
+from amqp_bench import Bench, gateway
 from frame_peer import (
     ATTACH,
     BEGIN,
@@ -27,6 +27,7 @@ from qos.amqp.source import OVERSHOOT_MAX, Source
 from qos.core.amqp import values
 from qos.core.amqp.frames import FrameCutter, fields_of, list_at, number
 from qos.core.amqp.sasl import AMQP_HEADER, ANONYMOUS, Outcome, SaslServer
+from waiting import limit, until
 
 
 @pytest.fixture
@@ -150,7 +151,7 @@ class Overshooting:
 async def overshot(broker: Overshooting) -> AsyncIterator[Source]:
     """A link with a credit of 5 to such a broker, which has sent what it sends."""
     server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
-    async with server, asyncio.timeout(10):
+    async with server, limit():
         port = server.sockets[0].getsockname()[1]
         link = Source(Broker(host="127.0.0.1", port=port, address="x"), credit=5)
         with contextlib.suppress(BrokerLost):

@@ -15,6 +15,7 @@ from azure.servicebus._pyamqp.client import ReceiveClient, SendClient
 from azure.servicebus._pyamqp.message import Message, Properties
 
 from amqp_bench import Bench, gateway
+from waiting import LIMIT_S
 
 LOGIN: dict[str, Any] = {"auth": SASLPlainAuth("alice", "secret"), "use_tls": False}
 
@@ -32,14 +33,14 @@ def send(bench: Bench, *bodies: bytes) -> None:
         for number, body in enumerate(bodies):
             properties = Properties(message_id=f"m{number}")
             message = Message(properties=properties, data=[body])
-            client.send_message(message, timeout=8)
+            client.send_message(message, timeout=LIMIT_S)
 
 
 def receive(bench: Bench, outcome: str, **how: Any) -> list[bytes]:
     host = f"127.0.0.1:{bench.port}"
     with ReceiveClient(host, "orders", link_credit=10, **LOGIN) as client:
         told: list[bytes] = []
-        end = time.monotonic() + 8
+        end = time.monotonic() + LIMIT_S
         while len(told) < 2 and time.monotonic() < end:
             client.do_work(batch=2)
             while not client._received_messages.empty():
@@ -56,7 +57,9 @@ async def test_a_message_of_pyamqp_is_settled_and_sent_once(bench: Bench) -> Non
 
 
 @pytest.mark.parametrize(
-    "how", [{}, {"await_outcome": True, "outcome_timeout": 8}], ids=["first", "second"]
+    "how",
+    [{}, {"await_outcome": True, "outcome_timeout": LIMIT_S}],
+    ids=["first", "second"],
 )
 async def test_pyamqp_ends_what_it_receives(bench: Bench, how: dict[str, Any]) -> None:
     """With `await_outcome` it waits until we have settled, after the commit."""

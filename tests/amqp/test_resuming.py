@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from amqp_bench import Bench, gateway, until
+from amqp_bench import Bench, gateway
 from frame_peer import (
     ACCEPTED,
     ATTACH,
@@ -28,6 +28,8 @@ from frame_peer import (
 )
 from qos.amqp.incoming import IncomingLink
 from qos.core.queue.item import ItemState
+from qos.testing import ManualClock
+from waiting import limit, until
 
 MESSAGE = b"\x00\x53\x77\xa1\x0aten bytes!"
 OTHER = b"\x00\x53\x77\xa1\x05other"
@@ -41,6 +43,19 @@ HANDLE, NUMBER, TAG, FORMAT, SETTLED, MORE, MODE, STATE, RESUME, ABORTED = range
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     async with gateway(tmp_path) as bench:
+        await bench.create("orders")
+        yield bench
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(1_700_000_000.0)
+
+
+@pytest.fixture
+async def timed(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Bench]:
+    """A bench whose queues have the time of the clock."""
+    async with gateway(tmp_path, clock=clock) as bench:
         await bench.create("orders")
         yield bench
 
@@ -195,7 +210,7 @@ async def accepted_and_lost(bench: Bench, told: bytes) -> list[bytes]:
         tag = tag_of(await peer.frame(TRANSFER))
         settled = lost_before(bench, "_applied")
         peer.dispose(0, told, settled=False, receiver=True)
-        async with asyncio.timeout(10):
+        async with limit():
             await settled.wait()
     await away(bench)
     return [tag]
@@ -247,24 +262,27 @@ async def test_row_13_the_outcome_at_the_sender_counts(bench: Bench) -> None:
     assert not await bench.items("orders")
 
 
-async def test_a_lock_that_timed_out_meanwhile_has_failed(bench: Bench) -> None:
+async def test_a_lock_that_timed_out_meanwhile_has_failed(
+    timed: Bench, clock: ManualClock
+) -> None:
     """The outcome of the consumer comes too late: it learns the one that counts."""
-    await bench.create("quick", lock_timeout="0.5")
-    await bench.publish("quick", "<x/>")
-    async with FramePeer(bench.port) as peer:
+    await timed.create("quick", lock_timeout="5")
+    await timed.publish("quick", "<x/>")
+    async with FramePeer(timed.port) as peer:
         await peer.attach("mine", source="quick")
         peer.flow(1)
         tag = tag_of(await peer.frame(TRANSFER))
-    await away(bench)
-    await bench.until_locked("quick", 0)
-    async with FramePeer(bench.port) as peer:
+    await away(timed)
+    clock.advance(5.0)
+    await timed.until_locked("quick", 0)
+    async with FramePeer(timed.port) as peer:
         answer = await peer.attach("mine", source="quick", unsettled={tag: ACCEPTED})
         assert answer.unsettled == {tag: MODIFIED}
         peer.flow(1)
         found = await peer.frame(TRANSFER)
         assert (tag_of(found), found.flag(RESUME)) == (tag, True)
         assert (found.flag(SETTLED), found.state(STATE)) == (False, IS_MODIFIED)
-    (item,) = (await bench.items("quick")).values()
+    (item,) = (await timed.items("quick")).values()
     assert item.delivery_count == 1
 
 
@@ -481,7 +499,7 @@ async def test_what_is_being_written_when_a_publisher_is_lost_is_not_stored_twic
         await peer.frame(FLOW)
         answered = lost_before(bench, "_answer")
         peer.transfer(0, b"t1", MESSAGE)
-        async with asyncio.timeout(10):
+        async with limit():
             await answered.wait()
     async with FramePeer(bench.port) as peer:
         answer = await peer.attach("pub", target="orders", unsettled={b"t1": NULL})
@@ -621,18 +639,19 @@ async def test_the_default_outcome_of_the_source_is_applied(
     ("default", "state", "count"), [(RELEASED, "live", 0), (REJECTED, "dead", 1)]
 )
 async def test_the_default_outcome_is_applied_when_a_suspended_source_ends(
-    bench: Bench, default: bytes, state: str, count: int
+    timed: Bench, clock: ManualClock, default: bytes, state: str, count: int
 ) -> None:
     """The state at the receiver is not known then either (messaging §3.3)."""
-    await bench.publish("orders", "<x/>")
-    async with FramePeer(bench.port) as peer:
+    await timed.publish("orders", "<x/>")
+    async with FramePeer(timed.port) as peer:
         await peer.attach("mine", source="orders", default=default, timeout_s=1)
         peer.flow(1)
         await peer.frame(TRANSFER)
-    await away(bench)
-    await bench.until_locked("orders", 1)
-    await bench.until_locked("orders", 0)
-    found = await bench.items("orders", state)
+    await away(timed)
+    await timed.until_locked("orders", 1)
+    clock.advance(1.0)
+    await timed.until_locked("orders", 0)
+    found = await timed.items("orders", state)
     assert [each.delivery_count for each in found.values()] == [count]
 
 

@@ -1,12 +1,18 @@
-"""Input by AMQP is handled in short turns, paid by its account, at its rate."""
+"""Input by AMQP is handled in short turns, paid by its account, at its rate.
 
+Turns and rates are counted by a clock of the tests: it moves while a frame is handled, and
+when a test says so.
+"""
+
+import asyncio
+import contextlib
 import logging
-import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from amqp_bench import Bench, gateway, until
+from amqp_bench import Bench, gateway
 from amqp_frames import transfer
 from frame_peer import (
     ACCEPTED,
@@ -20,30 +26,77 @@ from frame_peer import (
     described,
 )
 from qos.amqp import intake
+from qos.amqp.pump import Pump
 from qos.core.amqp import values
-from qos.core.payers import Rates
+from qos.core.amqp.frames import FrameCutter
+from qos.core.payers import BURST_S, Rates
 from qos.engine import payers
 from qos.engine.payers import STEP_S, TURN_S, Payers
+from qos.testing import ManualClock
+from turned_time import turned
+from waiting import until
 
 TEXT = b"\x00\x53\x77\xa1\x01x"
 
-#: Of a turn, with the last step of it, on a slow machine.
-TURN_S_MAX = 8 * TURN_S
+#: What a frame takes, by the clock. Half a second for those of a read was real.
+FRAME_S = 0.0001
+
+ALICE, BOB = "alice@queue.example.org", "bob@queue.example.org"
 
 
 @pytest.fixture
-def turns_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The processor time of each turn: other processes do not count."""
+def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    """The clock; proton needs FRAME_S of it for each frame."""
+    clock = turned(monkeypatch, intake)
+    push = Pump.push
+
+    def dear(pump: Pump, data: bytes) -> None:
+        clock.advance(FRAME_S * len(FrameCutter(1 << 20).cut(data)))
+        push(pump, data)
+
+    monkeypatch.setattr(Pump, "push", dear)
+    return clock
+
+
+@pytest.fixture
+def turns_s(monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> list[float]:
+    """The time of each turn, by the clock."""
     found: list[float] = []
     turn = Payers._turn
 
     def measured(payers: Payers) -> None:
-        began = time.thread_time()
+        began = clock.now()
         turn(payers)
-        found.append(time.thread_time() - began)
+        found.append(clock.now() - began)
 
     monkeypatch.setattr(Payers, "_turn", measured)
     return found
+
+
+@contextlib.asynccontextmanager
+async def slices(folder: Path, clock: ManualClock) -> AsyncIterator[Bench]:
+    """A gateway whose accounts pay by this clock."""
+    async with gateway(folder) as bench:
+        bench.engine.payers.now = clock.now
+        yield bench
+
+
+@contextlib.asynccontextmanager
+async def time_passes(clock: ManualClock) -> AsyncIterator[None]:
+    """Move the clock whenever the gateway lets a peer wait for its rate, and only then."""
+
+    async def passes() -> None:
+        while True:
+            due = clock.deadline()
+            if due is not None:
+                clock.jump(max(due, clock.now()))
+            await asyncio.sleep(0.001)
+
+    passing = asyncio.create_task(passes())
+    try:
+        yield
+    finally:
+        passing.cancel()
 
 
 def attaches(peer: FramePeer, count: int) -> None:
@@ -56,18 +109,17 @@ def attaches(peer: FramePeer, count: int) -> None:
 
 
 async def test_a_flood_of_frames_leaves_no_long_turn(
-    tmp_path: Path, turns_s: list[float]
+    tmp_path: Path, clock: ManualClock, turns_s: list[float]
 ) -> None:
     """A read of 256 KiB was handled in one turn: half a second of these."""
-    async with gateway(tmp_path) as bench, FramePeer(bench.port) as peer:
+    async with slices(tmp_path, clock) as bench, FramePeer(bench.port) as peer:
         bench.engine.payers.limit(Rates(requests=0))
         attaches(peer, 2000)
         peer.send(CLOSE)
         await peer.frame(CLOSE)
-    assert sum(turns_s) > 10 * TURN_S
-    turns_s.sort()
-    # One turn may hold a pause of the collector of garbage.
-    assert turns_s[-2] < TURN_S_MAX
+    assert sum(turns_s) > 4000 * FRAME_S > 100 * TURN_S
+    # With the frame that was begun before its end.
+    assert max(turns_s) < TURN_S + 1.5 * FRAME_S
 
 
 async def test_all_that_came_before_the_end_is_handled(tmp_path: Path) -> None:
@@ -95,62 +147,79 @@ async def test_all_that_came_before_a_cut_is_handled(tmp_path: Path) -> None:
         await until(lambda: not bench.gateway._connections)
 
 
-@pytest.mark.parametrize("turn_s", [TURN_S, 0.0001], ids=["idle", "never idle"])
+@pytest.mark.parametrize("turn_s", [TURN_S, FRAME_S], ids=["idle", "never idle"])
 async def test_an_account_over_its_rate_is_read_more_slowly(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
+    clock: ManualClock,
     turn_s: float,
 ) -> None:
     """It is not disconnected, and the log says so; though more waits all the time."""
     monkeypatch.setattr(intake, "STEP_S", min(turn_s, STEP_S))
     monkeypatch.setattr(payers, "TURN_S", turn_s)
     caplog.set_level(logging.WARNING)
-    async with gateway(tmp_path) as bench, FramePeer(bench.port) as peer:
+    rate = 500_000
+    async with slices(tmp_path, clock) as bench, FramePeer(bench.port) as peer:
         await bench.create("orders")
         await peer.attach("out", target="orders")
-        bench.engine.payers.limit(Rates(bytes=500_000))
-        began = time.monotonic()
+        bench.engine.payers.limit(Rates(bytes=rate))
+        began = clock.now()
+        message = b"\x00\x53\x75" + values.binary(b"x" * 10_000)
         for number in range(300):
-            peer.write(transfer(number, b"\x00\x53\x75" + values.binary(b"x" * 10_000)))
-        await _settled(peer, 300)
+            peer.write(transfer(number, message))
+        async with time_passes(clock):
+            await _settled(peer, 300)
         # 1 MB comes at once, and what is read before the account is seen to be over its
         # rate: 256 KiB and 64 KiB. The other 1.67 MB come at the rate.
-        assert time.monotonic() - began > 3
-    assert (
-        "alice@queue.example.org sends more than 500000 bytes a second" in caplog.text
-    )
+        took_s = clock.now() - began
+        at_once = BURST_S * rate + 320 * 1024
+        assert 300 * len(message) <= at_once + rate * took_s
+        assert took_s > 3
+    assert f"{ALICE} sends more than 500000 bytes a second" in caplog.text
 
 
-async def test_attaches_are_requests(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as bench, FramePeer(bench.port) as peer:
+async def test_attaches_are_requests(tmp_path: Path, clock: ManualClock) -> None:
+    async with slices(tmp_path, clock) as bench, FramePeer(bench.port) as peer:
         bench.engine.payers.limit(Rates(requests=10))
-        began = time.monotonic()
-        for number in range(40):
-            await peer.attach(f"out-{number}", target="nowhere", handle=number)
-            await peer.frame(DETACH)
+        began = clock.now()
+        async with time_passes(clock):
+            for number in range(40):
+                await peer.attach(f"out-{number}", target="nowhere", handle=number)
+                await peer.frame(DETACH)
         # Twenty at once, and the others at ten a second.
-        assert time.monotonic() - began > 1.5
+        assert clock.now() - began > 1.5
 
 
 async def test_an_account_at_its_limit_does_not_hold_up_another(
-    tmp_path: Path, turns_s: list[float]
+    tmp_path: Path, clock: ManualClock
 ) -> None:
     """Connections of one account, as many as there are, share one turn with bob's."""
-    async with gateway(tmp_path) as bench:
-        bench.engine.payers.limit(Rates(requests=0))
+    async with slices(tmp_path, clock) as bench:
+        payers = bench.engine.payers
+        payers.limit(Rates(requests=0))
         async with FramePeer(bench.port) as first, FramePeer(bench.port) as second:
             for peer in (first, second):
                 attaches(peer, 2000)
-            waits = [await _wait_s(bench) for _ in range(20)]
-            waits.sort()
-            assert waits[len(waits) // 2] < 0.1
-    assert turns_s
+            waits = []
+            alice_s = 0.0
+            for _ in range(20):
+                await until(lambda: payers.waiting)
+                began = clock.now()
+                await payers.turn(BOB)
+                waits.append(clock.now() - began)
+                alice_s += waits[-1]
+                # What he does takes as long as a step of hers.
+                clock.advance(STEP_S)
+            # Never more than one step of hers, and the frame that was begun in it.
+            assert max(waits) < STEP_S + 1.5 * FRAME_S
+            # She had her share.
+            assert alice_s > 10 * STEP_S
 
 
 @pytest.mark.parametrize("cut", [False, True], ids=["stays", "cut"])
 async def test_an_account_gives_so_many_messages_to_be_written_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: ManualClock, cut: bool
 ) -> None:
     """Everybody's next commit waits for this one; and none of them is forgotten."""
     monkeypatch.setattr(payers, "UNWRITTEN_MAX", 10)
@@ -164,7 +233,7 @@ async def test_an_account_gives_so_many_messages_to_be_written_at_a_time(
         together.append(self._unwritten[payer])
 
     monkeypatch.setattr(Payers, "writing", counted)
-    async with gateway(tmp_path) as bench:
+    async with slices(tmp_path, clock) as bench:
         await bench.create("orders")
         async with FramePeer(bench.port) as peer:
             await peer.attach("out", target="orders")
@@ -177,14 +246,7 @@ async def test_an_account_gives_so_many_messages_to_be_written_at_a_time(
         await bench.until_items("orders", 400)
         assert not bench.engine.payers._unwritten
     assert len(together) > 4
-    assert max(together) < 200
-
-
-async def _wait_s(bench: Bench) -> float:
-    """The seconds until bob has his turn."""
-    began = time.monotonic()
-    await bench.engine.payers.turn("bob@queue.example.org")
-    return time.monotonic() - began
+    assert max(together) < 20
 
 
 async def _settled(peer: FramePeer, count: int) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from amqp_bench import Bench, gateway, until
+from amqp_bench import Bench, gateway
 from frame_peer import (
     CLOSE,
     DETACH,
@@ -21,7 +21,7 @@ from qos.amqp import bounds, incoming
 from qos.core.amqp import messages, values
 from qos.core.amqp.sections import Section, section
 from qos.core.queue.requests import Delete
-from qos.engine import payers
+from waiting import until
 
 LIMIT = b"amqp:link:transfer-limit-exceeded"
 
@@ -139,11 +139,10 @@ async def test_what_comes_on_a_link_that_has_ended_is_dropped_unread(
         assert LIMIT in (await peer.frame(CLOSE))[0]
 
 
-async def test_a_publisher_that_ignores_its_credit_loses_its_link(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_publisher_that_ignores_its_credit_loses_its_link(bench: Bench) -> None:
     # All in one turn: none of them is written yet, and the credit is not renewed.
-    monkeypatch.setattr(payers, "TURN_S", 10.0)
+    now = bench.engine.now()
+    bench.engine.payers.now = lambda: now
     async with FramePeer(bench.port) as peer:
         await peer.attach("mine", target="orders")
         await peer.frame(FLOW)

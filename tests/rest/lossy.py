@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from waiting import limit
+
 __all__ = ["AnswersLost", "kill", "start"]
 
 
@@ -63,7 +65,7 @@ async def start(
         env={"PYTHONPATH": ":".join(sys.path)},
     )
     assert process.stdout is not None
-    async with asyncio.timeout(60):
+    async with limit():
         assert await process.stdout.readline() == b"listens\n"
     return process
 

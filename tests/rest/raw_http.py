@@ -3,6 +3,7 @@
 import asyncio
 
 from rest_bench import RestBench, basic
+from waiting import limit
 
 __all__ = ["AUTH", "Raw"]
 
@@ -26,14 +27,14 @@ class Raw:
         self.writer.transport.abort()
 
     async def rest(self) -> bytes:
-        """All until the server has closed; within 15 seconds."""
-        async with asyncio.timeout(15):
+        """All until the server has closed."""
+        async with limit():
             try:
                 return await self.reader.read(1_000_000)
             except ConnectionError:
                 return b""
 
     async def head(self) -> bytes:
-        """The status line and the headers of the next answer; within 15 seconds."""
-        async with asyncio.timeout(15):
+        """The status line and the headers of the next answer."""
+        async with limit():
             return await self.reader.readuntil(b"\r\n\r\n")

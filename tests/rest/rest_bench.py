@@ -28,11 +28,9 @@ from qos.rest.openapi import document
 from qos.rest.push.client import PushClient
 from qos.rest.routes import ROUTES, find
 from qos.users import Users
+from waiting import LIMIT_S
 
 __all__ = ["Response", "RestBench", "Web", "basic", "client", "rest"]
-
-#: Seconds in which an answer has to come, on a machine under load.
-ANSWER_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -185,7 +183,7 @@ class RestBench(Web, Bench):
 @contextlib.asynccontextmanager
 async def client() -> AsyncIterator[aiohttp.ClientSession]:
     """A client of HTTP."""
-    timeout = aiohttp.ClientTimeout(total=ANSWER_S)
+    timeout = aiohttp.ClientTimeout(total=LIMIT_S)
     async with aiohttp.ClientSession(timeout=timeout) as session:
         yield session
 

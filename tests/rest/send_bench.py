@@ -24,6 +24,7 @@ from qos.testing.queues import queue_service
 from qos.testing.server import LoopbackServer
 from qos.users import Users, hashed
 from rest_bench import Response, Web, client
+from waiting import limit
 from xep_0254.service import QueueService
 from xep_qos import XEP_QOS
 
@@ -78,14 +79,14 @@ class SendBench(Web):
         """The outcome of a message that was posted; waits for it."""
         assert sent.status == 202, sent
         answer = await self.get(
-            sent.headers["Content-Location"], Prefer="wait=20", **options
+            sent.headers["Content-Location"], Prefer="wait=30", **options
         )
         assert answer.status == 200, answer
         return dict(json.loads(answer.body))
 
     async def message(self) -> Message:
         """The next message that the device gets."""
-        async with asyncio.timeout(20):
+        async with limit():
             return await self.got.get()
 
     @contextlib.asynccontextmanager

@@ -15,9 +15,11 @@ from qos.rest import bounds
 from qos.rest.hornetq.routes import ROUTES as HORNETQ_ROUTES
 from qos.rest.needs import Need
 from qos.rest.routes import ROUTES, Route
+from qos.testing import ManualClock
 from qos.users import hashed
 from raw_http import AUTH, Raw
 from rest_bench import RestBench, basic, rest
+from waiting import until
 
 POST = "/queues/orders/messages"
 
@@ -44,6 +46,12 @@ def head(path: str, *headers: str, user: str = "alice", method: str = "POST") ->
         *headers,
     )
     return "".join(f"{line}\r\n" for line in (*lines, "")).encode()
+
+
+async def given_up(clock: ManualClock) -> None:
+    """Let the time pass in which the rest of a body is thrown away."""
+    await until(lambda: clock.deadline() is not None)
+    clock.advance(bounds.DRAIN_S)
 
 
 # -- rights come first -----------------------------------------------------
@@ -79,14 +87,16 @@ def path_of(route: Route) -> str:
 )
 @pytest.mark.parametrize("asks", [False, True], ids=["sends", "asks"])
 async def test_without_a_right_no_body_is_read(
-    bench: RestBench, route: Route, method: str, asks: bool
+    bench: RestBench, body_clock: ManualClock, route: Route, method: str, asks: bool
 ) -> None:
     """The answer comes at once, though nothing of the body ever does."""
     expect = ("Expect: 100-continue",) if asks else ()
     size = f"Content-Length: {bounds.BATCH_BYTES_MAX}"
     async with Raw(bench) as raw:
         raw.writer.write(head(path_of(route), size, *expect, user="eve", method=method))
-        answer = await asyncio.wait_for(raw.head(), bounds.BODY_START_S)
+        # No time passes, in which a body could come.
+        answer = await raw.head()
+        await given_up(body_clock)
     assert answer[9:12] in {b"403", b"404", b"412"}
     assert b"\r\nConnection: close\r\n" in answer
 
@@ -96,39 +106,49 @@ def test_each_route_with_a_body_needs_a_right() -> None:
         assert route.need is not Need.LOGIN, route.name
 
 
-async def test_without_a_password_no_body_is_read(bench: RestBench) -> None:
+async def test_without_a_password_no_body_is_read(
+    bench: RestBench, body_clock: ManualClock
+) -> None:
     async with Raw(bench) as raw:
         line = f"POST {POST} HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n"
         raw.writer.write(f"{line}Expect: 100-continue\r\n\r\n".encode())
         assert (await raw.head())[9:12] == b"401"
+        await given_up(body_clock)
 
 
 async def test_a_link_of_another_user_is_refused_before_its_body(
-    bench: RestBench,
+    bench: RestBench, body_clock: ManualClock
 ) -> None:
     """Also of one who may publish."""
     link = (await bench.post("/queues/orders/once")).link("create-next")
     async with Raw(bench) as raw:
         raw.writer.write(head(link, "Content-Length: 100000", user="bob"))
         assert (await raw.head())[9:12] == b"404"
+        await given_up(body_clock)
 
 
-async def test_hornetq_s_create_sends_on_before_the_body(bench: RestBench) -> None:
+async def test_hornetq_s_create_sends_on_before_the_body(
+    bench: RestBench, body_clock: ManualClock
+) -> None:
     """A redirected body is sent to the other URL, and is not read here."""
     async with Raw(bench) as raw:
         path = "/hornetq/queues/jms.queue.orders/create"
         raw.writer.write(head(path, "Content-Length: 100000"))
         answer = await raw.head()
+        await given_up(body_clock)
         assert answer[9:12] == b"307"
         assert b"Location: http://x/hornetq/queues/orders/create/" in answer
 
 
-async def test_the_body_of_a_get_is_not_read(bench: RestBench) -> None:
+async def test_the_body_of_a_get_is_not_read(
+    bench: RestBench, body_clock: ManualClock
+) -> None:
     """RFC 9110 §9.3.1: it means nothing."""
     async with Raw(bench) as raw:
         size = f"Content-Length: {bounds.BATCH_BYTES_MAX}"
         raw.writer.write(head("/queues/orders", size, method="GET"))
         assert (await raw.head())[9:12] == b"200"
+        await given_up(body_clock)
 
 
 async def test_a_client_that_only_sends_gets_its_refusal(bench: RestBench) -> None:
@@ -146,12 +166,13 @@ async def test_a_client_that_only_sends_gets_its_refusal(bench: RestBench) -> No
 
 
 async def test_a_body_that_is_not_wanted_is_not_thrown_away_for_ever(
-    bench: RestBench, monkeypatch: pytest.MonkeyPatch
+    bench: RestBench, body_clock: ManualClock
 ) -> None:
-    monkeypatch.setattr(bounds, "DRAIN_S", 0.2)
     async with Raw(bench) as slow, Raw(bench) as large:
         slow.writer.write(head(POST, "Content-Length: 100", user="eve") + b"x")
-        assert (await slow.rest())[9:12] == b"404"
+        assert (await slow.head())[9:12] == b"404"
+        await given_up(body_clock)
+        await slow.rest()
         chunked = "Transfer-Encoding: chunked"
         large.writer.write(head(POST, chunked, user="eve"))
         assert (await large.head())[9:12] == b"404"
@@ -207,29 +228,34 @@ async def test_a_client_that_asks_whether_to_go_on_is_told_so(bench: RestBench) 
 
 
 async def test_a_client_of_http_1_0_is_told_nothing_before_its_answer(
-    bench: RestBench,
+    bench: RestBench, body_clock: ManualClock
 ) -> None:
     """RFC 9110 §10.1.1."""
     async with Raw(bench) as raw:
         line = f"POST {POST} HTTP/1.0\r\nContent-Length: 1\r\n"
         raw.writer.write(f"{line}Expect: 100-continue\r\n{AUTH}\r\n".encode())
-        await asyncio.sleep(0.2)
+        # The body is read, and it would have been told before that.
+        await until(lambda: body_clock.deadline() is not None)
         raw.writer.write(b"1")
         assert (await raw.rest())[:12] == b"HTTP/1.0 200"
 
 
-async def test_nothing_is_read_where_nothing_is_expected(bench: RestBench) -> None:
+async def test_nothing_is_read_where_nothing_is_expected(
+    bench: RestBench, body_clock: ManualClock
+) -> None:
     for path in ("/queues/orders/once", "/queues/orders/consumer"):
         async with Raw(bench) as raw:
             raw.writer.write(head(path, "Content-Length: 100000"))
             assert (await raw.head())[9:12] == b"400"
+            await given_up(body_clock)
         async with Raw(bench) as raw:
             raw.writer.write(head(path, "Transfer-Encoding: chunked") + b"1\r\nx\r\n")
             assert (await raw.head())[9:12] == b"400"
+            await given_up(body_clock)
 
 
 async def test_a_body_comes_at_a_minimum_speed(
-    bench: RestBench, monkeypatch: pytest.MonkeyPatch
+    bench: RestBench, monkeypatch: pytest.MonkeyPatch, body_clock: ManualClock
 ) -> None:
     monkeypatch.setattr(bounds, "BODY_START_S", 0.3)
     monkeypatch.setattr(bounds, "BODY_BYTES_PER_S_MIN", 10_000)
@@ -237,9 +263,11 @@ async def test_a_body_comes_at_a_minimum_speed(
         for raw in (slow, fast):
             raw.writer.write(head(POST, "Content-Length: 20000"))
         slow.writer.write(b"x" * 100)
-        for _ in range(10):
+        for number in range(9):
             fast.writer.write(b"x" * 2000)
-            await asyncio.sleep(0.1)
+            await has_come(bench, "alice", 2000 * (number + 1))
+            body_clock.advance(0.1)
+        fast.writer.write(b"x" * 2000)
         assert (await fast.head())[9:12] == b"200"
         assert (await slow.rest())[9:12] == b"408"
 
@@ -256,11 +284,14 @@ def begin(raw: Raw, user: str, size: int, more: int = 100) -> None:
 async def come(bench: RestBench, raw: Raw, user: str, size: int) -> None:
     """The same; returns when they have come, and take room."""
     begin(raw, user, size)
+    await has_come(bench, user, size)
+
+
+async def has_come(bench: RestBench, user: str, size: int) -> None:
+    """Wait until so much of the bodies of a user takes room."""
     assert bench.rest._http is not None
     room = bench.rest._http._room
-    async with asyncio.timeout(15):
-        while room._bytes[f"{user}@{DOMAIN}"] < size:  # noqa: ASYNC110 - it is no event
-            await asyncio.sleep(0.01)
+    await until(lambda: room._bytes[f"{user}@{DOMAIN}"] >= size)
 
 
 async def test_a_body_that_does_not_come_takes_no_room(
@@ -274,7 +305,15 @@ async def test_a_body_that_does_not_come_takes_no_room(
     for raw, user in zip(raws, ("bob", "alice") * 4, strict=True):
         size = f"Content-Length: {bounds.BATCH_BYTES_MAX}"
         raw.writer.write(head("/queues/orders/batches", size, user=user))
-    await asyncio.sleep(0.2)
+    assert bench.rest._http is not None
+    bodies = bench.rest._http._room._bodies
+
+    def are_awaited() -> int:
+        """The bodies that may come now."""
+        every = [each for its in bodies.values() for each in its]
+        return sum(each.limit is not None for each in every)
+
+    await until(lambda: are_awaited() == len(raws))
     assert (await bench.post(POST, b"x" * bounds.BODY_BYTES_MAX)).status == 200
     for each in raws:
         await each.__aexit__()

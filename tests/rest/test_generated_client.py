@@ -21,6 +21,7 @@ import pytest
 from qos.rest.openapi import document
 from qos.rest.routes import ROUTES, find
 from rest_bench import rest
+from waiting import LIMIT_S
 
 #: One process makes the client once.
 pytestmark = pytest.mark.xdist_group("generated-client")
@@ -128,7 +129,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         ],
         cwd=folder,
         capture_output=True,
-        timeout=30,
+        timeout=2 * LIMIT_S,
         check=True,
     )
     sys.path.insert(0, str(folder))

@@ -8,11 +8,15 @@ from urllib.parse import quote
 import aiohttp
 import pytest
 
-from amqp_bench import DOMAIN, until
+from amqp_bench import DOMAIN
 from qos.core.queue.item import Affiliation
 from qos.core.queue.requests import Configure, Delete, SetAffiliations
 from qos.rest import bounds
+from qos.rest.hornetq import consumers
+from qos.testing import ManualClock
 from rest_bench import Response, RestBench, rest
+from turned_time import turned
+from waiting import until
 
 QUEUE = "/hornetq/queues/orders"
 PULL = f"{QUEUE}/pull-consumers"
@@ -23,6 +27,19 @@ ACKNOWLEDGEMENT, CONSUMER = "msg-acknowledgement", "msg-consumer"
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[RestBench]:
     async with rest(tmp_path) as bench:
+        await bench.create("orders")
+        yield bench
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    return turned(monkeypatch, consumers)
+
+
+@pytest.fixture
+async def timed(tmp_path: Path, clock: ManualClock) -> AsyncIterator[RestBench]:
+    """A bench whose queues and consumers have the time of the clock."""
+    async with rest(tmp_path, clock=clock) as bench:
         await bench.create("orders")
         yield bench
 
@@ -176,39 +193,44 @@ async def test_where_nothing_is_the_link_is_due_again(bench: RestBench) -> None:
     assert (await follow(bench, answer, NEXT)).body == b"1"
 
 
-async def test_a_client_of_hornetq_waits_for_a_message(bench: RestBench) -> None:
+async def test_a_client_of_hornetq_waits_for_a_message(
+    timed: RestBench, clock: ManualClock
+) -> None:
     """H12: and waiting is not being idle."""
-    bench.rest.pull_consumers.idle_s = 0.1
-    made = await consumer(bench, "selector=http_n%3D%27x%27")
+    timed.rest.pull_consumers.idle_s = 0.1
+    made = await consumer(timed, "selector=http_n%3D%27x%27")
     waiting = asyncio.create_task(
-        bench.post(made.headers[NEXT], Accept_Wait="10"), name="waits"
+        timed.post(made.headers[NEXT], Accept_Wait="30"), name="waits"
     )
-    await asyncio.sleep(0.3)
-    await publish(bench, b"1", N="x")
+    await until(lambda: timed.rest.consumers)
+    clock.advance(0.3)
+    await publish(timed, b"1", N="x")
     answer = await waiting
     assert (answer.status, answer.body) == (200, b"1")
-    assert (await bench.post(made.headers[NEXT], Accept_Wait="x")).status == 400
+    assert (await timed.post(made.headers[NEXT], Accept_Wait="x")).status == 400
 
 
 async def test_what_was_sent_is_acknowledged_before_its_lock_ends(
-    bench: RestBench,
+    timed: RestBench, clock: ManualClock
 ) -> None:
     """H7, auto-ack: its client may never ask again."""
-    await bench.ask(Configure("orders", {"queue#lock_timeout": "1"}))
-    await publish(bench, b"1")
-    made = await consumer(bench)
-    first = await follow(bench, made, NEXT)
-    assert len(await bench.items("orders")) == 1
-    await bench.until_items("orders", 0)
+    await timed.ask(Configure("orders", {"queue#lock_timeout": "10"}))
+    await publish(timed, b"1")
+    made = await consumer(timed)
+    first = await follow(timed, made, NEXT)
+    assert len(await timed.items("orders")) == 1
+    clock.advance(9.9)
+    await timed.until_items("orders", 0)
+    assert not await timed.items("orders", "dead")
     # The message has ended: its link cannot give it again.
-    again = await follow(bench, made, NEXT)
+    again = await follow(timed, made, NEXT)
     assert (again.status, again.headers[NEXT]) == (412, first.headers[NEXT])
 
 
 async def test_a_client_of_hornetq_that_goes_takes_nothing(bench: RestBench) -> None:
     """As C10: what no answer has left with is available, and not counted as failed."""
     made = await consumer(bench)
-    waiting = asyncio.create_task(bench.post(made.headers[NEXT], Accept_Wait="10"))
+    waiting = asyncio.create_task(bench.post(made.headers[NEXT], Accept_Wait="30"))
     await until(lambda: bench.rest.consumers)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -289,41 +311,42 @@ async def test_an_acknowledgement_again_is_what_it_was(
     assert len(await bench.items("orders")) == (first == "false")
 
 
-async def test_a_late_acknowledgement_is_none(bench: RestBench) -> None:
+async def test_a_late_acknowledgement_is_none(
+    timed: RestBench, clock: ManualClock
+) -> None:
     """H10: the message was requeued; the answer has the link that is due."""
-    await bench.ask(Configure("orders", {"queue#lock_timeout": "1"}))
-    await publish(bench, b"1")
-    made = await consumer(bench, "autoAck=false")
-    taken = await follow(bench, made, ACKNOWLEDGE_NEXT)
-
-    async def is_requeued() -> bool:
-        (item,) = (await bench.items("orders")).values()
-        return not item.token
-
-    await until(is_requeued)
-    late = await follow(bench, taken, ACKNOWLEDGEMENT, "acknowledge=true")
+    await timed.ask(Configure("orders", {"queue#lock_timeout": "10"}))
+    await publish(timed, b"1")
+    made = await consumer(timed, "autoAck=false")
+    taken = await follow(timed, made, ACKNOWLEDGE_NEXT)
+    clock.advance(10.0)
+    await timed.until_locked("orders", 0)
+    late = await follow(timed, taken, ACKNOWLEDGEMENT, "acknowledge=true")
     assert late.status == 412
-    again = await follow(bench, late, ACKNOWLEDGE_NEXT)
+    again = await follow(timed, late, ACKNOWLEDGE_NEXT)
     assert (again.status, again.body) == (200, b"1")
-    late = await follow(bench, taken, ACKNOWLEDGEMENT, "acknowledge=true")
+    late = await follow(timed, taken, ACKNOWLEDGEMENT, "acknowledge=true")
     assert late.status == 412
     # The message that it has now is due all the same.
     assert late.headers[ACKNOWLEDGEMENT] == again.headers[ACKNOWLEDGEMENT]
-    done = await follow(bench, late, ACKNOWLEDGEMENT, "acknowledge=true")
+    done = await follow(timed, late, ACKNOWLEDGEMENT, "acknowledge=true")
     assert done.status == 204
 
 
-async def test_a_lock_that_has_timed_out_is_not_due(bench: RestBench) -> None:
+async def test_a_lock_that_has_timed_out_is_not_due(
+    timed: RestBench, clock: ManualClock
+) -> None:
     """H11: then the next message is."""
-    await bench.ask(Configure("orders", {"queue#lock_timeout": "1"}))
-    await publish(bench, b"1")
-    made = await consumer(bench, "autoAck=false")
-    taken = await follow(bench, made, ACKNOWLEDGE_NEXT)
-    looked = await bench.get(made.headers["Location"])
+    await timed.ask(Configure("orders", {"queue#lock_timeout": "10"}))
+    await publish(timed, b"1")
+    made = await consumer(timed, "autoAck=false")
+    taken = await follow(timed, made, ACKNOWLEDGE_NEXT)
+    looked = await timed.get(made.headers["Location"])
     assert looked.headers[ACKNOWLEDGEMENT] == taken.headers[ACKNOWLEDGEMENT]
+    clock.advance(10.0)
 
     async def next_is_due() -> bool:
-        looked = await bench.get(made.headers["Location"])
+        looked = await timed.get(made.headers["Location"])
         return ACKNOWLEDGE_NEXT in looked.headers
 
     await until(next_is_due)
@@ -383,25 +406,26 @@ async def test_a_consumer_that_is_deleted_stops_waiting(bench: RestBench) -> Non
 
 @pytest.mark.parametrize("auto_ack", ["true", "false"])
 async def test_a_consumer_that_has_timed_out_is_made_again(
-    bench: RestBench, auto_ack: str
+    timed: RestBench, clock: ManualClock, auto_ack: str
 ) -> None:
     """H11: under the same URL; its message has ended as it does by DELETE."""
-    bench.rest.pull_consumers.idle_s = 0.2
-    await publish(bench, b"1", b"2")
-    made = await consumer(bench, f"autoAck={auto_ack}")
+    timed.rest.pull_consumers.idle_s = 0.2
+    await publish(timed, b"1", b"2")
+    made = await consumer(timed, f"autoAck={auto_ack}")
     rel = NEXT if auto_ack == "true" else ACKNOWLEDGE_NEXT
-    taken = await follow(bench, made, rel)
-    await until(lambda: not bench.rest.pull_consumers._all)
-    await bench.until_locked("orders", 0)
+    taken = await follow(timed, made, rel)
+    clock.advance(0.2)
+    await until(lambda: not timed.rest.pull_consumers._all)
+    await timed.until_locked("orders", 0)
     if auto_ack == "false":
-        late = await follow(bench, taken, ACKNOWLEDGEMENT, "acknowledge=true")
+        late = await follow(timed, taken, ACKNOWLEDGEMENT, "acknowledge=true")
         assert late.status == 412
-    looked = await bench.get(made.headers["Location"])
+    looked = await timed.get(made.headers["Location"])
     assert looked.status == 204
-    answer = await follow(bench, looked, rel)
+    answer = await follow(timed, looked, rel)
     # What was given back comes after the others.
     assert answer.body == b"2"
-    assert len(await bench.items("orders")) == (1 if auto_ack == "true" else 2)
+    assert len(await timed.items("orders")) == (1 if auto_ack == "true" else 2)
 
 
 async def test_a_consumer_with_a_selector_is_not_made_again(bench: RestBench) -> None:

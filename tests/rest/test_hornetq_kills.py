@@ -14,14 +14,15 @@ import pytest
 from lossy import AnswersLost, kill, start
 from qos.testing.ports import free_ports
 from rest_bench import basic, rest
+from waiting import LIMIT_S
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(240)]
 
 MESSAGES = 50
 KILLS = 2
 
 #: Longer than all kills together: a lock that ends gives its message to others.
-LOCK_TIMEOUT = "100"
+LOCK_TIMEOUT = "600"
 
 FORM = "application/x-www-form-urlencoded"
 
@@ -119,7 +120,7 @@ async def test_each_message_of_hornetq_is_made_once_and_seen_once(
     (port,) = free_ports(1)
     rng = random.Random(3)
     process = await start(tmp_path, port, LOCK_TIMEOUT)
-    timeout = aiohttp.ClientTimeout(total=20)
+    timeout = aiohttp.ClientTimeout(total=LIMIT_S)
     async with aiohttp.ClientSession(timeout=timeout) as session:
         network = AnswersLost(port, rng)
         server = await asyncio.start_server(network.accept, "127.0.0.1", 0)
@@ -131,7 +132,7 @@ async def test_each_message_of_hornetq_is_made_once_and_seen_once(
                 await asyncio.sleep(rng.uniform(0.1, 0.4))
                 await kill(process)
                 process = await start(tmp_path, port, LOCK_TIMEOUT)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(2 * LIMIT_S):
                 await asyncio.gather(*tasks)
         finally:
             for task in tasks:

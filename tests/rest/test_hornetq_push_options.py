@@ -10,12 +10,12 @@ from xml.etree import ElementTree as ET
 import pytest
 from aiohttp import web
 
-from amqp_bench import until
 from digest_check import DigestCheck
 from qos.core.queue.item import Item
 from qos.rest import bounds
 from rest_bench import RestBench, rest
 from test_pushing import LOOPBACK, Target, target
+from waiting import until
 
 FORM = "application/x-www-form-urlencoded"
 DIGEST = (

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from amqp_bench import DOMAIN, until
+from amqp_bench import DOMAIN
 from qos.core.queue import owner_requests
 from qos.core.queue.item import Affiliation
 from qos.core.queue.requests import Create, Delete, Refusal, SetAffiliations
 from rest_bench import Response, RestBench, rest
+from waiting import until
 
 TOPIC = "/hornetq/topics/news"
 PULL = f"{TOPIC}/pull-subscriptions"

@@ -16,6 +16,7 @@ from qos.rest.routes import ROUTES as REST_ROUTES
 from qos.rest.routes import VARIABLE
 from rest_bench import basic, rest
 from send_bench import sending
+from waiting import LIMIT_S
 
 ROUTES = (*REST_ROUTES, *HORNETQ_ROUTES)
 
@@ -23,7 +24,7 @@ SCHEMATHESIS = (
     Path(__file__).parents[2] / ".venv" / "schemathesis" / "bin" / "schemathesis"
 )
 
-#: A queue that is there, a time to come, and no waits: each request has ten seconds.
+#: A queue that is there, a time to come, and no waits.
 CONFIG = f"""
 [parameters]
 "query.expiration" = {int(1000 * time.time()) + 3_600_000}
@@ -80,14 +81,14 @@ async def schemathesis(folder: Path, web: int, *words: str) -> None:
         f"http://127.0.0.1:{web}/openapi.json",
         *("--header", f"Authorization: {basic('alice')}", "--seed", "1"),
         *("--phases", "coverage,fuzzing", "--max-examples", "5"),
-        *("--checks", CHECKS),
+        *("--checks", CHECKS, "--request-timeout", f"{LIMIT_S:g}"),
         *words,
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
     try:
-        out, _ = await asyncio.wait_for(process.communicate(), 120)
+        out, _ = await asyncio.wait_for(process.communicate(), 5 * LIMIT_S)
     finally:
         if process.returncode is None:
             process.kill()
@@ -95,7 +96,7 @@ async def schemathesis(folder: Path, web: int, *words: str) -> None:
     assert process.returncode == 0, out.decode()
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(300)
 async def test_no_request_of_schemathesis_is_answered_by_an_undocumented_status(
     tmp_path: Path,
 ) -> None:
@@ -109,7 +110,8 @@ async def test_no_request_of_schemathesis_is_answered_by_an_undocumented_status(
     assert any(each.token for each in found.values())
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.long
+@pytest.mark.timeout(300)
 async def test_schemathesis_speaks_as_hornetq_s_clients(tmp_path: Path) -> None:
     """The same for the URLs of the dialect."""
     async with rest(tmp_path) as bench:
@@ -118,6 +120,7 @@ async def test_schemathesis_speaks_as_hornetq_s_clients(tmp_path: Path) -> None:
         assert await bench.items("orders")
 
 
+@pytest.mark.timeout(300)
 async def test_schemathesis_sends_to_a_device(tmp_path: Path) -> None:
     """The same for the URLs that only a service with a relay has."""
     async with sending(tmp_path) as bench:

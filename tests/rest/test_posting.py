@@ -301,11 +301,16 @@ async def test_headers_and_parameters_are_kept_with_the_message(
     assert item.expires_at == pytest.approx(item.published_at + 60)
 
 
-async def test_a_delayed_message_comes_later(bench: RestBench) -> None:
+async def test_a_delayed_message_comes_later(tmp_path: Path) -> None:
     """P13."""
-    await bench.post("/queues/orders/messages?delay=300", b"1")
-    assert (await bench.post("/queues/orders/consumer")).status == 202
-    assert (await bench.take(Prefer="wait=10")).body == b"1"
+    clock = ManualClock(1_700_000_000.0)
+    async with rest(tmp_path, clock=clock) as bench:
+        await bench.create("orders")
+        await bench.post("/queues/orders/messages?delay=300", b"1")
+        clock.advance(0.29)
+        assert (await bench.post("/queues/orders/consumer")).status == 202
+        clock.advance(0.02)
+        assert (await bench.take(Prefer="wait=30")).body == b"1"
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from qos.core.rest.messages import render_message
 from qos.testing.ports import free_ports
 from rest_bench import basic, rest
 from test_pushing import ATOM, atom
+from waiting import LIMIT_S
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(900)]
 
@@ -146,6 +147,7 @@ async def network(
         server.close()
 
 
+@pytest.mark.long
 async def test_two_services_push_each_message_once(tmp_path: Path) -> None:
     """U2, U5 and H14, at any moment between two steps, and in the middle of one."""
     rng = random.Random(7)
@@ -155,7 +157,7 @@ async def test_two_services_push_each_message_once(tmp_path: Path) -> None:
     ]
     await a.fill("a")
     await b.fill("b")
-    timeout = aiohttp.ClientTimeout(total=20)
+    timeout = aiohttp.ClientTimeout(total=LIMIT_S)
     async with (
         network(a.port, rng) as (to_a, port_a),
         network(b.port, rng) as (to_b, port_b),

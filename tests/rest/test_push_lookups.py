@@ -13,8 +13,11 @@ from qos.core.queue.push import PushSubscriber
 from qos.core.rest.forwarding import NoReply, PushRequest
 from qos.core.rest.push_targets import PushRules
 from qos.rest import bounds
+from qos.rest.push import client as push_client
 from qos.rest.push.client import PushClient
 from qos.rest.push.lookups import Found, Lookups
+from turned_time import turned
+from waiting import LIMIT_S, until
 
 HERE: list[Found] = [
     (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 443)),
@@ -30,7 +33,7 @@ class Names:
 
     def slow(self) -> list[Found]:
         self.asked += 1
-        self.free.wait(20)
+        self.free.wait(LIMIT_S)
         return HERE
 
 
@@ -39,11 +42,6 @@ def names() -> Iterator[Names]:
     names = Names()
     yield names
     names.free.set()
-
-
-async def settled() -> None:
-    for _ in range(20):
-        await asyncio.sleep(0.005)
 
 
 async def test_one_account_with_slow_names_delays_no_other(names: Names) -> None:
@@ -56,21 +54,20 @@ async def test_one_account_with_slow_names_delays_no_other(names: Names) -> None
         )
         for _ in range(20)
     ]
-    await settled()
     share = bounds.PUSH_LOOKUPS_MAX // 2
-    assert names.asked == len(begun) == share
+    await until(lambda: names.asked == share)
+    assert len(begun) == share
     for each in slow[:share]:
         each.cancel()
-    await settled()
-    assert names.asked == share
     found = await lookups.find("bob@x", lambda: HERE, lambda: None)
     assert found == HERE
+    # Hers would have begun before his, if there had been room.
+    assert names.asked == len(begun) == share
     slow[-1].cancel()
     names.free.set()
     waited = await asyncio.gather(*slow, return_exceptions=True)
     assert sum(each == HERE for each in waited) == len(slow) - share - 1
-    await settled()
-    assert not lookups._running
+    await until(lambda: not lookups._running)
     lookups.close()
 
 
@@ -85,10 +82,10 @@ async def test_a_wait_for_a_thread_is_no_failed_attempt(
     names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time of an attempt begins when its name is looked up."""
-    monkeypatch.setattr(bounds, "PUSH_S", 0.3)
     monkeypatch.setattr(bounds, "PUSH_LOOKUPS_MAX", 1)
     lookups = [names.slow, list]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_: lookups.pop(0)())
+    clock = turned(monkeypatch, push_client)
     client = PushClient(PushRules.of(()))
 
     def send(account: str) -> asyncio.Future[object]:
@@ -98,12 +95,16 @@ async def test_a_wait_for_a_thread_is_no_failed_attempt(
         return asyncio.ensure_future(made)
 
     slow = send("eve@x")
-    await settled()
+    await until(lambda: names.asked == 1)
     waits = send("bob@x")
+    await until(lambda: client._names._waiting)
+    clock.advance(bounds.PUSH_S)
     answer = await slow
     assert isinstance(answer, NoReply)
     assert "does not answer" in answer.reason
-    await asyncio.sleep(0.4)
+    clock.advance(10 * bounds.PUSH_S)
+    for _ in range(10):
+        await asyncio.sleep(0)
     assert not waits.done()
     names.free.set()
     answer = await waits

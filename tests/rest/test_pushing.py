@@ -17,6 +17,7 @@ from qos.core.rest.link_header import read_links
 from qos.rest import bounds
 from qos.testing.ports import free_ports
 from rest_bench import Response, RestBench, basic, rest
+from waiting import limit, until
 
 ATOM = "application/atom+xml"
 LOOPBACK = ["127.0.0.1"]
@@ -51,14 +52,27 @@ async def shown(bench: RestBench, location: str) -> dict[str, Any]:
     return found
 
 
-async def until(bench: RestBench, location: str, **wanted: object) -> dict[str, Any]:
+async def until_shown(
+    bench: RestBench, location: str, **wanted: object
+) -> dict[str, Any]:
     """The subscriber, once it is shown like this."""
-    async with asyncio.timeout(20):
-        while True:
-            found = await shown(bench, location)
-            if wanted.items() <= found.items():
-                return found
-            await asyncio.sleep(0.02)
+    found: dict[str, Any] = {}
+
+    async def is_so() -> bool:
+        found.update(await shown(bench, location))
+        return wanted.items() <= found.items()
+
+    await until(is_so)
+    return found
+
+
+async def until_failed(bench: RestBench, location: str) -> None:
+    """Wait until an attempt has failed; another one may have failed since."""
+
+    async def has_failed() -> bool:
+        return bool((await shown(bench, location))["failures"])
+
+    await until(has_failed)
 
 
 class Target:
@@ -91,7 +105,7 @@ class Target:
         return answer
 
     async def next(self) -> tuple[web.BaseRequest, bytes]:
-        async with asyncio.timeout(20):
+        async with limit():
             return await self.got.get()
 
     async def bodies(self, count: int) -> list[bytes]:
@@ -196,7 +210,7 @@ async def test_another_service_gets_each_message_once_by_one_off_links(
         assert answer.status == 201
         for number in range(20):
             await bench.post("/queues/orders/messages", b"%d" % number)
-        got = [(await other.take(Prefer="wait=20")).body for _ in range(20)]
+        got = [(await other.take(Prefer="wait=30")).body for _ in range(20)]
         assert got == [b"%d" % number for number in range(20)]
     assert not await bench.items("orders")
     assert "Basic" not in (await bench.get(answer.headers["Location"])).text
@@ -227,7 +241,7 @@ async def test_an_unknown_outcome_is_asked_for_at_the_same_link(
     await bench.post("/queues/orders/messages", b"1")
     paths = [(await to.next())[0].path for _ in range(3)]
     assert paths == ["/in", "/in/1", "/in/1"]
-    await until(bench, location, failures=0)
+    await until_shown(bench, location, failures=0)
     await bench.until_items("orders", 0)
 
 
@@ -239,7 +253,7 @@ async def test_a_subscriber_that_fails_too_often_is_disabled(
     to.answers += [500, 500]
     location = await made(bench, to.url)
     await bench.post("/queues/orders/messages", b"1")
-    found = await until(bench, location, enabled=False)
+    found = await until_shown(bench, location, enabled=False)
     assert "answered 500" in found["reason"]
     assert await to.bodies(2) == [b"1", b"1"]
     again = await bench.post(
@@ -247,7 +261,7 @@ async def test_a_subscriber_that_fails_too_often_is_disabled(
     )
     assert again.status == 204
     assert await to.bodies(1) == [b"1"]
-    await until(bench, location, enabled=True, failures=0, reason="")
+    await until_shown(bench, location, enabled=True, failures=0, reason="")
     assert (await bench.post(location, b"enabled=perhaps")).status == 400
     assert (await bench.post(location, b"enabled=false")).status == 204
     assert not (await shown(bench, location))["enabled"]
@@ -272,10 +286,10 @@ async def test_subscribers_and_attempts_are_counted(
     location = await made(bench, to.url)
     for number in range(4):
         await bench.post("/queues/orders/messages", f"{number}".encode())
-    await until(bench, location, enabled=False)
+    await until_shown(bench, location, enabled=False)
     (port,) = free_ports(1)
     down = await made(bench, f"http://127.0.0.1:{port}/")
-    await until(bench, down, failures=1)
+    await until_failed(bench, down)
     counted = await push_counts(bench)
     assert counted.pop("attempts_unsent") >= 1
     assert counted == {
@@ -300,7 +314,7 @@ async def test_a_status_that_cannot_change_disables_at_once(
     to.answers.append(status)
     location = await made(bench, to.url)
     await bench.post("/queues/orders/messages", b"1")
-    await until(bench, location, enabled=False)
+    await until_shown(bench, location, enabled=False)
     # The message has not failed.
     (item,) = (await bench.items("orders")).values()
     assert item.delivery_count == 0
@@ -332,10 +346,10 @@ async def test_a_target_that_is_down_makes_no_message_dead(bench: RestBench) -> 
         port, href = first.port, first.url
     location = await made(bench, href)
     await bench.post("/queues/orders/messages", b"1")
-    await until(bench, location, failures=1)
+    await until_failed(bench, location)
     async with target(port) as to:
         assert await to.bodies(1) == [b"1"]
-    await until(bench, location, failures=0)
+    await until_shown(bench, location, failures=0)
 
 
 async def test_a_subscriber_survives_a_restart(tmp_path: Path, to: Target) -> None:
@@ -375,7 +389,7 @@ async def test_a_subscriber_ends_with_its_queue(bench: RestBench, to: Target) ->
     to.answers.append(403)
     disabled = await made(bench, to.url)
     await bench.post("/queues/orders/messages", b"1")
-    await until(bench, disabled, enabled=False)
+    await until_shown(bench, disabled, enabled=False)
     location = await made(bench, to.url)
     await to.bodies(2)
     await bench.ask(Delete("orders"))
@@ -409,7 +423,7 @@ async def test_a_name_is_checked_when_it_is_resolved(tmp_path: Path) -> None:
         await bench.create("orders")
         location = await made(bench, "https://localhost:8443/")
         await bench.post("/queues/orders/messages", b"1")
-        found = await until(bench, location, enabled=False)
+        found = await until_shown(bench, location, enabled=False)
         assert "an address that is loopback" in found["reason"]
 
 

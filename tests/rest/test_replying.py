@@ -15,6 +15,7 @@ from amqp_bench import DOMAIN
 from qos.core.queue.item import Affiliation
 from qos.core.queue.requests import Delete, Publish, PublishedItem, SetAffiliations
 from rest_bench import Response, RestBench, rest
+from waiting import LIMIT_S
 
 ASK = "/queues/orders/messages"
 REPLY_TO = '</queues/replies>; rel="reply-to"'
@@ -50,7 +51,7 @@ async def replies(bench: RestBench, count: int = 1) -> list[tuple[bytes, str]]:
     """The replies, each with the properties that it has."""
     found = []
     for _ in range(count):
-        taken = await bench.take("replies", Prefer="wait=5")
+        taken = await bench.take("replies", Prefer="wait=30")
         found.append((taken.body, taken.headers.get("Msg-Properties", "")))
         await bench.settle(taken, "acknowledge=true")
     return found
@@ -105,7 +106,7 @@ async def test_a_request_has_a_correlation_id_of_its_own(bench: RestBench) -> No
 def reply_by_amqp(client: BlockingConnection) -> Message:
     """Do as each worker of AMQP does: take a request, reply, acknowledge."""
     receiver = client.create_receiver("orders")
-    request = receiver.receive(timeout=10)
+    request = receiver.receive(timeout=LIMIT_S)
     reply = Message(body="done", correlation_id=request.correlation_id or request.id)
     client.create_sender(request.reply_to).send(reply)
     receiver.accept()
@@ -136,7 +137,7 @@ async def test_a_worker_of_http_replies_to_a_request_by_amqp(
 
     def receive(client: BlockingConnection) -> Message:
         receiver = client.create_receiver("replies")
-        message = receiver.receive(timeout=10)
+        message = receiver.receive(timeout=LIMIT_S)
         receiver.accept()
         return message
 
@@ -215,7 +216,7 @@ async def test_nobody_is_led_to_where_the_sender_may_only_read(
         receiver = client.create_receiver("orders")
         found: list[tuple[str | None, object]] = []
         for _ in range(2):
-            message = receiver.receive(timeout=10)
+            message = receiver.receive(timeout=LIMIT_S)
             assert message.properties is not None
             found.append((message.reply_to, message.properties["color"]))
             receiver.release()

@@ -16,8 +16,9 @@ from lossy import AnswersLost, kill, start
 from qos.core.rest.link_header import read_links
 from qos.testing.ports import free_ports
 from rest_bench import basic, rest
+from waiting import LIMIT_S
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
 
 MESSAGES = 400
 PUBLISHERS = 2
@@ -91,7 +92,7 @@ async def test_each_message_is_posted_once_and_acknowledged_once(
     (port,) = free_ports(1)
     rng = random.Random(11)
     process = await start(tmp_path, port)
-    timeout = aiohttp.ClientTimeout(total=20)
+    timeout = aiohttp.ClientTimeout(total=LIMIT_S)
     async with aiohttp.ClientSession(timeout=timeout) as session:
         network = AnswersLost(port, rng)
         server = await asyncio.start_server(network.accept, "127.0.0.1", 0)
@@ -106,7 +107,7 @@ async def test_each_message_is_posted_once_and_acknowledged_once(
                 await asyncio.sleep(rng.uniform(0.1, 0.5))
                 await kill(process)
                 process = await start(tmp_path, port)
-            async with asyncio.timeout(90):
+            async with asyncio.timeout(3 * LIMIT_S):
                 await asyncio.gather(*tasks)
         finally:
             for task in tasks:

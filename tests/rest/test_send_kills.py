@@ -21,6 +21,7 @@ from qos.core.rest.link_header import read_links
 from qos.testing.ports import free_ports
 from rest_bench import basic
 from send_bench import DOMAIN, SECRET, SendBench, write_files, xmpp
+from waiting import LIMIT_S
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(900)]
 
@@ -102,7 +103,7 @@ async def serve(
         env={**os.environ, "HOME": str(folder), "XMPP_QOS_PASSWORD": SECRET},
     )
     assert process.stderr is not None
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(2 * LIMIT_S):
         while b"http://" not in (line := await process.stderr.readline()):
             assert line
     return process
@@ -114,7 +115,7 @@ async def test_each_message_is_handed_over_once(tmp_path: Path) -> None:
     rng = random.Random(12)
     async with (
         xmpp() as server,
-        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as session,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=LIMIT_S)) as session,
     ):
         bench = SendBench(tmp_path, server)
         process = await serve(tmp_path, server.component_port, port)
@@ -133,7 +134,7 @@ async def test_each_message_is_handed_over_once(tmp_path: Path) -> None:
                     await kill(process)
                     process = await serve(tmp_path, server.component_port, port)
                 sent = [url for each in await asyncio.gather(*posting) for url in each]
-                async with asyncio.timeout(20 + MESSAGES / 10):
+                async with asyncio.timeout(LIMIT_S + MESSAGES / 10):
                     await asyncio.gather(*map(script.until_delivered, sent))
         finally:
             listener.close()

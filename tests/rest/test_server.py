@@ -6,7 +6,6 @@ import logging
 import shutil
 import ssl
 import subprocess
-import time
 from collections.abc import AsyncIterator
 from html import escape
 from pathlib import Path
@@ -16,7 +15,7 @@ import aiohttp
 import pytest
 from proton import ProtonException
 
-from amqp_bench import DOMAIN, until
+from amqp_bench import DOMAIN, HeldChecks
 from browser import COMMAND
 from qos import password_checks
 from qos.core.connection_shares import ConnectionLimits
@@ -27,9 +26,12 @@ from qos.core.queue.requests import SetAffiliations
 from qos.engine import doors
 from qos.rest import bounds, discovery
 from qos.rest.routes import url
+from qos.testing import ManualClock
 from qos.users import hashed, hashed_token
 from raw_http import AUTH, Raw
 from rest_bench import RestBench, basic, client, rest
+from turned_time import turned
+from waiting import LIMIT_S, until
 
 ATOM = "{http://www.w3.org/2005/Atom}link"
 
@@ -160,7 +162,7 @@ async def test_the_page_of_a_queue_as_a_browser_shows_it(bench: RestBench) -> No
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    out, err = await asyncio.wait_for(process.communicate(), 60)
+    out, err = await asyncio.wait_for(process.communicate(), 2 * LIMIT_S)
     shown = out.decode()
     assert "<h1>orders</h1>" in shown, (shown, err)
     assert "<td>available</td><td>2</td>" in shown
@@ -295,13 +297,20 @@ async def test_a_password_counts_until_it_is_changed(bench: RestBench) -> None:
     assert (await bench.get("/", user="", Authorization=new)).status == 401
 
 
-async def test_a_remembered_password_makes_requests_fast(bench: RestBench) -> None:
-    await bench.get("/")
-    loop = asyncio.get_running_loop()
-    began = loop.time()
+async def test_a_remembered_password_is_not_checked_again(
+    bench: RestBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[str] = []
+    is_right = password_checks.is_right
+
+    def counted(password: str, stored: str) -> bool:
+        checked.append(password)
+        return is_right(password, stored)
+
+    monkeypatch.setattr(password_checks, "is_right", counted)
     for _ in range(50):
-        await bench.get("/")
-    assert loop.time() - began < 50 * 0.05
+        assert (await bench.get("/")).status == 200
+    assert checked == ["secret"]
 
 
 async def test_a_page_of_another_site_posts_nothing(bench: RestBench) -> None:
@@ -397,14 +406,24 @@ async def test_bytes_that_are_no_request_end_their_connection(
     ids=["silent", "headers", "body"],
 )  # fmt: skip
 async def test_a_client_that_is_slow_is_dropped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, status: bytes
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    body_clock: ManualClock,
+    data: bytes,
+    status: bytes,
 ) -> None:
     (tmp_path / "own").mkdir()
-    monkeypatch.setattr(bounds, "BODY_S", 0.5)
-    monkeypatch.setattr(bounds, "IDLE_S", 0.5)
+    if not status:
+        # The time of headers is aiohttp's.
+        monkeypatch.setattr(bounds, "IDLE_S", 0.5)
     async with rest(tmp_path / "own") as own, Raw(own) as raw:
         await own.create("orders")
         raw.writer.write(data)
+        if status:
+            # For the body, and for what is thrown away of it.
+            for seconds in (bounds.BODY_S, bounds.DRAIN_S):
+                await until(lambda: body_clock.deadline() is not None)
+                body_clock.advance(seconds)
         assert (await raw.rest())[9:12] == status
 
 
@@ -412,9 +431,9 @@ async def test_a_client_that_reads_nothing_is_dropped(
     bench: RestBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The item that was sent is released: the client has not seen it."""
-    monkeypatch.setattr(bounds, "WRITE_S", 0.5)
     for _ in range(60):
         await bench.post("/queues/orders/messages", b"x" * 140_000)
+    monkeypatch.setattr(bounds, "WRITE_S", 0.5)
     async with Raw(bench) as raw:
         transport = raw.writer.transport
         assert isinstance(transport, asyncio.Transport)
@@ -452,17 +471,18 @@ async def test_the_requests_of_one_user_are_bounded(
 
 async def test_the_rate_of_one_user_is_bounded(tmp_path: Path) -> None:
     """P14: others go on, and so does who waits as long as it is told."""
+    clock = ManualClock()
     async with rest(tmp_path, rates=Rates(requests=5, bytes=1000)) as bench:
+        bench.engine.payers.now = clock.now
         await bench.create("orders")
         answers = [await bench.get("/") for _ in range(20)]
-        statuses = [each.status for each in answers]
-        # The burst of two seconds, and what has come since.
-        assert 10 <= statuses.count(200) < 20
-        refused = answers[statuses.index(429)]
+        # The burst of two seconds, and the one by which there is a debt.
+        assert [each.status for each in answers] == [200] * 11 + [429] * 9
+        refused = answers[-1]
         assert refused.headers["Retry-After"] == "1"
         assert "5 requests a second" in refused.text
         assert (await bench.get("/", user="bob")).status == 200
-        await asyncio.sleep(0.25)
+        clock.advance(0.25)
         assert (await bench.get("/")).status == 200
 
 
@@ -474,7 +494,9 @@ async def chunks(*parts: bytes) -> AsyncIterator[bytes]:
 
 async def test_the_bytes_of_one_user_are_bounded(tmp_path: Path) -> None:
     """P14: a large body is taken, and paid for afterwards; so is one without a length."""
+    clock = ManualClock()
     async with rest(tmp_path, rates=Rates(requests=0, bytes=1000)) as bench:
+        bench.engine.payers.now = clock.now
         await bench.create("orders")
         post = "/queues/orders/messages"
         assert (await bench.post(post, b"x")).status == 200
@@ -496,7 +518,7 @@ async def test_the_number_of_connections_is_bounded(bench: RestBench) -> None:
     async with Raw(bench), Raw(bench), Raw(bench) as third:
         third.writer.write(b"GET / HTTP/1.1\r\n\r\n")
         assert await third.rest() == b""
-    await asyncio.sleep(0.1)
+    await until(lambda: not len(bench.engine.doors.shares))
     assert (await bench.get("/")).status == 200
 
 
@@ -504,38 +526,41 @@ async def test_a_connection_that_does_not_log_in_is_ended(
     bench: RestBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However it goes on: silent, with half a request, or with requests of nobody."""
-    monkeypatch.setattr(doors, "LOGIN_S", 0.3)
+    clock = turned(monkeypatch, doors)
+    shares = bench.engine.doors.shares
     async with Raw(bench) as silent, Raw(bench) as slow, Raw(bench) as nobody:
         slow.writer.write(b"GET / HTTP/1.1\r\nX: ")
         nobody.writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert (await nobody.rest()).startswith(b"HTTP/1.1 401 ")
+        assert (await nobody.head()).startswith(b"HTTP/1.1 401 ")
+        await until(lambda: len(shares) == 3)
+        clock.advance(doors.LOGIN_S - 0.1)
+        assert len(shares) == 3
+        clock.advance(0.1)
+        await nobody.rest()
         for each in (silent, slow):
             assert await each.rest() == b""
-        await until(lambda: not len(bench.engine.doors.shares))
+        await until(lambda: not len(shares))
 
 
 async def test_too_many_guesses_of_an_address_are_told_so(
     bench: RestBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever is known from memory gets in meanwhile."""
-
-    def slow_check(password: str, _stored: str) -> bool:
-        time.sleep(0.05)
-        return password == "secret"  # noqa: S105 - of the bench
-
     assert (await bench.get("/")).status == 200
-    monkeypatch.setattr(password_checks, "is_right", slow_check)
+    checks = HeldChecks()
+    monkeypatch.setattr(password_checks, "is_right", checks)
     bench.rest.users.checks._queue = LoginQueue(address_max=2)
     guesses = [
         asyncio.ensure_future(bench.get("/", Authorization=basic("bob", f"wrong {n}")))
         for n in range(12)
     ]
-    await asyncio.sleep(0.02)
+    # Two are checked, and two may wait.
+    await until(lambda: sum(each.done() for each in guesses) == 8)
     assert (await bench.get("/")).status == 200
+    checks.may_end.set()
     answers = await asyncio.gather(*guesses)
     busy = [each for each in answers if each.status == 503]
-    assert busy
-    assert {each.status for each in answers} == {401, 503}
+    assert sorted(each.status for each in answers) == [401] * 4 + [503] * 8
     assert busy[0].headers["Retry-After"] == "1"
     assert "too many passwords of this address wait" in busy[0].text
 

@@ -13,7 +13,7 @@ import httpx
 import pytest
 import requests
 
-from amqp_bench import DOMAIN, until
+from amqp_bench import DOMAIN
 from qos.core.queue.item import Affiliation, ItemState
 from qos.core.queue.properties import why_not
 from qos.core.queue.ready_items import SLICE
@@ -30,8 +30,10 @@ from qos.core.queue.results import SubscriptionsResult
 from qos.core.rest.link_header import LINKS_BYTES_MAX
 from qos.core.rest.msg_properties import read_properties
 from qos.rest import consuming
+from qos.testing import ManualClock
 from qos.users import hashed
-from rest_bench import ANSWER_S, RestBench, basic, rest
+from rest_bench import RestBench, basic, rest
+from waiting import LIMIT_S, until
 
 TAKE = "/queues/orders/consumer"
 
@@ -39,6 +41,19 @@ TAKE = "/queues/orders/consumer"
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[RestBench]:
     async with rest(tmp_path) as bench:
+        await bench.create("orders")
+        yield bench
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(1_700_000_000.0)
+
+
+@pytest.fixture
+async def timed(tmp_path: Path, clock: ManualClock) -> AsyncIterator[RestBench]:
+    """A bench whose queues have the time of the clock."""
+    async with rest(tmp_path, clock=clock) as bench:
         await bench.create("orders")
         yield bench
 
@@ -145,14 +160,14 @@ async def test_no_client_takes_a_publisher_s_link_for_one_of_the_service(
 def acknowledged_by_requests(base: str) -> int:
     with requests.Session() as session:
         session.auth = ("alice", "secret")
-        taken = session.post(f"{base}{TAKE}", timeout=ANSWER_S)
+        taken = session.post(f"{base}{TAKE}", timeout=LIMIT_S)
         link = urljoin(taken.url, taken.links["acknowledgement"]["url"])
         form = {"acknowledge": "true"}
-        return session.post(link, data=form, timeout=ANSWER_S).status_code
+        return session.post(link, data=form, timeout=LIMIT_S).status_code
 
 
 def acknowledged_by_httpx(base: str) -> int:
-    with httpx.Client(auth=("alice", "secret"), timeout=ANSWER_S) as client:
+    with httpx.Client(auth=("alice", "secret"), timeout=LIMIT_S) as client:
         taken = client.post(f"{base}{TAKE}")
         link = taken.url.join(taken.links["acknowledgement"]["url"])
         return client.post(link, data={"acknowledge": "true"}).status_code
@@ -184,7 +199,7 @@ async def test_several_workers_of_one_account_have_different_messages(
 ) -> None:
     """A consumer is a request, and not an account."""
     await publish(bench, *map(str.encode, "12345"))
-    taken = await asyncio.gather(*(bench.take(Prefer="wait=5") for _ in range(5)))
+    taken = await asyncio.gather(*(bench.take(Prefer="wait=30") for _ in range(5)))
     assert sorted(each.body for each in taken) == [b"1", b"2", b"3", b"4", b"5"]
     ends = await asyncio.gather(
         *(bench.settle(each, "acknowledge=true") for each in taken)
@@ -207,16 +222,19 @@ async def test_a_message_that_was_given_back_is_not_acknowledged(
     assert (await bench.settle(first, "acknowledge=true")).status == 412
 
 
-async def test_a_lock_that_has_timed_out_is_not_acknowledged(bench: RestBench) -> None:
+async def test_a_lock_that_has_timed_out_is_not_acknowledged(
+    timed: RestBench, clock: ManualClock
+) -> None:
     """C4, C11: the next delivery tells that this one has failed."""
-    await bench.ask(Configure("orders", {"queue#lock_timeout": "1"}))
-    await publish(bench, b"1")
-    first = await bench.take()
-    second = await bench.take(Prefer="wait=10")
+    await timed.ask(Configure("orders", {"queue#lock_timeout": "10"}))
+    await publish(timed, b"1")
+    first = await timed.take()
+    clock.advance(10.0)
+    second = await timed.take(Prefer="wait=30")
     assert (second.body, second.headers["Msg-Delivery-Count"]) == (b"1", "1")
     assert second.headers["Msg-First-Acquirer"] == "false"
-    assert (await bench.settle(first, "acknowledge=true")).status == 412
-    assert (await bench.settle(second, "acknowledge=true")).status == 204
+    assert (await timed.settle(first, "acknowledge=true")).status == 412
+    assert (await timed.settle(second, "acknowledge=true")).status == 204
 
 
 async def test_a_repeated_acknowledgement_was_done_before(bench: RestBench) -> None:
@@ -300,7 +318,9 @@ async def test_an_unknown_delivery_has_been_requeued_for_all_we_know(
     await bench.until_locked("orders", 1)
 
 
-@pytest.mark.parametrize("header", ["X-RS-Wait: 5", "Accept-Wait: 5", "Prefer: wait=5"])
+@pytest.mark.parametrize(
+    "header", ["X-RS-Wait: 30", "Accept-Wait: 30", "Prefer: wait=30"]
+)
 async def test_a_consumer_waits_as_long_as_it_says(
     bench: RestBench, header: str
 ) -> None:
@@ -312,7 +332,7 @@ async def test_a_consumer_waits_as_long_as_it_says(
     taken = await waiting
     assert taken.body == b"1"
     assert taken.headers.get("Preference-Applied") == (
-        "wait=5" if name == "Prefer" else None
+        "wait=30" if name == "Prefer" else None
     )
 
 
@@ -361,58 +381,63 @@ async def test_a_client_that_goes_when_its_message_is_locked_has_not_taken_it(
         goes.pop().close()
         return shown(*arguments)  # type: ignore[arg-type]  # passed on
 
-    monkeypatch.setattr(consuming, "shown", closes)
     client = socket.create_connection(("127.0.0.1", bench.web))
     goes.append(client)
     request = f"POST {TAKE} HTTP/1.1\r\nHost: x\r\nAuthorization: {basic('alice')}\r\n"
-    client.sendall(f"{request}X-RS-Wait: 20\r\nContent-Length: 0\r\n\r\n".encode())
+    client.sendall(f"{request}X-RS-Wait: 30\r\nContent-Length: 0\r\n\r\n".encode())
     await until(lambda: bench.rest.consumers)
-    await publish(bench, b"1")
-    await until(lambda: not goes and not bench.rest.consumers)
-    monkeypatch.undo()
-    taken = await bench.take(Prefer="wait=10")
+    with monkeypatch.context() as patch:
+        patch.setattr(consuming, "shown", closes)
+        await publish(bench, b"1")
+        await until(lambda: not goes and not bench.rest.consumers)
+    taken = await bench.take(Prefer="wait=30")
     assert (taken.body, taken.headers["Msg-Delivery-Count"]) == (b"1", "0")
 
 
-async def test_messages_survive_clients_that_go_at_any_time(bench: RestBench) -> None:
+async def test_messages_survive_clients_that_go_at_any_time(
+    timed: RestBench, clock: ManualClock
+) -> None:
     """C10: each message is acknowledged once, although every other client is cut."""
     bodies = [str(number).encode() for number in range(30)]
-    await publish(bench, *bodies)
+    await publish(timed, *bodies)
     done: list[bytes] = []
 
     async def work(number: int) -> None:
-        while len(done) < len(bodies):
+        while True:
             timeout = aiohttp.ClientTimeout(
                 total=0.002 * (1 + (number + len(done)) % 9)
             )
-            url = f"http://127.0.0.1:{bench.web}{TAKE}"
+            url = f"http://127.0.0.1:{timed.web}{TAKE}"
             headers = {"Authorization": basic("alice"), "X-RS-Wait": "1"}
             try:
-                async with bench.session.post(url, headers=headers, timeout=timeout):
+                async with timed.session.post(url, headers=headers, timeout=timeout):
                     pass
             except TimeoutError:
                 pass
-            taken = await bench.post(TAKE, b"", X_RS_Wait="1")
-            if taken.status == 200:
-                assert (await bench.settle(taken, "acknowledge=true")).status == 204
-                done.append(taken.body)
+            taken = await timed.post(TAKE, b"", X_RS_Wait="1")
+            if taken.status != 200:
+                return
+            assert (await timed.settle(taken, "acknowledge=true")).status == 204
+            done.append(taken.body)
 
-    await bench.ask(Configure("orders", {"queue#lock_timeout": "2"}))
-    async with asyncio.timeout(50):
-        await asyncio.gather(*(work(number) for number in range(3)))
+    async with asyncio.timeout(2 * LIMIT_S):
+        while len(done) < len(bodies):
+            await asyncio.gather(*(work(number) for number in range(3)))
+            # What a client has got before it was cut comes again.
+            clock.advance(60.0)
     assert sorted(done) == sorted(bodies)
 
 
 async def test_a_lock_is_extended(bench: RestBench) -> None:
     """C11."""
-    await bench.ask(Configure("orders", {"queue#lock_timeout": "2"}))
+    await bench.ask(Configure("orders", {"queue#lock_timeout": "60"}))
     await publish(bench, b"1")
     taken = await bench.take()
     assert "Msg-Lock-Expires" in taken.headers
     (before,) = (await bench.items("orders")).values()
-    assert (await bench.settle(taken, "extend=30")).status == 204
+    assert (await bench.settle(taken, "extend=120")).status == 204
     (after,) = (await bench.items("orders")).values()
-    assert after.deadline > before.deadline + 20
+    assert after.deadline > before.deadline + 50
     assert (await bench.settle(taken, "acknowledge=true")).status == 204
 
 
@@ -443,7 +468,7 @@ async def test_a_selector_chooses_messages(bench: RestBench) -> None:
     assert taken.body == b"2"
     await bench.settle(taken, "acknowledge=false")
     kind = "http_content%24type+LIKE+%27text/%25%27"
-    assert (await bench.post(f"{TAKE}?selector={kind}", X_RS_Wait="5")).body == b"2"
+    assert (await bench.post(f"{TAKE}?selector={kind}", X_RS_Wait="30")).body == b"2"
 
 
 async def test_a_selector_finds_a_message_behind_many_others(bench: RestBench) -> None:
@@ -557,7 +582,7 @@ async def test_a_store_that_fails_loses_and_doubles_nothing(bench: RestBench) ->
 
     await until(posted)
     assert (await bench.post(link, b"1")).status == 405
-    taken = await bench.take(Prefer="wait=10")
+    taken = await bench.take(Prefer="wait=30")
     assert (await bench.settle(taken, "acknowledge=true")).status == 204
     await until(lambda: not bench.rest.consumers)
 
@@ -582,19 +607,20 @@ async def test_one_queue_has_workers_of_three_protocols(bench: RestBench) -> Non
 
 
 async def test_the_xmpp_server_hears_nothing_of_consumers_by_http(
-    tmp_path: Path,
+    tmp_path: Path, clock: ManualClock
 ) -> None:
     """Their full JIDs are of accounts that it has, but it has no such resources."""
     erin = "erin@home.example.org"
-    async with rest(tmp_path) as bench:
+    async with rest(tmp_path, clock=clock) as bench:
         lines = bench.users_file.read_text()
         bench.users_file.write_text(f"{lines}{erin}:{hashed('secret')}\n")
-        await bench.create("orders", lock_timeout="0.2")
+        await bench.create("orders", lock_timeout="10")
         await bench.ask(SetAffiliations("orders", {erin: Affiliation.MEMBER}))
         await publish(bench, b"1", b"2")
         acknowledged = await bench.take(user=erin)
         await bench.settle(acknowledged, "acknowledge=true", user=erin)
         await bench.take(user=erin)
+        clock.advance(10.0)
         await bench.until_locked("orders", 0)
         for request in (Purge("orders"), Delete("orders")):
             await publish(bench, b"3")

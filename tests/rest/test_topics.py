@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from amqp_bench import BOSS, DOMAIN, until
+from amqp_bench import BOSS, DOMAIN
 from qos.core.queue.item import Affiliation
 from qos.core.queue.requests import Configure, Delete, Publish, SetAffiliations
 from queue_world import entry
 from rest_bench import Response, RestBench, rest
+from waiting import until
 
 TOPIC = "/topics/prices"
 

@@ -1,0 +1,22 @@
+"""Deadlines of the HTTP gateway that no test may miss because the machine is busy."""
+
+import pytest
+
+from qos.rest import bodies, consuming
+from qos.testing import ManualClock
+from turned_time import turned
+from waiting import LIMIT_S
+
+__all__ = ["body_clock", "patient"]
+
+
+@pytest.fixture(autouse=True)
+def body_clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    """The clock by which bodies have to come; it stands still unless a test moves it."""
+    return turned(monkeypatch, bodies)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who does not want to wait gets what is there, however long it is looked for."""
+    monkeypatch.setattr(consuming, "_LOOK_S", LIMIT_S)
