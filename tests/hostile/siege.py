@@ -31,6 +31,7 @@ from qos.testing.queues import queue_service
 from qos.testing.server import LoopbackServer
 from qos.testing.session import Connection
 from qos.testing.stream import Stanza
+from waiting import LIMIT_S, limit
 from xep_0254 import XEP_0254
 from xep_qos import XEP_QOS
 
@@ -38,9 +39,6 @@ __all__ = ["Siege", "besieged_device", "besieged_service", "size_of"]
 
 QUEUES = "queue.localhost"
 LOG = "log@localhost/1"
-
-#: An answer takes milliseconds; the rest is for a machine under load.
-_ANSWER_S_MAX = 10.0
 
 #: There is no TLS here, and reading the system's certificates takes 0.2 s per stream.
 _NO_CERTIFICATES = mock.patch.object(ssl.SSLContext, "set_default_verify_paths")
@@ -99,7 +97,7 @@ class Siege:
 
     async def come_back(self) -> None:
         """Let it end its stream, or end the stream, and wait for the next one."""
-        again = self.xmpp.wait_until("session_start", timeout=_ANSWER_S_MAX)
+        again = self.xmpp.wait_until("session_start", timeout=LIMIT_S)
         self._connection.flush()
         asyncio.get_running_loop().call_later(0.1, self._connection.abort)
         await again
@@ -107,7 +105,7 @@ class Siege:
 
     async def settle(self, asked: Sequence[Asked] = ()) -> None:
         """Wait until each of these has an answer, and all input is handled."""
-        async with asyncio.timeout(_ANSWER_S_MAX):
+        async with limit():
             wanted = Counter(asked)
             while self.is_up and wanted - Counter(self.answers()):
                 self._changed.clear()

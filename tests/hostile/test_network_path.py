@@ -25,9 +25,9 @@ from proxy import Injection, LinkFault, Proxy
 from qos.core.message.model import NAMESPACES
 from qos.stream.closing import close
 from qos.testing.prosody import Prosody, mutual
+from waiting import LIMIT_S, limit
 from xep_qos import XEP_QOS
 
-LIMIT_S = 20.0
 QOS = NAMESPACES[0]
 SM = "urn:xmpp:sm:3"
 BOSS = "from='boss@localhost/1' to='lamp@localhost/1'"
@@ -144,7 +144,7 @@ async def test_what_comes_before_tls_reaches_no_handler(
 ) -> None:
     """Only the offer of TLS is answered."""
     attacker = Attacker(said)
-    async with attacked(attacker) as port, asyncio.timeout(LIMIT_S):
+    async with attacked(attacker) as port, limit():
         device.add_event_handler("ssl_invalid_chain", lambda _: device.abort())
         gone = asyncio.ensure_future(device.wait_until("disconnected", LIMIT_S))
         device.connect("127.0.0.1", port)
@@ -181,7 +181,7 @@ async def test_no_session_comes_of_a_bind_that_is_offered_without_tls(
 
     await XEP_QOS.of(device).submit(device.make_message("boss@localhost/1", "secret"))
     server = await asyncio.start_server(talk, "127.0.0.1", 0)
-    async with asyncio.timeout(LIMIT_S):
+    async with limit():
         gone = asyncio.ensure_future(device.wait_until("disconnected", LIMIT_S))
         device.connect("127.0.0.1", server.sockets[0].getsockname()[1])
         await bound.wait()
@@ -225,7 +225,7 @@ async def test_a_client_gets_its_session_and_only_what_is_over_tls(
                 await client.wait_until(event, LIMIT_S)
                 assert proxy.injected == before + 1
                 await one_message(prosody, client)
-                gone = asyncio.ensure_future(client.wait_until("disconnected"))
+                gone = asyncio.ensure_future(client.wait_until("disconnected", LIMIT_S))
                 client.abort()
                 await gone
         finally:
@@ -249,7 +249,7 @@ async def test_a_device_gets_only_what_is_over_tls(
     stream_management: bool, prosody: Prosody
 ) -> None:
     """With both injections, on the first connection and on the next."""
-    async with Proxy(prosody.c2s_port, seed=1) as proxy, asyncio.timeout(2 * LIMIT_S):
+    async with Proxy(prosody.c2s_port, seed=1) as proxy:
         proxy.injections = (BEFORE, BEHIND)
         async with qos.connect(
             "lamp@localhost/1",
@@ -268,7 +268,8 @@ async def test_a_device_gets_only_what_is_over_tls(
             for connections in (1, 2):
                 assert proxy.injected == 2 * connections
                 await one_message(prosody, lamp.client)
-                assert (await anext(messages))["body"] == "over TLS"
+                async with limit():
+                    assert (await anext(messages))["body"] == "over TLS"
                 again = "session_resumed" if stream_management else "session_start"
                 back = asyncio.ensure_future(lamp.client.wait_until(again, LIMIT_S))
                 await proxy.inflict(LinkFault.CUT, 0)

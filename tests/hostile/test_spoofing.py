@@ -8,7 +8,6 @@ and in tests/live (test_raw_sender.py, test_raw_receiver.py, test_queue_decision
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -27,6 +26,7 @@ from qos.engine import Delivery
 from qos.testing.prosody import Prosody, mutual
 from raw_client import RawClient, stanza
 from siege import QUEUES, Siege, besieged_device, besieged_service
+from waiting import limit
 from xep_0254.namespaces import EVENT, OWNER, PUBSUB, QUEUEING, SUBSCRIBE_OPTIONS
 from xep_qos import XEP_QOS
 
@@ -386,7 +386,7 @@ class AttackedQueue:
         )
 
     async def expect(self, matches: Callable[[ET.Element], bool]) -> ET.Element:
-        async with asyncio.timeout(10):
+        async with limit():
             while not (found := list(filter(matches, self.siege.written))):
                 await self.siege.settle()
         return found[0]

@@ -15,9 +15,7 @@ from slixmpp import ClientXMPP, ComponentXMPP
 
 from qos.stream.closing import close
 from qos.testing.xmpp_server import XmppServer
-
-# A login on loopback takes milliseconds; the rest is for a machine under load.
-LOGIN_S_MAX = 15.0
+from waiting import LIMIT_S, limit
 
 Tls = Literal["off", "starttls", "direct"]
 Plugins = Mapping[str, dict[str, object]]
@@ -98,10 +96,10 @@ async def log_in(xmpp: ClientXMPP | ComponentXMPP, server: XmppServer) -> None:
     ):
         try:
             xmpp.connect(server.address, port)
-            async with asyncio.timeout(LOGIN_S_MAX):
+            async with limit():
                 problem = await done
         except TimeoutError:
-            problem = f"no session in {LOGIN_S_MAX} s"
+            problem = f"no session in {LIMIT_S} s"
         if problem is not None:
             await close(xmpp)
             raise LoginError(f"{xmpp.boundjid}: {problem}")

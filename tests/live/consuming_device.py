@@ -5,7 +5,6 @@ time. The next run knows only what is on disk.
 """
 
 import asyncio
-import sys
 from pathlib import Path
 
 from slixmpp import ClientXMPP, Message
@@ -17,7 +16,7 @@ from qos.core.message.receiver_table import Request
 from qos.stores import SqliteStore
 from xep_qos import XEP_QOS
 
-__all__ = ["PLACES", "Death", "live"]
+__all__ = ["PLACES", "Death", "run"]
 
 #: In the handler; in the thread that is about to commit; and when everything is on disk
 #: but the sender has not been told.
@@ -73,6 +72,7 @@ async def live(host: str, port: int, password: str, path: Path, death: Death) ->
     await asyncio.Event().wait()
 
 
-if __name__ == "__main__":
-    _, host, port, password, path, place, times = sys.argv
-    asyncio.run(live(host, int(port), password, Path(path), Death(place, int(times))))
+def run(host: str, port: int, password: str, path: Path, death: Death) -> int:
+    """Be such a process."""
+    asyncio.run(live(host, port, password, path, death))
+    return 0

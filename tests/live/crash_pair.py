@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import crash_device
-from devices import eventually
 from forked import Forked
 from message_roles import End, read_log
 from qos.testing.xmpp_server import XmppServer
 from role import Connect
+from waiting import limit, until
 
 SENDER, RECEIVER = "alice@localhost/controller", "bob@localhost/device"
 
@@ -34,10 +34,6 @@ DEATHS = [
 #: The moment of a kill, in seconds after the start of the process or of its session.
 STARTING_S_MAX = 0.4
 RUNNING_S_MAX = 0.2
-
-#: Enough for a machine under load.
-WAIT_S_MAX = 20.0
-DRAIN_S_MAX = 40.0
 
 
 class Pair:
@@ -89,9 +85,10 @@ class Pair:
                 await self._kill(victims, how)
             await self._end("sender")
             await self._start("sender", drain=True)
-            async with asyncio.timeout(DRAIN_S_MAX):
+            async with limit():
                 assert await self._processes["sender"].wait() == 0
-                self._tell("receiver", "end", 0)
+            self._tell("receiver", "end", 0)
+            async with limit():
                 assert await self._processes["receiver"].wait() == 0
         finally:
             for role in self._processes:
@@ -111,7 +108,7 @@ class Pair:
         elif how != "starting":
             (role,) = victims
             self._tell(role, how, self._rng.randint(1, 12))
-            async with asyncio.timeout(WAIT_S_MAX):
+            async with limit():
                 await self._processes[role].wait()
         for role in victims:
             await self._end(role)
@@ -126,9 +123,7 @@ class Pair:
         """Wait until messages are accepted again: both have recovered."""
         log = self._folder / "receiver.log"
         before = log.stat().st_size if log.exists() else 0
-        await eventually(
-            lambda: log.exists() and log.stat().st_size > before, timeout_s=WAIT_S_MAX
-        )
+        await until(lambda: log.exists() and log.stat().st_size > before)
 
     async def _start(self, name: str, *, drain: bool = False) -> None:
         role: Literal["sender", "receiver"]

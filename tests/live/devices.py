@@ -21,33 +21,24 @@ from qos.core.message.model import Level, OutgoingState
 from qos.engine import Delivery, Outcome
 from qos.stream.closing import close
 from qos.testing.xmpp_server import XmppServer
-from raw_client import TIMEOUT_S, local
+from raw_client import local
+from waiting import LIMIT_S, limit, until
 from xep_qos import XEP_QOS, IncomingInfo
 
 # The plugin's defaults are 2 and 300 s.
 RETRY_FIRST_S = 0.2
 RETRY_MAX_S = 1.0
 
-_POLL_S = 0.005
+#: A time that comes when the test is over, unless it turns its clock.
+NEVER_S = 1_000.0
+NO_RETRY: dict[str, Any] = {"retry_first_s": NEVER_S, "retry_max_s": NEVER_S}
 
 Matches = Callable[[ET.Element], bool]
 
 
-async def eventually(
-    condition: Callable[[], bool], *, timeout_s: float = TIMEOUT_S
-) -> None:
-    """Wait for a condition without an event."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            while not condition():  # noqa: ASYNC110 - there is no event to wait for
-                await asyncio.sleep(_POLL_S)
-    except TimeoutError:
-        raise TimeoutError(f"not within {timeout_s} s") from None
-
-
 async def outcome_of(delivery: Delivery) -> Outcome:
     """Wait for the end of a message, for a limited time."""
-    async with asyncio.timeout(TIMEOUT_S):
+    async with limit():
         return await delivery.outcome()
 
 
@@ -118,23 +109,21 @@ class Arrivals:
         """The bodies in the order of their arrival."""
         return [arrival.body for arrival in self.all]
 
-    async def reach(self, count: int, *, timeout_s: float = TIMEOUT_S) -> None:
+    async def reach(self, count: int) -> None:
         """Wait until this many have come, including those that were taken before."""
         try:
-            async with asyncio.timeout(timeout_s):
+            async with limit():
                 while len(self.all) < count:
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
-            text = f"{len(self.all)} of {count} messages in {timeout_s} s"
+            text = f"{len(self.all)} of {count} messages in {LIMIT_S} s"
             raise TimeoutError(text) from None
 
-    async def take(
-        self, count: int, *, timeout_s: float = TIMEOUT_S
-    ) -> tuple[Arrival, ...]:
+    async def take(self, count: int) -> tuple[Arrival, ...]:
         """Wait for this many that were not taken yet, and take them."""
         start = self._taken
-        await self.reach(start + count, timeout_s=timeout_s)
+        await self.reach(start + count)
         self._taken += count
         return tuple(self.all[start : self._taken])
 
@@ -182,7 +171,7 @@ class Tap:
             self._xmpp.recv_stanza(stanza)
 
     async def _wait(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(TIMEOUT_S):
+        async with limit():
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()
@@ -255,9 +244,9 @@ class Device:
     async def come_back(self) -> None:
         """Connect again after `cut` or `go_offline`; resumes the stream if possible."""
         if self._keeping is None:
-            await eventually(lambda: not self.xmpp.is_connected())
+            await until(lambda: not self.xmpp.is_connected())
             self._connect()
-        await eventually(lambda: self._logins > self._logins_before)
+        await until(lambda: self._logins > self._logins_before)
 
     def keep_connected(self) -> None:
         """From now on reconnect, as an application does."""
@@ -267,7 +256,7 @@ class Device:
         """Return when the server has handled everything that was sent before."""
         iq = self.xmpp.make_iq_get(ito=self.server.domain)
         iq.append(ET.Element("{urn:xmpp:ping}ping"))
-        await iq.send(timeout=TIMEOUT_S)  # type: ignore[no-untyped-call]
+        await iq.send(timeout=LIMIT_S)  # type: ignore[no-untyped-call]
 
     async def close(self) -> None:
         """End everything, and return when the store is closed."""
@@ -303,7 +292,7 @@ class Device:
             await self._lost.wait()
             self._lost.clear()
             # After a refused connection slixmpp would wait one second, then three.
-            await eventually_open(self.server)
+            await until(lambda: _is_open(self.server))
             self._connect()
 
     def _started(self, _event: object) -> None:
@@ -318,6 +307,15 @@ class Device:
         self._lost.set()
 
 
+def patient(end: Device) -> None:
+    """Let it wait for a peer's disco#info, however short its retries are.
+
+    Otherwise a peer that has not answered before the first retry counts as one that says
+    nothing, which needs another form.
+    """
+    end.qos._endpoint._discovery._timeout_s = LIMIT_S
+
+
 async def counters_agree(end: Device) -> None:
     """Prove that both ends of a stream with XEP-0198 have counted alike.
 
@@ -329,7 +327,7 @@ async def counters_agree(end: Device) -> None:
     management = end.stream_management
     await end.ping()
     management.request_ack()
-    await eventually(lambda: not management.unacked_queue)
+    await until(lambda: not management.unacked_queue)
     resumptions = end.resumptions
     before = len(end.tap.seen)
     end.cut()
@@ -371,17 +369,14 @@ async def settle(one: Device, other: Device) -> None:
         await receiver.arrivals.reach(before + 1)
 
 
-async def eventually_open(server: XmppServer) -> None:
-    """Wait until the server takes connections."""
-    async with asyncio.timeout(30):
-        while True:
-            with contextlib.suppress(OSError):
-                _, writer = await asyncio.open_connection(
-                    server.address, server.c2s_port
-                )
-                writer.transport.abort()
-                return
-            await asyncio.sleep(0.02)
+async def _is_open(server: XmppServer) -> bool:
+    """Whether the server takes connections."""
+    try:
+        _, writer = await asyncio.open_connection(server.address, server.c2s_port)
+    except OSError:
+        return False
+    writer.transport.abort()
+    return True
 
 
 def make_device(

@@ -3,13 +3,13 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from slixmpp import ClientXMPP
 
 import xep_0254  # noqa: F401 - makes the plugin known
 from clients import connected_client
-from qos.errors import RequestFailed
+from qos.errors import RequestFailed, RequestRefused
 from qos.testing.xmpp_server import XmppServer
 from role_processes import RoleProcess
 from xep_0254.items import BrowsedItem
@@ -17,6 +17,10 @@ from xep_0254.queueing import XEP_0254
 
 QUEUE = "comp.localhost"
 NODE = "orders"
+
+#: For an answer of a service that may be killed before it gives one: then it is asked
+#: again.
+ANSWER_S = 5.0
 
 T = TypeVar("T")
 
@@ -30,20 +34,32 @@ class Asker:
     async def create(self, node: str, **options: str) -> None:
         config = {f"queue#{name}": value for name, value in options.items()}
         config["pubsub#access_model"] = "open"
-        await insist(lambda: self.plugin.create(QUEUE, node, config))
+        try:
+            await insist(lambda: self.plugin.create(QUEUE, node, config))
+        except RequestRefused as error:
+            # It was created, and the answer came too late.
+            if error.condition != "conflict":
+                raise
+
+    async def configure(self, node: str, config: dict[str, str]) -> None:
+        await insist(lambda: self.plugin.configure(QUEUE, node, config))
 
     async def stats(self, node: str) -> dict[str, int | float | None]:
         return await insist(lambda: self.plugin.stats(QUEUE, node))
 
     async def live(self, node: str) -> list[BrowsedItem]:
-        return [item async for item in self.plugin.browse(QUEUE, node)]
+        return await insist(lambda: self._browse(node, "live"))
 
     async def accepted(self, node: str) -> list[BrowsedItem]:
-        browsing = self.plugin.browse(QUEUE, node, state="accepted")
-        return [item async for item in browsing]
+        return await insist(lambda: self._browse(node, "accepted"))
 
     async def dead(self, node: str) -> list[BrowsedItem]:
-        browsing = self.plugin.browse(QUEUE, node, state="dead")
+        return await insist(lambda: self._browse(node, "dead"))
+
+    async def _browse(
+        self, node: str, state: Literal["live", "accepted", "dead"]
+    ) -> list[BrowsedItem]:
+        browsing = self.plugin.browse(QUEUE, node, state=state)
         return [item async for item in browsing]
 
 
@@ -61,7 +77,7 @@ async def insist(ask: Callable[[], Awaitable[T]]) -> T:
 @contextlib.asynccontextmanager
 async def asker(server: XmppServer, name: str = "carol/asker") -> AsyncIterator[Asker]:
     async with connected_client(
-        server, name, {"xep_0254": {"timeout_s": 1.0}}, available=False
+        server, name, {"xep_0254": {"timeout_s": ANSWER_S}}, available=False
     ) as client:
         yield Asker(client)
 

@@ -8,7 +8,6 @@ The service is ours, on a slixmpp stream; the peers write every stanza by hand, 
 nothing here uses our own reading or writing of them.
 """
 
-import asyncio
 import contextlib
 import errno
 import itertools
@@ -27,7 +26,8 @@ from qos.core.queue.bounds import QueueBounds
 from qos.stream.closing import close
 from qos.testing.prosody import Prosody, mutual
 from qos.testing.xmpp_server import XmppServer
-from raw_client import TIMEOUT_S, RawClient, local
+from raw_client import RawClient, local
+from waiting import LIMIT_S, until
 from xep_0254 import QueueService
 
 PUBSUB: Final = "http://jabber.org/protocol/pubsub"
@@ -54,11 +54,14 @@ ACCOUNTS: Final = {
     user: f"secret of {user}" for user in ("alice", "bob", "carol", "mallory")
 }
 
-#: A node in which failures come at once, for tests that wait for them.
-QUICK: Final = {"queue#lock_timeout": "0.1", "queue#backoff": "0"}
+#: The lock time-out of `LOCKING`: no lock ends before a test lets this time pass.
+LOCK_S: Final = 600.0
 
 #: A node without backoff.
 EAGER: Final = {"queue#backoff": "0"}
+
+#: Likewise, with a known lock time-out.
+LOCKING: Final = EAGER | {"queue#lock_timeout": f"{LOCK_S:g}"}
 
 #: Texts that no error and no event to a stranger may contain.
 PRIVATE: Final = "the-private-payload"
@@ -158,7 +161,7 @@ class Served:
     async def cut(self) -> None:
         """Lose the connection; the service goes on without one."""
         assert self.xmpp is not None
-        lost = self.xmpp.wait_until("disconnected", timeout=TIMEOUT_S)
+        lost = self.xmpp.wait_until("disconnected", timeout=LIMIT_S)
         assert self.xmpp.transport is not None
         self.xmpp.transport.abort()
         await lost
@@ -526,11 +529,11 @@ class Peer(RawClient):
 
     async def until_stats(self, node: str, **wanted: str) -> None:
         """Ask for the stats until they are as expected, and written."""
-        async with asyncio.timeout(5):
-            while True:
-                if wanted.items() <= (await self.stats(node)).items():
-                    break
-                await asyncio.sleep(0.02)
+
+        async def are_so() -> bool:
+            return wanted.items() <= (await self.stats(node)).items()
+
+        await until(are_so)
         # The counts are those of the moment; the rest is on disk.
         await self.synced()
 

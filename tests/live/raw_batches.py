@@ -109,7 +109,7 @@ def content(element: ET.Element) -> str:
 async def serve(peer: RawPeer, *, seen: list[ET.Element]) -> None:
     """Answer all requests correctly, in a batch or alone, until cancelled."""
     while True:
-        iq = await peer.expect(lambda xml: xml.get("type") == "set", timeout_s=60)
+        iq = await peer.expect(lambda xml: xml.get("type") == "set", timeout_s=None)
         seen.append(iq)
         await answer(iq, peer, all_well(iq) if is_batch(iq) else content(iq[0]))
 

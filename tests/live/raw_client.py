@@ -14,12 +14,15 @@ from typing import ClassVar, Final, Self, cast
 from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape, quoteattr
 
+from waiting import LIMIT_S, limit
+
 STREAMS = "http://etherx.jabber.org/streams"
 SASL = "urn:ietf:params:xml:ns:xmpp-sasl"
 BIND = "urn:ietf:params:xml:ns:xmpp-bind"
 
-# An exchange on loopback takes milliseconds; the rest is for a machine under load.
-TIMEOUT_S = 10.0
+#: For the other end to close its stream, too. Without that the connection is cut, which
+#: is the same to every test.
+_CLOSE_S_MAX: Final = 1.0
 
 _EVENTS: Final = ("start", "end")
 
@@ -78,9 +81,13 @@ class _RawStream:
         await self._writer.drain()
 
     async def expect(
-        self, predicate: Predicate, *, timeout_s: float = TIMEOUT_S
+        self, predicate: Predicate, *, timeout_s: float | None = LIMIT_S
     ) -> ET.Element:
         """Take the first stanza that matches; the others stay for later calls.
+
+        Args:
+            predicate: what matches.
+            timeout_s: None: wait for ever, as a task does that only answers.
 
         Raises:
             TimeoutError: Naming the stanzas that did come.
@@ -107,7 +114,7 @@ class _RawStream:
         """
         return [element for element in self._stanzas if predicate(element)]
 
-    async def wait_closed(self, *, timeout_s: float = TIMEOUT_S) -> None:
+    async def wait_closed(self, *, timeout_s: float = LIMIT_S) -> None:
         """Return when the server has ended the stream or the connection."""
         assert self._reading is not None
         async with asyncio.timeout(timeout_s):
@@ -118,7 +125,7 @@ class _RawStream:
         if not self.closed:
             with contextlib.suppress(OSError, TimeoutError):
                 await self.send("</stream:stream>")
-                await self.wait_closed(timeout_s=1)
+                await self.wait_closed(timeout_s=_CLOSE_S_MAX)
         await self.cut()
 
     async def cut(self) -> None:
@@ -297,7 +304,7 @@ class RawComponent(_RawStream):
         await self.expect(stanza("handshake"))
 
     async def _stream_id(self) -> str:
-        async with asyncio.timeout(TIMEOUT_S):
+        async with limit():
             while self._root is None:
                 if self.closed:
                     raise StreamClosed(self._describe("no stream header came"))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from devices import child, device
+from passing_time import let_pass
 from qos.core.message.model import Level
 from qos.testing.prosody import Prosody
 from raw_batches import (
@@ -286,7 +287,8 @@ async def test_a_batch_of_slow_ones_is_answered_from_the_first_on(
             f"<iq type='set' id='b' to='{bob.jid}'>{batch(*releases(given))}</iq>"
         )
         await bob.arrivals.take(2)
-        await asyncio.sleep(0.2)
+        # However long they take.
+        await let_pass(3_600)
         await synced(alice, bob.jid)
         assert not alice.received(is_result)
         taken[1].set_result(None)

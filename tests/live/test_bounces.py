@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from devices import device, error, outcome_of
+from devices import NO_RETRY, device, error, outcome_of
+from passing_time import let_pass
 from qos.core.message.model import Level, OutgoingState
 from qos.testing.ejabberd import Ejabberd
 from qos.testing.prosody import Prosody, mutual
@@ -21,6 +22,9 @@ from raw_client import Predicate, RawClient, stanza
 ACCOUNTS = {"alice": "secret of alice", "bob": "secret of bob"}
 ROSTERS = mutual(("alice", "bob"))
 BOB_B = "bob@localhost/b"
+
+#: Of a message; the test lets the time pass when it wants to see the end.
+DEADLINE_S = 500.0
 
 #: Each server's condition for a request that a lost connection had received.
 BOUNCED = {Ejabberd: "service-unavailable", Prosody: "recipient-unavailable"}
@@ -52,12 +56,12 @@ async def test_what_a_lost_connection_had_got_is_never_said_to_be_not_delivered(
     """The receiver has it: *not delivered* would be false."""
     async with (
         kind(tmp_path, accounts=ACCOUNTS, rosters=ROSTERS) as server,
-        device(server, "alice/a", retry_first_s=60.0, retry_max_s=60.0) as alice,
+        device(server, "alice/a", **NO_RETRY) as alice,
     ):
         message = alice.message(BOB_B, "taken")
         async with managed_peer(server) as bob:
             acknowledged = await alice.qos.submit(
-                message, level=Level.ACKNOWLEDGED, deadline_s=3.0
+                message, level=Level.ACKNOWLEDGED, deadline_s=DEADLINE_S
             )
             question = await bob.expect(
                 has("{http://jabber.org/protocol/disco#info}query")
@@ -67,14 +71,19 @@ async def test_what_a_lost_connection_had_got_is_never_said_to_be_not_delivered(
             )
             await bob.expect(has("{urn:xmpp:qos}acknowledged"))
         await alice.tap.wait_seen(error(BOUNCED[kind]))
+        await let_pass(DEADLINE_S)
         outcome = await outcome_of(acknowledged)
         assert outcome.status is OutgoingState.IN_DOUBT
         assert outcome.condition == BOUNCED[kind]
         # Nobody has been there under this name, as presence proves.
-        message = alice.message("bob@localhost/gone", "returned")
+        gone = "bob@localhost/gone"
+        message = alice.message(gone, "returned")
         returned = await alice.qos.submit(
-            message, level=Level.ACKNOWLEDGED, deadline_s=0.5
+            message, level=Level.ACKNOWLEDGED, deadline_s=DEADLINE_S
         )
+        # The question what it supports, and the message.
+        await alice.tap.wait_seen(lambda xml: xml.get("from") == gone, 2)
+        await let_pass(DEADLINE_S)
         outcome = await outcome_of(returned)
         assert outcome.status is OutgoingState.NOT_DELIVERED
         assert outcome.condition == "service-unavailable"

@@ -1,24 +1,24 @@
 """Consumers on a real server: effects exactly once, in order, parked when they fail."""
 
-import asyncio
 import contextlib
 import itertools
 import random
 import signal
 import sqlite3
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from slixmpp import Message
 from slixmpp.xmlstream.matcher import StanzaPath
 
 import consuming_device
-from consuming_device import PLACES
-from devices import Device, device, eventually, make_device, outcome_of
+from consuming_device import PLACES, Death
+from devices import NO_RETRY, Device, device, make_device, outcome_of
+from forked import Forked
 from qos import Delivery, Handover
 from qos.core.message.model import Level, OutgoingState
 from qos.errors import (
@@ -28,6 +28,7 @@ from qos.errors import (
     UnknownMessage,
 )
 from qos.testing.prosody import MakeProsody, Prosody
+from waiting import limit, until
 
 
 @pytest.fixture
@@ -37,13 +38,13 @@ async def prosody(make_prosody: MakeProsody) -> Prosody:
 
 @contextlib.asynccontextmanager
 async def pair(
-    prosody: Prosody, tmp_path: Path
+    prosody: Prosody, tmp_path: Path, **options: Any
 ) -> AsyncIterator[tuple[Device, Device]]:
     """Alice, who sends, and Bob, whose store is a file; he is not connected yet."""
     store = f"sqlite:{tmp_path / 'bob.db'}"
     async with (
         make_device(prosody, "bob/lamp", store=store) as bob,
-        device(prosody, "alice/desk") as alice,
+        device(prosody, "alice/desk", **options) as alice,
     ):
         yield alice, bob
 
@@ -86,7 +87,7 @@ async def test_a_matcher_of_slixmpp_can_say_what_a_consumer_takes(
     prosody: Prosody, tmp_path: Path
 ) -> None:
     """As for handlers. Consumers get no messages at level acknowledged."""
-    async with pair(prosody, tmp_path) as (alice, bob):
+    async with pair(prosody, tmp_path, **NO_RETRY) as (alice, bob):
         got: list[str] = []
 
         @bob.qos.consumer(match=StanzaPath("message/subject"))
@@ -145,7 +146,7 @@ async def test_one_that_fails_too_often_is_parked_until_an_operator_decides(
         bad = await alice.qos.submit(alice.message(bob.jid, "bad"))
         worse = await alice.qos.submit(alice.message(bob.jid, "worse"))
         await alice.qos.send(bob.jid, "good")
-        await eventually(lambda: len(bob.qos.parked()) == 2)
+        await until(lambda: len(bob.qos.parked()) == 2)
         for each in bob.qos.parked():
             each.payload = ""  # type: ignore[misc]  # it is a copy
         assert got == ["good"]
@@ -179,7 +180,7 @@ async def test_a_parked_message_whose_id_others_have_used_takes_its_sender(
         await bob.log_in()
         for each in (alice, phone):
             await each.qos.submit(each.message(bob.jid, "on"), msg_id="1")
-        await eventually(lambda: len(bob.qos.parked("1")) == 2)
+        await until(lambda: len(bob.qos.parked("1")) == 2)
         with pytest.raises(
             AmbiguousMessage, match="alice@localhost/desk, alice@localhost/phone"
         ):
@@ -187,7 +188,7 @@ async def test_a_parked_message_whose_id_others_have_used_takes_its_sender(
         with pytest.raises(AmbiguousMessage):
             bob.qos.release_parked("1", "alice@localhost")
         bob.qos.drop_parked("1", phone.jid)
-        await eventually(lambda: len(bob.qos.parked("1")) == 1)
+        await until(lambda: len(bob.qos.parked("1")) == 1)
         (left,) = bob.qos.parked()
         assert left.source == alice.jid
 
@@ -235,7 +236,7 @@ async def test_what_is_refused_while_a_transaction_is_open_leaves_nothing_behind
 
         await bob.log_in()
         bad = await alice.qos.submit(alice.message(bob.jid, "bad"))
-        await eventually(lambda: len(bob.qos.parked()) == 1)
+        await until(lambda: len(bob.qos.parked()) == 1)
         away = bob.message("carol@localhost/x", "later")
         waiting = await bob.qos.submit(away, msg_id="waiting")
 
@@ -316,9 +317,8 @@ async def test_each_effect_is_there_once_wherever_the_device_dies(
         for place in places:
             times = rng.randint(1, 6)
             await send(times)
-            async with _living(prosody, path, place, times) as process:
-                await process.wait()
-                assert process.returncode == -signal.SIGKILL
+            async with _living(prosody, path, place, times) as process, limit():
+                assert await process.wait() == -signal.SIGKILL
         async with _living(prosody, path, "", 0):
             outcomes = [await outcome_of(delivery) for delivery in sending]
     assert {outcome.status for outcome in outcomes} == {OutgoingState.DELIVERED}
@@ -328,12 +328,10 @@ async def test_each_effect_is_there_once_wherever_the_device_dies(
 @contextlib.asynccontextmanager
 async def _living(
     prosody: Prosody, path: Path, place: str, times: int
-) -> AsyncIterator[asyncio.subprocess.Process]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, consuming_device.__file__, prosody.address),
-        *(str(prosody.c2s_port), prosody.accounts["bob"], str(path)),
-        *(place, str(times)),
-        stdin=asyncio.subprocess.PIPE,
+) -> AsyncIterator[Forked]:
+    account = prosody.address, prosody.c2s_port, prosody.accounts["bob"]
+    process = await Forked.start(
+        consuming_device.run, *account, path, Death(place, times)
     )
     try:
         yield process

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from clients import LoginError, Tls, connected_client
-from devices import component, device, exchange_all_levels
+from devices import NO_RETRY, component, device, exchange_all_levels
 from qos.errors import RequestRefused
 from qos.testing.ejabberd import Ejabberd, EjabberdError
 from qos.testing.prosody import mutual
 from qos.worker import Worker
 from queue_service import served
+from waiting import limit
 from xep_0254 import XEP_0254, NewItem
 
 QUEUE = "queue.localhost"
@@ -69,14 +70,15 @@ async def test_all_levels_and_a_queue_item_arrive_over_ejabberd(
 ) -> None:
     """Results with one server only may depend on that server."""
     async with (
-        device(ejabberd, "alice/a", smacks=True, tls="starttls") as alice,
-        device(ejabberd, "bob/b", tls="direct") as bob,
+        device(ejabberd, "alice/a", smacks=True, tls="starttls", **NO_RETRY) as alice,
+        device(ejabberd, "bob/b", tls="direct", **NO_RETRY) as bob,
     ):
         assert isinstance(alice.xmpp.socket, ssl.SSLObject)
         await exchange_all_levels(alice, bob, "bob@localhost/b", "alice@localhost/a")
         await exchange_all_levels(bob, alice, "alice@localhost/a", "bob@localhost/b")
-    async with working(ejabberd, tmp_path) as worker, asyncio.timeout(30):
-        job = await anext(worker)
+    async with working(ejabberd, tmp_path) as worker:
+        async with limit():
+            job = await anext(worker)
         async with job:
             assert job.id == "i"
     # A login without TLS would prove nothing about TLS.
@@ -105,7 +107,6 @@ async def test_what_ejabberd_says_for_a_service_that_is_away_decides_nothing(
     async with (
         Alone(folder, accounts=accounts, components=components) as server,
         connected_client(server, "bob/bee", {"xep_0254": {}}) as bob,
-        asyncio.timeout(60),
     ):
         boss = XEP_0254.of(bob)
         with pytest.raises(RequestRefused) as caught:
@@ -115,12 +116,14 @@ async def test_what_ejabberd_says_for_a_service_that_is_away_decides_nothing(
             async with served(server, tmp_path, jid=QUEUE):
                 await boss.create(QUEUE, NODE)
                 await boss.publish(QUEUE, NODE, [NewItem("<x xmlns='urn:x'/>", "i")])
-                job = await anext(worker)
+                async with limit():
+                    job = await anext(worker)
             accepting = asyncio.create_task(job.accept())
             with pytest.raises(RequestRefused, match="forbidden"):
                 await boss.stats(QUEUE, NODE)
             async with served(server, tmp_path, jid=QUEUE):
-                await accepting
+                async with limit():
+                    await accepting
                 assert (await boss.stats(QUEUE, NODE))["accepted"] == 1
 
 

@@ -1,8 +1,12 @@
-"""A link on which anything moves is alive, however slowly."""
+"""A link on which anything moves is alive, however slowly.
+
+The time of a slow link passes when a test lets it pass, piece by piece: see passing_time.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,14 +16,29 @@ from slixmpp import JID
 
 import kept_device
 from forked import Forked
-from kept_device import session
+from kept_device import INTERVAL_S, NEVER_S, TIMEOUT_S, session
+from passing_time import let_pass
 from proxy import LinkFault, Proxy, Shape
 from qos.stream.keepalive import unsent_bytes
 from qos.stream.login import AccountSession
 from qos.testing import LoopbackServer, friends
 from qos.testing.prosody import MakeProsody
+from waiting import limit, until
 
-SLOW = Shape(bytes_per_s=20_000)
+#: What a slow link carries in the time of a piece.
+PIECE_S = 1.0
+SLOW = Shape(bytes_per_s=600)
+
+#: To carry this takes much longer than to notice that a link is dead.
+LARGE = "x" * 80_000
+
+#: For an end whose link is not looked at.
+UNWATCHED = {"ping_interval_s": NEVER_S}
+
+
+@pytest.fixture(autouse=True)
+def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy._SHAPED_PIECE_S", PIECE_S)
 
 
 @pytest.fixture
@@ -28,19 +47,57 @@ async def server() -> AsyncIterator[LoopbackServer]:
         yield server
 
 
-async def carried_s(sender: AccountSession, receiver: AccountSession) -> float:
-    """The time that a message of 80 kB takes; both stay in their first session."""
-    loop = asyncio.get_running_loop()
+@contextlib.asynccontextmanager
+async def time_passes() -> AsyncIterator[None]:
+    """Time passes quickly, for what comes over a slow link."""
+
+    async def passing() -> None:
+        while True:
+            await let_pass(PIECE_S / 4)
+            await asyncio.sleep(0.002)
+
+    task = asyncio.create_task(passing())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@contextlib.asynccontextmanager
+async def slow_session(
+    proxy: Proxy, user: str, **more: Any
+) -> AsyncIterator[AccountSession]:
+    """A session over a slow link, once it is online."""
+    async with contextlib.AsyncExitStack() as stack:
+        async with time_passes():
+            made = await stack.enter_async_context(session(proxy.port, user, **more))
+        yield made
+
+
+async def check_carried(
+    proxy: Proxy, direction: str, sender: AccountSession, receiver: AccountSession
+) -> None:
+    """A large message takes its time, and both stay in their first session."""
     came = asyncio.Event()
     lost: list[object] = []
     for each in (sender, receiver):
         each.client.add_event_handler("disconnected", lost.append)
     receiver.client.add_event_handler("message", lambda _message: came.set())
-    begun = loop.time()
-    sender.client.send_message(receiver.client.boundjid, "x" * 80_000)
-    await came.wait()
+    begun = carried = proxy.carried[direction]
+    passed_s = 0.0
+    sender.client.send_message(receiver.client.boundjid, LARGE)
+    while carried - begun < len(LARGE):
+        await let_pass(PIECE_S)
+        passed_s += PIECE_S
+        # It passes only while the link does what it can.
+        await until(lambda: proxy.carried[direction] > carried)  # noqa: B023
+        carried = proxy.carried[direction]
+    async with limit():
+        await came.wait()
     assert not lost
-    return loop.time() - begun
+    assert passed_s > 4 * (INTERVAL_S + TIMEOUT_S)
 
 
 async def test_a_large_message_that_leaves_slowly_is_life(
@@ -49,10 +106,10 @@ async def test_a_large_message_that_leaves_slowly_is_life(
     """The ping waits behind it for longer than its time-out."""
     async with (
         Proxy(server.port, shape=SLOW) as proxy,
-        session(server.port, "door") as receiver,
-        session(proxy.port, "lamp") as sender,
+        slow_session(proxy, "lamp") as sender,
+        session(server.port, "door", **UNWATCHED) as receiver,
     ):
-        assert await carried_s(sender, receiver) > 2.0
+        await check_carried(proxy, "up", sender, receiver)
 
 
 async def test_a_large_message_that_comes_slowly_is_life(
@@ -61,10 +118,10 @@ async def test_a_large_message_that_comes_slowly_is_life(
     """The answer to the ping comes behind it."""
     async with (
         Proxy(server.port, shape=SLOW) as proxy,
-        session(proxy.port, "door") as receiver,
-        session(server.port, "lamp") as sender,
+        slow_session(proxy, "door") as receiver,
+        session(server.port, "lamp", **UNWATCHED) as sender,
     ):
-        assert await carried_s(sender, receiver) > 2.0
+        await check_carried(proxy, "down", sender, receiver)
 
 
 @pytest.mark.xmpp
@@ -77,10 +134,10 @@ async def test_a_large_message_that_leaves_slowly_over_tls_is_life(
     options: dict[str, Any] = {"tls": "starttls", "ca_file": prosody.ca_file}
     async with (
         Proxy(prosody.c2s_port, shape=SLOW) as proxy,
-        session(prosody.c2s_port, "door", **options) as receiver,
-        session(proxy.port, "lamp", **options) as sender,
+        slow_session(proxy, "lamp", **options) as sender,
+        session(prosody.c2s_port, "door", **options, **UNWATCHED) as receiver,
     ):
-        assert await carried_s(sender, receiver) > 2.0
+        await check_carried(proxy, "up", sender, receiver)
 
 
 async def test_a_link_on_which_nothing_moves_is_dead(server: LoopbackServer) -> None:
@@ -88,26 +145,51 @@ async def test_a_link_on_which_nothing_moves_is_dead(server: LoopbackServer) -> 
     loop = asyncio.get_running_loop()
     async with (
         Proxy(server.port, shape=SLOW) as proxy,
-        session(proxy.port, "lamp") as sender,
+        slow_session(proxy, "lamp") as sender,
     ):
         dead = loop.create_future()
         sender.client.add_event_handler("disconnected", dead.set_result)
-        stalled = asyncio.create_task(
-            proxy.inflict(LinkFault.STALL, kept_device.LIMIT_S)
-        )
-        begun = loop.time()
-        sender.client.send_message(JID("door@localhost"), "x" * 80_000)
-        await dead
-        assert 0.5 < loop.time() - begun < 10.0
+        stalled = asyncio.create_task(proxy.inflict(LinkFault.STALL, NEVER_S))
+        sender.client.send_message(JID("door@localhost"), LARGE)
+        passed_s = 0.0
+        while not dead.done():
+            await let_pass(PIECE_S)
+            passed_s += PIECE_S
+            assert passed_s < 4 * (INTERVAL_S + TIMEOUT_S)
+        assert passed_s > TIMEOUT_S / 2
         stalled.cancel()
-        await sender.online.wait()
+        async with time_passes():
+            await sender.online.wait()
         assert unsent_bytes(None) == 0
 
 
 async def test_a_process_that_was_stopped_does_not_blame_the_server(
     server: LoopbackServer,
 ) -> None:
-    """The answer to its ping waits in its socket."""
+    """By its clock, the answer to its ping has been on its way for a day."""
+    async with Proxy(server.port) as proxy, session(proxy.port, "lamp") as made:
+        lost: list[object] = []
+        made.client.add_event_handler("disconnected", lost.append)
+        stalled = asyncio.create_task(proxy.inflict(LinkFault.STALL, NEVER_S))
+        await let_pass(INTERVAL_S)
+        await let_pass(86_400)
+        stalled.cancel()
+        # The next one is answered, too.
+        for _ in range(2):
+            async with limit():
+                await made.client.plugin["xep_0199"].ping(JID("localhost"))
+            await let_pass(INTERVAL_S)
+        assert not lost
+
+
+@pytest.mark.long
+async def test_a_process_that_is_stopped_and_goes_on_is_still_online(
+    server: LoopbackServer,
+) -> None:
+    """The same in real time: the answer to its ping waits in its socket.
+
+    This process must answer within a second of the other's time.
+    """
     device = await Forked.start(kept_device.until_told, server.port)
     assert await device.stdout.readline() == b"online\n"
     device.send_signal(signal.SIGSTOP)

@@ -1,6 +1,5 @@
 """XEP-0060 and XEP-0030 around the queue: what is offered, and what is not."""
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
@@ -35,6 +34,7 @@ from queue_service import (
     served,
     unlock,
 )
+from waiting import until
 
 NODE = "orders"
 #: A store that has failed, and has not been read again yet.
@@ -275,11 +275,11 @@ async def test_a_full_disk_is_answered_to_who_looks_as_well(queues: Served) -> N
                 assert await alice.refused(each, "get") == UNREADABLE
             query = f"<query xmlns='{DISCO_INFO}' node='none'/>"
             assert await alice.refused(query, "get") == NOT_FOUND
-        async with asyncio.timeout(5):
-            while True:
-                if (await alice.ask(node, "get")).get("type") == "result":
-                    break
-                await asyncio.sleep(0.05)
+
+        async def is_read_again() -> bool:
+            return (await alice.ask(node, "get")).get("type") == "result"
+
+        await until(is_read_again)
         assert await alice.browse(NODE) == {}
 
 

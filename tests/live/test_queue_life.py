@@ -6,15 +6,17 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from passing_time import let_pass
 from qos.testing.prosody import Prosody
 from queue_items import NODE, dead_of, failures, held, q_of
 from queue_service import (
     EAGER,
     EXTENSIONS,
     FORBIDDEN,
+    LOCK_S,
+    LOCKING,
     NOT_FOUND,
     PRIVATE,
-    QUICK,
     Served,
     item,
     own_server,
@@ -96,10 +98,14 @@ async def test_failed_deliveries_end_an_item_and_released_ones_do_not(
 async def test_a_lock_time_out_counts_and_ends_an_item(queues: Served) -> None:
     """An item that hangs every worker must end."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
-        await alice.create(NODE, QUICK | {"queue#max_deliveries": "2"})
+        await alice.create(NODE, LOCKING | {"queue#max_deliveries": "2"})
         await bob.subscribe(NODE)
         await carol.subscribe(NODE)
         await alice.publish(NODE, item("1"))
+        for _ in range(2):
+            await alice.until_stats(NODE, acquired="1")
+            await let_pass(LOCK_S)
+            await alice.synced()
         await alice.until_stats(NODE, dead="1")
         (dead,) = (await dead_of(alice)).values()
         assert failures(dead) == ["timed out", "timed out"]
@@ -139,13 +145,16 @@ async def test_rejected_is_dead_at_once_with_the_reason(queues: Served) -> None:
 async def test_a_released_item_waits_for_the_backoff(queues: Served) -> None:
     """Otherwise a worker that cannot do it would get it again and again at once."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
-        one = await held(alice, bob, {"queue#backoff": "0.2"})
+        one = await held(alice, bob, {"queue#backoff": "600"})
         for releases in (1, 2):
             await bob.done(unlock(NODE, one.named))
             stats = await alice.stats(NODE)
             assert (stats["delayed"], stats["available"]) == ("1", "0")
             assert stats["releases_most"] == str(releases)
             assert (await alice.browse(NODE))["1"]["state"] == "delayed"
+            await bob.no_items()
+            # It doubles with each release.
+            await let_pass(600 * releases)
             one = await bob.item()
 
 
@@ -199,20 +208,25 @@ async def test_ttl_is_not_looked_at_while_an_item_is_locked(queues: Served) -> N
 async def test_a_delayed_item_comes_when_its_time_has_come(queues: Served) -> None:
     """Behind ready items, even if those were published later."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
-        await alice.create(NODE)
+        await alice.create(NODE, LOCKING)
         await bob.subscribe(NODE, 5)
-        await alice.publish(NODE, item("1", more=f"{Q} q:delay='0.2'"), item("2"))
+        await alice.publish(NODE, item("1", more=f"{Q} q:delay='60'"), item("2"))
         assert (await alice.stats(NODE))["delayed"] == "1"
-        assert [(await bob.item()).id for _ in range(2)] == ["2", "1"]
+        assert (await bob.item()).id == "2"
+        await bob.no_items()
+        await let_pass(60)
+        assert (await bob.item()).id == "1"
 
 
 async def test_a_reconfigure_changes_no_running_deadline(queues: Served) -> None:
     """The worker was told the old deadline."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
-        one = await held(alice, bob)
-        await alice.configure(NODE, lock_timeout="0.1")
+        one = await held(alice, bob, LOCKING)
+        await alice.configure(NODE, lock_timeout="60")
         await carol.subscribe(NODE)
         await alice.publish(NODE, item("2"))
+        assert (await carol.item()).id == "2"
+        await let_pass(60)
         await carol.told("unlock", "2")
         assert (await alice.browse(NODE))["1"]["state"] == "acquired"
         await bob.done(retract(NODE, one.named))

@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import pytest_asyncio
 
+from passing_time import let_pass
 from qos.testing.prosody import Prosody
 from queue_service import (
     CLIENT,
@@ -19,11 +20,12 @@ from queue_service import (
     EAGER,
     ERRORS,
     EVENT,
+    LOCK_S,
+    LOCKING,
     NOT_ACCEPTABLE,
     PUBSUB,
     QUEUEING,
     QUEUEING_OLD,
-    QUICK,
     SERVICE,
     STANZAS,
     SUBSCRIBE_OPTIONS,
@@ -411,10 +413,10 @@ async def test_listing_9_a_retract_without_the_lock_is_unexpected(
 ) -> None:
     """§2.3 MUST: the race between a late worker and its time-out."""
     async with peers(queues, "alice/a", "bob/foo") as (alice, bob):
-        await prepared(alice, bob, QUICK)
+        await prepared(alice, bob, LOCKING)
+        await let_pass(LOCK_S)
         await bob.told("unlock", ITEM)
         await bob.done(pubsub(f"<unsubscribe node='{NODE}' jid='{bob.account}'/>"))
-        await alice.configure(NODE, lock_timeout="60")
         await bob.send(listing_6(bob, kind))
         answer = await bob.expect(stanza("iq", id="delete1"))
         assert Refused.of(answer) == Refused("wait", "unexpected-request")
@@ -541,9 +543,10 @@ async def test_section_4_a_lock_times_out_and_the_next_one_gets_the_item(
 ) -> None:
     """§4 SHOULD: the late worker is told, then the next."""
     async with peers(queues, "alice/a", "bob/foo", "carol/foo") as (alice, bob, carol):
-        await prepared(alice, bob, QUICK)
-        await alice.configure(NODE, lock_timeout="60")
+        await prepared(alice, bob, LOCKING)
         await carol.subscribe(NODE)
+        await carol.nothing()
+        await let_pass(LOCK_S)
         await bob.told("unlock", ITEM)
         again = await carol.item()
         assert (again.id, again.count, again.q["first-acquirer"]) == (ITEM, 1, "false")

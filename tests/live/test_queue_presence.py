@@ -1,6 +1,6 @@
 """queue.md §4 on the wire: presence, and repeated notifications."""
 
-import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -8,15 +8,18 @@ from xml.etree import ElementTree as ET
 import pytest
 import pytest_asyncio
 
+from passing_time import let_pass
 from qos.core.backoff import Backoff
 from qos.core.queue.bounds import QueueBounds
 from qos.testing.prosody import Prosody
+from queue_roles import query
 from queue_service import (
     EAGER,
     EVENT,
     EXTENSIONS,
+    LOCK_S,
+    LOCKING,
     PRIVATE,
-    QUICK,
     TOO_MANY,
     Delivered,
     Peer,
@@ -29,6 +32,7 @@ from queue_service import (
     subscribe,
 )
 from raw_client import local
+from waiting import until
 
 NODE = "orders"
 QOS = "urn:xmpp:qos"
@@ -59,12 +63,12 @@ async def test_after_a_time_out_nothing_comes_until_a_stanza_does(
 ) -> None:
     """A worker that hangs must not use up one item after the other."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
-        await alice.create(NODE, QUICK)
+        await alice.create(NODE, LOCKING)
         await bob.subscribe(NODE, 1)
         await alice.publish(NODE, item("1"), item("2"))
         one = await bob.item()
+        await let_pass(LOCK_S)
         await bob.told("unlock", "1")
-        await alice.configure(NODE, lock_timeout="60")
         assert (await alice.stats(NODE))["available"] == "2"
         await bob.ping()
         assert not bob.received()
@@ -199,18 +203,21 @@ async def test_nobody_answers_the_probe_of_another(queues: Served) -> None:
         assert (await alice.stats(NODE))["available"] == "1"
 
 
-async def test_live_locks_keep_their_deadlines_over_a_restart(queues: Served) -> None:
+async def test_live_locks_keep_their_deadlines_over_a_restart(
+    queues: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A lock that ended while the service was away has timed out, and counts."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
-        await alice.create(NODE, QUICK)
+        await alice.create(NODE, LOCKING)
         await bob.subscribe(NODE)
         await alice.publish(NODE, item("1"))
         await bob.item()
         await queues.stop()
-        await asyncio.sleep(0.11)  # the deadline passes while the service is away
+        # The deadline passes while the service is away.
+        later = time.time() + LOCK_S
+        monkeypatch.setattr("time.time", lambda: later)
         await queues.start()
         await bob.told("unlock", "1")
-        await alice.configure(NODE, lock_timeout="60")
         await carol.subscribe(NODE)
         assert (await carol.item()).count == 1
 
@@ -218,15 +225,18 @@ async def test_live_locks_keep_their_deadlines_over_a_restart(queues: Served) ->
 async def test_without_a_connection_nobody_gets_anything(queues: Served) -> None:
     """An item that cannot be sent must not be locked: it would time out, and count."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
-        config = {"queue#lock_timeout": "0.3", "queue#backoff": "0"}
-        await alice.create(NODE, config | {"queue#max_deliveries": "2"})
+        await alice.create(NODE, LOCKING | {"queue#max_deliveries": "2"})
         await carol.subscribe(NODE)
         await bob.subscribe(NODE)
         await alice.publish(NODE, item("1"))
         # Carol, who was the first, has the item; its lock ends during the outage.
         await carol.item()
         await queues.cut()
-        await asyncio.sleep(0.7)  # two time-outs, without notifications
+        await let_pass(LOCK_S)
+        file = Path(queues.store.removeprefix("sqlite:"))
+        asked = "SELECT state, delivery_count FROM item"
+        await until(lambda: query(file, asked) == [("available", 1)])
+        await let_pass(LOCK_S)
         await queues.come_back()
         stats = await alice.stats(NODE)
         assert (stats["dead"], stats["acquired"], stats["available"]) == ("0", "0", "1")
@@ -324,12 +334,12 @@ async def test_an_acknowledged_event_that_is_refused_is_a_bounce(
 async def test_an_acknowledged_event_ends_with_its_lock(queues: Served) -> None:
     """If a worker never answers, its lock times out like any other."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
-        await alice.create(NODE, {"queue#lock_timeout": "0.5", "queue#backoff": "0"})
+        await alice.create(NODE, LOCKING)
         await bob.subscribe(NODE, 1, options=ACKNOWLEDGED)
         await alice.publish(NODE, item("1"))
         _, one = await acknowledgeable(bob)
+        await let_pass(LOCK_S)
         await bob.told("unlock", "1")
-        await alice.configure(NODE, lock_timeout="60")
         await carol.subscribe(NODE)
         again = await carol.item()
         assert (again.count, again.token == one.token) == (1, False)
@@ -340,7 +350,7 @@ async def test_an_acknowledged_event_for_one_who_is_gone_is_a_bounce(
 ) -> None:
     """RFC 6120 §10.5: its server answers service-unavailable, and nothing was done."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
-        await alice.create(NODE, EAGER | {"queue#lock_timeout": "2"})
+        await alice.create(NODE, LOCKING)
         await bob.subscribe(NODE, 1, options=ACKNOWLEDGED)
         await bob.cut()
         await alice.publish(NODE, item("1"))
@@ -370,8 +380,11 @@ async def test_an_acknowledged_event_is_not_repeated_after_its_lock_has_ended(
             await queues.restart()
         await bob.synced()
         # Time for some repeats.
-        more = f"xmlns:q='{EXTENSIONS}' q:delay='0.5'"
+        more = f"xmlns:q='{EXTENSIONS}' q:delay='60'"
         await alice.publish(NODE, item("2", more=more))
+        for _ in range(3):
+            await let_pass(20)
+            await bob.synced()
         iq, two = await acknowledgeable(bob)
         assert two.id == "2"
         await answer(bob, iq, "result")

@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import pytest
 from slixmpp import Message
@@ -15,7 +14,8 @@ from slixmpp.xmlstream.handler import Callback
 from slixmpp.xmlstream.matcher import StanzaPath
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
-from devices import component, device, eventually
+from devices import component, device
+from passing_time import let_pass
 from qos.core.message.effects import Save
 from qos.core.message.model import Incoming, IncomingState, Level
 from qos.core.message.receiver import key_of
@@ -32,7 +32,6 @@ from test_raw_peers import (
     MARKS,
     PRIVATE,
     QOS,
-    RawPeer,
     acknowledged,
     answer_to,
     ask,
@@ -49,8 +48,12 @@ from test_raw_peers import (
     shows,
     synced,
 )
+from waiting import limit, until
 
 ALICE, BOB = "alice@localhost/a", "bob@localhost/b"
+
+#: For how long something is kept, in tests that let this time pass.
+KEPT_S = 600.0
 
 # The proto-XEP's second example of assured service, made well-formed.
 LEFT = (
@@ -79,7 +82,7 @@ class GatedStore(MemoryStore):
 
     async def come(self, count: int = 1) -> None:
         """Wait until this many writes are waiting."""
-        await eventually(lambda: len(self.waiting) >= count)
+        await until(lambda: len(self.waiting) >= count)
 
     def pass_on(self) -> None:
         """Do the first waiting write."""
@@ -91,16 +94,6 @@ class GatedStore(MemoryStore):
         """Fail the first waiting write."""
         _, future = self.waiting.pop(0)
         future.set_exception(StoreFull(self.url, "no space left"))
-
-
-async def until(peer: RawPeer, to: str, content: str, kind: str) -> ET.Element:
-    """Ask again and again until the answer has this type."""
-    async with asyncio.timeout(5):
-        while True:
-            answer = await ask(peer, to, content)
-            if answer.get("type") == kind:
-                return answer
-            await asyncio.sleep(0.02)
 
 
 # -- the text, to the letter -----------------------------------------------
@@ -655,14 +648,15 @@ async def test_a_held_message_expires_and_is_answered_item_not_found(
     """§3: otherwise a withdrawn message would fill a quota for ever."""
     async with (
         raw(prosody, "alice/a") as alice,
-        device(prosody, "bob/b", hold_ttl_s=0.3, quota_messages=1) as bob,
+        device(prosody, "bob/b", hold_ttl_s=KEPT_S, quota_messages=1) as bob,
     ):
         _, old = received(await ask(alice, bob.jid, assured("1", "old", mark=mark)))
         full = await ask(alice, bob.jid, assured("2", "x", mark=mark))
         assert error_of(full) == ("resource-constraint", "wait", "")
 
         # The quota is free again as soon as it has expired.
-        await until(alice, bob.jid, assured("2", "x", mark=mark), "result")
+        await let_pass(KEPT_S)
+        received(await ask(alice, bob.jid, assured("2", "x", mark=mark)))
         with_hold = await ask(alice, bob.jid, deliver("1", mark=mark, hold=old))
         assert error_of(with_hold) == ("item-not-found", "cancel", old)
         without = await ask(alice, bob.jid, deliver("1", mark=mark))
@@ -677,16 +671,14 @@ async def test_a_new_hold_removes_the_memory_of_what_expired(
     """§3: the old hold stays unknown."""
     async with (
         raw(prosody, "alice/a") as alice,
-        device(prosody, "bob/b", hold_ttl_s=1.0) as bob,
+        device(prosody, "bob/b", hold_ttl_s=KEPT_S) as bob,
     ):
         _, old = received(await ask(alice, bob.jid, assured("1", "old", mark=mark)))
-        async with asyncio.timeout(5):
-            while True:
-                answer = await ask(alice, bob.jid, assured("1", "new", mark=mark))
-                _, hold = received(answer)
-                if hold != old:
-                    break
-                await asyncio.sleep(0.02)
+        again = received(await ask(alice, bob.jid, assured("1", "new", mark=mark)))
+        assert again == ("1", old)
+        await let_pass(KEPT_S)
+        _, hold = received(await ask(alice, bob.jid, assured("1", "new", mark=mark)))
+        assert hold != old
         stale = await ask(alice, bob.jid, deliver("1", mark=mark, hold=old))
         assert error_of(stale) == ("item-not-found", "cancel", old)
         done = await ask(alice, bob.jid, deliver("1", mark=mark, hold=hold))
@@ -698,13 +690,14 @@ async def test_a_tombstone_lasts_as_long_as_it_is_told_to(prosody: Prosody) -> N
     """Later a `deliver` with the hold is in doubt at its sender, which is never false."""
     async with (
         raw(prosody, "alice/a") as alice,
-        device(prosody, "bob/b", tombstone_ttl_s=0.4) as bob,
+        device(prosody, "bob/b", tombstone_ttl_s=KEPT_S) as bob,
     ):
         _, hold = received(await ask(alice, bob.jid, assured("1", "x", mark="s")))
         content = deliver("1", mark="s", hold=hold)
         assert confirms(await ask(alice, bob.jid, content), hold)
         assert confirms(await ask(alice, bob.jid, content), hold)
-        answer = await until(alice, bob.jid, content, "error")
+        await let_pass(KEPT_S)
+        answer = await ask(alice, bob.jid, content)
         assert error_of(answer) == ("item-not-found", "cancel", hold)
         assert bob.arrivals.bodies == ["x"]
 
@@ -882,7 +875,8 @@ async def test_a_component_advertises_qos_at_each_of_its_addresses(
             info = await answer_to(alice, to)
             features = [each.get("var") for each in info.iter(f"{{{DISCO}}}feature")]
             assert {*ALL_QOS, MARKS} <= set(features), to
-            outcome = await bob.qos.send(to, "x", deadline_s=5)
+            async with limit():
+                outcome = await bob.qos.send(to, "x")
             assert outcome.to == to
         assert lamps.arrivals.bodies == ["x"] * 3
 

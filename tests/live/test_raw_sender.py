@@ -8,16 +8,26 @@ import base64
 import contextlib
 import hashlib
 import itertools
+import random
 import re
-import time
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from devices import Device, component, device, eventually, make_device
+from devices import (
+    NEVER_S,
+    NO_RETRY,
+    Device,
+    component,
+    device,
+    make_device,
+    outcome_of,
+    patient,
+)
+from passing_time import let_pass
 from qos import Delivery, Outcome
 from qos.core.message.model import Level, OutgoingState
 from qos.errors import CannotWithdraw, MessageTooLarge, UnknownMessage
@@ -44,6 +54,7 @@ from test_raw_peers import (
     synced,
     wiretap,
 )
+from waiting import limit, until
 
 DELIVERED = OutgoingState.DELIVERED
 NOT_DELIVERED = OutgoingState.NOT_DELIVERED
@@ -51,11 +62,14 @@ IN_DOUBT = OutgoingState.IN_DOUBT
 
 HEX = re.compile(r"[0-9a-f]{32}")
 
-#: Short, so that tests need not wait for a retry; an answer within it is in time.
+#: Short, so that tests need not wait for a retry. A retry may come at any time.
 FIRST_S = 0.1
 
-#: For tests that must see no retry.
-NEVER_S = 30.0
+#: Less than this goes by while a test does its steps.
+SLACK_S = 200.0
+
+#: Of a message; tests that see its end let the time pass.
+DEADLINE_S = 500.0
 
 
 @contextlib.asynccontextmanager
@@ -74,6 +88,7 @@ async def peers(
         discoverable(bob, features),
         device(server, sender, **settings) as alice,
     ):
+        patient(alice)
         yield alice, bob
 
 
@@ -87,9 +102,14 @@ async def submit(
     return await alice.qos.submit(alice.message(to, body), level=level, **options)
 
 
-async def end_of(delivery: Delivery, *, timeout_s: float = 10.0) -> Outcome:
-    async with asyncio.timeout(timeout_s):
-        return await delivery.outcome()
+async def skip(
+    bob: RawClient | RawComponent, matches: Callable[[ET.Element], bool]
+) -> int:
+    """Drop what has come and matches; returns how many that were."""
+    found = bob.received(matches)
+    for _ in found:
+        await bob.expect(matches)
+    return len(found)
 
 
 async def goes_on(bob: RawClient, delivery: Delivery, *, hold: str = "") -> Outcome:
@@ -102,9 +122,35 @@ async def goes_on(bob: RawClient, delivery: Delivery, *, hold: str = "") -> Outc
 
 async def released(bob: RawClient, delivery: Delivery, *, hold: str = "") -> Outcome:
     await say_done(await bob.expect(asks("deliver", delivery.msg_id)), bob, hold=hold)
-    outcome = await end_of(delivery)
+    outcome = await outcome_of(delivery)
     assert outcome.status is DELIVERED
     return outcome
+
+
+def bounced(jid: str) -> Callable[[ET.Element], bool]:
+    """Match the errors that the server returns for this JID."""
+    return lambda xml: xml.get("type") == "error" and xml.get("from") == jid
+
+
+async def met(alice: Device, bob: RawClient, level: Level) -> None:
+    """A message has arrived; from now on she knows what bob supports."""
+    delivery = await submit(alice, bob.jid, level=level)
+    if level is Level.ASSURED:
+        await goes_on(bob, delivery)
+    else:
+        await answer(await bob.expect(asks(level.value)), bob)
+        await outcome_of(delivery)
+
+
+async def almost(alice: Device, seconds: float) -> None:
+    """Let all of this time pass but the slack.
+
+    After three quarters of the first delay she asks the server whether it has read the
+    request. It has the time to answer.
+    """
+    for part_s in (0.75 * NEVER_S, seconds - 0.75 * NEVER_S - SLACK_S):
+        await let_pass(part_s)
+        await alice.ping()
 
 
 async def held(
@@ -113,7 +159,10 @@ async def held(
     """A message for which bob has said `received`, and the first `deliver` for it."""
     delivery = await submit(alice, bob.jid, **options)
     await say_received(await bob.expect(asks("assured")), bob, hold=hold)
-    return delivery, await bob.expect(asks("deliver"))
+    deliver = await bob.expect(asks("deliver"))
+    # All repeats of the offer have come before it.
+    await skip(bob, asks("assured"))
+    return delivery, deliver
 
 
 # -- what stands on the wire -----------------------------------------------
@@ -125,9 +174,7 @@ async def test_the_exchange_is_that_of_the_text_and_marked(prosody: Prosody) -> 
     async with wiretap(prosody) as (tapped, tap), raw(prosody, "bob/b") as bob:
         async with (
             discoverable(bob),
-            device(
-                tapped, "alice/a", retry_first_s=NEVER_S, retry_max_s=NEVER_S
-            ) as alice,
+            device(tapped, "alice/a", **NO_RETRY) as alice,
         ):
             addressed = payload.replace("id=", f"to='{bob.jid}' id=")
             sending = asyncio.create_task(alice.qos.send(bob.jid, payload=addressed))
@@ -185,7 +232,7 @@ async def test_the_hold_is_echoed_and_the_result_must_carry_it(
         assert first.get("id") == second.get("id") == third.get("id")
         assert not delivery.ended
         await answer(third, bob, f"<hold xmlns='{MARKS}'>&lt;h'&amp;\"&gt;</hold>")
-        assert (await end_of(delivery)).status is DELIVERED
+        assert (await outcome_of(delivery)).status is DELIVERED
 
 
 async def test_all_three_namespaces_are_chosen_in_order_and_kept(
@@ -207,15 +254,16 @@ async def test_all_three_namespaces_are_chosen_in_order_and_kept(
                 discoverable(bob, features),
                 device(prosody, "alice/a", namespaces=order) as alice,
             ):
+                patient(alice)
                 delivery, deliver = await held(alice, bob)
                 assert deliver[0].tag == f"{{{expected}}}deliver"
                 await say_done(deliver, bob)
-                assert (await end_of(delivery)).status is DELIVERED
+                assert (await outcome_of(delivery)).status is DELIVERED
                 delivery = await submit(alice, bob.jid, level=Level.ACKNOWLEDGED)
                 iq = await bob.expect(asks("acknowledged"))
                 assert iq[0].tag == f"{{{expected}}}acknowledged"
                 await answer(iq, bob)
-                assert (await end_of(delivery)).status is DELIVERED
+                assert (await outcome_of(delivery)).status is DELIVERED
 
 
 @pytest.mark.parametrize("refused", [False, True], ids=["silent", "refused"])
@@ -233,7 +281,7 @@ async def test_without_a_disco_answer_the_texts_namespace_is_used(
         if refused:
             iq = await bob.expect(lambda xml: xml.get("type") == "get")
             await say_error(iq, bob, "service-unavailable", "cancel")
-        iq = await bob.expect(asks("assured"), timeout_s=5)
+        iq = await bob.expect(asks("assured"))
         assert iq[0].tag == f"{{{QOS}}}assured"
         await say_received(iq, bob)
         await released(bob, delivery)
@@ -268,16 +316,15 @@ async def test_a_namespace_may_change_until_the_first_answer_by_qos(
             await say_error(second, bob, "resource-constraint", "wait")
         # That was an answer by QoS: from now on only this namespace is used.
         async with discoverable(bob, [QOS, NEURON]):
-            await alice.ping()
-            bob.received()
-            for _ in range(3):
-                third = await bob.expect(asks("assured"))
+            await synced(bob, alice.jid)
+            await skip(bob, asks())
+            third = await bob.expect(asks("assured"))
             assert third[0].tag == f"{{{IEEE}}}assured"
             await say_received(third, bob)
             deliver = await bob.expect(asks("deliver"))
             assert deliver[0].tag == f"{{{IEEE}}}deliver"
             await say_done(deliver, bob)
-            assert (await end_of(delivery)).status is DELIVERED
+            assert (await outcome_of(delivery)).status is DELIVERED
 
 
 async def test_entity_capabilities_save_the_question(prosody: Prosody) -> None:
@@ -294,7 +341,7 @@ async def test_entity_capabilities_save_the_question(prosody: Prosody) -> None:
 
     async def serve(bob: RawClient) -> None:
         while True:
-            iq = await bob.expect(lambda xml: xml.get("type") == "get", timeout_s=60)
+            iq = await bob.expect(lambda xml: xml.get("type") == "get", timeout_s=None)
             asked.append(iq[0].get("node"))
             lines = "".join(f"<feature var='{feature}'/>" for feature in features)
             await answer(
@@ -306,16 +353,16 @@ async def test_entity_capabilities_save_the_question(prosody: Prosody) -> None:
 
     async with (
         raw(prosody, "bob/b") as bob,
-        device(prosody, "alice/a", retry_first_s=NEVER_S, retry_max_s=NEVER_S) as alice,
+        device(prosody, "alice/a", **NO_RETRY) as alice,
     ):
         serving = asyncio.create_task(serve(bob))
         try:
             await bob.send_presence(caps)
-            await eventually(lambda: bool(asked))
+            await until(lambda: bool(asked))
             await synced(bob, alice.jid)
             for to in (bob.jid, "bob@localhost"):
                 delivery = await submit(alice, to)
-                iq = await bob.expect(asks("assured"), timeout_s=5)
+                iq = await bob.expect(asks("assured"))
                 assert iq[0].tag == f"{{{NEURON}}}assured"
                 await say_received(iq, bob)
                 await released(bob, delivery)
@@ -337,7 +384,7 @@ async def test_qos_that_comes_later_is_found(prosody: Prosody) -> None:
                 lambda xml: xml.get("from") == bob.jid and xml.get("type") == "result"
             )
         async with discoverable(bob, [IEEE]):
-            iq = await bob.expect(asks("assured"), timeout_s=5)
+            iq = await bob.expect(asks("assured"))
             assert iq[0].tag == f"{{{IEEE}}}assured"
             await say_received(iq, bob)
             await released(bob, delivery)
@@ -369,7 +416,7 @@ async def test_received_is_understood_in_whatever_namespace(
 
 async def test_a_jid_may_be_written_in_capitals(prosody: Prosody) -> None:
     """The answer comes from the JID in its normal form (RFC 7622 §3)."""
-    async with peers(prosody, retry_first_s=NEVER_S, retry_max_s=NEVER_S) as (
+    async with peers(prosody, **NO_RETRY) as (
         alice,
         bob,
     ):
@@ -383,10 +430,10 @@ async def test_a_retry_repeats_id_and_bytes_with_growing_delays(
     prosody: Prosody,
 ) -> None:
     """§2 iq id; §4: exponential backoff, full jitter, a cap."""
-    first_s, max_s = 0.1, 0.3
-    for level, kind in (
-        (Level.ASSURED, "assured"),
-        (Level.ACKNOWLEDGED, "acknowledged"),
+    first_s, max_s = NEVER_S, 3 * NEVER_S
+    for level, other in (
+        (Level.ASSURED, Level.ACKNOWLEDGED),
+        (Level.ACKNOWLEDGED, Level.ASSURED),
     ):
         async with (
             wiretap(prosody) as (tapped, tap),
@@ -396,46 +443,63 @@ async def test_a_retry_repeats_id_and_bytes_with_growing_delays(
                 tapped, "alice/a", retry_first_s=first_s, retry_max_s=max_s
             ) as alice,
         ):
+            await met(alice, bob, other)
+            # Each delay is the longest possible.
+            alice.qos._endpoint.jitter = lambda: 1.0
             delivery = await submit(alice, bob.jid, level=level)
-            steps = [kind] if level is Level.ACKNOWLEDGED else [kind, "deliver"]
+            steps = [level.value, *["deliver"] * (level is Level.ASSURED)]
             for step in steps:
-                times = []
-                for _ in range(6):
+                iq = await bob.expect(asks(step))
+                for delay_s in (first_s, 2 * first_s, max_s, max_s, max_s):
+                    await almost(alice, delay_s)
+                    await synced(bob, alice.jid)
+                    assert not bob.received(asks())
+                    await let_pass(SLACK_S)
                     iq = await bob.expect(asks(step))
-                    times.append(time.monotonic())
-                gaps = [b - a for a, b in itertools.pairwise(times)]
-                assert (
-                    min(gaps) > 0.5 * first_s
-                )  # some are late, so the next seem early
-                assert max(gaps) < max_s + 0.5  # the rest is for a machine under load
                 if step == "assured":
                     await say_received(iq, bob, hold="h")
             await (answer(iq, bob) if len(steps) == 1 else say_done(iq, bob, hold="h"))
-            assert (await end_of(delivery)).attempts >= 6 * len(steps)
+            assert (await outcome_of(delivery)).attempts == 6 * len(steps)
             for step in steps:
-                assert len(tap.requests(step)) >= 6
+                assert len(tap.requests(step)) == 6
                 assert len(set(tap.requests(step))) == 1
 
 
 async def test_the_delays_differ_and_grow_on_the_whole(prosody: Prosody) -> None:
     """Full jitter spreads many messages; without it they would come in a burst."""
-    first_s, count = 0.05, 30
+    first_s, count = NEVER_S, 30
     async with peers(
-        prosody, retry_first_s=first_s, retry_max_s=60.0, window_max=64
+        prosody, retry_first_s=first_s, retry_max_s=1e6, window_max=64
     ) as (alice, bob):
+        await met(alice, bob, Level.ASSURED)
+        jitter = random.Random(1).random
+        alice.qos._endpoint.jitter = jitter
         deliveries = [
             await submit(alice, bob.jid, level=Level.ACKNOWLEDGED) for _ in range(5)
         ]
-        times: dict[str, list[float]] = {}
-        async with asyncio.timeout(20):
-            while sum(map(len, times.values())) < count:
-                iq = await bob.expect(asks("acknowledged"))
-                times.setdefault(iq.get("id", ""), []).append(time.monotonic())
+        offers = [await bob.expect(asks("acknowledged")) for _ in deliveries]
+        times = {iq.get("id", ""): [0] for iq in offers}
+        for quarter in itertools.count(1):
+            await let_pass(first_s / 4)
+            await alice.ping()
+            await synced(bob, alice.jid)
+            for iq in bob.received(asks("acknowledged")):
+                times[iq.get("id", "")].append(quarter)
+            await skip(bob, asks())
+            if sum(map(len, times.values())) >= count:
+                break
+        gaps = [
+            [later - earlier for earlier, later in itertools.pairwise(each)]
+            for each in times.values()
+        ]
         first = [each[0] for each in times.values()]
         last = [each[-1] for each in times.values()]
         assert len(times) == len(deliveries)
         # They start together, but do not stay so.
         assert max(last) - min(last) > max(first) - min(first)
+        # Each first repeat comes as soon as it may, and later ones take longer.
+        assert {each[0] for each in gaps} == {4}
+        assert all(max(each) > 4 for each in gaps)
         for delivery in deliveries:
             await delivery_withdrawn(delivery)
 
@@ -447,9 +511,10 @@ async def delivery_withdrawn(delivery: Delivery) -> None:
 
 async def test_nothing_is_sent_twice_before_its_time(prosody: Prosody) -> None:
     """§5.3: a peer that takes a while to answer gets no burst of copies."""
-    async with peers(prosody, retry_first_s=1.0, retry_max_s=1.0) as (alice, bob):
+    async with peers(prosody, **NO_RETRY) as (alice, bob):
         deliveries = [await submit(alice, bob.jid) for _ in range(5)]
         offers = [await bob.expect(asks("assured")) for _ in range(5)]
+        await let_pass(NEVER_S - SLACK_S)
         await synced(bob, alice.jid)
         assert not bob.received(asks())
         for delivery, iq in zip(deliveries, offers, strict=True):
@@ -468,6 +533,8 @@ async def test_late_answers_count_and_answers_that_come_twice_do_no_harm(
         for iq in copies:
             await say_received(iq, bob)
         deliver = await bob.expect(asks("deliver"))
+        # All repeats of the offer have come before it.
+        await skip(bob, asks("assured"))
         for iq in copies:
             await say_received(iq, bob)
             await say_error(iq, bob, "not-allowed", "cancel")
@@ -477,7 +544,7 @@ async def test_late_answers_count_and_answers_that_come_twice_do_no_harm(
         for iq in copies:
             await say_done(iq, bob)
             await say_error(iq, bob, "item-not-found", "cancel")
-        outcome = await end_of(delivery)
+        outcome = await outcome_of(delivery)
         assert outcome.status is DELIVERED
         assert len(alice.qos.outstanding()) == 0
         await synced(bob, alice.jid)
@@ -510,7 +577,7 @@ async def test_what_does_not_answer_the_question_is_ignored_and_asked_again(
         deliver = await bob.expect(asks("deliver"))
         assert not delivery.ended
         await say_done(deliver, bob)
-        assert (await end_of(delivery)).status is DELIVERED
+        assert (await outcome_of(delivery)).status is DELIVERED
 
 
 async def test_an_answer_counts_only_from_whom_was_asked(prosody: Prosody) -> None:
@@ -546,7 +613,7 @@ async def test_an_answer_counts_only_from_whom_was_asked(prosody: Prosody) -> No
         await synced(bob, alice.jid)
         assert not delivery.ended
         await say_done(deliver, bob)
-        assert (await end_of(delivery)).status is DELIVERED
+        assert (await outcome_of(delivery)).status is DELIVERED
 
 
 async def test_everything_outstanding_is_due_again_after_a_reconnect(
@@ -557,7 +624,7 @@ async def test_everything_outstanding_is_due_again_after_a_reconnect(
         wiretap(prosody) as (tapped, tap),
         raw(prosody, "bob/b") as bob,
         discoverable(bob, [QOS, MARKS]),
-        device(tapped, "alice/a", retry_first_s=1.0, retry_max_s=NEVER_S) as alice,
+        device(tapped, "alice/a", **NO_RETRY) as alice,
     ):
         offered = await submit(alice, bob.jid, "offered")
         await bob.expect(asks("assured", offered.msg_id))
@@ -567,8 +634,8 @@ async def test_everything_outstanding_is_due_again_after_a_reconnect(
         await bob.expect(asks("deliver", releasing.msg_id))
         alice.cut()
         await alice.come_back()
-        await bob.expect(asks("assured", offered.msg_id), timeout_s=5)
-        await bob.expect(asks("deliver", releasing.msg_id), timeout_s=5)
+        await bob.expect(asks("assured", offered.msg_id))
+        await bob.expect(asks("deliver", releasing.msg_id))
         assert not bob.received(asks("assured", releasing.msg_id))
         assert len(set(tap.requests("deliver"))) == 1
         assert len(set(tap.requests("assured"))) == 2
@@ -576,28 +643,27 @@ async def test_everything_outstanding_is_due_again_after_a_reconnect(
 
 async def test_nothing_piles_up_while_there_is_no_session(prosody: Prosody) -> None:
     """§5.3: slixmpp would queue each copy, and send all of them later."""
-    first_s = 0.4
     async with (
         wiretap(prosody) as (tapped, tap),
         raw(prosody, "bob/b") as bob,
         discoverable(bob),
-        device(tapped, "alice/a", retry_first_s=first_s, retry_max_s=first_s) as alice,
+        device(tapped, "alice/a", **NO_RETRY) as alice,
     ):
         deliveries = [await submit(alice, bob.jid) for _ in range(5)]
         for _ in deliveries:
             await bob.expect(asks("assured"))
         alice.cut()
-        await eventually(lambda: not alice.xmpp.is_connected())
+        await until(lambda: not alice.xmpp.is_connected())
         before = len(tap.requests("assured"))
-        await asyncio.sleep(3.2 * first_s)  # three attempts would have been due
+        for _ in range(3):
+            await let_pass(NEVER_S)  # an attempt of each would have been due
         assert len(tap.requests("assured")) == before
-        while bob.received(asks()):
-            await bob.expect(asks())
+        assert not bob.received(asks())
         await alice.come_back()
         for delivery in deliveries:
             await bob.expect(asks("assured", delivery.msg_id))
-        # Once each, spread over the first delay, and perhaps once more after it.
-        assert len(tap.requests("assured")) - before < 10
+        await synced(bob, alice.jid)
+        assert len(tap.requests("assured")) - before == len(deliveries)
         for delivery in deliveries:
             await delivery.withdraw()
 
@@ -656,7 +722,7 @@ async def test_an_error_that_will_not_pass_ends_the_first_step_at_once(
     prosody: Prosody,
 ) -> None:
     """§4: *not delivered*, with the condition and its sender."""
-    async with peers(prosody, retry_first_s=NEVER_S, retry_max_s=NEVER_S) as (
+    async with peers(prosody, **NO_RETRY) as (
         alice,
         bob,
     ):
@@ -665,7 +731,7 @@ async def test_an_error_that_will_not_pass_ends_the_first_step_at_once(
                 delivery = await submit(alice, bob.jid, level=level)
                 iq = await bob.expect(asks(level.value))
                 await say_error(iq, bob, condition, kind)
-                outcome = await end_of(delivery)
+                outcome = await outcome_of(delivery)
                 assert outcome.status is NOT_DELIVERED, condition
                 assert outcome.condition == condition
                 assert (outcome.by, outcome.attempts) == (bob.jid, 1)
@@ -678,7 +744,7 @@ async def test_an_error_that_may_pass_is_retried_in_the_first_step(
     prosody: Prosody,
 ) -> None:
     """§4: time-out, any `wait`, and the errors of a server for an absent peer."""
-    async with peers(prosody, retry_max_s=FIRST_S) as (alice, bob):
+    async with peers(prosody, **NO_RETRY) as (alice, bob):
         for level in (Level.ASSURED, Level.ACKNOWLEDGED):
             delivery = await submit(alice, bob.jid, level=level)
             texts = set()
@@ -686,6 +752,8 @@ async def test_an_error_that_may_pass_is_retried_in_the_first_step(
                 iq = await bob.expect(asks(level.value))
                 texts.add((iq.get("id"), ET.tostring(iq[0])))
                 await say_error(iq, bob, condition, kind)
+                await synced(bob, alice.jid)
+                await let_pass(NEVER_S)
             iq = await bob.expect(asks(level.value))
             assert len(texts) == 1
             assert not delivery.ended
@@ -694,7 +762,7 @@ async def test_an_error_that_may_pass_is_retried_in_the_first_step(
             else:
                 await say_received(iq, bob)
                 await say_done(await bob.expect(asks("deliver")), bob)
-            outcome = await end_of(delivery)
+            outcome = await outcome_of(delivery)
             assert outcome.status is DELIVERED
             assert outcome.attempts == len(PASSES) + 1 + (level is Level.ASSURED)
 
@@ -703,15 +771,17 @@ async def test_an_error_is_waited_out_and_not_answered_by_a_burst(
     prosody: Prosody,
 ) -> None:
     """§4: retried with backoff: an immediate error does not shorten the delay."""
-    async with peers(prosody, retry_first_s=0.5, retry_max_s=0.5) as (alice, bob):
+    async with peers(prosody, **NO_RETRY) as (alice, bob):
         delivery = await submit(alice, bob.jid)
-        times = []
         for _ in range(3):
             iq = await bob.expect(asks("assured"))
-            times.append(time.monotonic())
             await say_error(iq, bob, "resource-constraint", "wait")
-        assert times[1] - times[0] > 0.4
-        assert times[2] - times[1] > 0.4
+            await synced(bob, alice.jid)
+            await almost(alice, NEVER_S)
+            await synced(bob, alice.jid)
+            assert not bob.received(asks())
+            await let_pass(SLACK_S)
+        await bob.expect(asks("assured"))
         await delivery.withdraw()
 
 
@@ -727,22 +797,26 @@ async def test_in_the_second_step_every_error_but_bad_request_is_retried(
     Also item-not-found without our hold.
     """
     retried = [each for each in [*ENDS, *PASSES] if each[0] != "bad-request"]
-    async with peers(prosody, [QOS, MARKS], retry_max_s=FIRST_S) as (alice, bob):
+    async with peers(prosody, [QOS, MARKS], **NO_RETRY) as (alice, bob):
         delivery, deliver = await held(alice, bob, hold=hold)
         ids = {deliver.get("id")}
         for condition, kind in retried:
             await say_error(deliver, bob, condition, kind)
+            await synced(bob, alice.jid)
+            await let_pass(NEVER_S)
             deliver = await bob.expect(asks())
             ids.add(deliver.get("id"))
             assert asks("deliver")(deliver), condition
         if hold:
             await say_error(deliver, bob, "item-not-found", "cancel", hold="other")
+            await synced(bob, alice.jid)
+            await let_pass(NEVER_S)
             deliver = await bob.expect(asks("deliver"))
             ids.add(deliver.get("id"))
         assert not delivery.ended
         assert len(ids) == 1
         await say_error(deliver, bob, "bad-request", "modify")
-        outcome = await end_of(delivery)
+        outcome = await outcome_of(delivery)
         assert outcome.status is IN_DOUBT
         assert (outcome.condition, outcome.by) == ("bad-request", bob.jid)
 
@@ -754,7 +828,7 @@ async def test_a_store_that_is_gone_at_the_first_deliver_is_offered_anew(
 
     It was certainly not handed over: it starts again, with new iq ids for both steps.
     """
-    async with peers(prosody, [QOS, MARKS]) as (alice, bob):
+    async with peers(prosody, [QOS, MARKS], **NO_RETRY) as (alice, bob):
         delivery = await submit(alice, bob.jid, "the body")
         offer = await bob.expect(asks("assured"))
         await say_received(offer, bob, hold="one")
@@ -773,7 +847,7 @@ async def test_a_store_that_is_gone_at_the_first_deliver_is_offered_anew(
         assert release.get("id") not in {deliver.get("id"), again.get("id")}
         assert release[0].get(HOLD) == "two"
         await say_done(release, bob, hold="two")
-        assert (await end_of(delivery)).status is DELIVERED
+        assert (await outcome_of(delivery)).status is DELIVERED
 
 
 async def test_a_store_that_is_gone_later_leaves_it_in_doubt(prosody: Prosody) -> None:
@@ -782,7 +856,7 @@ async def test_a_store_that_is_gone_later_leaves_it_in_doubt(prosody: Prosody) -
         delivery, _ = await held(alice, bob, hold="h")
         second = await bob.expect(asks("deliver"))
         await say_error(second, bob, "item-not-found", "cancel", hold="h")
-        outcome = await end_of(delivery)
+        outcome = await outcome_of(delivery)
         assert outcome.status is IN_DOUBT
         assert outcome.condition == "item-not-found"
         await synced(bob, alice.jid)
@@ -811,7 +885,7 @@ async def test_an_enormous_hold_does_not_end_our_stream(prosody: Prosody) -> Non
 
 async def test_acknowledged_is_one_step(prosody: Prosody) -> None:
     """The proto-XEP: an iq and an empty response; no msgId, and no attribute but our mark."""
-    async with peers(prosody) as (alice, bob):
+    async with peers(prosody, **NO_RETRY) as (alice, bob):
         delivery = await submit(alice, bob.jid, "80", level=Level.ACKNOWLEDGED)
         iq = await bob.expect(asks("acknowledged"))
         assert iq[0].attrib == {
@@ -819,7 +893,7 @@ async def test_acknowledged_is_one_step(prosody: Prosody) -> None:
         }
         assert list(bodies([iq])) == ["80"]
         await answer(iq, bob)
-        outcome = await end_of(delivery)
+        outcome = await outcome_of(delivery)
         assert (outcome.status, outcome.attempts) == (DELIVERED, 1)
 
 
@@ -830,17 +904,21 @@ async def test_acknowledged_without_an_answer_is_in_doubt_at_its_deadline(
 
     It arrives at least once, or the sender learns that it did not or may not have.
     """
-    async with peers(prosody) as (alice, bob):
+    async with peers(prosody, **NO_RETRY) as (alice, bob):
         delivery = await submit(
-            alice, bob.jid, level=Level.ACKNOWLEDGED, deadline_s=0.5
+            alice, bob.jid, level=Level.ACKNOWLEDGED, deadline_s=DEADLINE_S
         )
         await bob.expect(asks("acknowledged"))
-        assert (await end_of(delivery)).status is IN_DOUBT
+        await let_pass(DEADLINE_S)
+        assert (await outcome_of(delivery)).status is IN_DOUBT
         # Nobody ever received it: certainly not delivered.
         delivery = await submit(
-            alice, "bob@localhost/gone", level=Level.ACKNOWLEDGED, deadline_s=0.5
+            alice, "bob@localhost/gone", level=Level.ACKNOWLEDGED, deadline_s=DEADLINE_S
         )
-        outcome = await end_of(delivery)
+        # To the question what it supports, and to the message.
+        await alice.tap.wait_seen(bounced("bob@localhost/gone"), 2)
+        await let_pass(DEADLINE_S)
+        outcome = await outcome_of(delivery)
         assert outcome.status is NOT_DELIVERED
         assert outcome.condition == "service-unavailable"
 
@@ -849,7 +927,7 @@ async def test_unacknowledged_is_a_plain_message(prosody: Prosody) -> None:
     """The proto-XEP: a normal message stanza; nothing is asked and nothing is known."""
     async with peers(prosody) as (alice, bob):
         delivery = await submit(alice, bob.jid, "hi", level=Level.UNACKNOWLEDGED)
-        assert (await end_of(delivery)).status is OutgoingState.SENT
+        assert (await outcome_of(delivery)).status is OutgoingState.SENT
         xml = await bob.expect(lambda xml: xml.tag == f"{{{CLIENT}}}message")
         assert xml.findtext(f"{{{CLIENT}}}body") == "hi"
         assert (xml.get("from"), xml.get("to")) == (alice.jid, bob.jid)
@@ -878,7 +956,7 @@ async def test_a_payload_arrives_whole_at_every_level(prosody: Prosody) -> None:
                     await say_received(iq, bob)
                     iq = await bob.expect(asks("deliver"))
                 await answer(iq, bob)
-            async with asyncio.timeout(10):
+            async with limit():
                 await sending
             assert got.findtext(f"{{{CLIENT}}}body") == "ä <&> ' \" \t\n 😀"
             x = got.find("{urn:x}x")
@@ -897,14 +975,14 @@ async def test_before_the_first_deliver_a_message_can_be_withdrawn(
     prosody: Prosody,
 ) -> None:
     """§4: then *not delivered* is certain, although the peer may hold it."""
-    async with peers(prosody, retry_first_s=NEVER_S, retry_max_s=NEVER_S) as (
+    async with peers(prosody, **NO_RETRY) as (
         alice,
         bob,
     ):
         delivery = await submit(alice, bob.jid)
         iq = await bob.expect(asks("assured"))
         await delivery.withdraw()
-        assert (await end_of(delivery)).status is NOT_DELIVERED
+        assert (await outcome_of(delivery)).status is NOT_DELIVERED
         await say_received(iq, bob)
         await synced(bob, alice.jid)
         assert not bob.received(asks())
@@ -919,7 +997,7 @@ async def test_after_a_deliver_it_cannot_be_withdrawn_and_goes_on(
         with pytest.raises(CannotWithdraw):
             await delivery.withdraw()
         await say_done(deliver, bob)
-        assert (await end_of(delivery)).status is DELIVERED
+        assert (await outcome_of(delivery)).status is DELIVERED
         with pytest.raises(UnknownMessage):
             await delivery.withdraw()
 
@@ -928,19 +1006,19 @@ async def test_a_deadline_is_not_delivered_before_the_first_deliver_and_in_doubt
     prosody: Prosody,
 ) -> None:
     """§4: nothing else would be true."""
-    async with peers(prosody) as (alice, bob):
-        offered = await submit(alice, bob.jid, deadline_s=0.4)
-        outcome = await end_of(offered)
+    async with peers(prosody, **NO_RETRY) as (alice, bob):
+        offered = await submit(alice, bob.jid, deadline_s=DEADLINE_S)
+        await bob.expect(asks("assured"))
+        await let_pass(DEADLINE_S)
+        outcome = await outcome_of(offered)
         assert outcome.status is NOT_DELIVERED
-        assert outcome.attempts >= 1
-        while bob.received(asks()):
-            await bob.expect(asks())
-        releasing, _ = await held(alice, bob, deadline_s=0.6)
-        assert (await end_of(releasing)).status is IN_DOUBT
+        assert outcome.attempts == 1
+        releasing, _ = await held(alice, bob, deadline_s=DEADLINE_S)
+        await let_pass(DEADLINE_S)
+        assert (await outcome_of(releasing)).status is IN_DOUBT
+        await let_pass(10 * NEVER_S)
         await synced(bob, alice.jid)
-        count = len(bob.received(asks()))
-        await synced(bob, alice.jid)
-        assert len(bob.received(asks())) == count
+        assert not bob.received(asks())
 
 
 async def test_what_is_over_the_servers_limit_is_refused_before_it_is_accepted(
@@ -950,7 +1028,7 @@ async def test_what_is_over_the_servers_limit_is_refused_before_it_is_accepted(
 
     A smaller one goes through.
     """
-    async with peers(prosody, retry_first_s=5.0, retry_max_s=5.0) as (alice, bob):
+    async with peers(prosody, **NO_RETRY) as (alice, bob):
         for size in (10_000_000, 256 * 1024):
             for level in Level:
                 with pytest.raises(MessageTooLarge) as caught:
@@ -991,9 +1069,7 @@ async def test_the_window_starts_at_5_doubles_and_is_halved_by_a_refusal(
     prosody: Prosody,
 ) -> None:
     """§4: five is a common limit; it doubles until the first resource-constraint."""
-    async with peers(
-        prosody, retry_first_s=NEVER_S, retry_max_s=NEVER_S, window_max=256
-    ) as (alice, bob):
+    async with peers(prosody, **NO_RETRY, window_max=256) as (alice, bob):
         deliveries = [await submit(alice, bob.jid) for _ in range(80)]
         offers = await window_of(alice, bob, 5)
         assert len(offers) == 5
@@ -1020,7 +1096,7 @@ async def test_the_window_starts_at_5_doubles_and_is_halved_by_a_refusal(
 async def test_the_window_is_per_account_and_capped(prosody: Prosody) -> None:
     """§4: a peer that does not answer delays nobody else."""
     async with (
-        peers(prosody, retry_first_s=NEVER_S, retry_max_s=NEVER_S, window_max=3) as (
+        peers(prosody, **NO_RETRY, window_max=3) as (
             alice,
             bob,
         ),
@@ -1039,7 +1115,7 @@ async def test_ordered_messages_are_released_one_by_one_in_order(
     prosody: Prosody,
 ) -> None:
     """§4: released in the order of sending; offered when all before are held."""
-    async with peers(prosody, retry_first_s=NEVER_S, retry_max_s=NEVER_S) as (
+    async with peers(prosody, **NO_RETRY) as (
         alice,
         bob,
     ):
@@ -1058,14 +1134,14 @@ async def test_ordered_messages_are_released_one_by_one_in_order(
             await synced(bob, alice.jid)
             assert not bob.received(asks("deliver"))
             await say_done(deliver, bob)
-            assert (await end_of(delivery)).status is DELIVERED
+            assert (await outcome_of(delivery)).status is DELIVERED
 
 
 async def test_ordered_acknowledged_messages_wait_for_each_other(
     prosody: Prosody,
 ) -> None:
     """Their first step is the hand-over, so only one may be in flight."""
-    async with peers(prosody, retry_first_s=NEVER_S, retry_max_s=NEVER_S) as (
+    async with peers(prosody, **NO_RETRY) as (
         alice,
         bob,
     ):
@@ -1079,14 +1155,14 @@ async def test_ordered_acknowledged_messages_wait_for_each_other(
             await synced(bob, alice.jid)
             assert not bob.received(asks())
             await answer(iq, bob)
-            assert (await end_of(delivery)).status is DELIVERED
+            assert (await outcome_of(delivery)).status is DELIVERED
 
 
 async def test_an_ordered_message_that_is_refused_lets_the_next_one_go(
     prosody: Prosody,
 ) -> None:
     """Its end is known, so the next one need not wait."""
-    async with peers(prosody, retry_first_s=NEVER_S, retry_max_s=NEVER_S) as (
+    async with peers(prosody, **NO_RETRY) as (
         alice,
         bob,
     ):
@@ -1094,7 +1170,7 @@ async def test_an_ordered_message_that_is_refused_lets_the_next_one_go(
         second = await submit(alice, bob.jid, "2", ordered=True)
         one = await bob.expect(asks("assured", first.msg_id))
         await say_error(one, bob, "not-allowed", "cancel")
-        assert (await end_of(first)).status is NOT_DELIVERED
+        assert (await outcome_of(first)).status is NOT_DELIVERED
         two = await bob.expect(asks("assured", second.msg_id))
         await say_received(two, bob)
         await released(bob, second)
@@ -1129,9 +1205,9 @@ async def test_after_a_restart_each_step_is_repeated_by_the_same_bytes(
             await bob.expect(asks("deliver", releasing.msg_id))
             await bob.expect(asks("acknowledged"))
         before = len(tap.text)
-        bob.received().clear()
-        while bob.received(asks()):
-            await bob.expect(asks())
+        # All that she sent has come before the answer.
+        await bob.ping()
+        await skip(bob, asks())
         async with device(tapped, "alice/a", **options) as alice:
             await bob.expect(asks("assured", offered.msg_id))
             await bob.expect(asks("deliver", releasing.msg_id))
@@ -1144,7 +1220,7 @@ async def test_after_a_restart_each_step_is_repeated_by_the_same_bytes(
             deliver = await bob.expect(asks("deliver", releasing.msg_id))
             # With more than one `deliver`, a lost store means doubt.
             await say_error(deliver, bob, "item-not-found", "cancel", hold="h")
-            assert (await end_of(done)).status is IN_DOUBT
+            assert (await outcome_of(done)).status is IN_DOUBT
             assert len(alice.qos.outstanding()) == 2
             with pytest.raises(CannotWithdraw):
                 # A copy of it may have arrived before the restart.
@@ -1186,9 +1262,9 @@ async def test_another_resource_leaves_only_what_has_a_hold(
             if hold:
                 await released(bob, waiting, hold=hold)
             else:
-                assert (await end_of(waiting)).status is IN_DOUBT
-                while bob.received(asks()):
-                    iq = await bob.expect(asks())
+                assert (await outcome_of(waiting)).status is IN_DOUBT
+                await bob.ping()
+                for iq in bob.received(asks()):
                     assert iq.get("from") == "alice@localhost/a"
 
 
@@ -1223,8 +1299,11 @@ async def test_a_bare_jid_goes_to_the_resource_that_supports_qos(
 async def test_an_account_that_nobody_is_at_costs_no_attempt(prosody: Prosody) -> None:
     """There is nobody to ask; the deadline is kept."""
     async with device(prosody, "alice/a", retry_first_s=FIRST_S) as alice:
-        delivery = await submit(alice, "bob@localhost", deadline_s=0.4)
-        outcome = await end_of(delivery)
+        delivery = await submit(alice, "bob@localhost", deadline_s=DEADLINE_S)
+        # The server has said what it supports.
+        await alice.tap.wait_seen(lambda xml: xml.get("from") == "bob@localhost")
+        await let_pass(DEADLINE_S)
+        outcome = await outcome_of(delivery)
         assert (outcome.status, outcome.attempts) == (NOT_DELIVERED, 0)
 
 
@@ -1323,7 +1402,7 @@ async def test_in_the_second_step_with_a_hold_another_of_ours_is_asked(
             # Its empty result says nothing: by the proto-XEP it acknowledges anything.
             await say_done(await two.expect(asks("deliver")), two)
             await say_done(await two.expect(asks("deliver")), two, hold="h")
-            assert (await end_of(delivery)).status is DELIVERED
+            assert (await outcome_of(delivery)).status is DELIVERED
             assert not foreign.received(asks())
 
 
@@ -1335,7 +1414,7 @@ async def test_an_entity_without_presence_is_asked_for_itself(
     async with (
         RawComponent(jid, secret, port=prosody.component_port) as lamps,
         discoverable(lamps, [NEURON]),
-        device(prosody, "alice/a", retry_first_s=FIRST_S) as alice,
+        device(prosody, "alice/a", **NO_RETRY) as alice,
     ):
         for to in (f"one@{jid}", jid, f"two@{jid}/x"):
             delivery = await submit(alice, to)
@@ -1345,7 +1424,7 @@ async def test_an_entity_without_presence_is_asked_for_itself(
             await say_received(iq, lamps)
             iq = await lamps.expect(asks("deliver"))
             await say_done(iq, lamps)
-            assert (await end_of(delivery)).status is DELIVERED
+            assert (await outcome_of(delivery)).status is DELIVERED
 
 
 async def test_a_component_sends_as_each_of_its_addresses(prosody: Prosody) -> None:
@@ -1374,23 +1453,27 @@ async def test_a_component_sends_as_each_of_its_addresses(prosody: Prosody) -> N
             release = await bob.expect(asks("deliver"))
             assert release.get("from") == sender
             await say_done(release, bob, hold=hold)
-            assert (await end_of(delivery)).status is DELIVERED
-            while bob.received(asks()):
-                await bob.expect(asks())
+            assert (await outcome_of(delivery)).status is DELIVERED
+            # All that it sent has come before the answer.
+            await synced(bob, "comp.localhost")
+            await skip(bob, asks())
 
 
 async def test_the_own_server_may_answer_for_the_peer_by_an_error(
     prosody: Prosody,
 ) -> None:
     """§4: an error counts from our own server as well, a result never."""
-    async with device(
-        prosody, "alice/a", retry_first_s=FIRST_S, retry_max_s=FIRST_S
-    ) as alice:
-        delivery = await submit(alice, "nobody@localhost/x", deadline_s=0.5)
-        outcome = await end_of(delivery)
-        assert outcome.status is NOT_DELIVERED
-        assert outcome.condition == "service-unavailable"
-        delivery = await submit(alice, "x@nowhere.invalid/y", deadline_s=0.5)
-        outcome = await end_of(delivery)
-        assert outcome.status is NOT_DELIVERED
-        await eventually(lambda: len(alice.qos.outstanding()) == 0)
+    async with device(prosody, "alice/a", **NO_RETRY) as alice:
+        for to, conditions in (
+            ("nobody@localhost/x", {"service-unavailable"}),
+            # Of a server without s2s, and of one that does not find the other.
+            ("x@nowhere.invalid/y", {"not-allowed", "remote-server-not-found"}),
+        ):
+            delivery = await submit(alice, to, deadline_s=DEADLINE_S)
+            # To the question what it supports, and to the message.
+            await alice.tap.wait_seen(bounced(to), 2)
+            await let_pass(DEADLINE_S)
+            outcome = await outcome_of(delivery)
+            assert outcome.status is NOT_DELIVERED
+            assert outcome.condition in conditions
+        await until(lambda: len(alice.qos.outstanding()) == 0)

@@ -15,6 +15,7 @@ from qos.rest.targets import Targets
 from qos.testing.prosody import Prosody
 from qos.users import Users, hashed
 from rest_bench import Web, client
+from waiting import until
 from xep_0254.service import QueueService
 
 LAMP = "/send/bob@localhost%2Flamp"
@@ -47,8 +48,8 @@ async def gateway(xmpp: ClientXMPP | ComponentXMPP, folder: Path) -> AsyncIterat
         await service.aclose()
 
 
-async def send(web: Web, body: bytes) -> str:
-    """Send a text once; its outcome."""
+async def deliver(web: Web, body: bytes) -> None:
+    """Send a text once, and wait until its outcome is that it was delivered."""
     link = (await web.post(LAMP, user="shop")).link("create-next")
     headers = {"user": "shop", "Content_Type": "text/plain"}
     for status in (202, 405):
@@ -56,7 +57,12 @@ async def send(web: Web, body: bytes) -> str:
         assert answer.status == status, answer
         if status == 202:
             where = answer.headers["Content-Location"]
-    return (await web.get(where, user="shop", Prefer="wait=20")).text
+
+    async def delivered() -> bool:
+        answer = await web.get(where, user="shop", Prefer="wait=20")
+        return '"outcome": "delivered"' in answer.text
+
+    await until(delivered)
 
 
 @pytest.mark.parametrize("as_component", [True, False])
@@ -75,7 +81,7 @@ async def test_a_user_sends_from_its_own_address_or_is_named(
         service as xmpp,
         gateway(xmpp, tmp_path) as web,
     ):
-        assert '"outcome": "delivered"' in await send(web, b"on")
+        await deliver(web, b"on")
         (arrival,) = await bob.arrivals.take(1)
         got = arrival.message
         assert got["body"] == "on"

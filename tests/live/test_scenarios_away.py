@@ -2,34 +2,47 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 from slixmpp import Message
 
 from devices import (
+    NEVER_S,
+    NO_RETRY,
+    Matches,
     answers,
     device,
     error,
-    eventually,
     make_device,
     numbered,
     outcome_of,
     request,
 )
+from passing_time import let_pass
 from qos import Handover
 from qos.core.message.model import IncomingState, Level, OutgoingState
 from qos.errors import InDoubt
 from qos.testing.prosody import Prosody
+from raw_client import local
 from text_peer import TextReceiver, TextSender
+from waiting import limit, until
 
 BOB = "bob@localhost"
 BOB_B = "bob@localhost/b"
 QOS_LEVELS = (Level.ACKNOWLEDGED, Level.ASSURED)
 DURABLE = ("sqlite", "files")
 
-#: A retry that comes when the test is over.
-NO_RETRY: dict[str, Any] = {"retry_first_s": 60.0, "retry_max_s": 60.0}
+
+#: Of a message that must have ended; tests let the time pass.
+DEADLINE_S = 500.0
+
+#: How long a message is held for its release; likewise. It is less than a retry takes.
+HOLD_S = 500.0
+
+
+def is_there(jid: str) -> Matches:
+    """Match the presence of this full JID."""
+    return lambda xml: local(xml) == "presence" and xml.get("from") == jid
 
 
 def store_url(kind: str, folder: Path, name: str) -> str:
@@ -43,14 +56,19 @@ async def test_a_message_waits_for_a_peer_that_is_away(
     prosody: Prosody, to: str, level: Level
 ) -> None:
     """The server says at once that nobody is there; that is not the end."""
-    async with device(prosody, "alice/a") as alice:
+    async with device(prosody, "alice/a", **NO_RETRY) as alice:
         message = alice.message(to, "when you are back")
         delivery = await alice.qos.submit(message, level=level)
         if to == BOB_B:
+            # To the question what it supports, and to the message.
             await alice.tap.wait_seen(error("service-unavailable"), 2)
         await alice.ping()
         assert not delivery.ended
         async with device(prosody, "bob/b") as bob:
+            if to == BOB_B:
+                # Its presence makes a repeat due, spread over the first delay.
+                await alice.tap.wait_seen(is_there(BOB_B))
+                await let_pass(NEVER_S)
             outcome = await outcome_of(delivery)
             assert outcome.status is OutgoingState.DELIVERED
             assert bob.arrivals.bodies == ["when you are back"]
@@ -145,7 +163,7 @@ async def test_a_held_message_that_cannot_be_read_any_more_is_no_delivery(
 ) -> None:
     """A store that people can read is one that they can damage."""
     url = store_url("files", tmp_path, "bob")
-    async with device(prosody, "alice/a", deadline_s=3.0) as alice:
+    async with device(prosody, "alice/a", deadline_s=DEADLINE_S) as alice:
         async with device(prosody, "bob/b", store=url) as bob:
             bob.tap.lose(request("deliver"))
             delivery = await alice.qos.submit(alice.message(BOB_B, "on"))
@@ -161,6 +179,9 @@ async def test_a_held_message_that_cannot_be_read_any_more_is_no_delivery(
                     got.append(message["body"])
 
             await bob.log_in()
+            problem = f"{url}: the message {delivery.msg_id!r} of alice@"
+            await until(lambda: problem in caplog.text)
+            await let_pass(DEADLINE_S)
             assert (await outcome_of(delivery)).status is OutgoingState.IN_DOUBT
             assert (got, bob.arrivals.bodies) == ([], [])
 
@@ -168,8 +189,7 @@ async def test_a_held_message_that_cannot_be_read_any_more_is_no_delivery(
                 return [record.state for record in bob.qos.store.incoming()]
 
             # The last attempt may be under way when its sender gives up.
-            await eventually(lambda: states() == [IncomingState.HELD])
-            assert f"{url}: the message {delivery.msg_id!r} of alice@" in caplog.text
+            await until(lambda: states() == [IncomingState.HELD])
             assert "Traceback" not in caplog.text
 
 
@@ -197,7 +217,7 @@ async def test_a_message_that_expired_before_its_release_is_offered_again(
     """A hold does not last for ever; its end is an answer, not a loss."""
     async with (
         device(prosody, "alice/a", **NO_RETRY) as alice,
-        device(prosody, "bob/b", hold_ttl_s=0.1) as bob,
+        device(prosody, "bob/b", hold_ttl_s=HOLD_S) as bob,
     ):
 
         def states() -> list[IncomingState]:
@@ -206,7 +226,8 @@ async def test_a_message_that_expired_before_its_release_is_offered_again(
         alice.tap.lose(answers("received"))
         delivery = await alice.qos.submit(alice.message(BOB_B, "once"))
         await alice.tap.wait_lost()
-        await eventually(lambda: states() == [IncomingState.EXPIRED])
+        await let_pass(HOLD_S)
+        await until(lambda: states() == [IncomingState.EXPIRED])
         alice.tap.release()
         outcome = await outcome_of(delivery)
         assert outcome.status is OutgoingState.DELIVERED
@@ -227,7 +248,8 @@ async def test_a_store_that_is_lost_after_a_deliver_leaves_doubt_and_no_lie(
             await bob.tap.wait_lost()
         async with device(prosody, "bob/b") as bob:
             with pytest.raises(InDoubt) as caught:
-                await asyncio.wait_for(sending, 10)
+                async with limit():
+                    await sending
             assert caught.value.condition == "item-not-found"
             assert caught.value.by == BOB_B
             assert bob.arrivals.bodies == []
@@ -260,13 +282,14 @@ async def test_another_device_of_the_account_brings_no_false_delivered(
 ) -> None:
     """The first device never comes back, and in the end there is doubt."""
     url = store_url("sqlite", tmp_path, "bob.db")
-    async with device(prosody, "alice/a", deadline_s=3) as alice:
+    async with device(prosody, "alice/a", deadline_s=DEADLINE_S) as alice:
         async with device(prosody, "bob/first", store=url) as first:
             first.tap.lose(request("deliver"))
             delivery = await alice.qos.submit(alice.message(BOB, "perhaps"))
             await first.tap.wait_lost()
         async with device(prosody, "bob/other") as other:
             await alice.tap.wait_seen(error("item-not-found"))
+            await let_pass(DEADLINE_S)
             outcome = await outcome_of(delivery)
             assert outcome.status is OutgoingState.IN_DOUBT
             assert other.arrivals.bodies == []
@@ -361,6 +384,9 @@ async def test_a_peer_that_is_not_ours_cannot_be_asked_from_another_resource(
             delivery = await alice.qos.submit(alice.message(BOB_B, "perhaps"))
             await bob.wait_asked("deliver")
         bob.silent = set()
+        # All that she sent has come before this.
+        await bob.raw.send(f"<message to='{bob.raw.jid}'/>")
+        await bob.wait_plain(1)
         seen = len(bob.asked)
         async with make_device(prosody, "alice/two", store=url) as alice:
             delivery = alice.qos.delivery(delivery.msg_id)
@@ -406,8 +432,8 @@ async def test_a_receiver_that_is_not_ours_gets_every_level_once(
     bodies = numbered(20)
     async with (
         TextReceiver(prosody, "bob/b") as bob,
-        device(prosody, "alice/a") as alice,
-        device(prosody, "carol/c") as carol,
+        device(prosody, "alice/a", **NO_RETRY) as alice,
+        device(prosody, "carol/c", **NO_RETRY) as carol,
     ):
         for level in QOS_LEVELS:
             outcome = await alice.qos.send(BOB, level.value, level=level)

@@ -3,6 +3,7 @@
 import asyncio
 from functools import partial
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 from slixmpp import JID, Iq, Message
@@ -13,26 +14,30 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from clients import Tls
 from devices import (
+    NEVER_S,
     Device,
     child,
     component,
     counters_agree,
     device,
-    eventually,
     exchange_all_levels,
     request,
 )
+from passing_time import let_pass
 from qos.core.message.model import MARKS_NAMESPACE, NAMESPACES, Level, OutgoingState
 from qos.errors import InDoubt, NotDelivered, StillOutstanding
 from qos.testing.prosody import MakeProsody, Prosody
+from waiting import limit, until
 from xep_qos import IncomingInfo
 
 LAMP = "comp.localhost"
 
-#: Nothing is lost here: each repeat would be one too many.
-PATIENCE_S = 60.0
-client = partial(device, retry_first_s=PATIENCE_S, retry_max_s=PATIENCE_S)
-gateway = partial(component, retry_first_s=PATIENCE_S, retry_max_s=PATIENCE_S)
+# Nothing is lost here: each repeat would be one too many.
+client = partial(device, retry_first_s=NEVER_S, retry_max_s=NEVER_S)
+gateway = partial(component, retry_first_s=NEVER_S, retry_max_s=NEVER_S)
+
+#: Of a message that must have ended; tests let the time pass.
+DEADLINE_S = 500.0
 
 QOS_LEVELS = (Level.ACKNOWLEDGED, Level.ASSURED)
 
@@ -206,7 +211,7 @@ async def test_a_receipt_request_gets_its_receipt(
         message["request_receipt"] = True
         delivery = await alice.qos.submit(message, level=level)
         await delivery.outcome()
-        async with asyncio.timeout(5):
+        async with limit():
             receipt = await receipts.get()
         assert receipt["receipt"] == "the-receipt-names-this"
         assert receipt["from"] == bob.jid
@@ -243,7 +248,7 @@ async def test_a_control_command_acts(prosody: Prosody, level: Level) -> None:
             message["set"].add_data("on", "boolean", value)
             delivery = await alice.qos.submit(message, level=level)
             await delivery.outcome()
-        await eventually(lambda: len(lamp.history) == 2)
+        await until(lambda: len(lamp.history) == 2)
         assert lamp.history == ["on=true", "on=false"]
 
 
@@ -274,15 +279,23 @@ async def test_a_handler_that_fails_has_not_taken_its_message(
     def fail(_message: Message) -> None:
         raise ArithmeticError("the application's own fault")
 
+    def refuses(xml: ET.Element) -> bool:
+        return xml.tag.endswith("}iq") and xml.get("type") == "error"
+
     async with (
         client(prosody, "alice/a") as alice,
         client(prosody, "bob/b") as bob,
     ):
         bob.xmpp.add_event_handler("message", fail)
-        for body in ("one", "two"):
+        for number, body in enumerate(("one", "two"), start=1):
+            sending = asyncio.create_task(
+                alice.qos.send(bob.jid, body, level=level, deadline_s=DEADLINE_S)
+            )
+            await bob.arrivals.take(1)
+            await alice.tap.wait_seen(refuses, number)
+            await let_pass(DEADLINE_S)
             with pytest.raises(InDoubt):
-                await alice.qos.send(bob.jid, body, level=level, deadline_s=1.0)
-        await bob.arrivals.reach(2)
+                await sending
         assert bob.arrivals.bodies == ["one", "two"]
 
 
@@ -397,9 +410,12 @@ async def test_whoever_waits_for_an_outcome_when_the_plugin_is_closed_is_told(
 ) -> None:
     """Before, they waited for ever, past any deadline."""
     async with client(prosody, "alice/a") as alice:
-        send = alice.qos.send("bob@localhost/away", "late", deadline_s=1, msg_id="m1")
+        send = alice.qos.send(
+            "bob@localhost/away", "late", deadline_s=DEADLINE_S, msg_id="m1"
+        )
         sending = asyncio.ensure_future(send)
-        await eventually(lambda: len(alice.qos.outstanding()) == 1)
+        await until(lambda: len(alice.qos.outstanding()) == 1)
         await alice.qos.aclose()
         with pytest.raises(StillOutstanding, match="'m1' had ended"):
-            await asyncio.wait_for(sending, 5)
+            async with limit():
+                await sending

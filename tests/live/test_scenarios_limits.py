@@ -7,18 +7,30 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from clients import log_in
-from devices import answers, device, error, make_device, numbered, outcome_of, request
+from devices import (
+    NEVER_S,
+    NO_RETRY,
+    answers,
+    device,
+    error,
+    make_device,
+    numbered,
+    outcome_of,
+    request,
+)
+from passing_time import let_pass
 from qos.core.message.model import IncomingState, Level, OutgoingState
 from qos.errors import CannotWithdraw, NotDelivered, OutboxFull, UnknownMessage
 from qos.testing.prosody import Prosody
 from text_peer import TextReceiver
+from waiting import limit, until
 
 BOB = "bob@localhost"
 BOB_B = "bob@localhost/b"
 QOS_LEVELS = (Level.ACKNOWLEDGED, Level.ASSURED)
 
-#: A retry that comes when the test is over.
-NO_RETRY: dict[str, Any] = {"retry_first_s": 60.0, "retry_max_s": 60.0}
+#: Of a message that must have ended; tests let the time pass.
+DEADLINE_S = 500.0
 
 
 # -- withdraw --------------------------------------------------------------
@@ -97,10 +109,12 @@ async def test_a_deadline_that_passes_while_the_peer_is_away_ends_it_for_certain
     """A command that comes too late is worse than none."""
     async with device(prosody, "alice/a") as alice:
         with pytest.raises(NotDelivered) as caught:
-            await asyncio.wait_for(alice.qos.send(to, "late", deadline_s=0.4), 5)
+            async with limit():
+                await alice.qos.send(to, "late", deadline_s=0.4)
         assert caught.value.to == to
         async with device(prosody, "bob/b") as bob:
-            await alice.qos.send(to, "in time", deadline_s=5)
+            async with limit():
+                await alice.qos.send(to, "in time", deadline_s=DEADLINE_S)
             assert bob.arrivals.bodies == ["in time"]
 
 
@@ -126,12 +140,14 @@ async def test_a_deadline_that_passes_after_a_release_leaves_doubt(
 ) -> None:
     """The peer did not answer, but may have acted."""
     async with (
-        device(prosody, "alice/a") as alice,
+        device(prosody, "alice/a", **NO_RETRY) as alice,
         device(prosody, "bob/b") as bob,
     ):
         bob.tap.lose(request(lost))
         message = alice.message(BOB_B, "perhaps")
-        delivery = await alice.qos.submit(message, level=level, deadline_s=0.4)
+        delivery = await alice.qos.submit(message, level=level, deadline_s=DEADLINE_S)
+        await bob.tap.wait_lost()
+        await let_pass(DEADLINE_S)
         outcome = await outcome_of(delivery)
         assert outcome.status is OutgoingState.IN_DOUBT
 
@@ -146,7 +162,7 @@ async def test_the_window_grows_with_what_is_delivered_and_halves_when_refused(
     bodies = numbered(80)
     async with (
         TextReceiver(prosody, "bob/b") as bob,
-        device(prosody, "alice/a", retry_first_s=2.0, retry_max_s=2.0) as alice,
+        device(prosody, "alice/a", **NO_RETRY) as alice,
     ):
 
         def ended(xml: ET.Element) -> bool:
@@ -178,6 +194,9 @@ async def test_the_window_grows_with_what_is_delivered_and_halves_when_refused(
         assert 10 <= await offered() <= 12
         bob.silent = set()
         await bob.answer()
+        # The one that was refused is due again after its delay.
+        await until(lambda: sum(not each.ended for each in deliveries) == 1)
+        await let_pass(NEVER_S)
         for delivery in deliveries:
             outcome = await outcome_of(delivery)
             assert outcome.status is OutgoingState.DELIVERED
@@ -254,7 +273,7 @@ async def test_a_stranger_is_refused_and_a_contact_is_not(prosody: Prosody) -> N
     async with (
         device(prosody, "bob/b") as bob,
         device(prosody, "alice/a") as alice,
-        device(prosody, "mallory/m") as mallory,
+        device(prosody, "mallory/m", **NO_RETRY) as mallory,
     ):
         with pytest.raises(NotDelivered) as caught:
             await mallory.qos.send(BOB_B, "buy!")
@@ -271,7 +290,7 @@ async def test_level_acknowledged_can_be_opened_to_anyone(prosody: Prosody) -> N
     async with (
         device(prosody, "bob/b", accepts="anyone") as bob,
         device(prosody, "carol/c") as carol,
-        device(prosody, "mallory/m") as mallory,
+        device(prosody, "mallory/m", **NO_RETRY) as mallory,
     ):
         await mallory.qos.send(BOB_B, "hello", level=Level.ACKNOWLEDGED)
         with pytest.raises(NotDelivered) as caught:
@@ -295,8 +314,8 @@ async def test_an_allow_list_and_a_function_decide_as_they_are_told(
     async with (
         device(prosody, "bob/b", trust="mallory@localhost/m,carol@localhost") as bob,
         device(prosody, "carol/c", trust=decide) as carol,
-        device(prosody, "mallory/m") as mallory,
-        device(prosody, "alice/a") as alice,
+        device(prosody, "mallory/m", **NO_RETRY) as mallory,
+        device(prosody, "alice/a", **NO_RETRY) as alice,
     ):
         for friend in (bob, carol):
             await mallory.qos.send(friend.jid, "hello")
@@ -311,7 +330,7 @@ async def test_a_contact_is_not_refused_before_the_roster_is_known(
 ) -> None:
     """Just after the start the roster is not known yet: the answer waits for it."""
     async with (
-        device(prosody, "alice/a") as alice,
+        device(prosody, "alice/a", **NO_RETRY) as alice,
         make_device(prosody, "bob/b") as bob,
     ):
         bob.tap.lose(lambda xml: xml.find("{jabber:iq:roster}query") is not None)

@@ -13,22 +13,19 @@ import pytest
 
 import qos.stream.wire
 from devices import (
+    NO_RETRY,
     Device,
     counters_agree,
     device,
-    eventually,
     numbered,
     outcome_of,
     settle,
 )
 from qos.core.message.model import Level, OutgoingState
 from qos.testing.prosody import MakeProsody, Prosody
-from raw_client import TIMEOUT_S
+from waiting import limit, until
 
 COUNT = 1_000
-
-#: A retry that comes when the test is over.
-NO_RETRY: dict[str, Any] = {"retry_first_s": 60.0, "retry_max_s": 60.0}
 
 
 _OF_ITSELF = "Unhandled c2s stream element or stanza: resume; xmlns=urn:xmpp:sm:3"
@@ -88,7 +85,7 @@ async def test_a_thousand_assured_messages_leave_both_streams_counting_right(
                 assert (end.sessions, end.resumptions) == (1, 1)
                 management = end.stream_management
                 management.request_ack()
-                await eventually(partial(caught_up, management))
+                await until(partial(caught_up, management))
                 assert management.seq > 2 * COUNT
             # After the resumption the counters continue from where they were.
             await send_all(bob, alice.jid, bodies[:50])
@@ -127,7 +124,7 @@ async def test_nothing_is_lost_or_doubled_when_streams_are_cut_and_resumed(
                     victim.cut()
                 for victim in victims:
                     await victim.come_back()
-            async with asyncio.timeout(30):
+            async with limit():
                 await sending
             each_once(bob, bodies)
             each_once(alice, backwards)
@@ -151,10 +148,12 @@ async def test_a_bare_target_is_still_followed_after_a_stream_was_resumed(
         alice.cut()
         await alice.come_back()
         assert alice.resumptions == 1
-        await alice.qos.send("bob@localhost", "after", deadline_s=TIMEOUT_S)
+        async with limit():
+            await alice.qos.send("bob@localhost", "after")
         await bob.go_offline()
         await bob.come_back()
-        await alice.qos.send("bob@localhost", "later", deadline_s=TIMEOUT_S)
+        async with limit():
+            await alice.qos.send("bob@localhost", "later")
         assert bob.arrivals.bodies == ["before", "after", "later"]
     assert is_clean(prosody)
 
@@ -174,7 +173,7 @@ async def test_a_peer_that_hibernates_gets_what_was_sent_to_it_once(
         deliveries = [await alice.qos.submit(message) for message in messages]
         management = alice.stream_management
         seq = management.seq
-        await eventually(lambda: management.seq >= seq + 10)  # repeated by then
+        await until(lambda: management.seq >= seq + 10)  # repeated by then
         assert not any(delivery.ended for delivery in deliveries)
         await bob.come_back()
         assert bob.resumptions == 1
@@ -210,7 +209,7 @@ async def test_nothing_acknowledged_is_lost_over_a_connection_that_is_cut(
         for arrived in sorted(rng.sample(range(5, 190), 4)):
             await bob.arrivals.reach(arrived)
             rng.choice([alice, bob]).cut()
-        async with asyncio.timeout(30):
+        async with limit():
             await sending
         assert set(bob.arrivals.bodies) == set(bodies)
 
@@ -233,7 +232,7 @@ async def test_order_is_kept_over_a_connection_that_is_cut(
         for arrived in sorted(rng.sample(range(5, 115), 4)):
             await bob.arrivals.reach(arrived)
             rng.choice([alice, bob]).cut()
-        async with asyncio.timeout(30):
+        async with limit():
             for delivery in deliveries:
                 outcome = await delivery.outcome()
                 assert outcome.status is OutgoingState.DELIVERED
@@ -264,7 +263,7 @@ async def test_nothing_is_lost_or_doubled_when_the_server_goes(
                 await prosody.start()
             else:
                 await prosody.restart()
-        async with asyncio.timeout(30):
+        async with limit():
             await sending
         each_once(bob, bodies)
         each_once(alice, backwards)
@@ -276,14 +275,17 @@ async def test_nothing_is_lost_or_doubled_when_the_server_goes(
                 await counters_agree(end)
 
 
+@pytest.mark.long
 async def test_nagle_at_the_server_does_not_slow_an_exchange_down(
     make_prosody: MakeProsody, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prosody leaves Nagle's algorithm on: without our cure each turn takes 44 ms more.
 
     The test compares with the same exchanges without the cure, which shows that a cure
-    is needed. The ends take turns: the result that ended one message is not
-    acknowledged yet when the next one must go the same way.
+    is needed. That it is applied is counted in tests/stream/test_wire.py.
+
+    The ends take turns: the result that ended one message is not acknowledged yet when the
+    next one must go the same way.
     """
     server = await make_prosody(nagle=True)
     async with (

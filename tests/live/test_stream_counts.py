@@ -17,13 +17,13 @@ from slixmpp.exceptions import IqError
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from clients import be_available, log_in, make_client
-from devices import Device, device, eventually, outcome_of
+from devices import NO_RETRY, Device, device, outcome_of
 from qos.core.message.model import NAMESPACES, Level, OutgoingState
 from qos.stream.closing import close
 from qos.testing.prosody import Prosody
 from queue_service import SERVICE, Served, own_server
-from raw_client import TIMEOUT_S
 from stream_counts import ServerSent
+from waiting import LIMIT_S, limit, until
 from xep_0254 import XEP_0254, Event, NewItem, QueueService
 from xep_qos import XEP_QOS
 
@@ -46,9 +46,6 @@ TOGETHER: Final = [
 ORDERS: Final = list(itertools.permutations(PARTS))
 
 ROUNDS: Final = 5
-
-#: A retry that comes after the end of the test.
-NO_RETRY: Final[dict[str, Any]] = {"retry_first_s": 60.0, "retry_max_s": 60.0}
 
 ITEM: Final = "<x xmlns='urn:x'/>"
 
@@ -128,31 +125,31 @@ class Stream:
         if QUEUES in parts:
             bob_asks = XEP_0254.of(bob.xmpp)
             doing.append(self._serve(bob_asks, f"bob-{next(self._numbers)}"))
-        async with asyncio.timeout(TIMEOUT_S):
+        async with limit():
             await asyncio.gather(*doing)
 
     async def features(self, bob: Device) -> set[str]:
         """The features of Alice's client, as Bob sees them."""
         disco = bob.client.plugin["xep_0030"]
-        answer = await disco.get_info(jid=JID(self.jid), timeout=TIMEOUT_S)
+        answer = await disco.get_info(jid=JID(self.jid), timeout=LIMIT_S)
         return set(answer["disco_info"]["features"])
 
     async def in_step(self) -> None:
         """Return when the server has handled all earlier stanzas."""
         iq = self.client.make_iq_get("jabber:iq:none", ito=JID(self.server.domain))
         with contextlib.suppress(IqError):
-            await iq.send(timeout=TIMEOUT_S)  # type: ignore[no-untyped-call]
+            await iq.send(timeout=LIMIT_S)  # type: ignore[no-untyped-call]
 
     async def _plain(self, bob: Device) -> None:
         before = self.bodies.count("plain")
         bob.message(self.jid, "plain").send()
-        await eventually(lambda: self.bodies.count("plain") > before)
+        await until(lambda: self.bodies.count("plain") > before)
 
     async def _ask_version(self, bob: Device) -> None:
         """Ask for something that slixmpp refuses, and make the server refuse it too."""
         iq = bob.xmpp.make_iq_get("jabber:iq:version", ito=JID(self.jid))
         with contextlib.suppress(IqError):
-            await iq.send(timeout=TIMEOUT_S)  # type: ignore[no-untyped-call]
+            await iq.send(timeout=LIMIT_S)  # type: ignore[no-untyped-call]
         await self.in_step()
 
     async def _work(self, node: str) -> None:
@@ -186,7 +183,7 @@ class Stream:
         await self.in_step()
         assert self.management.handled == self.sent.count
         self.management.request_ack()
-        await eventually(lambda: not self.management.unacked_queue)
+        await until(lambda: not self.management.unacked_queue)
         assert self.management.last_ack == self.management.seq
         await self.cut()
         await self.resume()
@@ -198,13 +195,13 @@ class Stream:
         """Lose the connection."""
         assert self.client.transport is not None
         self.client.transport.abort()
-        await eventually(lambda: not self.client.is_connected())
+        await until(lambda: not self.client.is_connected())
 
     async def resume(self) -> None:
         """Resume the session."""
         before = self.resumptions
         self.client.connect(self.server.address, self.server.c2s_port)
-        await eventually(lambda: self.resumptions > before)
+        await until(lambda: self.resumptions > before)
 
     async def __aenter__(self) -> Self:
         await log_in(self.client, self.server)
@@ -339,7 +336,7 @@ async def test_what_is_sent_again_at_a_resumption_goes_before_what_is_new(
         client.send_raw = lose  # type: ignore[method-assign]
         for number in range(3):
             client.make_message(JID(bob.jid), f"old {number}").send()
-        await eventually(lambda: len(lost) >= 3)
+        await until(lambda: len(lost) >= 3)
         client.send_raw = write  # type: ignore[method-assign]
         await stream.cut()
         delivery = await bob.qos.submit(bob.message(stream.jid, "meanwhile"))

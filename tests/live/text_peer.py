@@ -13,7 +13,8 @@ from xml.etree import ElementTree as ET
 
 from devices import child
 from qos.testing.prosody import Prosody
-from raw_client import TIMEOUT_S, RawClient, local, stanza
+from raw_client import RawClient, local, stanza
+from waiting import limit
 
 QOS = "urn:xmpp:qos"
 DISCO = "http://jabber.org/protocol/disco#info"
@@ -97,14 +98,14 @@ class TextReceiver:
             await self._answer(iq)
 
     async def _wait(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(TIMEOUT_S):
+        async with limit():
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()
 
     async def _run(self) -> None:
         while True:
-            iq = await self.raw.expect(lambda _: True, timeout_s=600)
+            iq = await self.raw.expect(lambda _: True, timeout_s=None)
             if local(iq) == "message":
                 self.plain += 1
                 self._changed.set()

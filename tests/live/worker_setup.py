@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Protocol
 from xml.etree import ElementTree as ET
@@ -13,15 +13,13 @@ from qos.testing import LoopbackServer
 from qos.testing.clients import close
 from qos.worker import Job, Worker
 from raw_client import RawComponent, local, stanza
+from waiting import LIMIT_S, until
 from xep_0254 import XEP_0254, NewItem, QueueService
 
 QUEUE = "queue.localhost"
 BEES = "bees.localhost"
 NODE = "orders"
 SECRET = "secret"  # noqa: S105 - of components that only exist inside a test
-
-#: Nothing takes so long; the rest is for a machine under load.
-LIMIT_S = 20.0
 
 
 class Queue:
@@ -43,7 +41,7 @@ class Queue:
         )
         self._running = component, QueueService(component, self._url)
         component.connect()
-        await component.wait_until("session_start", timeout=10)
+        await component.wait_until("session_start", timeout=LIMIT_S)
 
     async def stop(self) -> None:
         if self._running is not None:
@@ -73,11 +71,14 @@ class Queue:
     async def until(self, **wanted: int) -> None:
         """Wait until the node has these counts."""
         stats: dict[str, int | float | None] = {}
+
+        async def are_so() -> bool:
+            nonlocal stats
+            stats = await self.stats()
+            return wanted.items() <= stats.items()
+
         try:
-            async with asyncio.timeout(LIMIT_S):
-                while not wanted.items() <= stats.items():
-                    await asyncio.sleep(0.02)
-                    stats = await self.stats()
+            await until(are_so)
         except TimeoutError:
             raise AssertionError(f"wanted {wanted}, there is {stats}") from None
 
@@ -218,10 +219,3 @@ class Handler:
         await self.go_on.wait()
         if self._failures:
             raise self._failures.pop(0)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for a condition without an event."""
-    async with asyncio.timeout(LIMIT_S):
-        while not condition():  # noqa: ASYNC110 - there is no event to wait for
-            await asyncio.sleep(0.005)
