@@ -15,6 +15,7 @@ import pytest
 
 from qos.core.queue.node_options import NODE_FIELDS
 from qos.testing import LoopbackServer, friends, logged_in, queue_service
+from waiting import LIMIT_S
 from xep_0254 import XEP_0254, NewItem
 
 ROOT = Path(__file__).parents[1]
@@ -27,7 +28,7 @@ def run(example: str, folder: Path | None = None) -> str:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=2 * LIMIT_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -57,7 +58,7 @@ def test_quickstart_that_is_killed_in_the_middle_gets_its_message_again(
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=2 * LIMIT_S,
         check=False,
     )
     assert (died.returncode, died.stdout) == (-signal.SIGKILL, "lamp: on\n")
@@ -78,7 +79,7 @@ async def example(folder: Path, name: str, *words: str | int) -> AsyncIterator[P
         stderr=PIPE,
     )
     try:
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(2 * LIMIT_S):
             yield process
     finally:
         if process.returncode is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import re
 import subprocess
@@ -19,6 +18,7 @@ from qos.core.message.model import Incoming, Level, Outgoing, OutgoingState
 from qos.core.message.receiver_table import Request
 from qos.core.queue.item import Failure
 from qos.engine import Delivery, Outcome
+from waiting import PATIENCE, limit
 from xep_0254 import BrowsedItem, DeliveredItem, NewItem
 from xep_qos import IncomingInfo, Options, Settings
 
@@ -132,7 +132,8 @@ async def test_a_delivery_shows_what_an_application_needs_and_no_more() -> None:
     done = outgoing(state=OutgoingState.DELIVERED)
     delivery._settle(Outcome.of(done, 1.5))
     assert repr(delivery) == "<Delivery 'm1' to lamp@example.org/1, assured: delivered>"
-    assert (await asyncio.wait_for(delivery.outcome(), 5)).seconds == 1.5
+    async with limit():
+        assert (await delivery.outcome()).seconds == 1.5
     assert repr(Delivery._sent("lamp@example.org")) == (
         "<Delivery '' to lamp@example.org, unacknowledged: sent>"
     )
@@ -164,7 +165,7 @@ async def main() -> None:
 """
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_a_type_checker_finds_a_typing_mistake(tmp_path: Path) -> None:
     """`mypy --strict`: neither an option nor a level is taken as it comes."""
     mistakes = {
@@ -183,7 +184,7 @@ def test_a_type_checker_finds_a_typing_mistake(tmp_path: Path) -> None:
         cwd=Path(__file__).parents[1],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=280 * PATIENCE,
         check=False,
     )
     errors = sorted(line for line in found.stdout.splitlines() if ": error: " in line)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-import time
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from qos import password_checks
 from qos.core import login_queue
 from qos.errors import UsageError
 from qos.users import TooBusy, Users, hashed, hashed_token, is_name
+from waiting import LIMIT_S, until
 
 
 async def login(
@@ -110,15 +111,22 @@ def test_a_name_can_be_an_account(name: str, ok: bool) -> None:
 
 
 class Hashes:
-    """Instead of scrypt: a check takes 20 ms, and is noted."""
+    """Instead of scrypt: a check is noted, and takes as long as the test says.
+
+    Attributes:
+        checked: the passwords whose checks have begun.
+        go_on: a check waits for this; set from the beginning.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.checked: list[str] = []
+        self.go_on = threading.Event()
+        self.go_on.set()
         monkeypatch.setattr(password_checks, "is_right", self.is_right)
 
     def is_right(self, password: str, _stored: str) -> bool:
         self.checked.append(password)
-        time.sleep(0.02)
+        self.go_on.wait(LIMIT_S)
         return not password.startswith("wrong")
 
 
@@ -152,6 +160,7 @@ async def test_wrong_passwords_delay_no_other_account(
     users: Users, hashes: Hashes
 ) -> None:
     """An attacker with 100 guesses is ahead, at another address and at the same."""
+    hashes.go_on.clear()
     guesses = [
         asyncio.ensure_future(
             login(users, "u1", f"wrong {number}", address="192.0.2.1")
@@ -161,6 +170,8 @@ async def test_wrong_passwords_delay_no_other_account(
     await asyncio.sleep(0)
     same = asyncio.ensure_future(login(users, "u2", "right 2", address="192.0.2.1"))
     other = asyncio.ensure_future(login(users, "u3", "right 3", address="192.0.2.2"))
+    await asyncio.sleep(0)
+    hashes.go_on.set()
     assert await same == "u2@x.org"
     assert await other == "u3@x.org"
     assert len(hashes.checked) <= 8, hashes.checked
@@ -171,13 +182,16 @@ async def test_wrong_passwords_delay_no_other_account(
 async def test_whoever_does_not_wait_any_more_costs_no_hash(
     users: Users, hashes: Hashes
 ) -> None:
+    hashes.go_on.clear()
     guesses = [
         asyncio.ensure_future(login(users, "u1", f"wrong {number}"))
         for number in range(100)
     ]
-    await asyncio.sleep(0.01)
+    await until(lambda: hashes.checked)
     for each in guesses:
         each.cancel()
+    await asyncio.wait(guesses)
+    hashes.go_on.set()
     assert await login(users, "u2", "right") == "u2@x.org"
     assert len(hashes.checked) <= 4, hashes.checked
 
@@ -187,6 +201,7 @@ async def test_an_address_that_has_too_many_is_told_so(
 ) -> None:
     """Of the name with the most first; another name and another address get in."""
     users.checks._queue = login_queue.LoginQueue(address_max=10)
+    hashes.go_on.clear()
     guesses = [
         asyncio.ensure_future(
             login(users, "u1", f"wrong {number}", address="192.0.2.1")
@@ -194,7 +209,10 @@ async def test_an_address_that_has_too_many_is_told_so(
         for number in range(30)
     ]
     await asyncio.sleep(0)
-    assert await login(users, "u2", "right", address="192.0.2.1") == "u2@x.org"
+    same = asyncio.ensure_future(login(users, "u2", "right", address="192.0.2.1"))
+    await asyncio.sleep(0)
+    hashes.go_on.set()
+    assert await same == "u2@x.org"
     assert await login(users, "u3", "right", address="192.0.2.2") == "u3@x.org"
     found = await asyncio.gather(*guesses, return_exceptions=True)
     refused = [each for each in found if isinstance(each, TooBusy)]
@@ -206,9 +224,11 @@ async def test_an_address_that_has_too_many_is_told_so(
 async def test_a_user_who_is_removed_while_it_waits_does_not_get_in(
     users: Users, hashes: Hashes, tmp_path: Path
 ) -> None:
+    hashes.go_on.clear()
     asked = asyncio.ensure_future(login(users, "u1", "right"))
-    await asyncio.sleep(0.01)
+    await until(lambda: hashes.checked)
     write(tmp_path / "users", f"u2:{hashed('other')}")
+    hashes.go_on.set()
     assert await asked is None
 
 

@@ -28,7 +28,7 @@ from qos.testing.child import Command, run_commands
 
 __all__ = ["Node", "Task", "live"]
 
-_MANAGED_S_MAX = 5.0
+_MANAGED_S_MAX = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,7 +96,8 @@ class Watch:
         if now_s is not None and self._machine_s is not None:
             used_s = now_s - self._machine_s - sum(self.cpu_s.values())
             all_s = (time.monotonic() - self._began) * (os.cpu_count() or 1)
-            self.others_share = max(used_s, 0.0) / all_s
+            # Of clocks that are read one after the other, the first is in ticks.
+            self.others_share = min(max(used_s, 0.0) / all_s, 1.0)
 
     def _usages(self) -> dict[str, Usage]:
         usages = {name: usage_of(pid) for name, pid in self._pids.items()}

@@ -12,7 +12,6 @@ from qos.bench.flood import TIMES_QUOTA, Flood, Flooded, measure
 FLOOD = Flood(senders=10, quota=20, seconds=2.0)
 
 
-@pytest.mark.timeout(120)
 async def test_senders_over_their_quotas_leave_an_honest_peer_served(
     tmp_path: Path,
 ) -> None:
@@ -27,7 +26,17 @@ async def test_senders_over_their_quotas_leave_an_honest_peer_served(
     assert flooded.answers == {"received": held, "resource-constraint": refused}
     assert flooded.unanswered == 0
     assert flooded.rss_bytes < FLOOD.rss_bytes_max
-    # Other tests use the processors as well: a p99 has no meaning here.
+    # Each of its messages was answered; how fast, a machine under load does not tell.
+    assert flooded.before
+    assert flooded.beside
+
+
+@pytest.mark.long
+async def test_an_honest_peer_hardly_waits_for_senders_over_their_quotas(
+    tmp_path: Path,
+) -> None:
+    """Other tests use the processors as well: a p99 has no meaning here."""
+    flooded = await measure(FLOOD, tmp_path)
     assert median(flooded.beside) < 5 * median(flooded.before) + 0.05
 
 

@@ -1,7 +1,6 @@
 """`xmpp-qos bench footprint`: its figures mean what they say."""
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from measuring import processes_in
+from measuring import in_children, processes_in
 from qos.bench import footprint_flat, footprint_outstanding, footprint_stanzas
 from qos.bench.footprint import Part, Plan, Spread, Target, bytes_below
 from qos.bench.footprint_import import measure as measure_import
@@ -32,22 +31,18 @@ def silent(_text: str) -> None:
     """Show no progress."""
 
 
-def in_children(monkeypatch: pytest.MonkeyPatch, folder: Path, program: str) -> None:
-    """Make each Python that is started run this code first."""
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text(program)
-    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
-    monkeypatch.setenv("PYTHONPATH", path)
-
-
 # -- import ----------------------------------------------------------------
 
+#: By the clock that is read; the import itself waits for nothing.
 SLOW_IMPORT = """
 import sys, time
+runs, waited = time.perf_counter, 0.0
+time.perf_counter = lambda: runs() + waited
 class Slow:
     def find_spec(self, name, *_):
+        global waited
         if name == "{name}":
-            time.sleep(0.8)
+            waited += 1000.0
 sys.meta_path.insert(0, Slow())
 """
 
@@ -64,9 +59,9 @@ async def test_an_import_is_that_of_the_plugin_alone(
     figures: Any = (await measure_import(TINY, told.append)).figures
     assert told == ["import: interpreter 1 of 1"]
     slow, as_usual = figures[name], figures[other]
-    assert slow["ms"] - slow["cpu_ms"] > 750
+    assert slow["ms"] - slow["cpu_ms"] > 900_000
     assert 0 < as_usual["cpu_ms"] <= as_usual["ms"] + 1
-    assert as_usual["ms"] - as_usual["cpu_ms"] < slow["ms"] - slow["cpu_ms"]
+    assert as_usual["ms"] < 900_000
     assert min(slow["modules"], as_usual["modules"]) > 10
 
 
@@ -82,13 +77,13 @@ async def test_what_cannot_be_imported_is_one_line(
 
 # -- other stanzas ---------------------------------------------------------
 
-#: Half a millisecond for each stanza that the plugin sees.
+#: Five milliseconds for each stanza that the plugin sees: more than any noise.
 SLOW_TAP = """
 import time
 from qos.stream.tap import Tap
 look = Tap._filter
 def slow(self, stanza):
-    until = time.process_time() + 0.0005
+    until = time.process_time() + 0.005
     while time.process_time() < until:
         pass
     return look(self, stanza)
@@ -110,9 +105,9 @@ async def test_a_plugin_that_is_slow_is_seen_to_be_slower(
     figures: Any = part.figures
     for kind, target in zip(("iq", "message"), part.targets, strict=True):
         cost, more = figures[kind]["cpu_us"], figures[kind]["more_percent"]
-        assert cost["with"] - cost["only what it needs"] > 150
+        assert cost["with"] - cost["only what it needs"] > 1500
         for label in ("with", "with ÷ only what it needs"):
-            assert more[label]["median"] > max(50, more["without, again"]["median"])
+            assert more[label]["median"] > max(100, more["without, again"]["median"])
         assert target.value == more["with"]["median"]
         assert not target.met
     assert processes_in(tmp_path / "0") == []

@@ -5,6 +5,7 @@ import threading
 import time
 from array import array
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,9 +14,21 @@ from qos.bench.sample import BenchFailed, Sample
 from qos.bench.times import Times, pack, sample_of, unpack
 from qos.bench.usage import Watch
 
-ENDS_S = 0.002
+#: How long a message takes, on a clock of which a message alone takes time.
+ENDS_S = 1.0
 
 Form = Callable[..., Awaitable[tuple[Times, int]]]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of the figures is that of the loop, which looptime turns."""
+
+    def now() -> float:
+        return asyncio.get_running_loop().time()
+
+    for module in ("pace", "times"):
+        monkeypatch.setattr(f"qos.bench.{module}.time", SimpleNamespace(monotonic=now))
 
 
 async def called_back(
@@ -57,35 +70,35 @@ async def awaited(
     return times, most
 
 
+@pytest.mark.looptime
+@pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize("form", [called_back, awaited])
 async def test_a_window_is_always_under_way_until_the_time_is_over(form: Form) -> None:
     """And never more: otherwise rows at one window would not be comparable."""
-    times, most = await form(3, 0.2)
+    times, most = await form(3, 20)
     assert most == 3
-    assert len(times.given) == len(times.ended) >= 6
-    first, last = min(times.given), max(times.ended)
-    # The count begins a little before the first message is given.
-    assert 0.19 <= last - first < 5
-    # No further message was given after the time, apart from delays of the machine.
-    assert max(times.given) < first + 0.2 + 0.1
-    for given, ended in zip(times.given, times.ended, strict=True):
-        assert ended - given >= ENDS_S / 2
+    first = times.given[0]
+    given = [round(each - first, 3) for each in times.given]
+    assert given == [number for number in range(20) for _ in range(3)]
+    for began, ended in zip(times.given, times.ended, strict=True):
+        assert ended - began == pytest.approx(ENDS_S)
 
 
+@pytest.mark.looptime
+@pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize("form", [called_back, awaited])
 async def test_between_two_messages_there_is_the_pause(form: Form) -> None:
     """Otherwise the link would not be idle."""
-    times, most = await form(1, 0.3, pause_s=0.03)
+    times, most = await form(1, 30, pause_s=3)
     assert most == 1
-    assert 2 <= len(times.given) <= 11
-    for ended, given in zip(times.ended, times.given[1:], strict=False):
-        assert given - ended >= 0.025
+    first = times.given[0]
+    assert [round(each - first, 3) for each in times.given] == [*range(0, 29, 4)]
 
 
 async def test_a_window_takes_ends_from_any_thread() -> None:
     """paho calls back in its own thread, while the first messages are being given."""
     asked: list[int] = []
-    more = threading.Semaphore(0)
+    more, over = threading.Semaphore(0), threading.Event()
 
     def give(number: int) -> None:
         asked.append(number)
@@ -94,13 +107,18 @@ async def test_a_window_takes_ends_from_any_thread() -> None:
     pace = Window(give, window=50, seconds=0.05)
 
     def end_all() -> None:
-        while more.acquire(timeout=0.5):
+        while True:
+            more.acquire()
+            if over.is_set():
+                return
             pace.ended(asked.pop())
 
-    threads = [threading.Thread(target=end_all) for _ in range(2)]
+    threads = [threading.Thread(target=end_all, daemon=True) for _ in range(2)]
     for thread in threads:
         thread.start()
     times = await pace.run()
+    over.set()
+    more.release(2)
     for thread in threads:
         await asyncio.to_thread(thread.join)
     assert len(times.given) >= 50

@@ -18,6 +18,7 @@ from qos.bench.mosquitto import LIBRARIES, Mqtt
 from qos.bench.sample import Work
 from qos.testing import processes
 from qos.testing.processes import NotInstalled
+from waiting import LIMIT_S
 
 QOS = [(qos, False) for qos in (0, 1, 2)] + [(qos, True) for qos in (1, 2)]
 
@@ -36,7 +37,7 @@ class Observer:
         self._client.connect("127.0.0.1", int(found[1]))
         self._client.loop_start()
         self._client.subscribe("#", 2)
-        assert self._subscribed.wait(10)
+        assert self._subscribed.wait(LIMIT_S)
 
     def see(self, message: mqtt.MQTTMessage) -> None:
         here = self.seen.setdefault(message.topic, [])
@@ -47,7 +48,7 @@ class Observer:
         told = threading.Event()
         self._client.message_callback_add("told", lambda *_: told.set())
         self._client.publish("told", qos=2)
-        assert told.wait(10)
+        assert told.wait(LIMIT_S)
 
     def close(self) -> None:
         self._client.disconnect()

@@ -20,12 +20,14 @@ from qos.bench.rabbitmq import RabbitMq
 from qos.bench.sample import Contender, Work
 from qos.testing import processes
 from qos.testing.processes import NotInstalled, completed, find_program
+from waiting import limit
 
 WORK = Work(window=4, payload_bytes=200, seconds=0.2)
 AGAIN = Work(window=1, payload_bytes=0, seconds=0.05)
 
 
 # The start alone can take most of a minute on a machine under load.
+@pytest.mark.long
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize("client", [None, *CLIENTS])
 async def test_a_queue_of_rabbitmq_is_durable_and_empty_in_the_end(
@@ -50,7 +52,7 @@ async def _left_in_rabbitmq(folder: Path) -> int:
     found = re.search(r"127.0.0.1:(\d+)", (folder / "rabbitmq.conf").read_text())
     assert found is not None
     connection = await aio_pika.connect(f"amqp://guest:guest@127.0.0.1:{found[1]}/")
-    async with connection, asyncio.timeout(10):
+    async with connection, limit():
         channel = await connection.channel()
         while True:
             # Declaring it durable would fail for a queue that is not.
@@ -85,7 +87,7 @@ async def _stream(folder: Path, *, wait: bool) -> StreamInfo:
     found = re.search(r"127.0.0.1:(\d+)", (folder / "nats.conf").read_text())
     assert found is not None
     client = await nats.connect(f"nats://127.0.0.1:{found[1]}")
-    async with asyncio.timeout(10):
+    async with limit():
         while True:
             stream = await client.jetstream().stream_info("bench")
             if not (wait and stream.state.messages):

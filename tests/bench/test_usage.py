@@ -5,8 +5,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
-from qos.bench.usage import Watch, usage_of
+import pytest
+
+from qos.bench import usage
+from qos.bench.usage import Usage, Watch, machine_s, usage_of
 
 BUSY = """
 import threading, time
@@ -31,11 +35,15 @@ def test_the_time_of_another_process_is_that_of_all_its_threads() -> None:
         fields = (
             Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
         )
+        after = usage_of(process.pid)
         process.communicate(b"\n")
     assert used is not None
+    assert after is not None
     assert used.cpu_s > 0.2
-    ticks = int(fields[11]) + int(fields[12])
-    assert abs(used.cpu_s - ticks / os.sysconf("SC_CLK_TCK")) < 0.05
+    tick_s = 1 / os.sysconf("SC_CLK_TCK")
+    by_ticks_s = (int(fields[11]) + int(fields[12])) * tick_s
+    # Of the time of the user and of that of the system, each is rounded.
+    assert used.cpu_s - 3 * tick_s < by_ticks_s < after.cpu_s + 3 * tick_s
     assert 2**20 < used.rss_bytes < 2**28
 
 
@@ -47,21 +55,45 @@ def test_our_own_time_is_what_python_says() -> None:
     assert before <= used.cpu_s <= time.process_time()
 
 
-def test_what_all_else_uses_is_a_part_of_the_machine() -> None:
+def test_what_all_else_uses_is_a_part_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A program beside the measurement is seen, and what is measured is not."""
+    read = iter([100.0, 103.5, 200.0, 203.5, 300.0, 320.0])
+    moments = iter([10.0, 12.0, 20.0, 22.0, 30.0, 32.0])
+    used = iter([Usage(1.0, 1), Usage(2.5, 1)])
+    monkeypatch.setattr(usage, "machine_s", lambda: next(read))
+    monkeypatch.setattr(usage, "usage_of", lambda _pid: next(used))
+    clock = SimpleNamespace(monotonic=lambda: next(moments))
+    monkeypatch.setattr(usage, "time", clock)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    with Watch({"sender": 1}) as mine:
+        pass
+    with Watch({}) as its, Watch({}) as too_much:
+        pass
+    assert mine.cpu_s == {"sender": 1.5}
+    assert mine.others_share == (3.5 - 1.5) / (2 * 2.0)
+    assert (its.others_share, too_much.others_share) == (1, 1)
+
+
+def test_a_program_that_works_is_seen_in_the_time_of_the_machine() -> None:
+    """Whatever else there is: it is not less than the time of that program."""
     busy = "while True: pass"
     with subprocess.Popen((sys.executable, "-c", busy)) as process:
         try:
-            with Watch({"sender": process.pid}) as mine:
-                time.sleep(0.5)
-            with Watch({}) as its:
-                time.sleep(0.5)
+            before = spent = usage_of(process.pid)
+            machine_before = machine_s()
+            assert before is not None
+            while spent is not None and spent.cpu_s < before.cpu_s + 0.3:
+                time.sleep(0.01)
+                spent = usage_of(process.pid)
+            machine_after = machine_s()
         finally:
             process.kill()
-    assert mine.others_share is not None
-    assert its.others_share is not None
-    assert 0 <= mine.others_share <= 1
-    assert its.others_share > 0.3 / (os.cpu_count() or 1)
+    assert machine_before is not None
+    assert machine_after is not None
+    # It is counted in ticks.
+    assert machine_after - machine_before > 0.2
 
 
 def test_a_process_that_is_gone_has_used_nothing_we_know() -> None:

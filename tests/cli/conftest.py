@@ -1,6 +1,6 @@
 """The command as users run it: a process of its own, at the embedded server.
 
-Most are forks of one that has imported it; see `Forked`.
+Most are forks of one that has imported it; see `Forked` and `turned_clock`.
 """
 
 import asyncio
@@ -14,12 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from forked import Forked, command
+import turned_clock
+from forked import Forked
 from qos.testing.prosody import Prosody, mutual
 from qos.testing.server import LoopbackServer
-
-# A command that takes longer hangs.
-COMMAND_S_MAX = 40.0
+from waiting import LIMIT_S, limit
 
 ACCOUNTS = {name: f"secret of {name}" for name in ("alice", "bob", "mallory")}
 
@@ -56,7 +55,7 @@ class Running:
     async def note(self, word: str) -> str:
         """Read stderr up to a line with this word."""
         assert self.process.stderr is not None
-        async with asyncio.timeout(COMMAND_S_MAX):
+        async with limit():
             while line := (await self.process.stderr.readline()).decode():
                 self.err.append(line.rstrip("\n"))
                 if word in line:
@@ -66,7 +65,7 @@ class Running:
     async def line(self) -> dict[str, object]:
         """Read a line of stdout."""
         assert self.process.stdout is not None
-        async with asyncio.timeout(COMMAND_S_MAX):
+        async with limit():
             line = b"\n"
             # An empty line may precede a redelivered message.
             while line == b"\n":
@@ -78,8 +77,13 @@ class Running:
         assert isinstance(self.process, Forked)
         self.process.close_stdout()
 
+    def turn_clock(self) -> None:
+        """Let an hour pass for it."""
+        assert isinstance(self.process, Forked)
+        self.process.send_signal(turned_clock.TURNS)
+
     async def end(
-        self, input_: bytes | None = None, *, at_most_s: float = COMMAND_S_MAX
+        self, input_: bytes | None = None, *, at_most_s: float = LIMIT_S
     ) -> Ended:
         """Write the rest of its stdin, and wait for its end."""
         async with asyncio.timeout(at_most_s):
@@ -159,7 +163,7 @@ class Commands:
         process: asyncio.subprocess.Process | Forked
         if self.forked and stdout == asyncio.subprocess.PIPE:
             given = self._words(*words, user=user, tls=tls)
-            process = await Forked.start(command, given, environment)
+            process = await Forked.start(turned_clock.command, given, environment)
         else:
             process = await asyncio.create_subprocess_exec(
                 *self.command_line(*words, user=user, tls=tls),

@@ -64,10 +64,11 @@ async def test_a_queue_and_its_worker_write_too(
     serving = await commands.serve("--journal", journal)
     await commands.queue("create", "--set", "access_model=open")
     await commands.queue("publish", "--payload", "<x/>", "--id", "i")
-    words = ("worker", "queue.localhost", "orders", "--drain", "0.5")
-    options = ("--journal", journal, "--", "cat")
-    worked = await commands.run(*words, *options, user="bob")
-    assert worked.status == 0
+    words = ("worker", "queue.localhost", "orders", "--journal", journal, "--", "cat")
+    working = await commands.start(*words, user="bob")
+    await working.line()
+    working.process.terminate()
+    assert (await working.end()).status == 0
     serving.process.terminate()
     await serving.end()
     assert events(journal, "queue") == ["published", "acquired", "accepted"]

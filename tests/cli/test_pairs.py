@@ -5,7 +5,6 @@ Which one gets its messages.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import signal
 from collections import Counter
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qos.testing.server import LoopbackServer
+from waiting import until
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Commands, Ended, Running
@@ -28,8 +28,8 @@ COMMANDS = {
 
 BODIES = [f"message {number}" for number in range(20)]
 
-#: Enough for a machine under load; a command that receives messages needs no time.
-DEADLINE_S = "3"
+#: For messages that somebody takes, and for those that nobody does.
+NEVER, SOON = ("--deadline", "3600"), ("--deadline", "3")
 
 #: The number of messages sent while `listen` is away, before each of its starts.
 PER_LIFE = 5
@@ -58,8 +58,7 @@ async def begun(
 
 
 async def until_online(server: LoopbackServer, jid: str) -> None:
-    while jid not in server.online:  # noqa: ASYNC110 - it is no event
-        await asyncio.sleep(0.01)
+    await until(lambda: jid in server.online)
 
 
 async def stopped(running: Running) -> Ended:
@@ -84,7 +83,7 @@ async def test_a_message_to_an_account_is_printed_once_or_not_delivered(
         for name, resource in zip(pair, ("one", "two"), strict=True)
     ]
     sent = await queues.run(
-        *("send", "alice@localhost", "--lines", "--deadline", DEADLINE_S),
+        *("send", "alice@localhost", "--lines", *(NEVER if "listen" in pair else SOON)),
         user="bob",
         input_="\n".join(BODIES).encode(),
     )
@@ -109,7 +108,7 @@ async def test_a_message_to_the_full_jid_of_a_command_needs_one_that_prints_it(
     other = await begun(queues, server, name, "two")
     sent = await queues.run(
         *("send", "alice@localhost/two", "--lines", "--level", level),
-        *("--deadline", DEADLINE_S),
+        *(NEVER if name == "listen" else SOON),
         user="bob",
         input_="\n".join(BODIES).encode(),
     )

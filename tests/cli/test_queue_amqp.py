@@ -15,6 +15,7 @@ from proton import Message, Timeout
 from proton.utils import BlockingConnection, LinkDetached
 
 from qos.testing.ports import free_ports
+from waiting import LIMIT_S, until
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Commands
@@ -51,10 +52,10 @@ async def test_amqp_and_xmpp_are_at_one_queue(commands: Commands) -> None:
 
     def work() -> object:
         url = f"amqp://shop:secret@127.0.0.1:{port}"
-        client = BlockingConnection(url, allowed_mechs="PLAIN", timeout=10)
+        client = BlockingConnection(url, allowed_mechs="PLAIN", timeout=LIMIT_S)
         client.create_sender("orders").send(Message(id="m", body="by AMQP"))
         receiver = client.create_receiver("orders", credit=1)
-        found = receiver.receive(timeout=10)
+        found = receiver.receive(timeout=LIMIT_S)
         receiver.accept()
         body = bytes(memoryview(found.body))  # type: ignore[arg-type]  # it is one
         client.close()
@@ -78,7 +79,7 @@ async def test_an_account_that_may_only_publish_does_not_consume(
 
     def work() -> str:
         url = f"amqp://shop:secret@127.0.0.1:{port}"
-        client = BlockingConnection(url, allowed_mechs="PLAIN", timeout=10)
+        client = BlockingConnection(url, allowed_mechs="PLAIN", timeout=LIMIT_S)
         client.create_sender("orders").send(Message(id="m", body="by AMQP"))
         with pytest.raises(LinkDetached) as refused:
             client.create_receiver("orders", credit=1)
@@ -225,8 +226,10 @@ async def test_a_worker_and_a_consumer_share_a_queue(commands: Commands) -> None
     assert (await commands.queue("create")).status == 0
     rights = ("shop@queue.localhost=owner", "bob@localhost=member")
     assert (await commands.queue("affiliate", *rights)).status == 0
-    got = commands.folder / "got"
-    program = f"cat >> {got}; echo >> {got}"
+    # Whoever is faster: the worker has its first item, and goes on after the consumer.
+    got, go_on = commands.folder / "got", commands.folder / "go on"
+    wait = f"while [ ! -e '{go_on}' ]; do sleep 0.05; done"
+    program = f"cat >> {got}; echo >> {got}; {wait}"
     worker = await commands.start(
         *("worker", "queue.localhost", "orders", "--", "sh", "-c", program), user="bob"
     )
@@ -236,7 +239,7 @@ async def test_a_worker_and_a_consumer_share_a_queue(commands: Commands) -> None
 
     def consume() -> None:
         url = f"amqp://shop:secret@127.0.0.1:{port}"
-        client = BlockingConnection(url, allowed_mechs="PLAIN", timeout=10)
+        client = BlockingConnection(url, allowed_mechs="PLAIN", timeout=LIMIT_S)
         sender = client.create_sender("orders")
         for number in range(60):
             sender.send(Message(body=f"item {number}"))
@@ -252,36 +255,33 @@ async def test_a_worker_and_a_consumer_share_a_queue(commands: Commands) -> None
                 # The rest is for the worker.
                 break
         client.close()
+        go_on.touch()
 
     def worked() -> list[str]:
         return re.findall("<body>(.*?)</body>", got.read_text() if got.exists() else "")
 
     task = loop.run_in_executor(None, consume)
     try:
-        async with asyncio.timeout(40):
-            while len(consumed) + len(worked()) < 60:  # noqa: ASYNC110 - of a process
-                await asyncio.sleep(0.1)
+        await until(lambda: len(consumed) + len(worked()) >= 60)
     finally:
         ended.set()
         await task
-        worker.process.terminate()
+    worker.process.terminate()
+    assert (await worker.end()).status == 0
+    assert (await commands.queue("browse")).out == []
     found = consumed + worked()
     assert sorted(found) == sorted(f"item {number}" for number in range(60))
-    # Which of them is faster is not said.
     assert consumed
     assert worked()
-    async with asyncio.timeout(10):
-        while (await commands.queue("browse")).out:
-            pass  # the worker's last retract is on its way
 
 
 def pass_on(port: int, message: str) -> object:
     """Send a message to the queue by AMQP, and take one from it."""
     url = f"amqp://shop:secret@127.0.0.1:{port}"
-    client = BlockingConnection(url, allowed_mechs="PLAIN", timeout=10)
+    client = BlockingConnection(url, allowed_mechs="PLAIN", timeout=LIMIT_S)
     client.create_sender("orders").send(Message(body=message))
     receiver = client.create_receiver("orders", credit=1)
-    body = receiver.receive(timeout=10).body
+    body = receiver.receive(timeout=LIMIT_S).body
     receiver.accept()
     client.close()
     return body
@@ -309,7 +309,7 @@ async def test_amqp_is_served_while_the_xmpp_server_is_away(
     (component_port,) = free_ports(1)
     serving = await commands.start(
         *("queue", "serve", "--component", "queue.localhost"),
-        *("--port", str(component_port), "--connect-timeout", "1"),
+        *("--port", str(component_port), "--connect-timeout", "3600"),
         *("--store", f"sqlite:{commands.folder / 'queues.db'}"),
         *("--retry-first", "0.1", "--retry-max", "0.3"),
         *(*LOCAL, "--amqp-users", users),
@@ -318,8 +318,17 @@ async def test_amqp_is_served_while_the_xmpp_server_is_away(
     port = int((await serving.note("amqp://")).rpartition(":")[2])
     assert not any("ready" in each for each in serving.err)
     assert await asyncio.to_thread(pass_on, port, "no session yet") == "no session yet"
+    attempts = 0
+
+    def refuse(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal attempts
+        attempts += 1
+        writer.close()
+
     # Longer than the time in which a session had to be there without a gateway.
-    await asyncio.sleep(1.5)
+    serving.turn_clock()
+    async with await asyncio.start_server(refuse, "127.0.0.1", component_port):
+        await until(lambda: attempts > 1)
     assert await asyncio.to_thread(pass_on, port, "nor now") == "nor now"
 
     carried: list[asyncio.StreamWriter] = []

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from waiting import until
+
 if TYPE_CHECKING:
     from tests.cli.conftest import Commands
 
@@ -120,6 +122,10 @@ async def test_a_worker_that_replies_need_not_see_the_replies_of_others(
     assert len((await commands.queue("browse")).out) == 2
 
 
+async def subscribers(commands: Commands) -> object:
+    return (await commands.queue("stats")).out[0]["subscribers"]
+
+
 async def test_a_service_that_stops_answers_who_waits(commands: Commands) -> None:
     users, _ = await write_user(commands, "shop")
     serving = await commands.serve(*LOCAL, "--http-users", users)
@@ -130,9 +136,7 @@ async def test_a_service_that_stops_answers_who_waits(commands: Commands) -> Non
     assert given.status == 0
     words = ("-u", "shop:secret", "-H", "Prefer: wait=30", "-X", "POST")
     waiting = asyncio.create_task(curl(*words, f"{url}/queues/orders/consumer"))
-    async with asyncio.timeout(20):
-        while (await commands.queue("stats")).out[0]["subscribers"] == 0:
-            pass
+    await until(lambda: subscribers(commands))
     serving.process.send_signal(signal.SIGTERM)
     status, head, _ = await waiting
     assert status == 503
@@ -167,6 +171,7 @@ async def test_a_shell_script_sends_to_a_device(commands: Commands) -> None:
     assert (got["from"], got["body"]) == ("alice@localhost/1", "on")
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 async def test_what_a_component_sends_for_its_users_is_judged(

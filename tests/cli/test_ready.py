@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qos.cli.ready import report_ready
+from waiting import limit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +51,8 @@ async def test_each_command_that_serves_says_when_it_is_ready(
         systemd.bind(name)
 
         async def told() -> bytes:
-            return await asyncio.wait_for(loop.sock_recv(systemd, 100), 10)
+            async with limit():
+                return await loop.sock_recv(systemd, 100)
 
         await commands.start("listen", "--quiet", user="bob")
         assert await told() == b"READY=1"
@@ -59,10 +61,12 @@ async def test_each_command_that_serves_says_when_it_is_ready(
         assert (await commands.queue("create")).status == 0
         item = await commands.queue("publish", "--payload", "<x/>")
         assert item.status == 0
-        words = ("queue.localhost", "orders", "--drain", "0.5", "--")
+        words = ("queue.localhost", "orders", "--")
         seen = tmp_path / "seen"
         shell = ("sh", "-c", f'echo "<${{NOTIFY_SOCKET-none}}>" > {seen}')
         worker = await commands.start("worker", *words, *shell, user="alice")
         assert await told() == b"READY=1"
+        await worker.line()
+        worker.process.terminate()
         assert (await worker.end()).status == 0
         assert seen.read_text() == "<none>\n"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import pty
 import signal
+import sqlite3
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qos.testing.server import LoopbackServer
+from waiting import limit, until
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Commands
@@ -23,8 +26,13 @@ TO = "bob@localhost/1"
 
 async def online(server: LoopbackServer, jid: str) -> None:
     """Wait until this account is logged in."""
-    while jid not in server.online:  # noqa: ASYNC110 - it is no event
-        await asyncio.sleep(0.01)
+    await until(lambda: jid in server.online)
+
+
+async def refused_again(server: LoopbackServer) -> None:
+    """Wait until attempts of a sender have been answered; then more are refused."""
+    refused = server.counts["refused"]
+    await until(lambda: server.counts["refused"] > refused + 2)
 
 
 LEVELS = ("unacknowledged", "acknowledged", "assured")
@@ -196,10 +204,15 @@ async def test_trust_can_name_a_stranger(commands: Commands) -> None:
     assert (await listener.end()).out[0]["from"] == "mallory@localhost/1"
 
 
-async def test_a_deadline_ends_a_message_to_who_is_away(commands: Commands) -> None:
+async def test_a_deadline_ends_a_message_to_who_is_away(
+    server: LoopbackServer, commands: Commands
+) -> None:
     """Certainly not delivered: the message never got beyond the first step."""
-    words = ("send", TO, "--body", "x", "--deadline", "1")
-    sent = await commands.run(*words, user="alice")
+    words = ("send", TO, "--body", "x", "--deadline", "3600")
+    sender = await commands.start(*words, user="alice")
+    await refused_again(server)
+    sender.turn_clock()
+    sent = await sender.end()
     assert sent.status == 1
     assert sent.out[0]["outcome"] == "not delivered"
     assert sent.out[0]["condition"] == "service-unavailable"
@@ -407,7 +420,7 @@ async def test_a_terminal_gets_a_progress_bar(commands: Commands) -> None:
         stderr=end,
     )
     os.close(end)
-    async with asyncio.timeout(40):
+    async with limit():
         out, _ = await process.communicate(b"x\n" * 20)
     shown = b""
     try:
@@ -457,7 +470,7 @@ async def test_ctrl_c_while_stdin_is_open_ends_it_at_once(commands: Commands) ->
         await listener.line()
         await sender.line()
     sender.process.send_signal(signal.SIGINT)
-    async with asyncio.timeout(10):
+    async with limit():
         assert await sender.process.wait() == 130
     ended = await sender.end()
     assert ended.notes == [
@@ -483,13 +496,27 @@ async def test_a_sender_whose_stdout_is_closed_ends(commands: Commands) -> None:
     assert (await listener.line())["body"] == "one"
 
 
+def in_outbox(path: Path) -> int:
+    """The messages in the outbox of a command that runs."""
+    with (
+        contextlib.suppress(sqlite3.OperationalError),
+        contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db,
+    ):
+        return int(db.execute("SELECT count(*) FROM outgoing").fetchone()[0])
+    return 0
+
+
 async def test_a_list_whose_stdout_is_closed_ends(
     server: LoopbackServer, commands: Commands
 ) -> None:
     """Python must not complain at its end."""
     await server.stop()
-    words = ("send", TO, "--lines", "--offline", "--connect-timeout", "1")
-    await commands.run(*words, user="alice", input_=b"x\n" * 500)
+    sender = await commands.start("send", TO, "--lines", "--offline", user="alice")
+    assert sender.process.stdin is not None
+    sender.process.stdin.write(b"x\n" * 500)
+    await until(lambda: in_outbox(commands.folder / "alice.db") == 500)
+    sender.process.terminate()
+    await sender.end()
     reader, writer = os.pipe()
     listing = await commands.start(
         "outbox", "list", "--store", commands.store("alice"), stdout=writer
@@ -528,7 +555,7 @@ async def test_a_stream_that_is_closed_is_not_mistaken_for_another(
         *commands.command_line(*words, user="alice"),
         env=commands.environment("alice"),
     )
-    async with asyncio.timeout(40):
+    async with limit():
         assert await process.wait() == 0
     if closed != "0<&-":
         assert (await listener.line())["body"] == "x"
@@ -629,8 +656,11 @@ async def test_a_sender_takes_nothing_that_is_meant_for_a_listener(
     """It cannot hand messages over: they stay at their sender, or are not accepted."""
     waiting = await commands.start("send", "carol@localhost", "--body", "x", user="bob")
     await online(server, TO)
-    words = ("send", TO, "--body", "y", "--deadline", "1")
-    sent = await commands.run(*words, user="alice")
+    words = ("send", TO, "--body", "y", "--deadline", "3600")
+    sender = await commands.start(*words, user="alice")
+    await refused_again(server)
+    sender.turn_clock()
+    sent = await sender.end()
     assert sent.status == 1
     assert sent.out[0]["condition"] == "service-unavailable"
     waiting.process.send_signal(signal.SIGINT)

@@ -17,6 +17,7 @@ import pytest
 
 from qos.cli.output import note, print_json, print_text
 from qos.cli.status import CommandError, Status
+from waiting import limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,7 +116,7 @@ async def test_a_listener_whose_reader_is_stuck_can_be_stopped_and_loses_nothing
     sending = asyncio.create_task(sender.end("\n".join(bodies).encode()))
     assert await asyncio.to_thread(os.read, reader, 1) == b"{"
     listener.process.send_signal(number)
-    async with asyncio.timeout(20):
+    async with limit():
         ended = await listener.end()
     assert ended.status == (0 if number == signal.SIGTERM else 130), ended.err
     assert "messages that were not printed stay in the store" in ended.err
@@ -147,7 +148,7 @@ async def test_a_slow_reader_gets_every_line(commands: Commands) -> None:
             data = b"".join(iter(lambda: file.read(1000), b""))
         return [json.loads(line)["body"] for line in data.splitlines()]
 
-    async with asyncio.timeout(30):
+    async with limit():
         assert await asyncio.to_thread(read) == bodies
     assert (await sending).status == 0
     assert (await listener.end()).status == 0
@@ -164,7 +165,6 @@ def unread_bytes(port: int) -> int:
     )
 
 
-@pytest.mark.timeout(120)
 async def test_a_listener_whose_reader_is_stuck_stops_reading_from_the_server(
     commands: Commands, server: LoopbackServer
 ) -> None:
@@ -177,7 +177,7 @@ async def test_a_listener_whose_reader_is_stuck_stops_reading_from_the_server(
     words = ("send", TO, "--lines", "--level", "unacknowledged")
     assert (await commands.run(*words, user="alice", input_=lines)).status == 0
     unread = [0]
-    async with asyncio.timeout(60):
+    async with limit():
         while unread[-1] == 0 or len(set(unread[-10:])) > 1:
             await asyncio.sleep(0.1)
             unread.append(unread_bytes(server.port))
@@ -186,7 +186,7 @@ async def test_a_listener_whose_reader_is_stuck_stops_reading_from_the_server(
         with os.fdopen(reader, "rb") as file:
             return [json.loads(line)["body"] for line in file]
 
-    async with asyncio.timeout(45):
+    async with limit():
         bodies = await asyncio.to_thread(read)
     assert sorted(int(body.partition(" ")[0]) for body in bodies) == [*range(count)]
     assert (await listener.end()).status == 0
@@ -207,7 +207,7 @@ async def test_a_sender_whose_reader_is_stuck_can_be_stopped(
     for _ in range(100):  # 100 outcomes do not fit into the pipe
         await listener.line()
     sender.process.send_signal(number)
-    async with asyncio.timeout(20):
+    async with limit():
         assert (await sender.end()).status == 130
     os.close(reader)
 
@@ -283,7 +283,7 @@ async def test_stderr_that_cannot_be_written_changes_no_exit_status(
         *("sh", "-c", 'exec "$@" 2>/dev/full', "sh"),
         *commands.command_line("outbox", "list", "--store", "memory:"),
     )
-    async with asyncio.timeout(40):
+    async with limit():
         assert await process.wait() == Status.USAGE
 
 
@@ -420,7 +420,7 @@ async def test_a_reader_that_goes_while_a_line_waits_ends_the_command(
     assert await asyncio.to_thread(os.read, reader, 1) == b"{"
     os.close(reader)
     with pytest.raises(CommandError, match="nobody reads stdout") as failed:
-        async with asyncio.timeout(10):
+        async with limit():
             await printing
     assert failed.value.status == Status.PIPE
     os.close(writer)

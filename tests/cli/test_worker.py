@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +14,11 @@ import pytest
 from qos.cli import main
 from qos.testing.server import LoopbackServer
 from raw_client import RawComponent
+from waiting import until
 from worker_setup import ScriptedService, token_in
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Commands, Running
+    from tests.cli.conftest import Commands, Ended, Running
 
 SERVICE = ("queue.localhost", "orders")
 
@@ -51,11 +51,12 @@ async def working(
     return await commands.start("worker", *SERVICE, *words, *command, user=user)
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for an effect of a command for which there is no event."""
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 - there is no event
-            await asyncio.sleep(0.02)
+async def ended_after(worker: Running, count: int) -> Ended:
+    """Stop a worker when so many items have ended; returns its end with their lines."""
+    lines = [await worker.line() for _ in range(count)]
+    worker.process.terminate()
+    ended = await worker.end()
+    return replace(ended, out=[*lines, *ended.out])
 
 
 def read(path: Path) -> str:
@@ -102,8 +103,8 @@ async def test_the_exit_status_decides_what_becomes_of_an_item(
     given = ("good", "later", "bad", "weak", "killed")
     ids = dict(zip(given, await publish(queues, *given), strict=True))
     path = tmp_path / "got"
-    worker = await working(queues, DO_AS_TOLD, path, "--drain", "3")
-    ended = await worker.end()
+    worker = await working(queues, DO_AS_TOLD, path)
+    ended = await ended_after(worker, 8)
     assert ended.status == 0, ended.err
     outcomes = Counter(
         (line["id"], line["outcome"], line["exit"], line["signal"])
@@ -144,8 +145,8 @@ async def test_a_command_gets_the_content_if_it_wants_that(
         assert (await queues.queue("publish", *words)).status == 0
     path = tmp_path / "got"
     script = 'cat >> "$1"; echo >> "$1"'
-    worker = await working(queues, script, path, "--drain", "1", "--content")
-    assert (await worker.end()).status == 0
+    worker = await working(queues, script, path, "--content")
+    assert (await ended_after(worker, 3)).status == 0
     assert read(path).splitlines() == ['{"n":1}', "a <b>", "<x xmlns=''/>"]
 
 
@@ -169,14 +170,18 @@ async def test_a_worker_takes_only_what_its_selector_wants(
     path = tmp_path / "got"
     script = 'echo "$QOS_ITEM_ID $QOS_PROPERTIES" >> "$1"'
     selector = ("--selector", " color = 'red' AND n > 5 ")
-    worker = await working(queues, script, path, *selector, "--drain", "2")
+    worker = await working(queues, script, path, *selector)
     await worker.note("ready")
     (stats,) = (await queues.queue("stats")).out
-    ended = await worker.end()
-    assert ended.status == 0, ended.err
+    ended = await ended_after(worker, 1)
+    assert (ended.status, len(ended.out)) == (0, 1), ended.err
     assert read(path) == 'red {"color": "red", "n": 7}\n'
     assert stats["unmatched"] == 3
     assert await left(queues) == {"available": 3, "accepted": 1}
+
+
+async def all_accepted(commands: Commands, count: int) -> bool:
+    return (await left(commands)) == {"accepted": count, "subscribers": 1}
 
 
 async def test_two_workers_share_a_queue_and_one_may_die(
@@ -190,14 +195,17 @@ async def test_two_workers_share_a_queue_and_one_may_die(
     assert (await queues.queue("configure", *settings)).status == 0
     path = tmp_path / "got"
     script = 'cat >> "$1"; echo >> "$1"; sleep 0.1'
-    one = await working(queues, script, path, "--parallel", "4", "--drain", "8")
-    other = await working(queues, script, path, "--parallel", "4", "--drain", "8")
+    one = await working(queues, script, path, "--parallel", "4")
+    other = await working(queues, script, path, "--parallel", "4")
     for worker in (one, other):
         await worker.note("ready")
     ids = await publish(queues, *(f"line {number}" for number in range(100)))
     done = [await one.line(), await other.line()]
     one.process.kill()
-    ended, killed = await other.end(), await one.end()
+    killed = await one.end()
+    await until(lambda: all_accepted(queues, 100))
+    other.process.terminate()
+    ended = await other.end()
     said = f"{ended.err}{killed.err}"
     assert {line["outcome"] for line in done} == {"accepted"}, said
     assert ended.status == 0, ended.err
@@ -224,14 +232,39 @@ async def test_so_many_run_at_a_time_and_no_more(
     """
     await publish(queues, *map(str, range(7)))
     path = tmp_path / "run"
-    worker = await working(queues, script, path, "--parallel", "3", "--drain", "3")
+    worker = await working(queues, script, path, "--parallel", "3")
     await until(lambda: read(path).count("x") == 3)
     assert await left(queues) == {"available": 4, "acquired": 3, "subscribers": 1}
     running = set(os.listdir(tmp_path)) - {"run"}
     assert len([name for name in running if name.startswith("run.")]) == 3
     (tmp_path / "run.end").touch()
-    ended = await worker.end()
+    ended = await ended_after(worker, 7)
     assert [line["outcome"] for line in ended.out] == ["accepted"] * 7
+
+
+async def test_it_ends_when_it_has_had_nothing_to_do_for_so_long(
+    queues: Commands, tmp_path: Path
+) -> None:
+    """But not while a command runs, however long that takes."""
+    week = "604800"
+    assert (
+        await queues.queue("configure", "--set", f"lock_timeout={week}")
+    ).status == 0
+    path = tmp_path / "run"
+    await publish(queues, "a")
+    words = ("--drain", "3600", "--lock-timeout", week)
+    worker = await working(queues, WAIT, path, *words)
+    await worker.note("ready")
+    await started(path)
+    worker.turn_clock()
+    (tmp_path / "run.end").touch()
+    await worker.line()
+    await publish(queues, "b")
+    await worker.line()
+    worker.turn_clock()
+    ended = await worker.end()
+    assert (ended.status, ended.out) == (0, []), ended.err
+    assert await left(queues) == {"accepted": 2}
 
 
 @pytest.mark.parametrize("signal_", [signal.SIGTERM, signal.SIGINT])
@@ -240,7 +273,7 @@ async def test_stopped_it_finishes_what_runs_and_gives_the_rest_back(
 ) -> None:
     """A deployment must cost no delivery."""
     path = tmp_path / "run"
-    worker = await working(queues, WAIT, path, "--grace", "20")
+    worker = await working(queues, WAIT, path, "--grace", "600")
     await worker.note("ready")
     await publish(queues, "a", "b")
     await started(path)
@@ -287,7 +320,8 @@ async def test_a_command_whose_item_is_gone_is_killed(
     line = await worker.line()
     assert (line["outcome"], line["exit"], line["signal"]) == ("lost", None, None)
     assert not alive(pid)
-    assert not alive(int(read(tmp_path / "run.child")))
+    # They are killed together, and nobody waits for the other one's end.
+    await until(lambda: not alive(int(read(tmp_path / "run.child"))))
     (tmp_path / "run.end").touch()
     await publish(queues, "b")
     assert (await worker.line())["outcome"] == "accepted"
@@ -295,10 +329,35 @@ async def test_a_command_whose_item_is_gone_is_killed(
     assert (await worker.end()).status == 0
 
 
+async def test_a_lock_is_extended_while_its_command_runs(
+    server: LoopbackServer, commands: Commands, tmp_path: Path
+) -> None:
+    """The lock time-out is meant for dead workers, not for slow ones."""
+    path = tmp_path / "run"
+    async with RawComponent(
+        SERVICE[0], "secret of queues", port=server.component_port
+    ) as component:
+        scripted = ScriptedService(component)
+        worker = await working(commands, WAIT, path)
+        bee = str((await scripted.subscribe()).get("from"))
+        await scripted.deliver("i", "t", to=bee)
+        await started(path)
+        extend = await scripted.asked("extend")
+        assert token_in(extend) == "t"
+        await scripted.extended(extend, 3600)
+        (tmp_path / "run.end").touch()
+        await scripted.answer(await scripted.asked("retract"))
+        assert (await worker.line())["outcome"] == "accepted"
+        worker.process.terminate()
+        await scripted.answer(await scripted.asked("unsubscribe"))
+        assert (await worker.end()).status == 0
+
+
+@pytest.mark.long
 async def test_a_lock_lasts_as_long_as_its_command(
     queues: Commands, tmp_path: Path
 ) -> None:
-    """The lock time-out is meant for dead workers, not for slow ones."""
+    """Likewise, where the worker must be in time."""
     assert (await queues.queue("configure", "--set", "lock_timeout=1")).status == 0
     await publish(queues, "a")
     script, words = 'sleep 3; echo x >> "$1"', ("--lock-timeout", "1")
@@ -364,10 +423,13 @@ async def test_without_a_server_there_is_no_connection(
 ) -> None:
     """Status 4, as for the other commands."""
     await server.stop()
-    words = ("worker", *SERVICE, "--connect-timeout", "1", "--", "true")
-    ended = await commands.run(*words, user="alice")
+    words = ("worker", *SERVICE, "--connect-timeout", "3600", "--", "true")
+    worker = await commands.start(*words, user="alice")
+    await worker.note("trying again")
+    worker.turn_clock()
+    ended = await worker.end()
     assert (ended.status, ended.out) == (4, [])
-    assert "gave up after 1 s" in ended.err
+    assert "gave up after 3600 s" in ended.err
 
 
 async def test_it_can_be_stopped_before_there_is_a_session(

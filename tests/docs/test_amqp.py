@@ -15,6 +15,7 @@ from qos.core.queue.item import Affiliation
 from qos.core.queue.requests import SetAffiliations
 from qos.testing.ports import free_ports
 from qos.users import hashed
+from waiting import limit
 
 CODE = Path(__file__).parents[2] / "docs" / "code"
 
@@ -26,7 +27,8 @@ async def output(*command: str | Path, **environment: str) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    out, err = await asyncio.wait_for(process.communicate(), 30)
+    async with limit():
+        out, err = await process.communicate()
     assert process.returncode == 0, err
     return out.decode()
 
@@ -82,7 +84,7 @@ async def test_the_javascript_of_the_guide_ends_with_its_connection() -> None:
         env={**os.environ, "NODE_PATH": str(rhea_folder()), "PASSWORD": "secret"},
         stderr=asyncio.subprocess.PIPE,
     )
-    async with asyncio.timeout(20):
+    async with limit():
         _, said = await program.communicate()
     assert program.returncode == 1
     assert b"the connection is lost" in said

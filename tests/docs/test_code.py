@@ -15,6 +15,7 @@ from slixmpp import ComponentXMPP
 from qos import connect
 from qos.testing import LoopbackServer, friends, logged_in
 from qos.testing.clients import close, new_client
+from waiting import LIMIT_S
 from xep_qos import XEP_QOS, json_of
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +81,7 @@ async def test_a_gateway_speaks_for_its_lamps(
         messages, reports = me.messages(), []
         gate.connect(server.host, server.component_port)
         try:
-            await gate.wait_until("session_start", timeout=15)
+            await gate.wait_until("session_start", timeout=LIMIT_S)
             for lamp in ("kitchen", "hall"):
                 await me.send(f"{lamp}@{domain}/1", "on")
                 assert switched[-1] == (lamp, "on")

@@ -10,6 +10,7 @@ from slixmpp.stanza import Message
 
 from new_machine import run_on_new_machine
 from qos.testing import friends, logged_in
+from waiting import PATIENCE
 from xep_qos import XEP_QOS
 
 CONTAINERFILE = Path(__file__).parents[2] / "docs" / "code" / "Containerfile"
@@ -55,7 +56,7 @@ async def test_a_store_that_is_open_can_be_backed_up_by_sqlite(tmp_path: Path) -
             ]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_the_container_file_makes_a_listener_with_its_store(tmp_path: Path) -> None:
     """No image can be had here: its lines are run on what looks like a new machine."""
     lines = [line.split(" ", 1) for line in CONTAINERFILE.read_text().splitlines()]
@@ -63,6 +64,8 @@ def test_the_container_file_makes_a_listener_with_its_store(tmp_path: Path) -> N
     assert said["COPY"] == ". /src"  # which is there
     words = json.loads(said["ENTRYPOINT"]) + json.loads(said["CMD"])
     script = CONTAINER.format(**said, command=shlex.join(words))
-    printed = run_on_new_machine(tmp_path, "bash", "-c", script, timeout_s=110)
+    printed = run_on_new_machine(
+        tmp_path, "bash", "-c", script, timeout_s=280 * PATIENCE
+    )
     assert "lamp.db" in printed
     assert printed.endswith("ended with 4\n")

@@ -14,6 +14,7 @@ from qos.core.queue.requests import SetAffiliations
 from qos.users import hashed
 from rest_bench import RestBench, rest
 from type_page import blocks
+from waiting import LIMIT_S
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -53,7 +54,8 @@ async def type_into_a_shell(page: str, folder: Path, **ports: int) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
-    out, _ = await asyncio.wait_for(process.communicate(), 60)
+    async with asyncio.timeout(2 * LIMIT_S):  # they are many
+        out, _ = await process.communicate()
     printed = out.decode().replace("\r", "")
     assert process.returncode == 0, printed
     # A reader sees each of them alone.
@@ -96,7 +98,7 @@ def test_the_function_of_the_guide_finds_the_links_of_the_service_only(
             input=head,
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=LIMIT_S,
             check=True,
         )
         assert found.stdout == "/next\n", head

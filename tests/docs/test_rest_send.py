@@ -8,6 +8,7 @@ from pathlib import Path
 from qos.users import hashed
 from send_bench import SendBench, xmpp
 from type_page import blocks
+from waiting import LIMIT_S
 
 PAGE = Path(__file__).parents[2] / "docs" / "rest-send.md"
 
@@ -34,7 +35,8 @@ async def test_the_curl_of_the_page_on_devices(tmp_path: Path) -> None:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
             )
-            out, _ = await asyncio.wait_for(process.communicate(), 60)
+            async with asyncio.timeout(2 * LIMIT_S):  # they are many
+                out, _ = await process.communicate()
     printed = out.decode().replace("\r", "")
     assert (process.returncode, printed) == (0, wanted)
     assert bench.got.get_nowait()["body"] == "on"

@@ -43,6 +43,7 @@ from qos.journal.messages import not_stored
 from qos.journal.writer import JournalWriter
 from qos.stores import SqliteStore
 from qos.stores.queue_store import QueueStore
+from waiting import limit
 
 NODE = "node@example.org/1"
 BEE = "bee@example.org/1"
@@ -274,7 +275,7 @@ class Service(QueuePort):
 async def live(folder: Path, kind: str, number: int) -> None:
     """One run."""
     node = (Node if kind == "node" else Service)(folder, kills_at(number))
-    async with asyncio.timeout(20):
+    async with limit():
         await node.live()
         await node.close()
 

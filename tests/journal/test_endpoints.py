@@ -18,7 +18,8 @@ from qos.stores import store_from_url
 from qos.testing import LoopbackServer, friends, logged_in
 from qos.testing.clients import close
 from qos.worker import Job, Worker
-from worker_setup import NODE, QUEUE, SECRET, Handler, Queue, until
+from waiting import LIMIT_S, limit, until
+from worker_setup import NODE, QUEUE, SECRET, Handler, Queue
 from xep_0254 import QueueService
 from xep_qos import XEP_QOS
 
@@ -147,7 +148,7 @@ async def test_a_refusal_is_told_by_both(
         iq = alice.make_iq_set(ito=BOB)
         iq.append(_element("<assured xmlns='urn:xmpp:qos'/>"))
         with pytest.raises(Exception, match="bad-request"):
-            await iq.send(timeout=10)  # type: ignore[no-untyped-call]
+            await iq.send(timeout=LIMIT_S)  # type: ignore[no-untyped-call]
     journal = tmp_path / "journal"
     assert told(journal, "sender", "condition")[-1] == ("not-delivered", "not-allowed")
     assert told(journal, "receiver", "condition", "from") == [
@@ -205,7 +206,7 @@ class _Journaled(Queue):
         service = QueueService(component, self._url, journal=self.folder)
         self._running = component, service
         component.connect()
-        await component.wait_until("session_start", timeout=10)
+        await component.wait_until("session_start", timeout=LIMIT_S)
 
 
 async def test_a_queue_and_its_worker_tell_the_same(
@@ -223,7 +224,7 @@ async def test_a_queue_and_its_worker_tell_the_same(
         await queue.create()
         await queue.publish("a")
         writer = JournalWriter(journal, BOB)
-        async with Worker(bob, QUEUE, NODE, journal=writer) as worker:
+        async with Worker(bob, QUEUE, NODE, journal=writer, grace_s=0) as worker:
             await (await anext(worker)).release()
             await (await anext(worker)).modify()
             await (await anext(worker)).accept()
@@ -289,7 +290,8 @@ async def test_a_job_that_is_lost_is_told_once(
             await until(lambda: len(handler.jobs) == 1)
             job: Job = handler.jobs[0]
             await queue.owner.purge(QUEUE, NODE)
-            await asyncio.wait_for(job.lost.wait(), 10)
+            async with limit():
+                await job.lost.wait()
             handler.go_on.set()
             worker.stop()
             await working

@@ -17,6 +17,7 @@ import pytest
 from journals import read_journal
 from qos.journal import Entry, QueueEvent, ReceiverEvent, Role, SenderEvent
 from qos.journal.writer import JournalWriter
+from waiting import limit
 
 NODE = "meter@example.org/1"
 STORE = "5" * 32
@@ -288,7 +289,7 @@ async def test_what_only_has_the_name_of_a_hidden_file_is_left_as_it_is(
         os.mkfifo(path)
     else:
         path.mkdir()
-    async with asyncio.timeout(10):
+    async with limit():
         writer = await start(tmp_path)
     assert writer.begun == []
     assert hidden(tmp_path) == [path]

@@ -11,7 +11,6 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from time import time as clock
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from qos.journal import Entry, Event, ReceiverEvent, SenderEvent
 from qos.journal.counts import ROUTES_MAX
 from qos.journal.schema import time_of, time_text
 from qos.journal.writer import JournalWriter, check_folder
+from waiting import LIMIT_S
 
 NODE = "meter@example.org/1"
 NOON = time_of("2026-11-21T12:00:00.000000Z")
@@ -153,7 +153,7 @@ async def test_two_threads_that_write_keep_the_lines_in_their_order(
         def probe(step: str) -> None:
             if step == "write" and not slow.is_set():
                 slow.set()
-                assert go.wait(10)
+                assert go.wait(LIMIT_S)
 
         writer.probe = probe
         writer.note(entry())
@@ -164,11 +164,24 @@ async def test_two_threads_that_write_keep_the_lines_in_their_order(
         writer.note(entry(), entry())
         before = writer.commit_begins()
         assert before is not None
-        commits = [asyncio.create_task(asyncio.to_thread(x)) for x in (before, empty)]
-        await asyncio.sleep(0.05)
-        assert not any(commit.done() for commit in commits)
+        order: list[str] = []
+
+        def commit(write: Callable[[], None], begun: threading.Event) -> None:
+            begun.set()
+            write()
+            order.append("commit")
+
+        commits = []
+        for write in (before, empty):
+            begun = threading.Event()
+            made = asyncio.to_thread(commit, write, begun)
+            commits.append(asyncio.create_task(made))
+            await asyncio.to_thread(begun.wait)
+        assert order == []
+        order.append("go on")
         go.set()
         await asyncio.gather(*commits)
+        assert order == ["go on", "commit", "commit"]
         lines = read_journal(tmp_path, hidden=True)
         assert [line["seq"] for line in lines] == [2, 3, 4]
         assert writer.commit_begins() is None
@@ -197,16 +210,16 @@ async def test_a_line_that_is_larger_than_a_file_has_one_for_itself(
     assert seqs(tmp_path) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.looptime
 async def test_a_file_that_is_old_enough_is_closed_though_nothing_happens(
     tmp_path: Path,
 ) -> None:
     """Otherwise the last lines of a quiet device would be read a day later."""
-    async with writing(tmp_path, rotate_s=0.01) as writer:
+    async with writing(tmp_path, rotate_s=60) as writer:
         for count in (1, 2):
             writer.note(entry())
-            async with asyncio.timeout(10):
-                while len(read_journal(tmp_path)) < count:  # noqa: ASYNC110 - it is no event
-                    await asyncio.sleep(0.01)
+            await asyncio.sleep(61)
+            assert len(read_journal(tmp_path)) == count
     # Nor a file with nothing but `closed`.
     assert len(files(tmp_path)) == 3
 
@@ -353,8 +366,11 @@ async def test_a_full_disk_costs_the_lines_and_nothing_else(
     assert "No space left" in record.getMessage()
 
 
-async def test_it_is_not_tried_again_for_each_line(tmp_path: Path) -> None:
+async def test_it_is_not_tried_again_for_each_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With a dead disk each message would cost a system call that may hang."""
+    monkeypatch.setattr("qos.journal.writer._AGAIN_S", 3600.0)
     async with writing(tmp_path) as writer:
         steps = []
 
@@ -486,19 +502,20 @@ async def test_a_window_without_a_message_is_counted_too(tmp_path: Path) -> None
     ]
 
 
+@pytest.mark.looptime
 async def test_a_window_ends_though_nothing_happens(tmp_path: Path) -> None:
     """A quiet device proves by its own timer that it was there."""
+    loop_time = asyncio.get_running_loop().time
+    began = loop_time()
 
-    def windows() -> int:
+    def now() -> float:
+        return NOON + loop_time() - began
+
+    async with writing(tmp_path, now=now):
+        await asyncio.sleep(901)
         lines = read_journal(tmp_path, own=True, hidden=True)
-        return [line["event"] for line in lines].count("counted")
-
-    async with writing(tmp_path, now=clock, window_s=0.05), asyncio.timeout(10):
-        while windows() < 3:  # noqa: ASYNC110 - it is no event
-            await asyncio.sleep(0.01)
-    since = [time_of(each) for (each,) in counted(tmp_path)]
-    assert since == sorted(since)
-    assert all(each == pytest.approx(round(each / 0.05) * 0.05) for each in since)
+        assert [line["event"] for line in lines].count("counted") == 3
+    assert counted(tmp_path) == [(at(0),), (at(5),), (at(10),), (at(15),)]
 
 
 async def test_a_crowd_of_accounts_does_not_fill_the_memory(

@@ -22,6 +22,7 @@ from qos.errors import LocalProtocolError, StoreError
 from qos.stores import FilesStore, MemoryStore, SqliteStore
 from qos.stores.base import Change, Transaction
 from qos.testing.store_records import incoming, opened, outgoing, records, write
+from waiting import LIMIT_S, limit
 
 DONE = incoming("k", state=IncomingState.DONE, payload="")
 
@@ -84,7 +85,9 @@ async def test_a_transaction_without_a_statement_is_a_write_like_any_other(
     transaction = store.transaction()
     other = store.write((Save(outgoing(1)),))
     assert transaction.write((Save(DONE),)) is other
-    await asyncio.wait_for(asyncio.shield(other or asyncio.sleep(0)), 5)
+    assert other is not None
+    async with limit():
+        await asyncio.shield(other)
     with pytest.raises(LocalProtocolError, match="has ended"):
         await transaction.execute("SELECT 1")
 
@@ -98,11 +101,14 @@ async def test_other_writes_wait_for_it_and_then_come_before_the_next_one(
     begun = asyncio.ensure_future(second.execute("SELECT COUNT(*) FROM outgoing"))
     waits = Context().run(store.write, (Save(outgoing(1)),))  # a write of another task
     assert waits is not None
-    await asyncio.sleep(0.05)
+    # These go through the same thread, one after the other.
+    for _ in range(3):
+        await first.execute("SELECT 1")
     assert not waits.done()
     assert not begun.done()
     await commit(first, Save(DONE))
-    assert await asyncio.wait_for(begun, 5) == [(1,)]
+    async with limit():
+        assert await begun == [(1,)]
     assert waits.done()
     second.rollback()
 
@@ -126,10 +132,12 @@ async def test_who_gives_up_waiting_for_its_turn_leaves_it_to_the_next(
         waits.cancel()
         if not late:
             first.rollback()
-        assert await asyncio.wait_for(last, 5) == [(3,)]
+        async with limit():
+            assert await last == [(3,)]
         second.rollback()
         third.rollback()
-        await asyncio.wait_for(write(store, Save(outgoing(1))), 5)
+        async with limit():
+            await write(store, Save(outgoing(1)))
 
 
 #: Statements that would break the promise for all messages, with the rule that each
@@ -405,7 +413,7 @@ def test_effect_and_mark_are_both_there_after_a_kill_or_neither(
         """
     )
     died = subprocess.run(
-        [sys.executable, "-c", child, str(path), where], timeout=60, check=False
+        [sys.executable, "-c", child, str(path), where], timeout=LIMIT_S, check=False
     )
     assert died.returncode == -signal.SIGKILL
 

@@ -13,10 +13,11 @@ async def add(*, one: int, other: int) -> dict[str, int]:
     return {"sum": one + other}
 
 
-async def work(*, seconds: float) -> None:
-    until = time.process_time() + seconds
-    while time.process_time() < until:
+async def work(*, seconds: float) -> dict[str, float]:
+    began = time.process_time()
+    while time.process_time() < began + seconds:
         pass
+    return {"began": began, "ended": time.process_time()}
 
 
 async def fail() -> None:

@@ -1,4 +1,4 @@
-"""The campaign, with a soak, for two minutes on two servers.
+"""The campaign, for a moment and, with a soak, for two minutes on two servers.
 
 And proof that it finds faults.
 """
@@ -22,34 +22,61 @@ from campaign.disk import SmallDisk
 from campaign.faults import KINDS
 from campaign.files import Files
 from campaign.member import Member
-from campaign.supervisor import WORKERS
+from campaign.mutants import NO_SELECTOR
+from campaign.supervisor import NODE, WORKERS, queue_jid
 from message_roles import EFFECTS
 from notebooks import ACCEPTED, REJECTED, Deed, Notebook
 from qos.cli.status import Status
 from qos.spark.session import NoSpark, check_spark
+from qos.testing import friends, logged_in
 from qos.testing.processes import completed
-from role import Role
+from queue_roles import Service, WorkerRole, read_work_records
+from role import Connect, Role
+from role_processes import Processes
+from waiting import PATIENCE, limit, until
+from xep_0254 import XEP_0254, NewItem
 
 #: Two minutes of faults, time to start and to finish, and Spark; the rest is for a
 #: machine under load.
-LIMIT_S = 600.0
+CAMPAIGN_S = 600.0
 
 
-async def run(*words: str, limit_s: float = LIMIT_S) -> tuple[int, str, str]:
+async def run(*words: str) -> tuple[int, str, str]:
     """Run the command as an operator does; returns its status and output."""
     done = await completed(
-        *(sys.executable, "-P", "-m", "campaign", *words), seconds=limit_s
+        *(sys.executable, "-P", "-m", "campaign", *words), seconds=CAMPAIGN_S * PATIENCE
     )
     return done.status, done.out, done.err
 
 
 @pytest.mark.crash
 @pytest.mark.xmpp
-@pytest.mark.timeout(LIMIT_S + 30)
+@pytest.mark.timeout(CAMPAIGN_S + 30)
+async def test_a_few_seconds_of_faults_on_a_server_break_nothing(
+    tmp_path: Path,
+) -> None:
+    """However few the messages are: those that were accepted come once."""
+    status, out, err = await run(
+        *("--minutes", "0.1", "--server", "prosody", "--store", "sqlite"),
+        *("--programs", "library", "--out", str(tmp_path / "evidence")),
+    )
+    assert status == Status.DONE, f"{out}\n{err}"
+    assert "Traceback" not in err
+    assert re.search(r"^Kept: \d+ faults?, \d+ messages and items: ", out, re.MULTILINE)
+
+
+@pytest.mark.long
+@pytest.mark.crash
+@pytest.mark.xmpp
+@pytest.mark.timeout(CAMPAIGN_S + 30)
 async def test_two_minutes_of_faults_on_two_servers_break_nothing_and_nothing_grows(
     tmp_path: Path,
 ) -> None:
-    """The promise holds against all faults of real use, for a long time."""
+    """The promise holds against all faults of real use, for a long time.
+
+    How many faults and messages there are in two minutes, and whether anything grows, is
+    a matter of time.
+    """
     drawn = tmp_path / "soak.svg"
     status, out, err = await run(
         *("--minutes", "2", "--soak", "--plot", str(drawn)),
@@ -87,18 +114,75 @@ async def test_two_minutes_of_faults_on_two_servers_break_nothing_and_nothing_gr
         )
 
 
+@pytest.mark.long
 @pytest.mark.crash
 @pytest.mark.xmpp
-@pytest.mark.timeout(200)
-async def test_a_service_that_asks_no_selector_is_found_out(tmp_path: Path) -> None:
+@pytest.mark.timeout(CAMPAIGN_S + 30)
+async def test_a_campaign_finds_a_service_that_asks_no_selector(tmp_path: Path) -> None:
+    """All workers want odd numbers, so whoever gets an even one cannot want it."""
     status, out, err = await run(
         *("--minutes", "0.1", "--server", "prosody", "--store", "sqlite"),
-        *("--programs", "library", "--mutant", "a selector that is not asked"),
+        *("--programs", "library", "--mutant", NO_SELECTOR),
         *("--out", str(tmp_path / "evidence")),
-        limit_s=180.0,
     )
     assert status == Status.NOT_DELIVERED, f"{out}\n{err}"
     assert re.search(r"^prosody, queue items: false: i\d*[02468]$", out, re.MULTILINE)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(
+    ("mutant", "examples"),
+    [
+        (NO_SELECTOR, ["false: i0", "false: i2"]),
+        ("", ["open: i0", "open: i2"]),
+    ],
+)
+async def test_a_service_that_asks_no_selector_is_found_out(
+    tmp_path: Path, mutant: str, examples: list[str]
+) -> None:
+    """By the members and the counting of a campaign. The only worker wants odd numbers."""
+    files = Files(tmp_path, SmallDisk(tmp_path, 1), ("sqlite",))
+    queue, worker = queue_jid("loopback"), WORKERS[0]
+    async with (
+        friends("boss", worker, components={queue: "secret"}) as server,
+        Processes(tmp_path) as processes,
+        logged_in(server, "boss/1", {"xep_0254": {}}) as boss,
+    ):
+
+        def connect(jid: str, port: int) -> Connect:
+            return Connect(jid=jid, password="secret", host=server.host, port=port)  # noqa: S106 - in a test
+
+        component = connect(queue, server.component_port)
+        service = await processes.start(
+            Service(connect=component, store=str(files.queue_store), mutant=mutant)
+        )
+        await service.until("ready")
+        options = {"pubsub#access_model": "open", "queue#keep_accepted": "3600"}
+        await XEP_0254.of(boss).create(queue, NODE, options)
+        await XEP_0254.of(boss).publish(
+            queue,
+            NODE,
+            [NewItem(item_id=f"i{n}", properties={"parity": n % 2}) for n in range(4)],
+        )
+        files.published.write_text("i0\ni1\ni2\ni3\n")
+        await processes.start(
+            WorkerRole(
+                connect=connect(f"{worker}@localhost/1", server.port),
+                service=queue,
+                node=NODE,
+                log=str(files.work_records),
+                lock_s=60,
+                parity=1,
+                effects=str(files.effects(worker)),
+            )
+        )
+        wanted = 4 if mutant else 2
+        await until(lambda: work_records(files).count("accepted") == wanted)
+    assert count_items(files).examples == examples
+
+
+def work_records(files: Files) -> list[str]:
+    return [record.what for record in read_work_records(files.work_records)]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +202,7 @@ async def test_wrong_usage_is_one_line(
     """And nothing is started."""
     (tmp_path / "file").touch()
     words = tuple(word.format(full=tmp_path) for word in words)
-    status, out, err = await run(*words, limit_s=30)
+    status, out, err = await run(*words)
     assert (status, out) == (Status.USAGE, "")
     assert problem in err.splitlines()[-1]
     assert "Traceback" not in err
@@ -249,7 +333,7 @@ def test_each_way_of_breaking_the_promise_of_a_queue_is_counted(tmp_path: Path) 
     """Lost, doubled, done without being accepted, accepted without being done."""
     files = Files(tmp_path, SmallDisk(tmp_path, 1), ("sqlite",))
     files.published.write_text("i1\ni2\ni3\ni4\n")
-    files.work_records.write_text("accepted i4 t 0 1.0\n")
+    files.work_records.write_text("accepted i4 t 0 1.0\nunwanted i1 t 0 1.0\n")
     _execute(
         files.effects(WORKERS[0]),
         "CREATE TABLE effects (item_id TEXT)",
@@ -266,7 +350,7 @@ def test_each_way_of_breaking_the_promise_of_a_queue_is_counted(tmp_path: Path) 
     assert tally.accepted == 4
     assert tally.lost == 1  # i4
     assert tally.doubled == 1  # i2
-    assert tally.false == 2  # i4 and i5
+    assert tally.false == 3  # i4 and i5, and i1, which its worker did not want
     assert tally.open == 2  # i3 and i5
 
 
@@ -353,11 +437,10 @@ async def test_a_member_that_ends_before_it_is_seen_to_work_has_ended() -> None:
     member = Member("desk", "desk", _no_life)
 
     async def last_life() -> None:
-        await asyncio.sleep(0.1)
-        assert member.ending
+        await until(lambda: member.ending)
         member.done = True
 
-    async with asyncio.timeout(10):
+    async with limit():
         await asyncio.gather(member.end(), last_life())
 
 

@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from qos.cli.status import Status
 from qos.testing.server import LoopbackServer
 from role import Connect
 from role_processes import Processes, RoleProcess
+from waiting import limit, until
 
 Entry = Mapping[str, object]
 
@@ -180,8 +181,7 @@ async def test_a_reader_that_stops_lets_the_pipe_fill_up(tmp_path: Path) -> None
                 size += os.write(writing, b"x" * 1000)
         assert reader.full
         reader.go_on()
-        while out.stat().st_size < size:  # noqa: ASYNC110 - it is no event
-            await asyncio.sleep(0.01)
+        await until(lambda: out.stat().st_size >= size)
         assert not reader.full
         os.write(writing, b"the end")
         os.close(writing)
@@ -258,12 +258,6 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
         yield Stage(files, server, processes)
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(40):
-        while not condition():  # noqa: ASYNC110 - it is in another process
-            await asyncio.sleep(0.02)
-
-
 SHORT_WRITE = "a short write is taken for success"
 NO_TAKER = "a confirm without a taker"
 
@@ -282,7 +276,8 @@ async def test_a_full_disk_ends_listen_and_no_message_is_lost(stage: Stage) -> N
     words = ("listen", "--store", f"files:{stage.files.folder / 'held'}")
     listen = await stage.command(*words, stdout=stdout, file_bytes_max=FEW_BYTES)
     hub = await stage.hub()
-    assert await asyncio.wait_for(asyncio.shield(listen.ended), 40) == Status.OUTPUT
+    async with limit():
+        assert await asyncio.shield(listen.ended) == Status.OUTPUT
     assert read_printed(stdout).torn == 1
     listen = await stage.command(*words, stdout=stdout)
     before = stage.delivered()

@@ -115,6 +115,7 @@ SHORT = (
 SHORT_S, SHORT_BOUND_S = 2.0, 3.0
 
 
+@pytest.mark.long
 @pytest.mark.xmpp
 @pytest.mark.timeout(240)
 async def test_honest_clients_are_served_beside_strangers_and_hostile_accounts(

@@ -15,6 +15,7 @@ from slixmpp.exceptions import IqError
 
 from qos.testing.link import Link
 from qos.testing.server import LoopbackServer
+from waiting import LIMIT_S, limit
 
 STREAMS = "http://etherx.jabber.org/streams"
 ERRORS = "{urn:ietf:params:xml:ns:xmpp-stanzas}"
@@ -27,7 +28,6 @@ COMPONENT = "{jabber:component:accept}"
 
 ACCOUNTS = {"alice": "secret", "bob": "geheim, =ß", "carol": "x"}
 COMPONENTS = {"comp.localhost": "hush"}
-TIMEOUT_S = 10.0
 
 Start = Callable[..., Awaitable[LoopbackServer]]
 
@@ -92,7 +92,7 @@ class Raw:
 
     async def next(self, depth: int = 1) -> ET.Element:
         """Return the next child of the stream's root; at depth 0, the root."""
-        async with asyncio.timeout(TIMEOUT_S):
+        async with limit():
             while True:
                 # Not closed: the generator leaves the rest in its place.
                 for event, element in self._events():
@@ -224,7 +224,7 @@ async def test_a_wrong_password_is_not_authorized(
     failed = asyncio.get_running_loop().create_future()
     client.add_event_handler("failed_auth", failed.set_result)
     client.connect(server.host, server.port)
-    failure = await asyncio.wait_for(failed, TIMEOUT_S)
+    failure = await asyncio.wait_for(failed, LIMIT_S)
     assert failure["condition"] == "not-authorized"
 
 
@@ -851,10 +851,11 @@ async def test_the_link_treats_components_like_clients(
     assert condition(await alice.next()) == ("wait", "service-unavailable")
 
 
+@pytest.mark.looptime
 async def test_a_delay_changes_the_order_but_loses_nothing(
     start: Start, stack: AsyncExitStack
 ) -> None:
-    _, alice, bob = await talk(start, stack, Link(5, delay_s=(0.0, 0.05)))
+    _, alice, bob = await talk(start, stack, Link(5, delay_s=(0.0, 30.0)))
     for n in range(50):
         alice.send(f"<message to='{bob.jid}' id='{n}'/>")
     order = [int((await bob.next()).attrib["id"]) for _ in range(50)]
@@ -862,10 +863,11 @@ async def test_a_delay_changes_the_order_but_loses_nothing(
     assert order != list(range(50))
 
 
+@pytest.mark.looptime
 async def test_what_is_delayed_until_the_receiver_has_gone_is_refused(
     start: Start, stack: AsyncExitStack
 ) -> None:
-    server, alice, bob = await talk(start, stack, Link(5, delay_s=(0.05, 0.05)))
+    server, alice, bob = await talk(start, stack, Link(5, delay_s=(30.0, 30.0)))
     alice.send(f"<iq type='get' id='1' to='{bob.jid}'/>")
     alice.send("<iq type='get' id='0'><ping xmlns='urn:xmpp:ping'/></iq>")
     assert (await alice.next()).get("id") == "0"  # so it has got the first as well
@@ -1021,7 +1023,7 @@ async def test_stopping_does_not_wait_for_who_does_not_read(
         await alice._writer.drain()
     alice.send("<iq type='get' id='1'><ping xmlns='urn:xmpp:ping'/></iq>")
     await alice.next()
-    async with asyncio.timeout(TIMEOUT_S):
+    async with limit():
         await server.stop()
 
 
@@ -1081,7 +1083,7 @@ async def online(client: ClientXMPP | ComponentXMPP, host: str, port: int) -> No
     started = asyncio.get_running_loop().create_future()
     client.add_event_handler("session_start", started.set_result, disposable=True)
     client.connect(host, port)
-    await asyncio.wait_for(started, TIMEOUT_S)
+    await asyncio.wait_for(started, LIMIT_S)
 
 
 async def slix(
@@ -1116,9 +1118,9 @@ async def test_slixmpp_clients_exchange_messages_presence_and_iqs(
         await client.get_roster()
         client.send_presence()
     assert alice.client_roster["bob@localhost"]["subscription"] == "both"
-    await asyncio.wait_for(seen, TIMEOUT_S)
+    await asyncio.wait_for(seen, LIMIT_S)
     alice.send_message(mto=JID("bob@localhost"), mbody="Grüße & <x/>")
-    message = await asyncio.wait_for(came, TIMEOUT_S)
+    message = await asyncio.wait_for(came, LIMIT_S)
     assert (message["from"], message["body"]) == (alice.boundjid, "Grüße & <x/>")
     for jid in ("localhost", "bob@localhost", "bob@localhost/1"):
         info = await alice.plugin["xep_0030"].get_info(jid=JID(jid))
@@ -1149,7 +1151,7 @@ async def test_a_slixmpp_component_answers_a_slixmpp_client(
     came = asyncio.get_running_loop().create_future()
     comp.add_event_handler("message", came.set_result)
     alice.send_message(mto=JID("q@comp.localhost"), mbody="on")
-    message = await asyncio.wait_for(came, TIMEOUT_S)
+    message = await asyncio.wait_for(came, LIMIT_S)
     assert message["body"] == "on"
 
 
@@ -1162,6 +1164,6 @@ async def test_a_slixmpp_client_that_was_cut_off_logs_in_again(
         gone = asyncio.get_running_loop().create_future()
         alice.add_event_handler("disconnected", gone.set_result, disposable=True)
         assert server.disconnect("alice@localhost/1") == 1
-        await asyncio.wait_for(gone, TIMEOUT_S)
+        await asyncio.wait_for(gone, LIMIT_S)
         await online(alice, server.host, server.port)
         assert server.online == {"alice@localhost/1"}

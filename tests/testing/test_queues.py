@@ -1,6 +1,5 @@
 """A queue service for tests, as a user of this library starts it."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ from qos.errors import RequestRefused
 from qos.testing import friends, logged_in, queue_service
 from qos.testing.clients import Plugins
 from qos.worker import Worker
+from waiting import limit
 from xep_0254 import XEP_0254, NewItem
 
 QUEUE = "queue.localhost"
@@ -30,9 +30,8 @@ async def test_what_is_published_is_worked_on() -> None:
         await queues.create(QUEUE, "orders", {"pubsub#access_model": "open"})
         async with Worker(bee, QUEUE, "orders") as worker:
             await queues.publish(QUEUE, "orders", [NewItem(item_id="one")])
-            async with asyncio.timeout(20):
-                async with await anext(worker) as job:
-                    assert job.id == "one"
+            async with limit(), await anext(worker) as job:
+                assert job.id == "one"
         assert (await queues.stats(QUEUE, "orders"))["accepted"] == 1
 
 

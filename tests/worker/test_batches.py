@@ -10,6 +10,7 @@ from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost, MessageTooLarge
 from qos.worker import Job, Worker, settlements
 from raw_client import local
+from waiting import limit
 from worker_setup import NODE, Queue, ScriptedService
 from xep_0254.queueing import XEP_0254
 
@@ -227,7 +228,7 @@ async def test_a_batch_that_is_never_answered_is_in_doubt_at_the_end(
         # By then there was no time left for a repeat.
         assert len(ids_in(await scripted.asked("retract"))) == 3
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(scripted.asked("retract"), 0.1)
+            await asyncio.wait_for(scripted.asked("retract"), 20)
 
 
 @pytest.mark.parametrize("batch", [1, 3])
@@ -286,7 +287,7 @@ async def test_a_worker_in_batches_ends_every_item_of_a_real_queue(
     await queue.publish(*(f"i{n}" for n in range(40)))
     ended: list[str] = []
     async with (
-        asyncio.timeout(20),
+        limit(),
         Worker(bee, "queue.localhost", NODE, parallel=10, batch=4) as worker,
     ):
         async for job in worker:

@@ -15,7 +15,8 @@ from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost, LocalProtocolError, NoAnswer, RequestRefused
 from qos.testing import LoopbackServer
 from qos.worker import Job, Worker, effects
-from worker_setup import NODE, QUEUE, LogIn, Queue, ScriptedService, token_in, until
+from waiting import limit, until
+from worker_setup import NODE, QUEUE, LogIn, Queue, ScriptedService, token_in
 from xep_0254 import XEP_0254
 
 
@@ -571,7 +572,7 @@ class Killed:
     async def __call__(self, step: str) -> str:
         """The output of the child; '' if it was killed."""
         child = await Forked.start(effects_child.live, self._port, self._path, step)
-        async with asyncio.timeout(40):
+        async with limit():
             said, complaint = await child.communicate(b"")
         assert complaint == b""
         assert child.returncode == (0 if said else -9), said
@@ -580,6 +581,7 @@ class Killed:
 
 @pytest.mark.crash
 @pytest.mark.timeout(180)
+@pytest.mark.looptime(False)
 @pytest.mark.parametrize(
     "steps",
     [["before"], ["after"], [f"sql:{number}" for number in range(25)]],

@@ -10,7 +10,8 @@ from qos.testing import Link, LoopbackServer
 from qos.testing.clients import close
 from qos.worker import Worker
 from raw_client import local, stanza
-from worker_setup import NODE, QUEUE, Handler, Queue, ScriptedService, until
+from waiting import LIMIT_S, limit, until
+from worker_setup import NODE, QUEUE, Handler, Queue, ScriptedService
 from xep_0254 import XEP_0254
 
 NEVER_S = 3600.0
@@ -95,7 +96,7 @@ async def test_what_was_dropped_with_the_connection_is_taken_when_it_is_sent_aga
         server.disconnect("bee@localhost/1")
         await scripted.answer(await scripted.asked("subscribe"))
         await scripted.deliver("i", "t")
-        async with asyncio.timeout(10):
+        async with limit():
             job = await anext(worker)
         assert (job.id, job.token) == ("i", "t")
         assert not job.lost.is_set()
@@ -111,7 +112,7 @@ async def test_a_durable_lock_outlives_the_connection(
         await queue.publish("i")
         async with await anext(worker) as job:
             server.disconnect("bee@localhost/1")
-            await bee.wait_until("session_start", timeout=10)
+            await bee.wait_until("session_start", timeout=LIMIT_S)
         assert job.outcome is ItemOutcome.ACCEPTED
     stats = await queue.stats()
     assert (stats["accepted"], stats["available"]) == (1, 0)

@@ -12,8 +12,8 @@ from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost, LocalProtocolError
 from qos.worker import Job, Worker
 from raw_client import local, stanza
+from waiting import limit, until
 from worker_setup import (
-    LIMIT_S,
     NODE,
     QUEUE,
     Handler,
@@ -21,7 +21,6 @@ from worker_setup import (
     Queue,
     ScriptedService,
     token_in,
-    until,
 )
 
 
@@ -90,7 +89,8 @@ async def test_a_worker_stops_as_soon_as_nothing_runs(
     worker.stop()
     await queue.until(subscribers=0)
     handler.go_on.set()
-    await asyncio.wait_for(working, LIMIT_S)
+    async with limit():
+        await working
     await queue.until(accepted=running, available=0)
 
 
@@ -400,10 +400,9 @@ async def test_an_accept_that_is_under_way_is_waited_for(
 
 
 async def test_a_handler_that_does_not_end_holds_nothing_up(
-    bee: ClientXMPP, queue: Queue, monkeypatch: pytest.MonkeyPatch
+    bee: ClientXMPP, queue: Queue
 ) -> None:
     """Its item is released all the same, and its later calls are refused."""
-    monkeypatch.setattr("qos.worker.worker._STOP_S", 0.05)
     await queue.create()
     await queue.publish("i")
     end = asyncio.Event()

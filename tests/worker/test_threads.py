@@ -3,21 +3,21 @@
 import asyncio
 import functools
 import threading
-import time
 
 import pytest
 from slixmpp import ClientXMPP
 
 from qos import LocalProtocolError
 from qos.worker import Job, UnrecoverableError, Worker
-from worker_setup import NODE, QUEUE, Queue, until
+from waiting import LIMIT_S, until
+from worker_setup import NODE, QUEUE, Queue
 
 
 async def work(bee: ClientXMPP, queue: Queue, handler: object, *ids: str) -> Worker:
     """Let a worker handle these items."""
     await queue.create()
     await queue.publish(*ids)
-    worker = Worker(bee, QUEUE, NODE, parallel=4, grace_s=5)
+    worker = Worker(bee, QUEUE, NODE, parallel=4, grace_s=30)
     working = asyncio.create_task(worker.run(handler))  # type: ignore[arg-type]  # any
     await queue.until(accepted=len(ids))
     worker.stop()
@@ -29,7 +29,7 @@ async def test_a_plain_function_runs_in_threads_and_its_items_are_accepted(
     bee: ClientXMPP, queue: Queue
 ) -> None:
     """It was called in the loop, and then its result was awaited: each item failed."""
-    together = threading.Barrier(4, timeout=10)
+    together = threading.Barrier(4, timeout=LIMIT_S)
     found: dict[str, str] = {}
 
     def pack(job: Job) -> None:
@@ -120,19 +120,22 @@ async def test_a_stop_waits_for_the_threads_but_not_beyond_the_grace(
     await queue.create()
     await queue.publish("a")
     begun, end = threading.Event(), threading.Event()
+    ended: list[str] = []
 
-    def pack(_: Job) -> None:
+    def pack(job: Job) -> None:
         begun.set()
-        end.wait(10)
+        end.wait(LIMIT_S)
+        ended.append(job.id)
 
     worker = Worker(bee, QUEUE, NODE, grace_s=30)
     working = asyncio.create_task(worker.run(pack))
     await until(begun.is_set)
     worker.stop()
-    await asyncio.sleep(0.3)
+    await queue.until(subscribers=0)
     assert not working.done()
     end.set()
     await working
+    assert ended == ["a"]
     assert (await queue.stats())["accepted"] == 1
 
     await queue.publish("b")
@@ -142,9 +145,8 @@ async def test_a_stop_waits_for_the_threads_but_not_beyond_the_grace(
     working = asyncio.create_task(worker.run(pack))
     await until(begun.is_set)
     worker.stop()
-    began = time.monotonic()
     await working
-    assert time.monotonic() - began < 5
+    assert ended == ["a"]
     assert (await queue.stats())["available"] == 1
     end.set()
     await until(lambda: not ours())

@@ -18,6 +18,7 @@ from qos.errors import JobLost, LocalProtocolError, RequestRefused
 from qos.testing import LoopbackServer
 from qos.testing.clients import close
 from qos.worker import Job, UnrecoverableError, Worker
+from waiting import LIMIT_S, limit, until
 from worker_setup import (
     BEES,
     NODE,
@@ -27,7 +28,6 @@ from worker_setup import (
     LogIn,
     Queue,
     ScriptedService,
-    until,
 )
 from xep_0254 import XEP_0254
 from xep_0254.events import DeliveredItem, Event
@@ -364,7 +364,7 @@ async def test_a_component_can_work_too(queue: Queue, server: LoopbackServer) ->
     )
     try:
         component.connect()
-        await component.wait_until("session_start", timeout=10)
+        await component.wait_until("session_start", timeout=LIMIT_S)
         await queue.create()
         async with Worker(component, QUEUE, NODE) as worker:
             await worker.subscribed()
@@ -405,14 +405,14 @@ async def test_a_job_goes_to_somebody_else_when_the_one_it_was_for_is_cancelled(
         await asyncio.sleep(0)
         worker._on_event(Event(node=NODE, items=(DeliveredItem(item_id="i"),)))
         first.cancel()
-        async with asyncio.timeout(5):
+        async with limit():
             assert (await second).id == "i"
         third = asyncio.ensure_future(anext(worker))
         fourth = asyncio.ensure_future(anext(worker))
         await asyncio.sleep(0)
         third.cancel()
         worker._on_event(Event(node=NODE, items=(DeliveredItem(item_id="j"),)))
-        async with asyncio.timeout(5):
+        async with limit():
             assert (await fourth).id == "j"
 
 

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Final
 
 from slixmpp.stanza import Message
 
@@ -29,7 +30,10 @@ from qos.core.queue.selector import Selector
 from qos.engine.queue_engine import Answer, Parts, QueueEngine
 from xep_qos.takers import Takers
 
-__all__ = ["MUTANTS", "apply_mutant"]
+__all__ = ["MUTANTS", "NO_SELECTOR", "apply_mutant"]
+
+#: A mistake for which a campaign has workers of its own.
+NO_SELECTOR: Final = "a selector that is not asked"
 
 
 def _one_write() -> None:
@@ -115,7 +119,7 @@ def _answered_early(resource: str, *kinds: type[Request]) -> None:
 MUTANTS: Mapping[str, Callable[[], None]] = {
     "a short write is taken for success": _one_write,
     "a confirm without a taker": _no_taker,
-    "a selector that is not asked": _any_item,
+    NO_SELECTOR: _any_item,
     "HTTP: posted before the commit": partial(_answered_early, "http", Publish),
     "HTTP: acknowledged before the commit": partial(
         _answered_early, "http-", Retract, Unlock

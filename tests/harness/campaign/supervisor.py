@@ -10,6 +10,7 @@ from typing import Literal
 
 from campaign.files import Files
 from campaign.member import Kind, Member
+from campaign.mutants import NO_SELECTOR
 from message_roles import End
 from proxy import Proxy
 from qos.cli.status import CommandError, Status
@@ -203,6 +204,10 @@ class Supervisor:
         return Member("service", "service", lambda life: role, url)
 
     def _worker(self, name: str) -> Member:
+        # The first one takes everything, and the second one chooses. Where a service
+        # gives items away without looking, no worker may want every item: else the
+        # wrong ones might all go to that one.
+        takes_all = name == WORKERS[0] and self._mutant != NO_SELECTOR
         role = WorkerRole(
             connect=self._connect(name),
             service=self._queue,
@@ -210,8 +215,7 @@ class Supervisor:
             log=str(self._files.work_records),
             lock_s=LOCK_S,
             work_s=0.05,
-            # The first one takes everything, and the second one chooses.
-            parity=None if name == WORKERS[0] else 1,
+            parity=None if takes_all else 1,
             qos_journal=self._journal(name),
             effects=str(self._files.effects(name)),
             resubscribe_s=5.0,
