@@ -95,9 +95,8 @@ def test_a_source_distribution_can_be_tested(tmp_path: Path) -> None:
         names = {name.partition("/")[2] for name in sdist.getnames()}
     tests = {str(path.relative_to(ROOT)) for path in ROOT.glob("tests/**/*.py")}
     guide = {str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md")}
-    for name in ("CHANGELOG.md", "LICENSE", "Makefile", "README.md", "pyproject.toml"):
-        assert name in names
-    assert tests | guide <= names
+    front = {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md"}
+    assert tests | guide | front | {"pyproject.toml"} <= names
 
 
 @pytest.mark.parametrize("package", ["qos", "xep_qos"])

@@ -31,7 +31,7 @@ from qos.journal.schema import ITEMS
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark-tables"),
+    pytest.mark.xdist_group("spark"),
     pytest.mark.timeout(600),
 ]
 
@@ -839,6 +839,7 @@ def test_a_verdict_names_those_whose_word_it_rests_on(
     assert '"hand_overs":0' in evidence
 
 
+@pytest.mark.long
 def test_what_is_not_proven_is_counted_by_route_and_reason(
     spark: SparkSession, lines: Lines
 ) -> None:

@@ -36,7 +36,7 @@ from qos.journal.schema import parse_line
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark-tables"),
+    pytest.mark.xdist_group("spark"),
     pytest.mark.timeout(600),
 ]
 
@@ -76,6 +76,7 @@ def shuffled(folder: Path, chance: random.Random) -> None:
         del lines[:size]
 
 
+@pytest.mark.long
 @settings(
     max_examples=5,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -206,6 +207,7 @@ def test_a_browser_would_tell_of_a_page_that_needs_more(tmp_path: Path) -> None:
     assert seen.texts("b") == ["one text"]
 
 
+@pytest.mark.long
 def test_an_audit_of_one_day_replaces_that_day(
     summary: dict[str, Any], journals: Path, out: Path, spark: SparkSession
 ) -> None:
@@ -280,6 +282,7 @@ def test_an_audit_of_no_line_is_neither_good_nor_bad(
     assert "xmpp_qos_audit_files_not_closed 1\n" in numbers
 
 
+@pytest.mark.long
 def test_lines_that_are_there_twice_make_no_other_tables(
     summary: dict[str, Any], journals: Path, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -307,6 +310,7 @@ def test_lines_that_are_there_twice_make_no_other_tables(
     )
 
 
+@pytest.mark.long
 def test_files_that_are_too_long_to_be_in_memory_make_no_other_tables(
     summary: dict[str, Any],
     journals: Path,
@@ -331,6 +335,7 @@ def _killed(*_: object) -> None:
     raise Killed
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_message_of_several_days_is_one_row_day_by_day(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -13,8 +13,9 @@ from qos.audit.synth import EXPECTED, synthesise
 from qos.cli import main
 
 
+@pytest.mark.long
 @pytest.mark.spark
-@pytest.mark.xdist_group("spark-tables")
+@pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(300)
 def test_a_size_is_measured_end_to_end(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -39,7 +40,7 @@ def test_a_size_is_measured_end_to_end(
 
 
 @pytest.mark.spark
-@pytest.mark.xdist_group("spark-tables")
+@pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(180)
 def test_an_audit_that_is_wrong_is_not_measured(
     spark: SparkSession, tmp_path: Path

@@ -8,7 +8,7 @@ from qos.audit.tables import deliveries
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark-tables"),
+    pytest.mark.xdist_group("spark"),
     pytest.mark.timeout(600),
 ]
 

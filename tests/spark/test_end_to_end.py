@@ -22,7 +22,6 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from crash_pair import Pair
-from devices import eventually
 from journals import read_journal
 from message_roles import read_log
 from qos.audit.snapshot import snapshot, spark_frame
@@ -32,9 +31,11 @@ from queue_asker import NODE, QUEUE, Asker, asker, until_empty
 from queue_roles import AFTER_COMMIT, BEFORE_COMMIT, PublisherRole, Service, WorkerRole
 from role import Connect, Role
 from role_processes import Processes, RoleProcess
+from waiting import until
 
 pytestmark = [
     pytest.mark.spark,
+    pytest.mark.long,
     pytest.mark.crash,
     pytest.mark.xmpp,
     pytest.mark.xdist_group("spark-processes"),
@@ -54,9 +55,6 @@ ROUNDS = 9
 
 #: Twenty or so.
 DEEDS_BYTES = 1_400
-
-# For a machine under load.
-WAIT_S_MAX = 20.0
 
 
 @dataclass(frozen=True)
@@ -166,7 +164,7 @@ class Bees:
             NODE, lock_timeout=str(LOCK_S), max_deliveries="5", backoff="0.05"
         )
         everybody = {"pubsub#access_model": "open", "pubsub#publish_model": "open"}
-        await ask.plugin.configure(QUEUE, NODE, everybody)
+        await ask.configure(NODE, everybody)
 
     async def _start(self, name: str) -> None:
         self._running[name] = await self._processes.start(self._roles[name])
@@ -188,7 +186,7 @@ class Bees:
             return records.stat().st_size if records.exists() else 0
 
         before = size()
-        await eventually(lambda: size() > before + DEEDS_BYTES, timeout_s=WAIT_S_MAX)
+        await until(lambda: size() > before + DEEDS_BYTES)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from qos.journal.schema import EVENTS, Role
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark-tables"),
+    pytest.mark.xdist_group("spark"),
     pytest.mark.timeout(600),
 ]
 

@@ -90,6 +90,7 @@ def test_files_of_this_machine_are_dealt_by_their_sizes(
     assert max(read_by) < 1.5 * min(read_by)
 
 
+@pytest.mark.long
 def test_joined_files_come_to_the_same(spark: SparkSession, tmp_path: Path) -> None:
     """Even if the join was killed before it had removed all old files."""
     journals, cut = tmp_path / "journals", tmp_path / "cut"

@@ -25,7 +25,7 @@ from qos.audit.tables.cover import Runs
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark-tables"),
+    pytest.mark.xdist_group("spark"),
     pytest.mark.timeout(600),
 ]
 
@@ -52,6 +52,7 @@ def _only_read_files(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(driver, "named_runs", named)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mutant", [_any_journal, _only_read_files])
 def test_an_audit_that_takes_one_journal_for_its_namesake_is_found(
     mutant: Callable[[pytest.MonkeyPatch], None],
@@ -82,6 +83,7 @@ def _addresses_of_components(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Runs, "in_place_of", always)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mutant", [_no_components, _addresses_of_components])
 def test_an_audit_that_takes_a_component_for_something_else_is_found(
     mutant: Callable[[pytest.MonkeyPatch], None],

@@ -169,6 +169,7 @@ DAY_S = 86_400.0
 WHOLE = ("accepted", "offered", "received", "released", "delivered")
 
 
+@pytest.mark.long
 def test_what_comes_for_a_closed_day_is_counted_and_changes_no_table(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -223,6 +224,7 @@ def test_what_comes_for_a_closed_day_is_counted_and_changes_no_table(
     assert str(look.summary.first) == "2026-01-08"
 
 
+@pytest.mark.long
 def test_contradicting_counts_are_a_problem_whenever_they_come(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -251,6 +253,7 @@ def test_contradicting_counts_are_a_problem_whenever_they_come(
     assert "count=2" in problem
 
 
+@pytest.mark.long
 def test_what_is_stuck_shows_up_though_nothing_new_comes(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -131,6 +131,7 @@ def test_a_killed_follower_goes_on_and_a_stopped_one_ends_its_batch(
     assert problems == there
 
 
+@pytest.mark.long
 def test_who_ends_the_whole_group_reads_no_traceback(
     start: Callable[..., Process], tmp_path: Path
 ) -> None:

@@ -32,6 +32,7 @@ def kept(node: str, *times: float) -> Lines:
     return lines
 
 
+@pytest.mark.long
 def test_a_verdict_that_is_revised_says_when_and_why(
     spark: SparkSession, tmp_path: Path
 ) -> None:

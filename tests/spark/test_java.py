@@ -113,6 +113,7 @@ with spark_session("child", master="local[1]", quiet=True, short=True) as spark:
 """
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(180)
 def test_java_does_so(tmp_path: Path) -> None:

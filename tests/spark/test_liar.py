@@ -21,7 +21,7 @@ from qos.audit.tables import Limits
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark-tables"),
+    pytest.mark.xdist_group("spark"),
     pytest.mark.timeout(300),
 ]
 

@@ -20,7 +20,7 @@ from qos.audit.tables import Limits
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark-tables"),
+    pytest.mark.xdist_group("spark"),
     pytest.mark.timeout(300),
 ]
 
@@ -76,6 +76,7 @@ def audited(
     return verdicts(spark, out)
 
 
+@pytest.mark.long
 def test_a_file_that_is_not_closed_shows_that_there_is_a_namesake(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -101,7 +102,8 @@ def test_an_open_file_in_the_folder_of_another_node_proves_nothing(
     assert audited(spark, tmp_path, names) == [("unproven", "which-journal")]
 
 
-@pytest.mark.parametrize("is_open", [True, pytest.param(False, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("is_open", [True, False])
 def test_an_audit_of_a_day_knows_the_namesakes_of_other_days(
     is_open: bool, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -118,6 +120,7 @@ def test_an_audit_of_a_day_knows_the_namesakes_of_other_days(
     assert audited(spark, tmp_path, names, day) == [("unproven", "which-journal")]
 
 
+@pytest.mark.long
 def test_a_device_that_begins_a_journal_elsewhere_is_not_accused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -133,6 +136,7 @@ def test_a_device_that_begins_a_journal_elsewhere_is_not_accused(
     assert audited(spark, tmp_path, names) == [("lost", None)]
 
 
+@pytest.mark.long
 def test_a_follower_revises_its_verdict_when_a_namesake_comes(
     spark: SparkSession, tmp_path: Path
 ) -> None:

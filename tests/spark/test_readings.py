@@ -12,7 +12,7 @@ from qos.spark.sensor_data import NAMESPACE, parse_fields
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark-tables"),
+    pytest.mark.xdist_group("spark"),
     pytest.mark.timeout(600),
 ]
 

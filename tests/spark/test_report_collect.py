@@ -17,7 +17,7 @@ from qos.audit.tables import Limits, queues_hourly, routes_hourly
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark-tables"),
+    pytest.mark.xdist_group("spark"),
     pytest.mark.timeout(600),
 ]
 

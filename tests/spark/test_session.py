@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark-tables"),
+    pytest.mark.xdist_group("spark"),
     pytest.mark.timeout(600),
 ]
 
@@ -30,6 +30,7 @@ with spark_session(master="local[1]", quiet=True) as spark:
 """
 
 
+@pytest.mark.long
 def test_the_users_spark_defaults_hold_where_no_result_depends_on_them(
     tmp_path: Path,
 ) -> None:

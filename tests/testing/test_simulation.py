@@ -22,8 +22,10 @@ from simulation.plan import (
 )
 from simulation.shrinking import minimal
 
-#: `make simulate` runs any number of them.
+#: `make simulate` runs any number of them, `make test-all` these, and `make test` the
+#: first of them.
 SEEDS, CHUNKS = 2000, 16
+FIRST_CHUNKS = 3
 
 COMMAND = "simulation"
 
@@ -31,7 +33,16 @@ COMMAND = "simulation"
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        *range(FIRST_CHUNKS),
+        *(
+            pytest.param(chunk, marks=pytest.mark.long)
+            for chunk in range(FIRST_CHUNKS, CHUNKS)
+        ),
+    ],
+)
 def test_no_seed_violates_anything(chunk: int) -> None:
     """Kills, cuts, bad disks and clocks, all at once, at every moment."""
     seeds = SEEDS // CHUNKS
@@ -70,6 +81,7 @@ def test_a_plan_made_by_hand_violates_nothing(seed: int) -> None:
     assert any(each.seed == seed for each in MUTANTS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("group", range(4))
 def test_every_mutant_is_found_out(group: int) -> None:
     """A campaign that finds nothing proves something only if it can find it.
@@ -149,6 +161,7 @@ def test_the_same_plan_is_the_same_run(seed: int) -> None:
     assert (first.seconds, first.faults) == (second.seconds, second.faults)
 
 
+@pytest.mark.long
 def test_a_run_does_not_depend_on_its_process() -> None:
     """The order in a set of strings differs between processes."""
     code = (
@@ -294,6 +307,7 @@ def test_a_fault_counts_once_and_if_it_has_come_to_pass(
     assert dict(+result.faults) == counted
 
 
+@pytest.mark.long
 def test_each_fault_of_a_plan_can_come_to_pass() -> None:
     """None is aimed at something that does not exist."""
     totals = run_some(0, 150)
