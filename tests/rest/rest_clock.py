@@ -3,6 +3,7 @@
 import pytest
 
 from qos.rest import bodies, consuming
+from qos.rest.push import client
 from qos.testing import ManualClock
 from turned_time import turned
 from waiting import LIMIT_S
@@ -18,5 +19,9 @@ def body_clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who does not want to wait gets what is there, however long it is looked for."""
+    """Who does not want to wait gets what is there, however long it is looked for.
+
+    And a target of pushes may take as long as it likes.
+    """
     monkeypatch.setattr(consuming, "_LOOK_S", LIMIT_S)
+    turned(monkeypatch, client)
