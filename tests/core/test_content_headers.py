@@ -77,6 +77,7 @@ def test_each_header_that_comes_back_has_its_form(
     assert found.startswith(why) if why else not found
 
 
+@pytest.mark.long  # it measures
 @pytest.mark.parametrize("part", ["; ", " ;", ";a=b ", 'a="\\"', "a-", "a,"])
 def test_no_value_takes_long_to_be_refused(part: str) -> None:
     """None can be matched in two ways."""

@@ -1,5 +1,6 @@
 """At the door of XMPP: rights come first, and a hidden node is not there."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Literal
@@ -80,8 +81,10 @@ async def service(
         server, QUEUE, store=store, creators=["boss@localhost"]
     ) as service:
         # A write that a fixture has begun would not hold the clock of the test, which
-        # would run to the end of all patience. The thread of the store does this last.
-        await service.engine.store.link_key()
+        # would run to the end of all patience.
+        written = asyncio.Event()
+        service.engine.save((), lambda *_: written.set())
+        await written.wait()
         await XEP_QOS.of(service._xmpp).flush()
         yield service
 

@@ -95,8 +95,10 @@ async def service(
         component.connect()
         await component.wait_until("session_start", timeout=LIMIT_S)
         # A write that a fixture has begun would not hold the clock of the test, which
-        # would run to the end of all patience. The thread of the store does this last.
-        await service.engine.store.link_key()
+        # would run to the end of all patience.
+        written = asyncio.Event()
+        service.engine.save((), lambda *_: written.set())
+        await written.wait()
         await XEP_QOS.of(component).flush()
         yield service
     finally:

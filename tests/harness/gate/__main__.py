@@ -37,17 +37,14 @@ def main(words: Sequence[str] | None = None) -> int:
     # The core is proved by its own tests, every branch of it; to trace all else as well
     # would take three times as long.
     gate.stage("coverage, erased", [*coverage, "erase"])
-    gate.core("core", "tests/core")
+    not_long = () if options.all else ("-m", "not long")
+    gate.core("core", *not_long, "tests/core")
     gate.stage(
         "each branch of core",
         [*coverage, "combine", "--quiet"],
         [*coverage, "report", "--fail-under=100"],
     )
-    gate.tests(
-        "all other tests" if options.all else "other tests",
-        *(() if options.all else ("-m", "not long")),
-        "--ignore=tests/core",
-    )
+    gate.tests("other tests", *not_long, "--ignore=tests/core")
     gate.keep_unsteady()
     print(gate.summary(), flush=True)
     return 0 if gate.passed else 1
