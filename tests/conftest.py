@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from virtual_clock import repair
 from waiting import PATIENCE
 
 # A JVM that ends within a minute does not profit from the optimising compiler, which
@@ -88,6 +89,13 @@ _VIRTUAL_TIME = {
     "xep_0337",
     "xep_qos",
 }
+
+
+@pytest.fixture(autouse=True)
+def virtual_clock(request: pytest.FixtureRequest) -> None:
+    """Repair the clock of tests that have one of their own; see virtual_clock.py."""
+    if request.node.get_closest_marker("looptime") is not None:
+        repair(request.getfixturevalue("monkeypatch"))
 
 
 def pytest_collection_modifyitems(

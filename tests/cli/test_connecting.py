@@ -21,7 +21,6 @@ from qos.cli.listen import parser as listen_parser
 from qos.cli.options import parse
 from qos.testing.prosody import Prosody
 from qos.testing.server import LoopbackServer
-from virtual_clock import repair
 from waiting import LIMIT_S, until
 
 if TYPE_CHECKING:
@@ -306,7 +305,6 @@ async def test_a_connection_that_falls_silent_is_made_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A peer that vanishes closes nothing; TCP alone notices after hours."""
-    repair(monkeypatch)
     caplog.set_level(logging.INFO)
     monkeypatch.setenv("XMPP_QOS_PASSWORD", "secret of bob")
     silent = False

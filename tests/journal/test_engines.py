@@ -35,7 +35,6 @@ from qos.journal.writer import JournalWriter
 from qos.stores import SqliteStore
 from qos.stores.queue_store import QueueStore
 from qos.testing.clock import ManualClock
-from virtual_clock import repair
 
 NODE = "node@example.org/1"
 LAMP = "lamp@example.org/1"
@@ -173,10 +172,9 @@ async def test_a_step_that_was_not_written_is_noted_again_when_it_is(
 
 @pytest.mark.looptime
 async def test_what_waits_for_a_transaction_is_shown_to_no_reader_before(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench,
 ) -> None:
     """After a kill before its commit, no store has it, and it would never end."""
-    repair(monkeypatch)
     bench.journal._rotate_s = 1.0
     transaction = bench.store.transaction()
     # In a context of its own, like a consumer.

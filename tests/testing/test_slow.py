@@ -14,7 +14,6 @@ from qos.testing.xmpp_server import XmppServer
 from slow.__main__ import main, shown
 from slow.cases import CASES
 from slow.servers import PASSWORD
-from virtual_clock import repair
 
 BY_NAME = {each.name: each for each in CASES}
 
@@ -24,11 +23,8 @@ CASE = replace(BY_NAME["30 x 50 kB at 100 kB/s"], count=6, limit_s=8.0)
 
 
 @pytest.mark.looptime
-async def test_large_messages_at_a_hundred_kilobytes_a_second(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_large_messages_at_a_hundred_kilobytes_a_second() -> None:
     """On a clock of which only the link takes time; the server is in this process."""
-    repair(monkeypatch)
     async with LoopbackServer(
         accounts={"alice": PASSWORD, "bob": PASSWORD},
         rosters={

@@ -11,7 +11,6 @@ from slixmpp import ClientXMPP
 
 from qos.testing import LoopbackServer, friends, logged_in
 from raw_client import RawComponent
-from virtual_clock import repair
 from worker_setup import BEES, QUEUE, SECRET, LogIn, Queue, ScriptedService
 
 #: Less than a lock, or than a worker takes to subscribe again; both come by themselves.
@@ -19,7 +18,7 @@ _ENDS_S = 50.0
 
 
 @pytest.fixture(autouse=True)
-def one_clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def one_clock(request: pytest.FixtureRequest) -> None:
     """The virtual clock of a test goes on where the real one of its fixtures was.
 
     And it ends, unless a test says `end=None`: what has to come at once must not pass
@@ -29,7 +28,6 @@ def one_clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
         start=time.monotonic, end=lambda: time.monotonic() + _ENDS_S
     )
     request.node.add_marker(bounds)
-    repair(monkeypatch)
 
 
 @pytest.fixture
