@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from virtual_clock import repair
 from waiting import PATIENCE
@@ -43,7 +43,9 @@ _SPARK = {
 }
 
 # Each example has the time of its test: a busy machine is no fault.
-settings.register_profile("busy machine", deadline=None)
+settings.register_profile(
+    "busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("busy machine")
 
 os.environ["JAVA_TOOL_OPTIONS"] = " ".join(
