@@ -124,8 +124,8 @@ class Intake:
                 self.update()
                 return
             over = self._payers.over(self._account, requests=self._requested)
-            self._requested = False
             if over is None or self._when_done is not None:
+                self._requested = False
                 self._job = self._payers.do(self._account, self._step)
             else:
                 loop = asyncio.get_running_loop()

@@ -108,6 +108,11 @@ def attaches(peer: FramePeer, count: int) -> None:
         peer.send(DETACH, handle, TRUE)
 
 
+async def refused_attach(peer: FramePeer, number: int) -> None:
+    await peer.attach(f"out-{number}", target="nowhere", handle=number)
+    await peer.frame(DETACH)
+
+
 async def test_a_flood_of_frames_leaves_no_long_turn(
     tmp_path: Path, clock: ManualClock, turns_s: list[float]
 ) -> None:
@@ -185,10 +190,23 @@ async def test_attaches_are_requests(tmp_path: Path, clock: ManualClock) -> None
         began = clock.now()
         async with time_passes(clock):
             for number in range(40):
-                await peer.attach(f"out-{number}", target="nowhere", handle=number)
-                await peer.frame(DETACH)
+                await refused_attach(peer, number)
         # Twenty at once, and the others at ten a second.
         assert clock.now() - began > 1.5
+
+
+async def test_an_account_waits_until_it_is_within_its_rate(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    """It was let through after five seconds, whatever it had sent at other doors."""
+    async with slices(tmp_path, clock) as bench, FramePeer(bench.port) as peer:
+        bench.engine.payers.limit(Rates(requests=1))
+        await refused_attach(peer, 0)
+        bench.engine.payers.take(ALICE, requests=30)
+        began = clock.now()
+        async with time_passes(clock):
+            await refused_attach(peer, 1)
+        assert clock.now() - began > 25
 
 
 async def test_an_account_at_its_limit_does_not_hold_up_another(
