@@ -255,7 +255,7 @@ class Endpoint:
         """Leave the stream as it was; the returned coroutine closes the store."""
         self._capabilities.close()
         # First: the answers of this turn of the loop have still to be sent.
-        self.inbox.stop()
+        self.inbox.leave()
         for request in self.guard.undecided():
             self.inbox.turn_away(request)
         self._step_out()
@@ -339,6 +339,14 @@ class Endpoint:
         written = self.store.write((Remember(_OWN_JID, own),))
         if written is not None:
             await written
+        self._wire.flush()
+
+    async def confirmed(self, within_s: float) -> bool:
+        """See XEP_QOS.confirmed."""
+        await self.flush()
+        all_have = await self.inbox.unasked.none(within_s)
+        self._wire.flush()
+        return all_have
 
     def stop_receiving(self) -> None:
         """See XEP_QOS.stop_receiving."""

@@ -400,6 +400,26 @@ class XEP_QOS(BasePlugin):
         """
         await self._endpoint.flush()
 
+    async def confirmed(self, *, within_s: float) -> bool:
+        """`flush`, and wait until the senders of messages handed over again have asked.
+
+        What an earlier process had in hand is handed over when the session starts. Its
+        sender asks whether it has arrived when it notices that we are back. A program
+        that ends before leaves it without an answer until the next one starts.
+
+        Args:
+            within_s: the most time to wait for them, in seconds. One that has gone does
+                not ask.
+
+        Returns:
+            Whether each sender of a message that was taken has got its answer.
+
+        Raises:
+            StoreError: see flush.
+        """
+        arguments.seconds("within_s", within_s, zero=True)
+        return await self._endpoint.confirmed(within_s)
+
     @property
     def store(self) -> Store:
         """The store, for reading; it belongs to the plugin."""
@@ -410,7 +430,7 @@ class XEP_QOS(BasePlugin):
         await self._endpoint.guard.roster_known.wait()
 
     def stop_receiving(self) -> None:
-        """Hand nothing over any more, and refuse each request, for good.
+        """Hand nothing more over, for good; what was handed over is still confirmed.
 
         Messages of others stay in the store, or with their senders, which get
         service-unavailable and try again. If a handler calls this, its message is the

@@ -25,6 +25,10 @@ from xep_qos import IncomingInfo, Json, json_of
 
 __all__ = ["parser", "run"]
 
+#: The most seconds, after the last message of --count, for the senders of redelivered
+#: messages to ask whether they have arrived.
+_CONFIRMED_S = 5.0
+
 #: Above this many bytes of messages waiting for stdout, reading from the server pauses.
 _WAITING_BYTES_MAX = 16 * 1024 * 1024
 
@@ -46,6 +50,9 @@ A message counts as delivered when its whole line is written. If a line cannot b
 store. A partly written line is ended by a line feed before the next line. A new process
 cannot see the end of a pipe, so the first redelivered message may follow an empty line:
 skip empty lines.
+With --count the command ends when the senders of the printed messages have been told, or
+after 5 seconds: a sender that is away when its message is redelivered is told by the next
+`listen`.
 When messages can be received there is one line on stderr: ready FULL_JID.
 """
 
@@ -149,6 +156,7 @@ class _Listening:
         try:
             while self._to_print is None or self._to_print > 0:
                 await self._print()
+            await self._connection.qos.confirmed(within_s=_CONFIRMED_S)
         finally:
             ready.cancel()
             self._turns.release()

@@ -128,13 +128,18 @@ class Handovers:
         for an answer has offered the message before, and asks by `deliver`.
         """
         untaken = message.key in self._untaken
-        offer = arrival.request.kind == "assured"
-        if message.failed or (offer and (untaken or message.consumption is not None)):
+        waits = self.is_waiting(message)
+        refused = self._stopped or arrival.request.kind == "assured"
+        if message.failed or (waits and refused):
             self._port.answer(arrival.request, not_now(message.record))
             return
         message.deferred.append(message.as_it_waits(arrival))
         if untaken:
             self._retries.set(message.key, self._clock.now())
+
+    def is_waiting(self, message: HeldMessage) -> bool:
+        """Whether a released message waits for its turn, or for a taker."""
+        return message.consumption is not None or message.key in self._untaken
 
     def retry_at(self, message: HeldMessage, when: float) -> None:
         """Hand the message over again at this time."""

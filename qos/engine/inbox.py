@@ -35,6 +35,7 @@ from qos.core.strings import bare
 from qos.engine.clock import Clock, Timers
 from qos.engine.handover import Handovers
 from qos.engine.inbox_message import Arrival, HeldMessage, InboxPort
+from qos.engine.unasked import Unasked
 from qos.journal.recorder import recorder_of
 from qos.journal.writer import JournalWriter
 from qos.stores.base import Contents, Store
@@ -79,6 +80,9 @@ _TAKEN = frozenset(
         ReceiverInput.NOT_TAKEN,
     }
 )
+
+#: The ends of a message that its sender asks for.
+_ENDS = _TAKEN - {ReceiverInput.NOT_TAKEN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,8 @@ class Inbox:
         )
         self._messages: dict[str, HeldMessage] = {}
         self._stopped = self._closed = False
+        #: Messages handed over again, until their senders ask for them.
+        self.unasked = Unasked()
         self._expiry: Timers[str] = Timers(clock, self._expire)
         self._forgetting: Timers[None] = Timers(clock, self._forget_old)
         self._handover = Handovers(store, port, clock, self._recorder, take=self._go_on)
@@ -160,9 +166,6 @@ class Inbox:
 
     def request(self, request: Request, *, trusted: bool, why: str = "") -> None:
         """Take a well-formed request; the port answers it once, in time."""
-        if self._stopped:
-            self._refuse(request, _STOPPED)
-            return
         # To release a held message needs no new token.
         token = "" if request.kind == "deliver" else self._new_token()
         key = receiver.key_of(request, token)
@@ -234,20 +237,33 @@ class Inbox:
         """Begin nothing more, for good; held messages stay in the store.
 
         Running writes, and messages that a handler has in hand, come to their end.
-        Requests that wait for anything else are refused.
+        Requests for these, and for messages that have ended, are answered, also those
+        that come later: else their senders would not know that they have arrived before
+        somebody receives again. Requests that wait for anything else are refused.
         """
         self._stopped = True
         self._expiry.stop()
         self._forgetting.stop()
         self._handover.stop()
         for message in list(self._messages.values()):
+            if not message.busy and self._handover.is_waiting(message):
+                self._turn_away(message.deferred)
+
+    def leave(self) -> None:
+        """Stop, and refuse all that waits, since no answer can be sent any more."""
+        self.stop()
+        for message in list(self._messages.values()):
             waiting = [each for each in message.inputs if isinstance(each, Arrival)]
             message.inputs.clear()
+            self._turn_away(waiting)
+            # A consumer may end before its store is closed.
             if not message.busy or message.consumption is None:
-                waiting += message.deferred
-                message.deferred.clear()
-            for arrival in waiting:
-                self._refuse(arrival.request, _STOPPED)
+                self._turn_away(message.deferred)
+
+    def _turn_away(self, arrivals: list[Arrival]) -> None:
+        for arrival in arrivals:
+            self._refuse(arrival.request, _STOPPED)
+        arrivals.clear()
 
     def is_consuming(self) -> bool:
         """Whether a consumer's handler calls this: it cannot wait for `aclose`."""
@@ -255,7 +271,7 @@ class Inbox:
 
     async def aclose(self) -> None:
         """Stop, and end the running handlers of consumers."""
-        self.stop()
+        self.leave()
         await self._handover.aclose()
         self._closed = True
 
@@ -316,6 +332,9 @@ class Inbox:
             exceeded,
             written,
         )
+        if self._stopped and receiver.begins(message.record, kind, at, request):
+            self._refuse(request, _STOPPED)
+            return
         self._step(message, kind, at, input_)
 
     def _go_on(
@@ -341,6 +360,8 @@ class Inbox:
         request = arrival.request if arrival else None
         message.record, effects = receiver.step(before, input_, at, request)
         record = before if input_ in _TAKEN else message.record
+        if arrival is None and input_ in _ENDS and message.record is not None:
+            self.unasked.add(message.key)
         self._recorder.received(record, input_, effects, request)
         self._perform(message, before, effects, 0, arrival)
 
@@ -388,11 +409,13 @@ class Inbox:
         elif isinstance(effect, Retry):
             self._handover.retry_at(message, effect.at)
         elif isinstance(effect, Answer):
+            repeats = message.repeats() if effect.repeats else ()
             if arrival is not None:
                 self._answer(message, effect, arrival.request)
-            if effect.repeats:
-                for repeat in message.repeats():
-                    self._port.answer(repeat.request, effect)
+            for repeat in repeats:
+                self._port.answer(repeat.request, effect)
+            if self.unasked.keys and (arrival is not None or repeats):
+                self.unasked.discard(message.key)
         elif arrival is not None:
             if isinstance(effect, Report):
                 self._port.report(arrival.request.source, effect)
@@ -515,6 +538,7 @@ class Inbox:
             self._forgetting.set(None, next_at)
 
     def _forget(self, record: Incoming) -> None:
+        self.unasked.discard(record.key)
         message = self._messages.get(record.key)
         if message is None:
             message = HeldMessage(record.key, bare(record.source), record)

@@ -67,7 +67,7 @@ class Wire:
         then it is removed. The wire may be used again.
         """
         self._forget()
-        self._send_gathered()
+        self.flush()
         self._closed = True
         self._stop_writing()
 
@@ -105,7 +105,7 @@ class Wire:
         while not self._xmpp.waiting_queue.empty():  # noqa: ASYNC110
             await asyncio.sleep(0)
         self._behind = None
-        self._send_gathered()
+        self.flush()
 
     def quicken(self) -> None:
         """Call at each stanza of ours: the kernel forgets the setting at each read.
@@ -151,7 +151,7 @@ class Wire:
         self._gathered.append(text)
         self._gathered_ids += iq_ids
         if at_once or len(self._gathered) >= _BURST:
-            self._send_gathered()
+            self.flush()
         elif not self._is_due:
             self._is_due = True
             soon = self._xmpp.loop.call_soon
@@ -160,9 +160,10 @@ class Wire:
 
     def _write_due(self) -> None:
         self._is_due = False
-        self._send_gathered()
+        self.flush()
 
-    def _send_gathered(self) -> None:
+    def flush(self) -> None:
+        """Write the gathered texts now."""
         if not self._gathered or self._behind is not None:
             return
         texts, self._gathered = self._gathered, []

@@ -106,6 +106,7 @@ class Commands:
 
     Attributes:
         forked: whether it starts forks, which have the command line of their parent.
+        function: what a fork runs.
     """
 
     def __init__(self, folder: Path, port: int, component_port: int = 0) -> None:
@@ -113,6 +114,7 @@ class Commands:
         self.port = port
         self.component_port = component_port
         self.forked = True
+        self.function: Callable[..., int] = turned_clock.command
         self._running: list[asyncio.subprocess.Process | Forked] = []
 
     def store(self, user: str) -> str:
@@ -163,7 +165,7 @@ class Commands:
         process: asyncio.subprocess.Process | Forked
         if self.forked and stdout == asyncio.subprocess.PIPE:
             given = self._words(*words, user=user, tls=tls)
-            process = await Forked.start(turned_clock.command, given, environment)
+            process = await Forked.start(self.function, given, environment)
         else:
             process = await asyncio.create_subprocess_exec(
                 *self.command_line(*words, user=user, tls=tls),
@@ -226,6 +228,15 @@ class Commands:
                     process.kill()
             with contextlib.suppress(ValueError):
                 await process.communicate(b"")
+
+
+@pytest.fixture(autouse=True)
+def no_authorities(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The certificates that this machine trusts; no test here is about them.
+
+    A command reads them three times, which takes longer than all else that it does.
+    """
+    monkeypatch.setenv("SSL_CERT_FILE", os.devnull)
 
 
 @pytest.fixture

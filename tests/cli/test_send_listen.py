@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import turned_clock
 from qos.testing.server import LoopbackServer
 from waiting import limit, until
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Commands
+    from tests.cli.conftest import Commands, Running
 
 TO = "bob@localhost/1"
 
@@ -667,9 +668,56 @@ async def test_a_sender_takes_nothing_that_is_meant_for_a_listener(
     await waiting.end()
 
 
-# An open fault keeps it out of the gate: in one of ten runs a listener ends before it has
-# confirmed its last messages, and the sender waits for the next one.
-@pytest.mark.long
+async def redelivered(commands: Commands) -> Running:
+    """A sender whose message a listener had, that could not print it."""
+    commands.function = turned_clock.patient
+    reader, writer = os.pipe()
+    listener = await commands.start("listen", user="bob", stdout=writer)
+    os.close(writer)
+    await listener.note("ready")
+    os.close(reader)
+    sender = await commands.start("send", TO, "--body", "x", user="alice")
+    assert (await listener.end()).status == 141
+    return sender
+
+
+async def test_a_listener_ends_when_the_senders_of_redelivered_messages_know_it(
+    commands: Commands,
+) -> None:
+    """They ask when they notice that somebody listens again, and it waits for that."""
+    sender = await redelivered(commands)
+    sender.process.send_signal(signal.SIGSTOP)
+    listener = await commands.listen("bob", "--count", "1")
+    line = await listener.line()
+    assert (line["body"], line["redelivered"]) == ("x", True)
+    sender.process.send_signal(signal.SIGCONT)
+    assert (await listener.end()).status == 0
+    # Nobody listens now.
+    assert [each["outcome"] for each in (await sender.end()).out] == ["delivered"]
+
+
+async def test_a_listener_waits_for_a_sender_that_has_gone_for_a_while_only(
+    commands: Commands,
+) -> None:
+    """It may never come back."""
+    sender = await redelivered(commands)
+    sender.process.send_signal(signal.SIGSTOP)
+    listener = await commands.listen("bob", "--count", "1")
+    await listener.line()
+    ended = asyncio.create_task(listener.end())
+
+    def an_hour_later() -> bool:
+        if not ended.done():
+            listener.turn_clock()
+        return ended.done()
+
+    await until(an_hour_later)
+    assert (await ended).status == 0
+    sender.process.send_signal(signal.SIGCONT)
+    sender.process.send_signal(signal.SIGINT)
+    assert "1 message stays in the outbox" in (await sender.end()).err
+
+
 async def test_what_is_delivered_is_printed_while_another_resource_only_sends(
     server: LoopbackServer, commands: Commands, tmp_path: Path
 ) -> None:
@@ -678,6 +726,7 @@ async def test_what_is_delivered_is_printed_while_another_resource_only_sends(
     A controller that sends to the bare JID, in batches, must not find it; and it must
     not confirm a message that it cannot hand over.
     """
+    commands.function = turned_clock.patient
     store = f"sqlite:{tmp_path / 'other.db'}"
     other = ("--jid", "bob@localhost/other", "--store", store)
     words = ("send", "carol@localhost", "--body", "x", *other)

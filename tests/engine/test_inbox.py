@@ -335,16 +335,92 @@ async def test_a_stopped_inbox_hands_nothing_over_and_answers_what_comes(
     bench.inbox.request(request("acknowledged"), trusted=True)
     await settle()
     bench.inbox.stop()
-    assert bench.port.answers[1:] == [STOPPED], "what waits behind a write"
     await bench.commit()
-    answers = [NOT_NOW, NOT_TAKEN]
-    assert bench.port.answers[2:] == answers, "what was being written"
+    answers = [NOT_NOW, STOPPED, NOT_TAKEN]
+    assert bench.port.answers[1:] == answers, "what was being written, or behind it"
     assert await bench.take(request(msg_id="m2")) == STOPPED
     assert not bench.port.handed
     bench.restart()
     assert await bench.take(deliver) == Answer("result", received.hold)
     assert [record.redelivered for record in bench.port.handed] == [False]
     assert len(list(bench.store.incoming())) == 1
+
+
+async def test_a_stopped_inbox_confirms_what_it_has_handed_over(bench: Bench) -> None:
+    """Else its sender does not know that it has arrived before somebody receives again.
+
+    A message in hand, and one that has ended, are no new work.
+    """
+    ended = await bench.take(request(msg_id="m2"))
+    assert ended is not None
+    await bench.take(request("deliver", msg_id="m2", hold=ended.hold))
+    received = await bench.take(request())
+    assert received is not None
+    deliver = request("deliver", hold=received.hold)
+    bench.port.until = asyncio.get_running_loop().create_future()
+    assert await bench.take(deliver) is None
+    assert await bench.take(deliver) is None
+    bench.inbox.stop()
+    assert await bench.take(deliver) is None
+    assert await bench.take(request()) is None
+    before = len(bench.port.answers)
+    bench.port.until.set_result(None)
+    await bench.commit()
+    result = Answer("result", received.hold, repeats=False)
+    assert bench.port.answers[before:][:3] == [result] * 3
+    assert [each.kind for each in bench.port.answers[before + 3 :]] == ["received"]
+    assert await bench.take(deliver) == result
+    lately = request("deliver", msg_id="m2", hold=ended.hold)
+    assert await bench.take(lately) == Answer("result", ended.hold)
+    again = await bench.take(request(msg_id="m2"))
+    assert again is not None
+    assert (again.kind, again.hold) == ("received", ended.hold)
+    unmarked = replace(request(msg_id="m3"), mark="")
+    assert await bench.take(unmarked) == STOPPED
+    assert len(bench.port.handed) == 2
+
+
+async def test_a_stopped_inbox_refuses_what_waits_for_a_taker(bench: Bench) -> None:
+    """Nobody comes any more."""
+    received = await bench.take(request())
+    assert received is not None
+    deliver = request("deliver", hold=received.hold)
+    bench.inbox.request(deliver, trusted=True)
+    await bench.commit(1)
+    bench.port.takes = False
+    bench.restart()
+    await bench.commit()
+    bench.inbox.stop()
+    assert await bench.take(deliver) == NOT_NOW
+    bench.restart()
+    await bench.commit()
+    bench.inbox.request(deliver, trusted=True)
+    await settle()
+    bench.port.takes = True
+    bench.clock.advance(10)
+    await bench.commit()
+    assert bench.port.answers[-1] == Answer("result", received.hold)
+
+
+async def test_who_is_handed_over_again_is_awaited_until_its_sender_asks(
+    bench: Bench,
+) -> None:
+    """The sender asks when it notices that we are back."""
+    received = await bench.take(request())
+    assert received is not None
+    deliver = request("deliver", hold=received.hold)
+    bench.port.until = asyncio.get_running_loop().create_future()
+    assert await bench.take(deliver) is None
+    bench.port.until = None
+    bench.restart()
+    await bench.commit()
+    assert len(bench.inbox.unasked.keys) == 1
+    assert not await bench.inbox.unasked.none(0.0)
+    bench.inbox.stop()
+    waiting = asyncio.create_task(bench.inbox.unasked.none(3600.0))
+    assert await bench.take(deliver) == Answer("result", received.hold)
+    assert await waiting
+    assert await bench.inbox.unasked.none(3600.0)
 
 
 async def test_what_is_written_when_the_inbox_has_closed_goes_no_further(

@@ -17,7 +17,7 @@ from typing import Final
 
 import forked
 
-__all__ = ["HOUR_S", "TURNS", "command"]
+__all__ = ["HOUR_S", "TURNS", "command", "patient"]
 
 #: The signal that turns the clock.
 TURNS: Final = signal.SIGUSR2
@@ -45,3 +45,11 @@ def command(words: Sequence[str], environment: Mapping[str, str]) -> int:
     asyncio.BaseEventLoop.time = time  # type: ignore[method-assign,assignment]
     signal.signal(TURNS, turn)
     return forked.command(words, environment)
+
+
+def patient(words: Sequence[str], environment: Mapping[str, str]) -> int:
+    """The same; at its end `listen` waits for its senders until the clock is turned."""
+    from qos.cli import listen
+
+    listen._CONFIRMED_S = HOUR_S
+    return command(words, environment)

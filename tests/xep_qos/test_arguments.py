@@ -79,6 +79,7 @@ def calls(client: ClientXMPP) -> Calls:
         "of": ({"xmpp": client}, {}),
         "send": ({"to": message}, sending),
         "submit": ({"to": message}, sending),
+        "confirmed": ({}, {"within_s": NO_SECONDS}),
         "delivery": ({"msg_id": "m1"}, {}),
         "outcome": ({"msg_id": "m1"}, {}),
         "incoming": ({"message": message}, {}),

@@ -27,13 +27,14 @@ from qos.core.message.receiver_table import (
     At,
     ReceiverInput,
     Request,
+    begins,
     classify,
     is_dropped,
 )
 from qos.core.record import replace
 from qos.core.strings import bare
 
-__all__ = ["NOT_NOW", "UNSURE", "key_of", "not_now", "step"]
+__all__ = ["NOT_NOW", "UNSURE", "begins", "key_of", "not_now", "step"]
 
 #: No taker for the message now. RFC 6120 §8.3.3.22: the recipient was not expecting the
 #: request at this time. No server sends this for an absent peer, so the sender knows

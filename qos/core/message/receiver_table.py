@@ -80,7 +80,15 @@ from qos.core.message.model import Incoming, IncomingState, Level, Rejection
 from qos.core.quick_enum import QuickEnum
 from qos.core.record import record
 
-__all__ = ["TRANSITIONS", "At", "ReceiverInput", "Request", "classify", "is_dropped"]
+__all__ = [
+    "TRANSITIONS",
+    "At",
+    "ReceiverInput",
+    "Request",
+    "begins",
+    "classify",
+    "is_dropped",
+]
 
 
 class ReceiverInput(QuickEnum):
@@ -296,6 +304,9 @@ _COUNTED = frozenset({_I.CONSUME, _I.FAILED})
 
 _REQUESTS = frozenset({_I.ACKNOWLEDGED, _I.ASSURED, _I.DELIVER})
 
+#: What asks for a message to be held, or would with its payload.
+_BRINGS = frozenset({_I.ACKNOWLEDGED, _I.ASSURED, _I.SEND_AGAIN})
+
 #: Without a mark no sender can ask for it again. Nor can such a sender be told of a
 #: rejection: in the proto-XEP an answer means delivery.
 _UNMARKED = {
@@ -335,6 +346,20 @@ def _classify_request(
     if at.exceeded:
         return _I.REFUSED
     return _I.ACKNOWLEDGED if request.kind == "acknowledged" else _I.ASSURED
+
+
+def begins(
+    record: Incoming | None, input_: ReceiverInput, at: At, request: Request
+) -> bool:
+    """Whether a request brings a new message, or releases one that is held.
+
+    Args: as for `step`.
+    """
+    input_ = classify(record, input_, at, request)
+    if input_ is _I.DELIVER:
+        assert record is not None
+        return record.state is _S.HELD
+    return input_ in _BRINGS
 
 
 def is_dropped(record: Incoming | None) -> bool:

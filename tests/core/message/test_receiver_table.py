@@ -24,7 +24,7 @@ from qos.core.message.effects import Forget as ForgetEffect
 from qos.core.message.effects import Report as ReportEffect
 from qos.core.message.model import Incoming, Level, Rejection
 from qos.core.message.model import IncomingState as S
-from qos.core.message.receiver import NOT_NOW, UNSURE, key_of, not_now, step
+from qos.core.message.receiver import NOT_NOW, UNSURE, begins, key_of, not_now, step
 from qos.core.message.receiver_table import TRANSITIONS, At, Request, classify
 from qos.core.message.receiver_table import ReceiverInput as I
 
@@ -768,3 +768,24 @@ def test_unwritten_acknowledged_leaves_nothing_behind() -> None:
     record, _ = step(None, I.ACKNOWLEDGED, at(written=False), request("acknowledged"))
     assert record is not None
     assert step(record, I.HANDED_OVER, at()) == (None, (TAKEN, Refund(record)))
+
+
+@pytest.mark.parametrize("state", S)
+def test_a_request_begins_something_if_it_makes_us_hold_a_message_or_release_it(
+    state: S,
+) -> None:
+    """For one that has stopped: it answers all others, and these it refuses."""
+    kinds = {"acknowledged": I.ACKNOWLEDGED, "assured": I.ASSURED, "deliver": I.DELIVER}
+    for kind, mark, hold, trusted, exceeded, payload in product(
+        kinds, MARKS.values(), HOLDS.values(), (True, False), (None, "bytes"), "x-"
+    ):
+        asked = request(kind, mark, hold)
+        if payload == "-":
+            asked = asked.waiting()
+        case = (incoming(state, mark), kinds[kind], at(trusted, exceeded), asked)
+        effects = names(step(*case)[1])
+        if not effects:
+            continue  # no message at level acknowledged is in this state
+        wants_payload = not asked.payload and effects == ("resource-constraint",)
+        begun = not {"Save", "Deliver"}.isdisjoint(effects)
+        assert begins(*case) == (begun or wants_payload), (kind, effects)

@@ -542,6 +542,24 @@ CONSUMER = (
         "A consumer has one message of an account at a time.",
         by=("one_of_a_lane",),
     ),
+    Mutant(
+        "who-has-stopped-confirms-nothing",
+        "qos.engine.inbox",
+        "if self._stopped and receiver.begins(message.record, kind, at, request):",
+        "if self._stopped:",
+        "A message that was handed over is confirmed, also by who receives no more.",
+        test="engine/test_inbox.py::"
+        "test_a_stopped_inbox_confirms_what_it_has_handed_over",
+    ),
+    Mutant(
+        "who-has-stopped-takes-more",
+        "qos.engine.inbox",
+        "if self._stopped and receiver.begins(message.record, kind, at, request):",
+        "if False:",
+        "Who receives no more holds no new message.",
+        test="engine/test_inbox.py::"
+        "test_a_stopped_inbox_hands_nothing_over_and_answers_what_comes",
+    ),
 )
 
 POSTED = (
