@@ -148,7 +148,9 @@ class Login(Server):
             raise ValueError(
                 "the password has characters that no password can have (RFC 4013)"
             ) from None
-        self.tls_context()
+        if self.ca_file is not None:
+            # The system's certificates take longer than all the rest of a command.
+            self.tls_context()
 
     def tls_context(self) -> ssl.SSLContext:
         """A context that checks the certificate chain and the host name.

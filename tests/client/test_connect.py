@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import signal
+import ssl
 import subprocess
 import sys
 from asyncio.subprocess import PIPE
@@ -66,6 +67,20 @@ async def test_a_command_is_sent_taken_and_confirmed(server: LoopbackServer) -> 
         assert not sending.done()
         await messages.aclose()
         assert (await sending).status.value == "delivered"
+
+
+async def test_a_device_reads_the_certificates_of_the_system_once(
+    server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are hundreds: it takes longer than all else that a command does."""
+    reads: list[ssl.SSLContext] = []
+    monkeypatch.setattr(
+        ssl.SSLContext,
+        "load_default_certs",
+        lambda context, _purpose: reads.append(context),
+    )
+    async with device(server, LAMP):
+        assert len(reads) == 1
 
 
 async def test_break_takes_the_message_when_the_block_is_left(
