@@ -56,7 +56,7 @@ MINUTES ?= 10
 HOURS ?= 1
 CAMPAIGN_ARGS ?=
 
-.PHONY: help demo test test-all docs simulate campaign soak power-cut bench-guard calls fuzz flood slow scale looks readers sends pushes check format clean system installed java compiler
+.PHONY: help demo test test-all docs simulate campaign soak power-cut bench-guard calls fuzz flood slow scale looks readers sends pushes newest check format clean system installed java compiler
 
 help:
 	@echo 'make demo         see it work: a bad link, killed workers, an audit; no server needed'
@@ -77,6 +77,7 @@ help:
 	@echo 'make readers      $(READS) reads beside audits that are killed, each read a whole audit'
 	@echo 'make sends        $(SENDS) messages posted to a device, $(SEND_KILLS) kills, answers lost: each once'
 	@echo 'make pushes       $(PUSHES) messages between two services, $(PUSH_KILLS) kills, answers lost: each once'
+	@echo 'make newest       with the newest slixmpp: does anything that we use of it differ?'
 	@echo 'make check        format, lint, types and the order of imports only'
 	@echo 'make format       rewrite the sources as check wants them'
 	@echo 'make clean        remove all that was built, .venv included'
@@ -156,6 +157,14 @@ sends: .venv/dev.stamp
 # Two services push to each other; each message comes once.
 pushes: .venv/dev.stamp
 	PUSHES=$(PUSHES) PUSH_KILLS=$(PUSH_KILLS) $(BIN)/pytest -n 0 -s --no-header tests/rest/test_push_kills.py
+
+# With the newest slixmpp that there is, in a folder of its own: what fails is what differs.
+newest: system .venv/dev.stamp
+	rm -rf build/newest
+	$(BIN)/pip install --quiet --no-deps --upgrade --target build/newest slixmpp
+	PYTHONPATH="$(CURDIR)/build/newest" $(BIN)/python -c 'import slixmpp; print("slixmpp", slixmpp.__version__)'
+	PYTHONPATH="$(CURDIR)/build/newest" $(BIN)/pytest -n $(JOBS) -m 'not long' $(PYTEST_ARGS) \
+	  $(addprefix tests/,stream client xep_qos xep_0254 xep_0337 worker)
 
 check: .venv/dev.stamp
 	$(BIN)/ruff format --check

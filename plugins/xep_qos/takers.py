@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 import logging
 import re
 from collections.abc import Callable, Coroutine
@@ -24,6 +23,7 @@ from slixmpp.xmlstream.handler.base import BaseHandler
 from slixmpp.xmlstream.matcher import MatchXPath, StanzaPath
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
+from qos.stream import internals
 from qos.stream.tap import Tap
 
 __all__ = ["Takers"]
@@ -40,15 +40,6 @@ _NOT_THE_APPLICATION = (
 #: devices of the application, without an event: XEP-0047, XEP-0323 and XEP-0325.
 _FOR_THE_APPLICATION = tuple(
     f"slixmpp.plugins.xep_{number}." for number in ("0047", "0323", "0325")
-)
-
-#: slixmpp's function that wakes an application: `await client.wait_until("message")`.
-_WAKES_THE_APPLICATION = "XMLStream.wait_until."
-
-#: slixmpp's wrappers around handlers that are coroutines: of an event, and of a stanza.
-_WRAPPERS = (
-    "XMLStream.event.<locals>.handler_callback_routine",
-    "CoroutineCallback.__init__.<locals>.pointer_wrapper",
 )
 
 #: A StanzaPath that begins with one of these matches a message only if the message has
@@ -71,6 +62,8 @@ class Takers:
         """Prepare; the stream is touched only during a hand-over."""
         self._xmpp = xmpp
         self._tap = tap
+        self._handlers = internals.handlers(xmpp)
+        self._event_handlers = internals.event_handlers(xmpp)
         self._message = f"{{{xmpp.default_ns}}}message"
         # The handlers of the stream when they were looked at last; those among them
         # that can match a message, each with the part that the message then has, and
@@ -131,7 +124,7 @@ class Takers:
 
     def _matching(self, stanza: StanzaBase) -> list[BaseHandler]:
         """The handlers that match a stanza, in their order."""
-        handlers: list[BaseHandler] = vars(self._xmpp)["_XMLStream__handlers"]
+        handlers = self._handlers
         if handlers != self._all:
             self._all = list(handlers)
             able = [each for each in handlers if _can_match(each, self._message)]
@@ -158,13 +151,12 @@ class Takers:
             except Exception as error:  # noqa: BLE001 - the application's
                 stanza.exception(error)
             if handler.check_delete():
-                vars(self._xmpp)["_XMLStream__handlers"].remove(handler)
+                self._handlers.remove(handler)
         if not matching:
             stanza.unhandled()
 
     def _is_awaited(self, event: str) -> bool:
-        handlers = vars(self._xmpp)["_XMLStream__event_handlers"]
-        for function, _ in handlers.get(event, ()):
+        for function, _ in self._event_handlers.get(event, ()):
             if _is_the_applications(function):
                 return True
         return False
@@ -185,7 +177,7 @@ def _new_task(
     """Make a task, by the factory of before if there is one; note those of handlers."""
     make = factory or _default_task
     task: asyncio.Future[Any] = make(loop, coroutine, **options)
-    if getattr(coroutine, "__qualname__", "") in _WRAPPERS:
+    if getattr(coroutine, "__qualname__", "") in internals.WRAPPERS:
         tasks.append(task)
     return task
 
@@ -220,14 +212,14 @@ def _can_match(handler: BaseHandler, message: str) -> bool:
 
     False only if that is certain.
     """
-    matcher = handler._matcher
+    matcher = internals.matcher_of(handler)
     if type(handler).match is not BaseHandler.match:
         return True  # a class of the application
     if type(matcher) is StanzaPath:
-        first = "".join(matcher._criteria[:1])
+        first = "".join(internals.criteria(matcher)[:1])
         return first.partition("@")[0] not in _OTHER_STANZAS
     if type(matcher) is MatchXPath:
-        path = _XPATH.match(matcher._criteria)
+        path = _XPATH.match(internals.criteria(matcher))
         return path is None or path[1] == message
     return True
 
@@ -239,34 +231,32 @@ def _part(handler: BaseHandler) -> str:
     of the stanza; '': none. A plugin that is one of many matches without it: see
     `iterables` of slixmpp's stanzas.
     """
-    matcher = handler._matcher
+    matcher = internals.matcher_of(handler)
     if type(handler).match is not BaseHandler.match:
         return ""
-    if type(matcher) is StanzaPath and len(matcher._criteria) > 1:
-        return matcher._criteria[1].partition("@")[0].rpartition("}")[2]
+    if type(matcher) is StanzaPath and len(internals.criteria(matcher)) > 1:
+        return str(internals.criteria(matcher)[1]).partition("@")[0].rpartition("}")[2]
     if type(matcher) is MatchXPath:
-        path = _XPATH.match(matcher._criteria)
+        path = _XPATH.match(internals.criteria(matcher))
         return (path and path[2]) or ""
     return ""
 
 
 def _asks_no_more(handler: BaseHandler) -> bool:
     """Whether each message that has this handler's part matches it."""
-    matcher = handler._matcher
+    matcher = internals.matcher_of(handler)
     if type(handler).match is not BaseHandler.match or type(matcher) is not MatchXPath:
         return False
-    path = _XPATH.fullmatch(matcher._criteria)
+    path = _XPATH.fullmatch(internals.criteria(matcher))
     return path is not None and path[2] is not None
 
 
 def _takes(handler: BaseHandler) -> bool:
     """Whether a handler is the application's, or one that some task waits for."""
-    pointer = getattr(handler, "_pointer", None)
-    if pointer is None:
+    function = internals.function_of(handler)
+    if function is None:
         return True  # slixmpp's Waiter or Collector, or a class of the application
-    if getattr(pointer, "__qualname__", "").startswith("CoroutineCallback."):
-        pointer = inspect.getclosurevars(pointer).nonlocals["pointer"]
-    return _is_the_applications(pointer)
+    return _is_the_applications(function)
 
 
 def _is_the_applications(function: Any) -> bool:
@@ -275,7 +265,7 @@ def _is_the_applications(function: Any) -> bool:
     name = getattr(function, "__qualname__", "")
     module = str(getattr(function, "__module__", ""))
     return (
-        name.startswith(_WAKES_THE_APPLICATION)
+        name == internals.WAIT_UNTIL
         or module.startswith(_FOR_THE_APPLICATION)
         or not module.startswith(_NOT_THE_APPLICATION)
     )

@@ -13,6 +13,8 @@ from typing import Any
 from slixmpp.basexmpp import BaseXMPP
 from slixmpp.stanza import Presence
 
+from qos.stream.internals import caps_filter
+
 __all__ = ["PromptCaps"]
 
 
@@ -22,8 +24,7 @@ class PromptCaps:
     def __init__(self, xmpp: BaseXMPP) -> None:
         """Replace the filter; the plugin `xep_0115` is loaded."""
         self._xmpp = xmpp
-        caps: Any = xmpp.plugin["xep_0115"]
-        self._add_caps = caps._filter_add_caps
+        self._add_caps = caps_filter(xmpp.plugin["xep_0115"])
         self._late: set[asyncio.Task[None]] = set()
         self._ready: list[Any] = []
         xmpp.del_filter("out", self._add_caps)

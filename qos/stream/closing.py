@@ -13,6 +13,8 @@ from typing import Any, cast
 from slixmpp.basexmpp import BaseXMPP
 from slixmpp.plugins.base import PluginManager
 
+from qos.stream import internals
+
 __all__ = ["close", "close_at_once"]
 
 #: The tasks that close a stream that could not begin: nobody else holds a reference.
@@ -34,7 +36,7 @@ async def close(xmpp: BaseXMPP) -> None:
             xmpp.cancel_schedule(name)
         await _close_plugins(cast(PluginManager, xmpp.plugin))
         # slixmpp runs this task for ever: slixmpp itself never ends it.
-        sender = xmpp._run_out_filters
+        sender = internals.sending_task(xmpp)
         if sender is not None:
             sender.cancel()
             await asyncio.wait((sender,))

@@ -20,6 +20,7 @@ from slixmpp.basexmpp import BaseXMPP
 from slixmpp.xmlstream.resolver import default_resolver, get_SRV
 
 from qos.core.addresses import ADDRESSES_MAX, Address, AddressBook, interleaved
+from qos.stream.internals import replace_connect
 
 __all__ = ["Dialer"]
 
@@ -36,7 +37,7 @@ class Dialer:
         self._book = AddressBook()
         self._tried: Sequence[Address] = ()
         self._address: Address | None = None
-        xmpp._connect_loop = self._dial  # type: ignore[method-assign]
+        replace_connect(xmpp, self._dial)
 
     @property
     def share(self) -> float:

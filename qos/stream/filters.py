@@ -8,30 +8,21 @@ from typing import Any, TypeVar
 
 from slixmpp.basexmpp import BaseXMPP
 
-__all__ = ["ForeignFilters", "filters_of", "is_foreign", "passes_iqs"]
+from qos.stream import internals
+
+__all__ = ["ForeignFilters", "is_foreign", "passes_iqs"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _MARK = "passes_iqs"
 
 
-def filters_of(xmpp: BaseXMPP, mode: str) -> list[Any]:
-    """The filters of a stream in this mode, in slixmpp's own list: only to be read.
-
-    Args:
-        xmpp: the stream.
-        mode: `in`, `out`, `out_sync` or `out_sce`.
-    """
-    filters: dict[str, list[Any]] = getattr(xmpp, "_XMLStream__filters", {})
-    return filters.get(mode, [])
-
-
 class ForeignFilters:
     """The application's filters of a stream in some modes: whether there are any."""
 
     def __init__(self, xmpp: BaseXMPP, *modes: str) -> None:
-        """Watch these modes; see `filters_of`."""
-        self._filters = [filters_of(xmpp, mode) for mode in modes]
+        """Watch these modes; see `internals.filters`."""
+        self._filters = [internals.filters(xmpp, mode) for mode in modes]
         self._seen: list[list[Any]] = []
         self._any = False
 

@@ -27,6 +27,7 @@ from xml.etree import ElementTree as ET
 from slixmpp.basexmpp import BaseXMPP
 from slixmpp.stanza import Iq
 
+from qos.stream import internals
 from qos.stream.negotiation import negotiate_once
 from qos.stream.one_per_stream import one_per_stream
 from qos.stream.parser import TOO_LONG, parse_safely
@@ -71,7 +72,7 @@ def in_session(xmpp: BaseXMPP) -> bool:
 
     slixmpp has an event only for the first.
     """
-    return xmpp.session_bind_event.is_set() or xmpp._session_started
+    return xmpp.session_bind_event.is_set() or internals.is_started(xmpp)
 
 
 class Gate:
@@ -107,8 +108,7 @@ class Gate:
         parse_safely(xmpp)
         Turns.of(xmpp)
         negotiate_once(xmpp)
-        self._dispatch = xmpp._spawn_event
-        xmpp._spawn_event = self._came  # type: ignore[method-assign]
+        self._dispatch = internals.replace_dispatch(xmpp, self._came)
 
     def pass_to(self, take: Take | None, tag: str = "") -> None:
         """Ask `take` about each element of this name that has passed the gate.

@@ -19,6 +19,8 @@ from slixmpp.xmlstream.handler import CoroutineCallback
 from slixmpp.xmlstream.matcher import MatchXPath
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
+from qos.stream import internals
+
 __all__ = ["negotiate_once"]
 
 #: The name of slixmpp's handler.
@@ -40,7 +42,7 @@ def negotiate_once(xmpp: BaseXMPP) -> None:
         assert task is not None
         in_progress.add(task)
         try:
-            await xmpp._handle_stream_features(features)
+            await internals.negotiate(xmpp, features)
         finally:
             in_progress.discard(task)
 

@@ -16,7 +16,8 @@ from slixmpp.basexmpp import BaseXMPP
 from slixmpp.stanza import Message
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
-from qos.stream.filters import ForeignFilters, filters_of
+from qos.stream import internals
+from qos.stream.filters import ForeignFilters
 from qos.stream.gate import Gate, in_session
 from qos.stream.one_per_stream import one_per_stream
 from qos.stream.stream_management import StreamManagement
@@ -79,7 +80,7 @@ class Tap:
         self._parts: tuple[Part, ...] = ()
         self._set_parts(())
         self._looked_at: ET.Element | None = None
-        self._filters = filters_of(xmpp, "in")
+        self._filters = internals.filters(xmpp, "in")
         self._foreign = ForeignFilters(xmpp, "in")
         self._handlers = (
             ("connected", self._connected),

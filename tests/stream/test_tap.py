@@ -18,7 +18,8 @@ from slixmpp import ClientXMPP
 
 from qos.core.message.batch import BATCH_NAMESPACE
 from qos.core.message.model import MARKS_NAMESPACE, NAMESPACES
-from qos.stream.filters import filters_of, is_foreign
+from qos.stream import internals
+from qos.stream.filters import is_foreign
 from qos.stream.gate import Gate
 from qos.stream.tap import Part, Tap
 from qos.testing import LoopbackServer, friends
@@ -51,7 +52,7 @@ def filters(client: ClientXMPP) -> list[tuple[str, Any]]:
     return [
         (mode, each)
         for mode in ("in", "out", "out_sync", "out_sce")
-        for each in filters_of(client, mode)
+        for each in internals.filters(client, mode)
     ]
 
 
@@ -110,7 +111,7 @@ async def test_closing_in_any_order_restores_the_stream(
     queues = QueueService(client, f"sqlite:{tmp_path / 'queues'}")
     assert [
         each.__self__
-        for each in filters_of(client, "in")
+        for each in internals.filters(client, "in")
         if not each.__module__.startswith("slixmpp.")
     ] == [Tap.of(client)]
     for name in order:
@@ -235,7 +236,7 @@ async def test_a_service_that_closes_has_no_batch_refused(
     """
     if foreign:
         client.add_filter("in", lambda each: each)
-        assert is_foreign(filters_of(client, "in")[-1])
+        assert is_foreign(internals.filters(client, "in")[-1])
     queues = QueueService(client, f"sqlite:{tmp_path / 'queues'}")
     await connect(client, server)
     await queues.aclose()

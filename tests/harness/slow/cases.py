@@ -13,7 +13,7 @@ from typing import Any, Final
 import qos
 from proxy import LinkFault, Proxy, Shape
 from qos import Device
-from qos.stream.filters import filters_of
+from qos.stream import internals
 from qos.testing.xmpp_server import XmppServer
 from slow.servers import PASSWORD, server
 
@@ -170,7 +170,7 @@ async def _device(
         stream_management=smacks,
     )
     async with device:
-        filters_of(device.client, "in").insert(0, look)  # before our own
+        internals.filters(device.client, "in").insert(0, look)  # before our own
         yield device
 
 

@@ -1,0 +1,121 @@
+"""All that this project uses of slixmpp beside its public interface.
+
+slixmpp promises none of it. So the project is pinned to a minor release of slixmpp, and
+`tests/stream/test_internals.py` looks whether each name is still there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from slixmpp import ClientXMPP
+from slixmpp.basexmpp import BaseXMPP
+from slixmpp.stanza import StreamFeatures
+from slixmpp.xmlstream.handler.base import BaseHandler
+from slixmpp.xmlstream.matcher.base import MatcherBase
+
+__all__ = [
+    "WAIT_UNTIL",
+    "WRAPPERS",
+    "caps_filter",
+    "criteria",
+    "event_handlers",
+    "filters",
+    "function_of",
+    "handlers",
+    "is_started",
+    "matcher_of",
+    "negotiate",
+    "replace_connect",
+    "replace_dispatch",
+    "sending_task",
+]
+
+#: The name of the function of `XMLStream.wait_until` that wakes the application.
+WAIT_UNTIL = "XMLStream.wait_until.<locals>.result_handler"
+
+#: The names of the wrappers around handlers that are coroutines: of an event, and of a
+#: stanza.
+WRAPPERS = (
+    "XMLStream.event.<locals>.handler_callback_routine",
+    "CoroutineCallback.__init__.<locals>.pointer_wrapper",
+)
+
+
+def handlers(xmpp: BaseXMPP) -> list[BaseHandler]:
+    """The handlers of stanzas: slixmpp's own list, the same for ever."""
+    found: list[BaseHandler] = vars(xmpp)["_XMLStream__handlers"]
+    return found
+
+
+def event_handlers(xmpp: BaseXMPP) -> dict[str, list[tuple[Any, bool]]]:
+    """The handlers of events, each with its `disposable`: slixmpp's own dict."""
+    found: dict[str, list[tuple[Any, bool]]] = vars(xmpp)["_XMLStream__event_handlers"]
+    return found
+
+
+def filters(xmpp: BaseXMPP, mode: str) -> list[Any]:
+    """The filters in this mode, in slixmpp's own list: only to be read.
+
+    Args:
+        xmpp: the stream.
+        mode: `in`, `out`, `out_sync` or `out_sce`.
+    """
+    found: dict[str, list[Any]] = vars(xmpp)["_XMLStream__filters"]
+    return found[mode]
+
+
+def matcher_of(handler: BaseHandler) -> MatcherBase:
+    """The matcher of a handler of stanzas."""
+    return handler._matcher
+
+
+def criteria(matcher: MatcherBase) -> Any:
+    """The criteria of a matcher: a text, or the list of parts of a StanzaPath."""
+    return matcher._criteria
+
+
+def function_of(handler: BaseHandler) -> Any:
+    """The function that a handler calls; None: it calls none."""
+    pointer: Any = getattr(handler, "_pointer", None)
+    if getattr(pointer, "__qualname__", "") == WRAPPERS[1]:
+        return inspect.getclosurevars(pointer).nonlocals["pointer"]
+    return pointer
+
+
+def replace_connect(xmpp: BaseXMPP, connect: Callable[[], Awaitable[None]]) -> None:
+    """Let `xmpp.connect` call this."""
+    xmpp._connect_loop = connect  # type: ignore[method-assign,assignment]
+
+
+def replace_dispatch(
+    xmpp: BaseXMPP, dispatch: Callable[[ET.Element], None]
+) -> Callable[[ET.Element], None]:
+    """Let each incoming child of the stream come here; returns what it came to before."""
+    before: Callable[[ET.Element], None] = xmpp._spawn_event
+    xmpp._spawn_event = dispatch  # type: ignore[method-assign,assignment]
+    return before
+
+
+def is_started(xmpp: BaseXMPP) -> bool:
+    """Whether slixmpp counts the session as started; true also after a resumption."""
+    return bool(xmpp._session_started)
+
+
+def sending_task(xmpp: BaseXMPP) -> asyncio.Future[Any] | None:
+    """The task that filters and sends stanzas; slixmpp never ends it."""
+    return xmpp._run_out_filters
+
+
+async def negotiate(xmpp: ClientXMPP, features: StreamFeatures) -> None:
+    """Negotiate what the server offers (RFC 6120 §4.3)."""
+    await xmpp._handle_stream_features(features)
+
+
+def caps_filter(plugin: Any) -> Any:
+    """The filter by which the plugin of XEP-0115 adds capabilities to presence."""
+    return plugin._filter_add_caps

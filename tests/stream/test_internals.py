@@ -1,0 +1,163 @@
+"""What this project uses of slixmpp beside its public interface is there, and only there.
+
+A new minor release of slixmpp may change it: `make newest` tries the newest one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import slixmpp
+from slixmpp import ClientXMPP, ComponentXMPP
+from slixmpp.basexmpp import BaseXMPP
+from slixmpp.stanza import StreamFeatures
+from slixmpp.xmlstream.handler import Callback, CoroutineCallback, Waiter
+from slixmpp.xmlstream.matcher import MatchXPath, StanzaPath
+
+from qos.stream import internals
+from qos.stream.closing import close
+
+SOURCES = Path(__file__).parents[2]
+PATH = MatchXPath("{jabber:client}message/{jabber:client}body")
+
+
+@pytest.fixture(params=["client", "component"])
+async def xmpp(request: pytest.FixtureRequest) -> AsyncIterator[BaseXMPP]:
+    made: BaseXMPP
+    if request.param == "client":
+        made = ClientXMPP("lamp@localhost/1", "secret")
+    else:
+        made = ComponentXMPP("queue.localhost", "secret")  # type: ignore[no-untyped-call]
+    yield made
+    await close(made)
+
+
+async def test_the_lists_are_slixmpps_own_and_stay_the_same(xmpp: BaseXMPP) -> None:
+    """They are asked for once, and change in place."""
+    handlers = internals.handlers(xmpp)
+    events = internals.event_handlers(xmpp)
+    modes: tuple[Literal["in", "out", "out_sync", "out_sce"], ...]
+    modes = ("in", "out", "out_sync", "out_sce")
+    filters = [internals.filters(xmpp, mode) for mode in modes]
+    xmpp.register_handler(Callback("ours", PATH, print))
+    xmpp.add_event_handler("an_event", print)
+    for mode in modes:
+        xmpp.add_filter(mode, print)
+    assert handlers[-1].name == "ours"
+    assert events["an_event"] == [(print, False)]
+    assert all(each[-1] is print for each in filters)
+    assert xmpp.remove_handler("ours")
+    xmpp.del_event_handler("an_event", print)
+    assert handlers is internals.handlers(xmpp)
+    assert events is internals.event_handlers(xmpp)
+    assert not events["an_event"]
+    assert "ours" not in {each.name for each in handlers}
+
+
+async def test_a_handler_has_a_matcher_with_criteria_and_calls_a_function(
+    xmpp: BaseXMPP,
+) -> None:
+    async def later(stanza: object) -> None: ...
+
+    for handler, function in (
+        (Callback("now", PATH, print), print),
+        (CoroutineCallback("later", PATH, later), later),
+        (Waiter("waiter", PATH, xmpp), None),
+    ):
+        assert internals.matcher_of(handler) is PATH
+        assert internals.function_of(handler) is function
+    assert internals.criteria(PATH) == "{jabber:client}message/{jabber:client}body"
+    assert internals.criteria(StanzaPath("message/body")) == ["message", "body"]
+
+
+async def test_who_wakes_an_application_and_the_wrappers_have_these_names(
+    xmpp: BaseXMPP,
+) -> None:
+    """Of functions that slixmpp makes in a function of its own."""
+    names: list[str] = []
+
+    async def later(data: object) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        names.append(getattr(task.get_coro(), "__qualname__", ""))
+
+    waiting = asyncio.create_task(xmpp.wait_until("an_event"))
+    await asyncio.sleep(0)
+    ((wakes, _),) = internals.event_handlers(xmpp)["an_event"]
+    assert wakes.__qualname__ == internals.WAIT_UNTIL
+    xmpp.add_event_handler("an_event", later)
+    xmpp.event("an_event", "data")
+    assert await waiting == "data"
+    handler = CoroutineCallback("later", PATH, later, stream=xmpp)
+    handler.run(xmpp.make_message("x@localhost"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert tuple(names) == internals.WRAPPERS
+
+
+async def test_connect_and_dispatch_can_be_replaced(xmpp: BaseXMPP) -> None:
+    calls: list[object] = []
+
+    async def connect() -> None:
+        calls.append("connect")
+
+    internals.replace_connect(xmpp, connect)
+    assert internals.sending_task(xmpp) is None
+    await xmpp.connect("127.0.0.1", 1)
+    task = internals.sending_task(xmpp)
+    assert isinstance(task, asyncio.Task)
+    assert not task.done()
+    before = internals.replace_dispatch(xmpp, calls.append)
+    header = (
+        f"<stream:stream xmlns='{xmpp.default_ns}' xmlns:stream='{xmpp.stream_ns}'>"
+    )
+    xmpp.init_parser()
+    xmpp.data_received(f"{header}<message/>".encode())
+    assert calls[0] == "connect"
+    assert [getattr(each, "tag", each) for each in calls[1:]] == [
+        f"{{{xmpp.default_ns}}}message"
+    ]
+    assert callable(before)
+    assert not internals.is_started(xmpp)
+    xmpp.event("session_start")
+    assert internals.is_started(xmpp)
+
+
+async def test_features_are_negotiated_and_capabilities_added_by_these() -> None:
+    client = ClientXMPP("lamp@localhost/1", "secret")
+    try:
+        client.register_plugin("xep_0115")
+        caps = internals.caps_filter(client.plugin["xep_0115"])
+        assert caps in internals.filters(client, "out")
+        await internals.negotiate(client, StreamFeatures())
+    finally:
+        await close(client)
+
+
+def test_only_this_module_uses_what_is_not_public() -> None:
+    """Names with an underscore, of whatever belongs to slixmpp."""
+    used = re.compile(
+        r"_XMLStream__|\b(?:xmpp|client|stream|matcher|handler|disco|caps)\._[a-z]"
+    )
+    found = [
+        f"{path.relative_to(SOURCES)}:{number}: {line.strip()}"
+        for folder in ("qos", "plugins")
+        for path in (SOURCES / folder).rglob("*.py")
+        if path.name != "internals.py"
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if used.search(line)
+    ]
+    assert found == []
+
+
+def test_the_pin_is_a_minor_release() -> None:
+    pin = re.search(
+        r'"slixmpp~=(\d+\.\d+)\.0"', (SOURCES / "pyproject.toml").read_text()
+    )
+    assert pin
+    assert slixmpp.__version__.startswith(f"{pin[1]}.")
