@@ -7,6 +7,7 @@ slixmpp promises none of it. So the project is pinned to a minor release of slix
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -15,6 +16,7 @@ from xml.etree import ElementTree as ET
 from slixmpp import ClientXMPP
 from slixmpp.basexmpp import BaseXMPP
 from slixmpp.stanza import StreamFeatures
+from slixmpp.util.sasl.mechanisms import SCRAM
 from slixmpp.xmlstream.handler.base import BaseHandler
 from slixmpp.xmlstream.matcher.base import MatcherBase
 
@@ -30,6 +32,7 @@ __all__ = [
     "is_started",
     "matcher_of",
     "negotiate",
+    "quicken_scram",
     "replace_connect",
     "replace_dispatch",
     "sending_task",
@@ -119,3 +122,17 @@ async def negotiate(xmpp: ClientXMPP, features: StreamFeatures) -> None:
 def caps_filter(plugin: Any) -> Any:
     """The filter by which the plugin of XEP-0115 adds capabilities to presence."""
     return plugin._filter_add_caps
+
+
+def quicken_scram() -> None:
+    """Let slixmpp's SCRAM compute its salted password (RFC 5802 §2.2, Hi) in OpenSSL.
+
+    Python alone takes ten times as long, in which nothing else is done: 30 ms here for the
+    10,000 rounds of Prosody, a second on a small device.
+    """
+    SCRAM.Hi = _salted  # type: ignore[method-assign,assignment]
+
+
+def _salted(mechanism: Any, text: bytes, salt: bytes, iterations: int) -> bytes:
+    name = mechanism.hash(b"").name
+    return hashlib.pbkdf2_hmac(name, text, salt, iterations)

@@ -11,6 +11,7 @@ from slixmpp import JID, ClientXMPP, ComponentXMPP
 from slixmpp.stanza import Iq, StreamFeatures
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
+from qos.stream import internals
 from qos.stream.filters import passes_iqs
 from qos.stream.gate import Gate
 from qos.stream.server import Component, Login
@@ -146,6 +147,7 @@ class ComponentSession(Session):
 
 def _new_client(login: Login, context: ssl.SSLContext) -> ClientXMPP:
     login.check()
+    internals.quicken_scram()
     plain = login.tls == "off"
     client = ClientXMPP(
         login.jid,

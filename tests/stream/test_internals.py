@@ -6,16 +6,18 @@ A new minor release of slixmpp may change it: `make newest` tries the newest one
 from __future__ import annotations
 
 import asyncio
+import base64
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import slixmpp
 from slixmpp import ClientXMPP, ComponentXMPP
 from slixmpp.basexmpp import BaseXMPP
 from slixmpp.stanza import StreamFeatures
+from slixmpp.util.sasl.mechanisms import SCRAM
 from slixmpp.xmlstream.handler import Callback, CoroutineCallback, Waiter
 from slixmpp.xmlstream.matcher import MatchXPath, StanzaPath
 
@@ -137,6 +139,44 @@ async def test_features_are_negotiated_and_capabilities_added_by_these() -> None
         await internals.negotiate(client, StreamFeatures())
     finally:
         await close(client)
+
+
+@pytest.mark.parametrize(
+    ("name", "salt", "ours", "theirs", "expected"),
+    [
+        (
+            "SCRAM-SHA-1",
+            "QSXCR+Q6sek8bf92",
+            "fyko+d2lbbFgONRv9qkxdawL",
+            "3rfcNHYJY1ZVvWVs7j",
+            "v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=",
+        ),
+        (
+            "SCRAM-SHA-256",
+            "W22ZaJ0SNY7soEsUEjb6gQ==",
+            "rOprNGfwEbeRWgbNEkqO",
+            "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0",
+            "dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=",
+        ),
+    ],
+)
+def test_a_quick_scram_gives_the_proofs_of_the_texts(
+    name: str, salt: str, ours: str, theirs: str, expected: str
+) -> None:
+    """RFC 5802 §5 and RFC 7677 §3: of user `user` with the password `pencil`."""
+    internals.quicken_scram()
+    scram: Any = SCRAM(  # type: ignore[no-untyped-call]
+        name,
+        {"username": b"user", "password": b"pencil"},
+        {"encrypted": True, "tls_version": None, "binding_proposed": False},
+    )
+    salted = scram.Hi(b"pencil", base64.b64decode(salt), 4096)
+    client_key = scram.HMAC(salted, b"Client Key")
+    nonce = f"r={ours}{theirs}"
+    message = f"n=user,r={ours},{nonce},s={salt},i=4096,c=biws,{nonce}"
+    signature = scram.HMAC(scram.H(client_key), message.encode())
+    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    assert base64.b64encode(proof).decode() == expected
 
 
 def test_only_this_module_uses_what_is_not_public() -> None:
