@@ -244,7 +244,7 @@ java:
 
 # Without it the tests need longer, and nothing else.
 .venv/spark.jsa: .venv/dev.stamp tests/spark/class_archive.py tests/conftest.py | java
-	@$(BIN)/python tests/spark/class_archive.py $@ || echo 'The tests go on without $@.'
+	@$(HARNESS) tests/spark/class_archive.py $@ || echo 'The tests go on without $@.'
 
 # rhea: AMQP 1.0 for JavaScript, a client that the gateway is tested with.
 .venv/rhea.stamp: | .venv/bin/pip
