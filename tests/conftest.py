@@ -57,6 +57,10 @@ os.environ.pop("SPARK_CONF_DIR", None)
 # too.
 os.environ["PYTHONPATH"] = str(Path(__file__).with_name("harness"))
 
+# Each client would read the hundreds of certificates of the system, which takes longer
+# than most tests. Nothing here asks for them: tests of TLS have an authority of their own.
+os.environ["SSL_CERT_FILE"] = os.devnull
+
 # Under nohup this signal is ignored, also by processes of the tests; otherwise a
 # command ends by it.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)

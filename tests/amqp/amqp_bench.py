@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from proton import ProtonException
 from proton.utils import BlockingConnection
 
+from cheap_passwords import cheap_hash, cheap_users
 from qos.amqp.gateway import Gateway
 from qos.core.queue.bounds import QueueBounds
 from qos.core.queue.effects import Notification
@@ -43,7 +44,6 @@ from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.engine.queue_ports import QueuePorts
 from qos.ids import new_id
 from qos.stores.queue_store import QueueStore
-from qos.users import Users, hashed
 from waiting import LIMIT_S, limit, until
 
 __all__ = [
@@ -130,7 +130,7 @@ class Bench:
         self.folder = folder
         self.users_file = folder / "users"
         if not self.users_file.exists():
-            secret = hashed("secret")
+            secret = cheap_hash("secret")
             self.users_file.write_text(f"alice:{secret}\nbob:{secret}\ncert:*\n")
             self.users_file.chmod(0o600)
         self.xmpp = Xmpp()
@@ -144,7 +144,7 @@ class Bench:
             creators=creators,
             meter=meter,
         )
-        users = Users(self.users_file, DOMAIN)
+        users = cheap_users(self.users_file, DOMAIN)
         self.gateway = Gateway(
             self.engine, **{"users": users, "own_domain": DOMAIN, **options}
         )

@@ -5,7 +5,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +13,8 @@ from proton import Link, Message, Terminus
 from proton.reactor import LinkOption
 from proton.utils import BlockingConnection
 
+import forked
+from forked import Forked
 from qos.bench.rabbitmq import start_rabbitmq
 from qos.ids import new_id
 from qos.testing import LoopbackServer, friends, logged_in
@@ -30,12 +31,6 @@ T = TypeVar("T")
 _START_S = 2 * LIMIT_S
 
 _PASSWORD = "guest"  # noqa: S105 - of every new RabbitMQ
-
-_COMMAND = (
-    sys.executable,
-    "-c",
-    "import sys; from qos.cli import main; sys.exit(main())",
-)
 
 
 class Durable(LinkOption):
@@ -115,7 +110,7 @@ class Bridge:
         notes: the lines of its stderr that were read.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process | Forked) -> None:
         self.process = process
         self.notes: list[str] = []
 
@@ -166,23 +161,31 @@ class Bridges:
         *words: str | Path,
         node: str = NODE,
         password: str | None = _PASSWORD,
-        program: Sequence[str] = _COMMAND,
+        program: Sequence[str] = (),
     ) -> Bridge:
-        """Start a bridge: its direction, the URL, and further options."""
+        """Start a bridge: its direction, the URL, and further options.
+
+        It is a fork, unless a program is given that runs the command.
+        """
         environment = {
             **os.environ,
             "HOME": str(self._folder),
             "XMPP_QOS_PASSWORD": "secret",
             "XMPP_QOS_BROKER_PASSWORD": password or "",
         }
-        process = await asyncio.create_subprocess_exec(
-            *(*program, "bridge", *words[:2], QUEUE, node),
+        command = [
+            *("bridge", *map(str, words[:2]), QUEUE, node),
             *("--jid", "owner@localhost", "--host", "127.0.0.1"),
             *("--port", str(self._server.port), "--tls", "off"),
-            *("--retry-first", "0.2", "--retry-max", "1", *words[2:]),
-            env=environment,
-            stderr=subprocess.PIPE,
-        )
+            *("--retry-first", "0.2", "--retry-max", "1", *map(str, words[2:])),
+        ]
+        process: asyncio.subprocess.Process | Forked
+        if program:
+            process = await asyncio.create_subprocess_exec(
+                *program, *command, env=environment, stderr=subprocess.PIPE
+            )
+        else:
+            process = await Forked.start(forked.command, command, environment)
         bridge = Bridge(process)
         self._started.append(bridge)
         return bridge

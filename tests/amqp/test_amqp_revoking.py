@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from amqp_bench import DOMAIN, Bench, gateway
+from cheap_passwords import cheap_hash
 from frame_peer import (
     ATTACH,
     CLOSE,
@@ -27,7 +28,6 @@ from qos.core.queue.item import Affiliation, ItemState
 from qos.core.queue.requests import Create, Items, Refusal, SetAffiliations
 from qos.core.queue.results import ItemsResult
 from qos.testing import ManualClock
-from qos.users import hashed
 from turned_time import turned
 from waiting import until
 
@@ -75,7 +75,7 @@ async def test_the_connection_of_a_removed_user_ends_within_a_second(
         await peer.attach("out", target="orders")
         peer.transfer(0, b"a", MESSAGE)
         await peer.frame(DISPOSITION)
-        write_users(bench, f"{left}:{hashed('other')}")
+        write_users(bench, f"{left}:{cheap_hash('other')}")
         assert b"amqp:unauthorized-access" in await ended(peer, clock)
         peer.transfer(1, b"b", MESSAGE)
         peer.send(0x12, values.string("again"), values.uint(1), b"\x42")
@@ -125,7 +125,7 @@ async def test_a_removed_consumer_gives_its_items_back(
         await peer.attach("in", source="orders")
         peer.flow(10)
         await peer.frame(TRANSFER)
-        write_users(bench, f"bob:{hashed('secret')}")
+        write_users(bench, f"bob:{cheap_hash('secret')}")
         assert b"amqp:unauthorized-access" in await ended(peer, clock)
     await bench.until_locked("orders", 0)
     (item,) = (await bench.items("orders")).values()
@@ -143,7 +143,7 @@ async def test_a_suspended_terminus_of_a_removed_user_ends(
         await peer.frame(TRANSFER)
     await until(lambda: bench.gateway.termini)
     await bench.until_locked("orders", 1)
-    write_users(bench, f"bob:{hashed('secret')}")
+    write_users(bench, f"bob:{cheap_hash('secret')}")
     clock.advance(1.0)
     await bench.until_locked("orders", 0)
     assert not bench.gateway.termini

@@ -422,21 +422,18 @@ async def test_what_the_broker_rejects_is_dead_with_its_reason(
 # -- what goes wrong at the start ------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("url", "says"),
-    [
+async def test_a_wrong_url_is_named(bench: Bridges) -> None:
+    for url, says in (
         ("http://127.0.0.1/orders", "is not amqp://USER@HOST:PORT/ADDRESS"),
         ("amqp://127.0.0.1:70000/orders", "Port out of range"),
         ("amqp://127.0.0.1", "it names no address"),
         ("amqp://127.0.0.1/a?b", "write ? as %3F"),
         ("amqp://broker.example.org/orders", "use amqps://"),
         ("amqp://guest@127.0.0.1/orders", "XMPP_QOS_BROKER_PASSWORD is not set"),
-    ],
-)
-async def test_a_wrong_url_is_named(bench: Bridges, url: str, says: str) -> None:
-    bridge = await bench.run(FROM, url, status=2, password=None)
-    assert says in bridge.said
-    assert "Traceback" not in bridge.said
+    ):
+        bridge = await bench.run(FROM, url, status=2, password=None)
+        assert says in bridge.said, url
+        assert "Traceback" not in bridge.said, url
 
 
 @pytest.mark.long

@@ -3,7 +3,6 @@
 import asyncio
 import random
 import select
-import signal
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,12 +13,12 @@ from proton import Delivery
 
 from amqp_bench import Bench, gateway
 from amqp_messages import sections
+from killed_services import services
 from qos.core.amqp.messages import read_message
 from qos.core.amqp.sections import Section, split
 from qos.testing.ports import free_ports
 from random_frames import random_stream
 from raw_amqp import RawAmqp
-from test_kills import start
 from waiting import LIMIT_S
 
 MESSAGES = 1300
@@ -115,18 +114,16 @@ def a_session(port: int) -> bytes:
 async def test_damaged_frames_end_their_connection_and_no_other(tmp_path: Path) -> None:
     """Proton's C code faces the network: it must not end the process either."""
     (port,) = free_ports(1)
-    process = await start(tmp_path, port)
     rng = random.Random(11)
-    try:
+    async with services("gateway_process") as start:
+        process = await start(tmp_path, port, "orders")
         whole = await asyncio.to_thread(a_session, port)
         login = whole.index(b"AMQP\x00")
         await asyncio.to_thread(damage, port, whole, login, rng)
-        assert process.returncode is None
         # And whoever behaves is served as before.
         assert await asyncio.to_thread(a_session, port)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        await process.wait()
+        # It says so if the process has ended by anything else.
+        await process.kill()
 
 
 @pytest.mark.timeout(400)
@@ -135,18 +132,15 @@ async def test_frames_with_any_fields_end_their_connection_and_no_other(
 ) -> None:
     """Among them maps of unsettled deliveries, resumed transfers and huge ranges."""
     (port,) = free_ports(1)
-    process = await start(tmp_path, port)
-    try:
+    async with services("gateway_process") as start:
+        process = await start(tmp_path, port, "orders")
         whole = await asyncio.to_thread(a_session, port)
         login = whole[: whole.index(b"AMQP\x00")]
         for number in range(STREAMS):
             parts = [login, *random_stream(number)]
             await asyncio.to_thread(send_parts, port, parts, f"stream {number}")
-        assert process.returncode is None
         await asyncio.to_thread(a_session, port)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        await process.wait()
+        await process.kill()
 
 
 def damage(port: int, whole: bytes, login: int, rng: random.Random) -> None:

@@ -1,20 +1,20 @@
 """Durable termini: a link goes on where it was after a restart of the service (§3.5.5)."""
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from amqp_bench import BOSS, Bench, gateway, rhea
+from killed_services import services
 from qos.amqp.browsing import BrowsingLink
 from qos.core.queue.bounds import QueueBounds
 from qos.core.queue.item import ItemState
 from qos.core.queue.requests import Publish, PublishedItem
 from qos.core.queue.terminus import ExpiryPolicy
 from qos.testing.ports import free_ports
-from waiting import limit, until
+from waiting import until
 
 NAME = (BOSS.partition("/")[0], "desk", "mine")
 
@@ -64,15 +64,8 @@ async def test_a_durable_source_outlives_a_killed_gateway_with_its_deliveries(
 ) -> None:
     """And nothing has failed; what a link that is not durable had has, at once."""
     (port,) = free_ports(1)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, Path(__file__).with_name("gateway_process.py")),
-        *(tmp_path, str(port), "orders", "others"),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    try:
-        assert process.stdout is not None
-        async with limit():
-            assert await process.stdout.readline() == b"listens\n"
+    async with services("gateway_process") as start:
+        process = await start(tmp_path, port, "orders", "others")
         for node in ("orders", "others"):
             await rhea(port, "send", node=node, count=2, prefix=node, quiet=True)
         options: dict[str, Any] = {"outcome": "nothing", "count": 9, "killed": True}
@@ -83,9 +76,7 @@ async def test_a_durable_source_outlives_a_killed_gateway_with_its_deliveries(
             for lines, each in zip(told, kinds, strict=True)
         ]
         await until(lambda: [len(ids(each)) for each in told] == [2, 2])
-    finally:
-        process.kill()
-        await process.wait()
+        await process.kill()
     await asyncio.gather(*holding)
     first, second = map(ids, told)
     assert len(first) == len(second) == 2

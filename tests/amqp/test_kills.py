@@ -7,11 +7,8 @@ delivery-count. Clients are proton's own, and try again as an application would.
 import asyncio
 import contextlib
 import random
-import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -35,9 +32,10 @@ from frame_peer import (
     FramePeer,
     described,
 )
+from killed_services import Start, services
 from qos.core.amqp import values
 from qos.testing.ports import free_ports
-from waiting import LIMIT_S, limit, until
+from waiting import LIMIT_S, until
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(400)]
 
@@ -123,12 +121,21 @@ class Clients:
         self._again(work)
 
 
+@pytest.fixture
+async def start() -> AsyncIterator[Start]:
+    """Start a gateway with a node `orders`."""
+    async with services("gateway_process") as start:
+        yield start
+
+
 @pytest.mark.long
-async def test_nothing_is_lost_or_comes_twice_without_saying_so(tmp_path: Path) -> None:
+async def test_nothing_is_lost_or_comes_twice_without_saying_so(
+    tmp_path: Path, start: Start
+) -> None:
     (port,) = free_ports(1)
     clients = Clients(port)
     rng = random.Random(7)
-    process = await start(tmp_path, port)
+    process = await start(tmp_path, port, "orders")
     threads = [
         asyncio.create_task(asyncio.to_thread(work))
         for work in (clients.publish, clients.consume, clients.consume)
@@ -140,10 +147,9 @@ async def test_nothing_is_lost_or_comes_twice_without_saying_so(tmp_path: Path) 
                 await asyncio.sleep(rng.uniform(0.3, 0.9))
                 assert not threads[0].done() or not threads[0].exception()
                 if kills < KILLS:
-                    process.send_signal(signal.SIGKILL)
-                    await process.wait()
+                    await process.kill()
                     kills += 1
-                    process = await start(tmp_path, port)
+                    process = await start(tmp_path, port, "orders")
             # Locks of killed processes have ended at the start of the next one.
             while not clients.have_all():  # noqa: ASYNC110 - threads count them
                 await asyncio.sleep(0.05)
@@ -151,8 +157,7 @@ async def test_nothing_is_lost_or_comes_twice_without_saying_so(tmp_path: Path) 
             await until(lambda: is_empty(port, "orders"))
     finally:
         clients.ended.set()
-        process.send_signal(signal.SIGKILL)
-        await process.wait()
+        await process.kill()
         await asyncio.gather(*threads, return_exceptions=True)
     assert len(set(clients.published)) == MESSAGES
     async with gateway(tmp_path) as bench:
@@ -175,7 +180,7 @@ async def test_nothing_is_lost_or_comes_twice_without_saying_so(tmp_path: Path) 
 
 
 async def test_a_resumed_link_loses_nothing_when_the_gateway_is_killed(
-    tmp_path: Path,
+    tmp_path: Path, start: Start
 ) -> None:
     """Killed between transfer and disposition, at either end of the queue.
 
@@ -186,7 +191,7 @@ async def test_a_resumed_link_loses_nothing_when_the_gateway_is_killed(
     (port,) = free_ports(1)
     properties = b"\x00\x53\x73" + values.pack_list([values.string("order-1")])
     message = properties + b"\x00\x53\x77\xa1\x03one"
-    process = await start(tmp_path, port)
+    process = await start(tmp_path, port, "orders")
     try:
         async with FramePeer(port, container="p") as peer, FramePeer(port) as taker:
             await peer.attach("pub", target="orders", second=True)
@@ -196,10 +201,9 @@ async def test_a_resumed_link_loses_nothing_when_the_gateway_is_killed(
             peer.transfer(0, b"t1", message)
             # It is in the store, and the publisher does not get to know that.
             tag = (await taker.frame(TRANSFER)).value(2)
-            process.send_signal(signal.SIGKILL)
-            await process.wait()
+            await process.kill()
         assert isinstance(tag, bytes)
-        process = await start(tmp_path, port)
+        process = await start(tmp_path, port, "orders")
         async with FramePeer(port, container="p") as peer, FramePeer(port) as taker:
             answer = await peer.attach(
                 "pub", target="orders", second=True, unsettled={b"t1": NULL}
@@ -226,20 +230,21 @@ async def test_a_resumed_link_loses_nothing_when_the_gateway_is_killed(
             peer.transfer(1, b"t2", message.replace(b"order-1", b"order-2"))
             assert (await peer.frame(DISPOSITION)).state(4) == 0x24
     finally:
-        process.send_signal(signal.SIGKILL)
-        await process.wait()
+        await process.kill()
     async with gateway(tmp_path) as bench:
         assert [*await bench.items("orders")] == ["string:order-2"]
 
 
-async def test_a_durable_link_is_resumed_after_a_kill(tmp_path: Path) -> None:
+async def test_a_durable_link_is_resumed_after_a_kill(
+    tmp_path: Path, start: Start
+) -> None:
     """Killed between transfer and disposition: what was worked through does not come again.
 
     The consumer has done one of two items, and could not tell. The durable terminus of
     the new process still holds both, and applies the outcome that the attach tells.
     """
     (port,) = free_ports(1)
-    process = await start(tmp_path, port)
+    process = await start(tmp_path, port, "orders")
     try:
         async with FramePeer(port, container="p") as peer, FramePeer(port) as taker:
             await peer.attach("pub", target="orders")
@@ -250,11 +255,10 @@ async def test_a_durable_link_is_resumed_after_a_kill(tmp_path: Path) -> None:
             for number in range(2):
                 peer.transfer(number, b"t%d" % number, b"\x00\x53\x77\xa1\x01x")
                 tags.append((await taker.frame(TRANSFER)).value(2))
-            process.send_signal(signal.SIGKILL)
-            await process.wait()
+            await process.kill()
         done, waits = tags
         assert isinstance(done, bytes)
-        process = await start(tmp_path, port)
+        process = await start(tmp_path, port, "orders")
         async with FramePeer(port) as taker:
             answer = await taker.attach(
                 "mine",
@@ -278,8 +282,7 @@ async def test_a_durable_link_is_resumed_after_a_kill(tmp_path: Path) -> None:
             taker.dispose(delivery, ACCEPTED, settled=False, receiver=True)
             assert (await taker.frame(DISPOSITION)).flag(3)
     finally:
-        process.send_signal(signal.SIGKILL)
-        await process.wait()
+        await process.kill()
     async with gateway(tmp_path) as bench:
         assert not await bench.items("orders")
         assert not await bench.items("letters")
@@ -297,16 +300,3 @@ async def is_empty(port: int, node: str) -> bool:
         await peer.frame(ATTACH)
         peer.flow(1, drain=True)
         return (await peer.frame(TRANSFER, FLOW)).code == FLOW
-
-
-async def start(folder: Path, port: int) -> asyncio.subprocess.Process:
-    """A gateway that listens."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, Path(__file__).with_name("gateway_process.py")),
-        *(folder, str(port), "orders"),
-        stdout=subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    async with limit():
-        assert await process.stdout.readline() == b"listens\n"
-    return process

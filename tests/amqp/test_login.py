@@ -14,6 +14,7 @@ import pytest
 from proton.utils import BlockingConnection
 
 from amqp_bench import BOSS, Bench, HeldChecks, gateway
+from cheap_passwords import cheap_hash
 from qos import password_checks
 from qos.amqp import bounds, heartbeats, login
 from qos.core.amqp import values
@@ -22,7 +23,6 @@ from qos.core.connection_shares import ConnectionLimits
 from qos.core.login_queue import LoginQueue
 from qos.engine import doors
 from qos.testing import ManualClock
-from qos.users import hashed
 from turned_time import turned
 from waiting import limit, until
 
@@ -238,7 +238,7 @@ async def test_all_with_right_passwords_get_in_beside_a_flood_of_wrong_ones(
     The flood is there before them, and the first wait is longer than a login may last.
     """
     names = [f"client{number}" for number in range(20)]
-    secret = hashed("secret")
+    secret = cheap_hash("secret")
     users = tmp_path / "users"
     users.write_text("".join(f"{each}:{secret}\n" for each in ("alice", *names)))
     users.chmod(0o600)

@@ -148,7 +148,7 @@ class _Httpx(_Web):
 async def _web(library: Library, role: Role) -> AsyncIterator[_Web]:
     seconds = _ANSWER_S + _WAIT_S
     if library == "httpx":
-        async with httpx.AsyncClient(timeout=seconds) as client:
+        async with httpx.AsyncClient(timeout=seconds, trust_env=False) as client:
             yield _Httpx(role, client)
     else:
         timeout = aiohttp.ClientTimeout(total=seconds)

@@ -1,15 +1,9 @@
-"""Helpers for tests of lost answers and killed services."""
+"""A network that loses answers."""
 
 import asyncio
 import random
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
-from waiting import limit
-
-__all__ = ["AnswersLost", "kill", "start"]
+__all__ = ["AnswersLost"]
 
 
 class AnswersLost:
@@ -52,24 +46,3 @@ class AnswersLost:
             writer.write(data)
             await writer.drain()
         raise ConnectionResetError
-
-
-async def start(
-    folder: Path, port: int, *options: str, program: str = "rest_process.py"
-) -> asyncio.subprocess.Process:
-    """A service of a program beside this module, once it listens."""
-    path = Path(__file__).with_name(program)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(path), str(folder), str(port), *options),
-        stdout=subprocess.PIPE,
-        env={"PYTHONPATH": ":".join(sys.path)},
-    )
-    assert process.stdout is not None
-    async with limit():
-        assert await process.stdout.readline() == b"listens\n"
-    return process
-
-
-async def kill(process: asyncio.subprocess.Process) -> None:
-    process.send_signal(signal.SIGKILL)
-    await process.wait()

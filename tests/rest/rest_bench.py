@@ -19,6 +19,7 @@ import aiohttp
 from yarl import URL
 
 from amqp_bench import DOMAIN, Bench
+from cheap_passwords import cheap_users
 from qos.core.payers import Rates
 from qos.core.rest.link_header import read_links
 from qos.core.rest.push_targets import PushRules
@@ -27,7 +28,6 @@ from qos.rest.hornetq.routes import ROUTES as HORNETQ_ROUTES
 from qos.rest.openapi import document
 from qos.rest.push.client import PushClient
 from qos.rest.routes import ROUTES, find
-from qos.users import Users
 from waiting import LIMIT_S
 
 __all__ = ["Response", "RestBench", "Web", "basic", "client", "rest"]
@@ -155,7 +155,7 @@ class RestBench(Web, Bench):
         **options: Any,
     ) -> None:
         super().__init__(folder, **options)
-        users = Users(self.users_file, DOMAIN)
+        users = cheap_users(self.users_file, DOMAIN)
         self.rest = Gateway(
             self.engine,
             users=users,

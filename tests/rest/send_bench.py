@@ -17,12 +17,12 @@ from slixmpp.xmlstream.handler import Callback
 from slixmpp.xmlstream.matcher import StanzaPath
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
+from cheap_passwords import cheap_hash, cheap_users
 from qos.rest.gateway import Gateway
 from qos.rest.targets import Targets
 from qos.testing.clients import logged_in
 from qos.testing.queues import queue_service
 from qos.testing.server import LoopbackServer
-from qos.users import Users, hashed
 from rest_bench import Response, Web, client
 from waiting import limit
 from xep_0254.service import QueueService
@@ -47,7 +47,7 @@ def write_files(folder: Path) -> tuple[Path, Path]:
     """The files of users and targets."""
     users, targets = folder / "users", folder / "targets"
     if not users.exists():
-        secret = hashed("secret")
+        secret = cheap_hash("secret")
         users.write_text(f"alice:{secret}\nbob:{secret}\n{EVE}:{secret}\n")
         users.chmod(0o600)
         targets.write_text(
@@ -116,7 +116,7 @@ class SendBench(Web):
             self.service = service
             self.rest = Gateway(
                 service.engine,
-                users=Users(self.users, DOMAIN),
+                users=cheap_users(self.users, DOMAIN),
                 own_domain=DOMAIN,
                 relay=service.relay(),
                 targets=Targets(self.targets, DOMAIN),

@@ -69,6 +69,8 @@ class Client:
             token=secret,
             prefix="Basic",
             raise_on_unexpected_status=True,
+            # No file of authorities: none of them is asked for.
+            httpx_args={"trust_env": False},
         )
 
     def call(self, name: str, *path: str, **arguments: object) -> Answer:

@@ -11,7 +11,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from lossy import AnswersLost, kill, start
+from killed_services import services
+from lossy import AnswersLost
 from qos.testing.ports import free_ports
 from rest_bench import basic, rest
 from waiting import LIMIT_S
@@ -119,9 +120,12 @@ async def test_each_message_of_hornetq_is_made_once_and_seen_once(
     """H4, H8 to H11: between any two steps, and in the middle of one."""
     (port,) = free_ports(1)
     rng = random.Random(3)
-    process = await start(tmp_path, port, LOCK_TIMEOUT)
     timeout = aiohttp.ClientTimeout(total=LIMIT_S)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
+    async with (
+        services("rest_process") as start,
+        aiohttp.ClientSession(timeout=timeout) as session,
+    ):
+        process = await start(tmp_path, port, LOCK_TIMEOUT)
         network = AnswersLost(port, rng)
         server = await asyncio.start_server(network.accept, "127.0.0.1", 0)
         clients = Clients(server.sockets[0].getsockname()[1], session)
@@ -130,7 +134,7 @@ async def test_each_message_of_hornetq_is_made_once_and_seen_once(
         try:
             for _ in range(KILLS):
                 await asyncio.sleep(rng.uniform(0.1, 0.4))
-                await kill(process)
+                await process.kill()
                 process = await start(tmp_path, port, LOCK_TIMEOUT)
             async with asyncio.timeout(2 * LIMIT_S):
                 await asyncio.gather(*tasks)
@@ -138,7 +142,7 @@ async def test_each_message_of_hornetq_is_made_once_and_seen_once(
             for task in tasks:
                 task.cancel()
             server.close()
-            await kill(process)
+            await process.kill()
     assert clients.seen == {f"m{number}": 1 for number in range(MESSAGES)}
     assert network.lost > MESSAGES // 20
     async with rest(tmp_path) as bench:
@@ -150,8 +154,8 @@ async def test_each_message_of_hornetq_is_made_once_and_seen_once(
 async def test_a_kill_after_each_step_changes_no_answer(tmp_path: Path) -> None:
     """H4, H8 to H11: its answer was lost, and it is done again after a restart."""
     (port,) = free_ports(1)
-    process = await start(tmp_path, port, LOCK_TIMEOUT)
-    async with aiohttp.ClientSession() as session:
+    async with services("rest_process") as start, aiohttp.ClientSession() as session:
+        process = await start(tmp_path, port, LOCK_TIMEOUT)
         clients = Clients(port, session)
 
         async def twice(
@@ -159,7 +163,7 @@ async def test_a_kill_after_each_step_changes_no_answer(tmp_path: Path) -> None:
         ) -> tuple[int, dict[str, str], str]:
             nonlocal process
             first = await clients.request(what, url, body, method)
-            await kill(process)
+            await process.kill()
             process = await start(tmp_path, port, LOCK_TIMEOUT)
             again = await clients.request(what, url, body, method)
             assert (again[0], again[2]) == (first[0], first[2])
@@ -186,7 +190,7 @@ async def test_a_kill_after_each_step_changes_no_answer(tmp_path: Path) -> None:
             assert status == 204
             await clients.request("delete", auto, method="DELETE")
         finally:
-            await kill(process)
+            await process.kill()
     assert bodies == ["1", "2", "3"]
     async with rest(tmp_path) as bench:
         assert not await bench.items("orders")

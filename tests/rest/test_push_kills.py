@@ -18,7 +18,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from lossy import AnswersLost, kill, start
+from killed_services import Service as Process
+from killed_services import Start, services
+from lossy import AnswersLost
 from qos.core.rest.messages import render_message
 from qos.testing.ports import free_ports
 from rest_bench import basic, rest
@@ -66,7 +68,7 @@ class Service:
     def __init__(self, folder: Path, port: int) -> None:
         self.folder = folder
         self.port = port
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Process | None = None
 
     @property
     def _url(self) -> str:
@@ -82,12 +84,12 @@ class Service:
                 await bench.create(node, max_items="100000", max_deliveries="1000")
                 await bench.publish(node, *bodies(name, way))
 
-    async def start(self) -> None:
-        self._process = await start(self.folder, self.port, program="push_process.py")
+    async def start(self, start: Start) -> None:
+        self._process = await start(self.folder, self.port)
 
     async def kill(self) -> None:
         if self._process is not None:
-            await kill(self._process)
+            await self._process.kill()
 
     async def push_to(self, port: int, session: aiohttp.ClientSession) -> None:
         """Push to the other service, at this port."""
@@ -159,6 +161,7 @@ async def test_two_services_push_each_message_once(tmp_path: Path) -> None:
     await b.fill("b")
     timeout = aiohttp.ClientTimeout(total=LIMIT_S)
     async with (
+        services("push_process") as start,
         network(a.port, rng) as (to_a, port_a),
         network(b.port, rng) as (to_b, port_b),
         aiohttp.ClientSession(
@@ -166,7 +169,7 @@ async def test_two_services_push_each_message_once(tmp_path: Path) -> None:
         ) as session,
     ):
         try:
-            await asyncio.gather(a.start(), b.start())
+            await asyncio.gather(a.start(start), b.start(start))
             await a.push_to(port_b, session)
             await b.push_to(port_a, session)
             for number in range(KILLS):
@@ -174,7 +177,7 @@ async def test_two_services_push_each_message_once(tmp_path: Path) -> None:
                 victims = ((a,), (b,), (a, b))[number % 3]
                 for each in victims:
                     await each.kill()
-                await asyncio.gather(*(each.start() for each in victims))
+                await asyncio.gather(*(each.start(start) for each in victims))
             await a.until_pushed(session)
             await b.until_pushed(session)
         finally:

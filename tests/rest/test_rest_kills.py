@@ -12,7 +12,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from lossy import AnswersLost, kill, start
+from killed_services import services
+from lossy import AnswersLost
 from qos.core.rest.link_header import read_links
 from qos.testing.ports import free_ports
 from rest_bench import basic, rest
@@ -20,9 +21,7 @@ from waiting import LIMIT_S
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
 
-MESSAGES = 400
 PUBLISHERS = 2
-KILLS = 8
 
 FORM = "application/x-www-form-urlencoded"
 
@@ -30,7 +29,10 @@ FORM = "application/x-www-form-urlencoded"
 class Clients:
     """Publishers and consumers that try again until they have an answer."""
 
-    def __init__(self, port: int, session: aiohttp.ClientSession) -> None:
+    def __init__(
+        self, port: int, session: aiohttp.ClientSession, messages: int
+    ) -> None:
+        self._messages = messages
         self._url = f"http://127.0.0.1:{port}"
         self._session = session
         self.statuses: Counter[tuple[str, int]] = Counter()
@@ -64,7 +66,7 @@ class Clients:
     async def publish(self, first: int) -> None:
         """Post each message to a link of its own; a repeat is answered 405."""
         _, links, _ = await self._post("factory", "/queues/orders/once")
-        for number in range(first, MESSAGES, PUBLISHERS):
+        for number in range(first, self._messages, PUBLISHERS):
             status, links, _ = await self._post(
                 "post", links["create-next"], f"m{number}"
             )
@@ -72,7 +74,7 @@ class Clients:
 
     async def consume(self) -> None:
         """Take and acknowledge, until all is done; 412: it will come again."""
-        while len(self.done) < MESSAGES:
+        while len(self.done) < self._messages:
             status, links, body = await self._post(
                 "take", "/queues/orders/consumer", wait_s=1
             )
@@ -85,27 +87,33 @@ class Clients:
                 self.done[body] += 1
 
 
+@pytest.mark.parametrize(
+    ("messages", "kills"), [(200, 4), pytest.param(400, 8, marks=pytest.mark.long)]
+)
 async def test_each_message_is_posted_once_and_acknowledged_once(
-    tmp_path: Path,
+    tmp_path: Path, messages: int, kills: int
 ) -> None:
     """P3, P8, C3 to C5: at any moment between two steps, and in the middle of one."""
     (port,) = free_ports(1)
     rng = random.Random(11)
-    process = await start(tmp_path, port)
     timeout = aiohttp.ClientTimeout(total=LIMIT_S)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
+    async with (
+        services("rest_process") as start,
+        aiohttp.ClientSession(timeout=timeout) as session,
+    ):
+        process = await start(tmp_path, port)
         network = AnswersLost(port, rng)
         server = await asyncio.start_server(network.accept, "127.0.0.1", 0)
-        clients = Clients(server.sockets[0].getsockname()[1], session)
+        clients = Clients(server.sockets[0].getsockname()[1], session, messages)
         works = [clients.publish(first) for first in range(PUBLISHERS)]
         tasks = [
             asyncio.create_task(work)
             for work in (*works, *(clients.consume() for _ in range(3)))
         ]
         try:
-            for _ in range(KILLS):
+            for _ in range(kills):
                 await asyncio.sleep(rng.uniform(0.1, 0.5))
-                await kill(process)
+                await process.kill()
                 process = await start(tmp_path, port)
             async with asyncio.timeout(3 * LIMIT_S):
                 await asyncio.gather(*tasks)
@@ -113,14 +121,14 @@ async def test_each_message_is_posted_once_and_acknowledged_once(
             for task in tasks:
                 task.cancel()
             server.close()
-            await kill(process)
-    assert clients.done == {f"m{number}": 1 for number in range(MESSAGES)}
+            await process.kill()
+    assert clients.done == {f"m{number}": 1 for number in range(messages)}
     # Answers were lost on the way, and repeats were told from first requests.
-    assert network.lost > MESSAGES // 20
-    assert clients.statuses["post", 405] > MESSAGES // 40
-    assert clients.statuses["acknowledge", 405] > MESSAGES // 40
+    assert network.lost > messages // 20
+    assert clients.statuses["post", 405] > messages // 40
+    assert clients.statuses["acknowledge", 405] > messages // 40
     async with rest(tmp_path) as bench:
         assert not await bench.items("orders")
         shown = (await bench.get("/queues/orders")).text
     # Each of them once, and nothing else.
-    assert f'"accepted": {MESSAGES},' in shown
+    assert f'"accepted": {messages},' in shown

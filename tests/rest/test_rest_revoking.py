@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from amqp_bench import DOMAIN
+from cheap_passwords import cheap_hash
 from qos import users
 from qos.core.queue.item import Affiliation
 from qos.core.queue.requests import Create, SetAffiliations
 from qos.rest.push.pusher import Pusher
 from qos.testing import ManualClock
-from qos.users import hashed, hashed_token
+from qos.users import hashed_token
 from rest_bench import Response, RestBench, rest
 from test_pushing import ATOM, LOOPBACK, atom, target
 from turned_time import turned
@@ -91,7 +92,7 @@ async def test_what_waits_for_a_removed_user_ends_within_a_second(
     remove_bob(bench)
     if change == "password":
         with bench.users_file.open("a") as file:
-            file.write(f"bob:{hashed('other')}\n")
+            file.write(f"bob:{cheap_hash('other')}\n")
     await refused(bob, clock)
     assert not alice.done()
     await bench.publish(path.split("/")[2], "<x/>")

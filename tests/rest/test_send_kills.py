@@ -8,20 +8,19 @@ import asyncio
 import json
 import os
 import random
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import aiohttp
 import pytest
 
-from lossy import AnswersLost, kill
+from forked import Forked, command
+from lossy import AnswersLost
 from qos.core.rest.link_header import read_links
 from qos.testing.ports import free_ports
 from rest_bench import basic
 from send_bench import DOMAIN, SECRET, SendBench, write_files, xmpp
-from waiting import LIMIT_S
+from waiting import LIMIT_S, limit
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(900)]
 
@@ -90,23 +89,25 @@ class Script:
         assert json.loads(body)["outcome"] == "delivered", body
 
 
-async def serve(
-    folder: Path, component_port: int, port: int
-) -> asyncio.subprocess.Process:
+async def serve(folder: Path, component_port: int, port: int) -> Forked:
     """The command, when it listens."""
     users, targets = write_files(folder)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "qos", "queue", "serve", "--component", DOMAIN),
-        *("--port", str(component_port), "--store", f"sqlite:{folder / 'q.sqlite'}"),
-        *("--http", f"127.0.0.1:{port}", "--http-users", users, "--http-send", targets),
-        stderr=subprocess.PIPE,
-        env={**os.environ, "HOME": str(folder), "XMPP_QOS_PASSWORD": SECRET},
-    )
-    assert process.stderr is not None
-    async with asyncio.timeout(2 * LIMIT_S):
+    words = [
+        *("queue", "serve", "--component", DOMAIN, "--port", str(component_port)),
+        *("--store", f"sqlite:{folder / 'q.sqlite'}", "--http", f"127.0.0.1:{port}"),
+        *("--http-users", str(users), "--http-send", str(targets)),
+    ]
+    environment = {**os.environ, "HOME": str(folder), "XMPP_QOS_PASSWORD": SECRET}
+    process = await Forked.start(command, words, environment)
+    async with limit():
         while b"http://" not in (line := await process.stderr.readline()):
             assert line
     return process
+
+
+async def kill(process: Forked) -> None:
+    process.kill()
+    await process.wait()
 
 
 async def test_each_message_is_handed_over_once(tmp_path: Path) -> None:
