@@ -16,6 +16,7 @@ import pytest
 
 import turned_clock
 from forked import Forked
+from qos.testing import sasl
 from qos.testing.prosody import Prosody, mutual
 from qos.testing.server import LoopbackServer
 from waiting import LIMIT_S, limit
@@ -230,15 +231,6 @@ class Commands:
                 await process.communicate(b"")
 
 
-@pytest.fixture(autouse=True)
-def no_authorities(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The certificates that this machine trusts; no test here is about them.
-
-    A command reads them three times, which takes longer than all else that it does.
-    """
-    monkeypatch.setenv("SSL_CERT_FILE", os.devnull)
-
-
 @pytest.fixture
 def accounts() -> dict[str, str]:
     """Passwords by user, for the accounts of `Commands`."""
@@ -246,7 +238,13 @@ def accounts() -> dict[str, str]:
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[LoopbackServer]:
+def logins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ways to log in: SCRAM costs slixmpp 4096 hashes, and test_connecting.py has it."""
+    monkeypatch.setattr(sasl, "MECHANISMS", {"PLAIN": sasl.plain})
+
+
+@pytest.fixture
+async def server(logins: None) -> AsyncIterator[LoopbackServer]:
     """Alice and Bob know each other; Mallory is a stranger."""
     rosters = {"alice": {"bob@localhost": "both"}}
     async with LoopbackServer(

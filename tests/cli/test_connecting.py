@@ -36,6 +36,12 @@ QUICK = ("--connect-timeout", "1")
 #: For attempts that are answered, before an hour passes; see `Running.turn_clock`.
 AN_HOUR = ("--connect-timeout", "3600")
 
+
+@pytest.fixture
+def logins() -> None:
+    """All that the embedded server has, SCRAM first."""
+
+
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 

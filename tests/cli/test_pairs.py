@@ -16,6 +16,8 @@ from qos.testing.server import LoopbackServer
 from waiting import until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.cli.conftest import Commands, Ended, Running
 
 #: Commands that stay online until they are stopped.
@@ -71,9 +73,18 @@ def bodies(ended: Ended) -> list[object]:
     return [line["body"] for line in ended.out if "body" in line]
 
 
-@pytest.mark.parametrize(
-    "pair", list(itertools.combinations_with_replacement(COMMANDS, 2)), ids=" + ".join
-)
+#: Of the pairs without `listen`, where nothing may come: each command once.
+IN_THE_GATE = {("send", "outbox resend"), ("worker", "worker")}
+
+
+def pairs() -> Iterator[object]:
+    for pair in itertools.combinations_with_replacement(COMMANDS, 2):
+        long = "listen" not in pair and pair not in IN_THE_GATE
+        marks = [pytest.mark.long] if long else []
+        yield pytest.param(pair, marks=marks, id=" + ".join(pair))
+
+
+@pytest.mark.parametrize("pair", [*pairs()])
 async def test_a_message_to_an_account_is_printed_once_or_not_delivered(
     pair: tuple[str, str], queues: Commands, server: LoopbackServer
 ) -> None:
@@ -98,8 +109,19 @@ async def test_a_message_to_an_account_is_printed_once_or_not_delivered(
         assert not printed
 
 
-@pytest.mark.parametrize("level", ["assured", "acknowledged"])
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [
+        ("listen", "assured"),
+        ("listen", "acknowledged"),
+        ("send", "acknowledged"),
+        ("outbox resend", "assured"),
+        ("worker", "assured"),
+        pytest.param("send", "assured", marks=pytest.mark.long),
+        pytest.param("outbox resend", "acknowledged", marks=pytest.mark.long),
+        pytest.param("worker", "acknowledged", marks=pytest.mark.long),
+    ],
+)
 async def test_a_message_to_the_full_jid_of_a_command_needs_one_that_prints_it(
     name: str, level: str, queues: Commands, server: LoopbackServer
 ) -> None:
@@ -124,7 +146,11 @@ async def test_a_message_to_the_full_jid_of_a_command_needs_one_that_prints_it(
         assert outcomes.keys() <= expected, sent.err
 
 
-@pytest.mark.parametrize("name", ["send", "outbox resend", "worker"])
+@pytest.mark.parametrize(
+    "name",
+    # `send` itself: see test_send_listen.py.
+    [pytest.param("send", marks=pytest.mark.long), "outbox resend", "worker"],
+)
 async def test_what_comes_while_listen_restarts_is_printed_by_its_next_life(
     name: str, queues: Commands, server: LoopbackServer
 ) -> None:

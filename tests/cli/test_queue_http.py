@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import io
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -13,11 +16,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import fork_settings
+from qos.cli import main
+from qos.users import hashed
 from waiting import until
+from wrong_usage import refused
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Commands
 
+QUEUES = "queue.localhost"
 SECRET = "secret of queues"  # noqa: S105 - of the embedded server
 ANY = "any"
 LOCAL = ("--http", "127.0.0.1:0")
@@ -30,6 +38,20 @@ async def write_user(commands: Commands, name: str, *words: str) -> tuple[str, s
     ended = await commands.run("queue", "http-user", file, name, *words, input_=input_)
     assert ended.status == 0, ended.err
     return str(file), str(ended.out[0]["token"]) if ended.out else ""
+
+
+@functools.cache
+def hash_of(password: str) -> str:
+    """Made once: it costs as much as a login."""
+    return hashed(password)
+
+
+def user_file(commands: Commands) -> str:
+    """A file with one user, as `queue http-user` would write it."""
+    file = commands.folder / "users"
+    file.touch(0o600)
+    file.write_text(f"shop:{hash_of('secret')}\n")
+    return str(file)
 
 
 async def serve(commands: Commands, *words: str) -> str:
@@ -94,7 +116,7 @@ async def test_a_worker_that_replies_need_not_see_the_replies_of_others(
     commands: Commands,
 ) -> None:
     """The guide advises publish-only; the command gives it, and lists it."""
-    users, _ = await write_user(commands, "shop")
+    users = user_file(commands)
     url = await serve(commands, "--http-users", users)
     assert (await commands.queue("create")).status == 0
     rights = {
@@ -127,7 +149,7 @@ async def subscribers(commands: Commands) -> object:
 
 
 async def test_a_service_that_stops_answers_who_waits(commands: Commands) -> None:
-    users, _ = await write_user(commands, "shop")
+    users = user_file(commands)
     serving = await commands.serve(*LOCAL, "--http-users", users)
     (line,) = [each for each in serving.err if "http://" in each]
     url = line[line.index("http://") :]
@@ -146,7 +168,7 @@ async def test_a_service_that_stops_answers_who_waits(commands: Commands) -> Non
 
 async def test_a_shell_script_sends_to_a_device(commands: Commands) -> None:
     """From a service without a component, whose contact trusts it."""
-    users, _ = await write_user(commands, "shop")
+    users = user_file(commands)
     targets = commands.folder / "targets"
     targets.write_text("shop: bob@localhost\n")
     listening = await commands.listen("bob")
@@ -182,7 +204,7 @@ async def test_what_a_component_sends_for_its_users_is_judged(
     The message that is pending is in the figures, and no line is a foreign word.
     """
     folder = commands.folder
-    users, _ = await write_user(commands, "shop")
+    users = user_file(commands)
     targets = folder / "targets"
     targets.write_text("shop: bob@localhost carol@localhost\n")
     device = await commands.start(
@@ -229,7 +251,7 @@ async def test_what_a_component_sends_for_its_users_is_judged(
 
 async def test_the_rate_of_a_user_is_an_option(commands: Commands) -> None:
     """A curl that asks for eight URLs: the first three are the burst of one a second."""
-    users, _ = await write_user(commands, "shop")
+    users = user_file(commands)
     rate = ("--http-requests-per-second", "1", "--http-bytes-per-second", "0")
     url = await serve(commands, "--http-users", users, *rate)
     _, head, body = await curl("-u", "shop:secret", *8 * [f"{url}/openapi.json"])
@@ -258,110 +280,101 @@ async def test_tokens_and_passwords_are_in_one_file(commands: Commands) -> None:
     assert left.startswith("shop:")
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (LOCAL, "nobody could log in without --http-users"),
-        (("--http-users", "users"), "--http-users is for the gateway of --http"),
-        (("--http-link-headers",), "--http-link-headers is for the gateway of --http"),
-        (
-            (*LOCAL, "--http-users", "users", "--http-property-header", "X-Api-Key"),
-            "x-api-key is about the request, its connection or its user",
-        ),
-        (("--http", "8080"), "'8080' is not HOST:PORT"),
-        (("--http-base", "https://a"), "--http-base is for the gateway of --http"),
-        (
-            (*LOCAL, "--http-base", "queue.example.org"),
-            "'queue.example.org' is not SCHEME://HOST or SCHEME://HOST:PORT, such as "
-            "https://queue.example.org",
-        ),
-        (
-            ("--http", "0.0.0.0:0", "--http-users", "users"),
-            "an address of other machines needs --http-tls CERT KEY",
-        ),
-        ((*LOCAL, "--http-users", "none"), "none cannot be read: "),
-        (
-            (*LOCAL, "--http-requests-per-second", "x"),
-            "'x' is not a whole number",
-        ),
-        (("--http-push", "a.example"), "--http-push is for the gateway of --http"),
-        (
-            ("--connections-per-address", "1"),
-            "--connections-per-address is for the gateways of --amqp and --http",
-        ),
-        (
-            (*LOCAL, "--http-users", "users", "--connections-per-account", "0"),
-            "'0' is not a whole number from 1",
-        ),
-        (
-            (*LOCAL, "--http-users", "users", "--http-push", "http://a.example"),
-            "--http-push: 'http://a.example' is not HOST, HOST:PORT or NETWORK/BITS",
-        ),
-        (("--http-send", "users"), "--http-send is for the gateway of --http"),
-        (
-            (*LOCAL, "--http-users", "users", "--http-send", "none"),
-            "none cannot be read: ",
-        ),
-        (
-            (*LOCAL, "--http-users", "users", "--http-send", "users"),
-            "users, line 1: 'scrypt:",
-        ),
-        (
-            (*LOCAL, "--http-users", "users", "--http-tls", "none", "users"),
-            "--http-tls none users: ",
-        ),
-    ],
+WRONG = (
+    (LOCAL, "nobody could log in without --http-users"),
+    (("--http-users", "users"), "--http-users is for the gateway of --http"),
+    (("--http-link-headers",), "--http-link-headers is for the gateway of --http"),
+    (
+        (*LOCAL, "--http-users", "users", "--http-property-header", "X-Api-Key"),
+        "x-api-key is about the request, its connection or its user",
+    ),
+    (("--http", "8080"), "'8080' is not HOST:PORT"),
+    (("--http-base", "https://a"), "--http-base is for the gateway of --http"),
+    (
+        (*LOCAL, "--http-base", "queue.example.org"),
+        "'queue.example.org' is not SCHEME://HOST or SCHEME://HOST:PORT, such as "
+        "https://queue.example.org",
+    ),
+    (
+        ("--http", "0.0.0.0:0", "--http-users", "users"),
+        "an address of other machines needs --http-tls CERT KEY",
+    ),
+    ((*LOCAL, "--http-users", "none"), "none cannot be read: "),
+    (
+        (*LOCAL, "--http-requests-per-second", "x"),
+        "'x' is not a whole number",
+    ),
+    (("--http-push", "a.example"), "--http-push is for the gateway of --http"),
+    (
+        ("--connections-per-address", "1"),
+        "--connections-per-address is for the gateways of --amqp and --http",
+    ),
+    (
+        (*LOCAL, "--http-users", "users", "--connections-per-account", "0"),
+        "'0' is not a whole number from 1",
+    ),
+    (
+        (*LOCAL, "--http-users", "users", "--http-push", "http://a.example"),
+        "--http-push: 'http://a.example' is not HOST, HOST:PORT or NETWORK/BITS",
+    ),
+    (("--http-send", "users"), "--http-send is for the gateway of --http"),
+    (
+        (*LOCAL, "--http-users", "users", "--http-send", "none"),
+        "none cannot be read: ",
+    ),
+    (
+        (*LOCAL, "--http-users", "users", "--http-send", "users"),
+        "users, line 1: 'scrypt:",
+    ),
+    (
+        (*LOCAL, "--http-users", "users", "--http-tls", "none", "users"),
+        "--http-tls none users: ",
+    ),
 )
-async def test_wrong_options_are_refused_with_what_to_do(
-    commands: Commands,
-    words: tuple[str, ...],
-    says: str,
+
+
+def test_wrong_options_are_refused_with_what_to_do(
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(commands.folder)
-    await write_user(commands, "shop")
-    ended = await commands.run(
-        "queue", "serve", "--component", "queue.localhost", *words, password=ANY
-    )
-    assert (ended.status, ended.out) == (2, [])
-    assert says in ended.err
-    assert "Traceback" not in ended.err
+    """In this process: none of them gets as far as a connection."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XMPP_QOS_PASSWORD", ANY)
+    monkeypatch.setattr("sys.stdin", io.StringIO("secret\n"))
+    assert main(["queue", "http-user", "users", "shop"]) == 0
+    for words, says in WRONG:
+        line = refused(capsys, "queue", "serve", "--component", QUEUES, *words)
+        assert says in line, words
 
 
-@pytest.mark.parametrize(
-    ("limit", "says"),
-    [
-        ("ulimit -n 1000", "1000 files open (ulimit -n), so only 800 connections"),
-        ("ulimit -n 300", "300 files open (ulimit -n), so only 150 connections"),
-        ("ulimit -S -n 300", ""),
-    ],
-)
-async def test_few_file_descriptors_are_said_at_the_start(
-    commands: Commands, limit: str, says: str
-) -> None:
+async def test_few_file_descriptors_are_said_at_the_start(commands: Commands) -> None:
     """There is room left for everything but connections; a soft limit is raised."""
-    users, _ = await write_user(commands, "shop")
-    words = ("queue", "serve", "--component", "queue.localhost", *LOCAL)
-    port = ("--port", str(commands.component_port), "--http-users", users)
-    process = await asyncio.create_subprocess_exec(
-        *("sh", "-c", f'{limit} && exec "$@"', "sh"),
-        *commands.command_line(*words, *port),
-        env=commands.environment(None, SECRET),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    serving = commands.running(process)
-    await serving.note("http://")
-    said = "\n".join(serving.err)
-    assert ("warning" in said) is bool(says)
-    assert says in said
+    users = user_file(commands)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for files, says in (
+        ((1000, 1000), "1000 files open (ulimit -n), so only 800 connections"),
+        ((300, 300), "300 files open (ulimit -n), so only 150 connections"),
+        ((300, most), ""),
+    ):
+        commands.function = functools.partial(fork_settings.command, files=files)
+        serving = await commands.start(
+            *("queue", "serve", "--component", QUEUES, *LOCAL),
+            *("--port", str(commands.component_port), "--http-users", users),
+            password=SECRET,
+        )
+        await serving.note("http://")
+        said = "\n".join(serving.err)
+        assert ("warning" in said) is bool(says), (files, said)
+        assert says in said, files
+        serving.process.terminate()
+        await serving.end()
 
 
 async def test_an_operator_behind_a_proxy_raises_the_share_of_its_address(
     commands: Commands,
 ) -> None:
-    users, _ = await write_user(commands, "shop")
+    users = user_file(commands)
     url = await serve(commands, "--http-users", users, "--connections-per-address", "2")
     host, port = url.removeprefix("http://").split(":")
     address = host, int(port)
@@ -378,7 +391,7 @@ async def test_an_operator_behind_a_proxy_raises_the_share_of_its_address(
 
 
 async def test_a_port_that_is_taken_is_named(commands: Commands) -> None:
-    users, _ = await write_user(commands, "shop")
+    users = user_file(commands)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ended = await commands.run(
@@ -395,7 +408,7 @@ async def test_a_port_that_is_taken_is_named(commands: Commands) -> None:
 async def test_without_the_extra_it_says_what_to_install(
     commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    users, _ = await write_user(commands, "shop")
+    users = user_file(commands)
     commands.forked = False
     (commands.folder / "aiohttp.py").write_text("raise ImportError('not here')\n")
     monkeypatch.setenv("PYTHONPATH", str(commands.folder))

@@ -6,12 +6,13 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from qos.testing.server import LoopbackServer
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Commands, Running
+
+#: Ten of the parts in which lines are published.
+MANY = 1000
 
 START = ("queue", "publish", "queue.localhost", "orders", "--lines")
 
@@ -45,27 +46,28 @@ async def test_a_repeat_is_no_second_item(queues: Commands, tmp_path: Path) -> N
     ]
 
 
-@pytest.mark.parametrize(
-    ("given", "properties"),
-    [
-        (("n=5", "f=2.5", "e=1e3"), {"n": 5, "f": 2.5, "e": 1000.0}),
-        (("t=true", "f=false", "N=None"), {"t": True, "f": False, "N": "None"}),
-        (("a=", "b=x=y", "c:d=red"), {"a": "", "b": "x=y", "c:d": "red"}),
-        (("zip=01234", "i=NaN", "l=[1]"), {"zip": "01234", "i": "NaN", "l": "[1]"}),
-        (("n:string=5", "b:string=true"), {"n": "5", "b": "true"}),
-        (("n:int=5", "f:float=5", "b:boolean=true"), {"n": 5, "f": 5.0, "b": True}),
-        (("n=1", "n=2"), {"n": 2}),
-    ],
+TYPED: tuple[tuple[tuple[str, ...], dict[str, object]], ...] = (
+    (("n=5", "f=2.5", "e=1e3"), {"n": 5, "f": 2.5, "e": 1000.0}),
+    (("t=true", "f=false", "N=None"), {"t": True, "f": False, "N": "None"}),
+    (("a=", "b=x=y", "c:d=red"), {"a": "", "b": "x=y", "c:d": "red"}),
+    (("zip=01234", "i=NaN", "l=[1]"), {"zip": "01234", "i": "NaN", "l": "[1]"}),
+    (("n:string=5", "b:string=true"), {"n": "5", "b": "true"}),
+    (("n:int=5", "f:float=5", "b:boolean=true"), {"n": 5, "f": 5.0, "b": True}),
+    (("n=1", "n=2"), {"n": 2}),
 )
-async def test_properties_have_types(
-    queues: Commands, given: tuple[str, ...], properties: dict[str, object]
-) -> None:
-    """A selector tells 5 from '5'."""
-    words = [word for each in given for word in ("--property", each)]
-    ended = await queues.queue("publish", "--lines", *words, input_=b"a\nb\n")
-    assert ended.status == 0, ended.err
-    for item in (await queues.queue("browse")).out:
-        assert repr(item["properties"]) == repr(properties)
+
+
+async def test_properties_have_types(queues: Commands) -> None:
+    """A selector tells 5 from '5'. All items of a command have them."""
+    for given, _ in TYPED:
+        words = [word for each in given for word in ("--property", each)]
+        ended = await queues.queue("publish", "--lines", *words, input_=b"a\nb\n")
+        assert ended.status == 0, (given, ended.err)
+    items = (await queues.queue("browse")).out
+    assert len(items) == 2 * len(TYPED)
+    for number, (given, properties) in enumerate(TYPED):
+        for item in items[2 * number : 2 * number + 2]:
+            assert repr(item["properties"]) == repr(properties), given
 
 
 async def test_too_many_properties_are_refused_before_anything_is_sent(
@@ -109,25 +111,24 @@ async def test_json_and_a_text_need_no_xml(queues: Commands) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--json", "{"), "--json: "),
-        (("--json", "NaN"), "--json: not well-formed: NaN is no number of JSON"),
-        (("--text", "a\x01b"), "--text: "),
-        (("--json", "1", "--text", "a"), "--json and --text exclude each other"),
-        (("--lines", "--file", "a"), "--file and --lines exclude each other"),
-        ((), "one of --json, --text, --payload, --file and --lines is needed"),
-    ],
+WRONG = (
+    (("--json", "{"), "--json: "),
+    (("--json", "NaN"), "--json: not well-formed: NaN is no number of JSON"),
+    (("--text", "a\x01b"), "--text: "),
+    (("--json", "1", "--text", "a"), "--json and --text exclude each other"),
+    (("--lines", "--file", "a"), "--file and --lines exclude each other"),
+    ((), "one of --json, --text, --payload, --file and --lines is needed"),
 )
-async def test_a_wrong_content_is_refused_with_a_reason(
-    queues: Commands, words: tuple[str, ...], said: str
-) -> None:
+
+
+async def test_a_wrong_content_is_refused_with_a_reason(queues: Commands) -> None:
     """Before anything is sent."""
-    ended = await queues.queue("publish", *words)
-    assert ended.status == 2
-    assert said in ended.err
-    assert "Traceback" not in ended.err
+    for words, said in WRONG:
+        ended = await queues.queue("publish", *words)
+        assert ended.status == 2, words
+        assert said in ended.err, words
+        assert "Traceback" not in ended.err, words
+    assert (await queues.queue("browse")).out == []
 
 
 async def test_nothing_on_stdin_is_nothing_to_do(queues: Commands) -> None:
@@ -198,7 +199,7 @@ async def test_a_service_that_is_killed_costs_no_line_and_doubles_none(
     """Lines in flight are published again, under the same ids."""
     running = await queues.start(*START, "--timeout", "2", user="alice")
     assert running.process.stdin is not None
-    running.process.stdin.write(lines(2000))
+    running.process.stdin.write(lines(MANY))
     running.process.stdin.close()
     first = await running.line()
     serving.process.kill()
@@ -206,11 +207,11 @@ async def test_a_service_that_is_killed_costs_no_line_and_doubles_none(
     await queues.serve()
     ended = await running.end()
     assert ended.status == 0, ended.err
-    assert "2000 of 2000 lines are published" in ended.err
+    assert f"{MANY} of {MANY} lines are published" in ended.err
     told = {str(line["id"]) for line in (first, *ended.out)}
     browsed = (await queues.queue("browse")).out
     assert {str(item["id"]) for item in browsed} == told
-    expected = [f"line {number}" for number in range(1, 2001)]
+    expected = [f"line {number}" for number in range(1, MANY + 1)]
     assert sorted(texts(browsed)) == sorted(expected)
 
 
@@ -220,14 +221,14 @@ async def test_a_lost_connection_costs_no_line_and_doubles_none(
     """As with a killed service."""
     running = await queues.start(*START, user="alice")
     assert running.process.stdin is not None
-    running.process.stdin.write(lines(2000))
+    running.process.stdin.write(lines(MANY))
     running.process.stdin.close()
     first = await running.line()
     assert server.disconnect("alice@localhost") == 1
     ended = await running.end()
     assert ended.status == 0, ended.err
-    assert len({str(line["id"]) for line in (first, *ended.out)}) == 2000
-    expected = [f"line {number}" for number in range(1, 2001)]
+    assert len({str(line["id"]) for line in (first, *ended.out)}) == MANY
+    expected = [f"line {number}" for number in range(1, MANY + 1)]
     assert sorted(texts((await queues.queue("browse")).out)) == sorted(expected)
 
 

@@ -65,6 +65,10 @@ def test_every_verb_refuses_wrong_usage(
         (("create", *SERVICE, *JID, "--from", " "), "a topic needs a name"),
         (("create", *SERVICE, *JID, "--topic", "--from", "t"), "not allowed with"),
         (("configure", *SERVICE, *JID, "--topic"), "--topic"),
+        (
+            ("configure", *SERVICE, *JID, "--set", "ttl=0"),
+            "315360000, or empty, not '0'",
+        ),
         ((*PUBLISH, "--property", "red"), "'red' is not NAME=VALUE"),
         ((*PUBLISH, "--property", "=red"), "'=red' is not NAME=VALUE"),
         ((*PUBLISH, "--property", "n:int=red"), "'red' is no int"),
@@ -139,7 +143,11 @@ def test_wrong_usage_is_one_line_and_status_2(
 NUMBERS = [field for field in NODE_FIELDS if field.least is not None]
 
 
-@pytest.mark.parametrize("verb", ["create", "configure"])
+@pytest.mark.parametrize(
+    # Both have the same option, and one function that declares it.
+    "verb",
+    ["create", pytest.param("configure", marks=pytest.mark.long)],
+)
 @pytest.mark.parametrize("value", ["-1", "1e3", "nan", "text", "1000000000000000"])
 @pytest.mark.parametrize("field", NUMBERS, ids=lambda field: field.var)
 def test_a_value_out_of_range_is_refused_with_the_range(

@@ -8,6 +8,8 @@ for: in the output of `listen`, on the stdin of a worker's command, and in `show
 from __future__ import annotations
 
 import base64
+import contextlib
+import functools
 import os
 import stat
 import sys
@@ -16,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+import fork_settings
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Commands, Ended, Running
@@ -35,9 +39,16 @@ def open_umask() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def own_command_line(commands: Commands) -> None:
-    """A fork has neither a command line of its own nor this umask."""
+def forks_with_this_umask(commands: Commands) -> None:
+    commands.function = functools.partial(fork_settings.command, umask=0)
+
+
+@contextlib.contextmanager
+def own_command_line(commands: Commands) -> Iterator[None]:
+    """What is started here is no fork: that has the command line of its parent."""
     commands.forked = False
+    yield
+    commands.forked = True
 
 
 class Canaries:
@@ -107,10 +118,11 @@ async def test_messages_leave_nothing_but_what_listen_prints(
     """Delivered, refused, not delivered, malformed, and with a wrong password."""
     line = f"{PAYLOAD}\n".encode()
     journal = ("--journal", tmp_path / "some" / "journals" / "here", DEBUG)
-    listener = await commands.start("listen", *journal, user="bob")
-    await listener.note("ready")
     send = ("send", TO, "--lines", *journal, "--deadline", "600")
-    sender = await commands.start(*send, user="alice")
+    with own_command_line(commands):
+        listener = await commands.start("listen", *journal, user="bob")
+        await listener.note("ready")
+        sender = await commands.start(*send, user="alice")
     canaries.check_processes(listener, sender)
     sent = await sender.end(line)
     assert sent.status == 0, sent.err
@@ -154,7 +166,8 @@ async def test_queues_leave_nothing_but_what_the_workers_command_reads(
     """
     monkeypatch.setenv("XMPP_QOS_BROKER_PASSWORD", "of another command")
     journal = ("--journal", tmp_path / "journal", DEBUG)
-    serving = await commands.serve(*journal)
+    with own_command_line(commands):
+        serving = await commands.serve(*journal)
     created = await commands.queue("create", DEBUG, "--set", "access_model=open")
     line = f"{PAYLOAD}\n".encode()
     published = await commands.queue("publish", "--lines", DEBUG, input_=line)
@@ -162,7 +175,10 @@ async def test_queues_leave_nothing_but_what_the_workers_command_reads(
     script = "import os, sys; print(dict(os.environ)); sys.exit(65)"
     command = ("--", sys.executable, "-c", script)
     queue = ("queue.localhost", "orders")
-    worker = await commands.start("worker", *queue, *journal[2:], *command, user="bob")
+    with own_command_line(commands):
+        worker = await commands.start(
+            "worker", *queue, *journal[2:], *command, user="bob"
+        )
     canaries.check_processes(serving, worker)
     assert (await worker.line())["outcome"] == "rejected"
     worker.process.terminate()
@@ -186,7 +202,8 @@ async def test_a_password_file_is_named_and_not_shown(
     file = tmp_path / "password"
     file.write_text(GUESS)
     words = ("listen", "--password-file", file, DEBUG, "--connect-timeout", "60")
-    running = await commands.start(*words, user="alice")
+    with own_command_line(commands):
+        running = await commands.start(*words, user="alice")
     canaries.check_processes(running)
     ended = await running.end()
     assert ended.status == 4

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import pty
 import signal
 import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import fork_settings
 from qos.cli.output import note, print_json, print_text
 from qos.cli.status import CommandError, Status
 from waiting import limit
@@ -42,16 +45,23 @@ _WHOLE = b'{"whole": true}\n'
 async def start_listen(
     commands: Commands, *words: str, stdout: int, wrapper: tuple[str, ...] = ()
 ) -> Running:
-    """`listen` as Bob, with Python's stdout unbuffered."""
-    process = await asyncio.create_subprocess_exec(
-        *wrapper,
-        *commands.command_line("listen", *words, user="bob"),
-        env={**commands.environment("bob"), "PYTHONUNBUFFERED": "1"},
-        stdin=asyncio.subprocess.PIPE,
-        stdout=stdout,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    running = commands.running(process)
+    """`listen` as Bob; with a wrapper, its Python has an unbuffered stdout."""
+    if wrapper:
+        process = await asyncio.create_subprocess_exec(
+            *wrapper,
+            *commands.command_line("listen", *words, user="bob"),
+            env={**commands.environment("bob"), "PYTHONUNBUFFERED": "1"},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=stdout,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        running = commands.running(process)
+    else:
+        usual = commands.function
+        with Connection(os.dup(stdout), readable=False) as carried:
+            commands.function = functools.partial(fork_settings.command, stdout=carried)
+            running = await commands.start("listen", *words, user="bob")
+        commands.function = usual
     await running.note("ready")
     return running
 
