@@ -162,8 +162,13 @@ def test_every_row_on_prosody(capsys: pytest.CaptureFixture[str]) -> None:
     assert [*by_name["assured, sqlite"]["ratios"]] == ["floor of two"]
 
 
+# With Prosody the guard measures rows in the gate, and one of test_footprint.
 @pytest.mark.parametrize(
-    "server", ["--embedded", pytest.param("--nagle", marks=pytest.mark.xmpp)]
+    "server",
+    [
+        "--embedded",
+        pytest.param("--nagle", marks=[pytest.mark.xmpp, pytest.mark.long]),
+    ],
 )
 def test_many_peers_are_rows_beside_one(
     server: str, capsys: pytest.CaptureFixture[str]

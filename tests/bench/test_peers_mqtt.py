@@ -22,6 +22,23 @@ from waiting import LIMIT_S
 
 QOS = [(qos, False) for qos in (0, 1, 2)] + [(qos, True) for qos in (1, 2)]
 
+#: What the gate runs of them: each library with QoS 0, whose end is counted in another
+#: way, each with replies, and each QoS with and without replies.
+IN_GATE = {
+    *((library, 0, False) for library in LIBRARIES),
+    *(("paho-mqtt", 1, True), ("aiomqtt", 1, False), ("aiomqtt", 2, True)),
+    *(("gmqtt", 1, True), ("gmqtt", 2, False)),
+}
+
+ROWS = [
+    pytest.param(
+        *(library, qos, replies),
+        marks=() if (library, qos, replies) in IN_GATE else pytest.mark.long,
+    )
+    for library in LIBRARIES
+    for qos, replies in QOS
+]
+
 
 class Observer:
     """A subscriber of the test's own, to all topics."""
@@ -55,8 +72,7 @@ class Observer:
         self._client.loop_stop()
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize(("qos", "replies"), QOS)
+@pytest.mark.parametrize(("library", "qos", "replies"), ROWS)
 async def test_every_message_counted_was_published_at_that_qos(
     library: str, qos: int, replies: bool, tmp_path: Path
 ) -> None:

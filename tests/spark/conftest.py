@@ -1,10 +1,13 @@
 """One Spark session for all tests of this folder: it takes ten seconds to start."""
 
+import contextlib
+import io
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -14,6 +17,7 @@ from frames import Lines
 from qos.audit.driver import audit
 from qos.audit.synth import Plan, synthesise
 from qos.audit.tables import Limits
+from qos.cli import main
 from qos.spark.session import spark_session
 
 
@@ -29,30 +33,33 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
 
 @dataclass(frozen=True)
 class Audited:
-    """Journals with two lost messages, one duplicated, two stuck, and one bad line.
+    """Journals with two lost messages, one duplicated, one stuck, and a foreign file.
 
     Attributes:
-        journals: of one day.
+        journals: of two days.
         out: the result of an audit of them, much later.
+        summary: what the command has printed.
     """
 
     journals: Path
     out: Path
+    summary: dict[str, Any]
 
 
 @pytest.fixture(scope="session")
 def audited(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Audited:
-    """For tests that reach the same result in another way."""
+    """By the command, in the session that is there."""
     folder = tmp_path_factory.mktemp("audited")
-    made = Audited(folder / "journals", folder / "out")
-    plan = Plan(devices=5, messages=60, lost=2, duplicated=1, stuck=2, hours=1)
-    synthesise(plan, made.journals, processes=1)
-    (day,) = made.journals.glob("date=*")
-    with min(day.iterdir()).open("a") as file:
-        file.write("nonsense\n")
-    limits = Limits(now=datetime(2026, 2, 1, tzinfo=UTC))
-    audit(spark, [str(made.journals)], str(made.out), limits=limits)
-    return made
+    journals, out = folder / "journals", folder / "out"
+    plan = Plan(
+        devices=20, messages=700, lost=2, duplicated=1, stuck=1, days=2, hours=13
+    )
+    synthesise(plan, journals, processes=1)
+    (journals / "date=2026-01-05" / "notes.txt").write_text("foreign")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        assert main(["audit", str(journals), "--out", str(out), "--json"]) == 1
+    return Audited(journals, out, json.loads(printed.getvalue()))
 
 
 @pytest.fixture(scope="session")

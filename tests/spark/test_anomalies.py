@@ -13,7 +13,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from frames import NOON, Lines, runs_of
 from qos.audit.tables import (
@@ -762,17 +763,50 @@ def world(number: int) -> Lines:
     return lines
 
 
+@dataclass(frozen=True)
+class Worlds:
+    """The messages of all cases, and of the world `word`, computed once.
+
+    Attributes:
+        messages: before they are judged.
+        judged: each of them.
+    """
+
+    messages: DataFrame
+    judged: DataFrame
+
+
+#: Of all worlds.
+LIMITS = Limits(now=NOON + timedelta(seconds=NOW_S))
+
+#: The domain of a world that is no case: see the test of `rests_on`.
+WORD = "word"
+
+
 @pytest.fixture(scope="module")
-def verdicts(spark: SparkSession) -> list[tuple[str, str, str]]:
-    """(verdict, msg_id, the two accounts) of all cases, without those that are ok."""
+def worlds(spark: SparkSession) -> Worlds:
     lines = Lines()
     for number in range(len(CASES)):
         lines += world(number)
-    limits = Limits(now=NOON + timedelta(seconds=NOW_S))
-    messages = deliveries(lines.frame(spark))
-    rows = judged(messages, runs_of(lines, spark), limits).where("verdict != 'ok'")
+    lines += word()
+    messages = deliveries(lines.frame(spark)).localCheckpoint()
+    # As in an audit: they are read many times.
+    runs = runs_of(lines, spark).localCheckpoint()
+    of_all = judged(messages, runs, LIMITS)
+    return Worlds(messages, of_all.localCheckpoint())
+
+
+def word() -> Lines:
+    """A loss, and a hand-over that its sender does not know."""
+    lines = kept(Lines(WORD)).sent(*SENT).got("held", "done")
+    return until(lines.got(*GOT, at=5, msg_id="orphan"), 600)
+
+
+@pytest.fixture(scope="module")
+def verdicts(worlds: Worlds) -> list[tuple[str, str, str]]:
+    """(verdict, msg_id, the two accounts) of all cases, without those that are ok."""
     found = []
-    for row in rows.collect():
+    for row in worlds.judged.where("verdict != 'ok'").collect():
         verdict = row["verdict"]
         if verdict == "unproven":
             verdict = f"{row['suspected']}? {row['reason']}"
@@ -799,17 +833,12 @@ def test_an_audit_says_exactly_what_the_lines_prove(
 
 
 def test_a_message_that_is_no_suspect_is_ok_as_if_it_were_judged(
-    spark: SparkSession,
+    worlds: Worlds,
 ) -> None:
     """An audit judges only suspects: one that is missed would never be accused."""
-    lines = Lines()
-    for number in range(len(CASES)):
-        lines += world(number)
-    limits = Limits(now=NOON + timedelta(seconds=NOW_S))
-    messages = deliveries(lines.frame(spark))
-    of_all = judged(messages, runs_of(lines, spark), limits).localCheckpoint()
-    marked = with_suspicion(messages, limits).localCheckpoint()
-    others = judged_ok(marked.where("not is_suspect"), limits)
+    of_all = worlds.judged
+    marked = with_suspicion(worlds.messages, LIMITS).localCheckpoint()
+    others = judged_ok(marked.where("not is_suspect"), LIMITS)
     suspects = marked.where("is_suspect").select("level", "sender", "msg_id")
     expected = of_all.join(suspects, suspects.columns, "left_anti")
     assert others.count() > 10
@@ -820,19 +849,13 @@ def test_a_message_that_is_no_suspect_is_ok_as_if_it_were_judged(
     )
 
 
-def test_a_verdict_names_those_whose_word_it_rests_on(
-    spark: SparkSession, lines: Lines
-) -> None:
+def test_a_verdict_names_those_whose_word_it_rests_on(worlds: Worlds) -> None:
     """A user who hears of a loss wants to know the source, and all evidence."""
-    kept(lines).sent(*SENT).got("held", "done").got(*GOT, at=5, msg_id="orphan")
-    until(lines, 600)
-    limits = Limits(now=NOON + timedelta(days=1))
-    messages = judged(
-        deliveries(lines.frame(spark)), runs_of(lines, spark), limits
-    ).cache()
+    messages = worlds.judged.where(F.col("receiver") == f"b@{WORD}")
     rows = {row["msg_id"]: row for row in anomalies(messages).collect()}
-    assert rows["m1"]["rests_on"] == ["a@x/1", "b@x/1"]
-    assert rows["orphan"]["rests_on"] == ["b@x/1", "a@x/1"]
+    a, b = f"a@{WORD}/1", f"b@{WORD}/1"
+    assert rows["m1"]["rests_on"] == [a, b]
+    assert rows["orphan"]["rests_on"] == [b, a]
     evidence = rows["m1"]["evidence"]
     assert '"outcome":"delivered"' in evidence
     assert '"held_at":"2026-01-05T12:00:00.500Z"' in evidence

@@ -1,7 +1,7 @@
 """A whole audit finds exactly the anomalies that were put into the journals."""
 
-import contextlib
-import io
+from __future__ import annotations
+
 import json
 import random
 import shutil
@@ -10,7 +10,7 @@ from collections import Counter
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
@@ -33,6 +33,9 @@ from qos.audit.synth import EXPECTED, Plan, synthesise
 from qos.audit.tables import Limits, anomalies, deliveries, judged
 from qos.cli import main
 from qos.journal.schema import parse_line
+
+if TYPE_CHECKING:
+    from tests.spark.conftest import Audited
 
 pytestmark = [
     pytest.mark.spark,
@@ -108,28 +111,22 @@ def test_exactly_the_anomalies_are_found_however_the_lines_lie(
 
 
 @pytest.fixture(scope="module")
-def journals(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("journals")
-    plan = Plan(
-        devices=20, messages=700, lost=2, duplicated=1, stuck=1, days=2, hours=13
-    )
-    synthesise(plan, folder, processes=1)
-    (folder / "date=2026-01-05" / "notes.txt").write_text("foreign")
-    return folder
+def journals(audited: Audited) -> Path:
+    return audited.journals
 
 
 @pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("out")
+def out(audited: Audited, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy: one of these tests writes into it."""
+    out = tmp_path_factory.mktemp("audit") / "out"
+    shutil.copytree(audited.out, out)
+    return out
 
 
 @pytest.fixture(scope="module")
-def summary(spark: SparkSession, journals: Path, out: Path) -> dict[str, Any]:
-    """The output of the command, run with the existing Spark session."""
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        assert main(["audit", str(journals), "--out", str(out), "--json"]) == 1
-    return dict(json.loads(printed.getvalue()))
+def summary(audited: Audited) -> dict[str, Any]:
+    """The output of the command."""
+    return audited.summary
 
 
 def test_an_audit_counts_what_there_is(summary: dict[str, Any], journals: Path) -> None:
@@ -263,12 +260,14 @@ def test_an_audit_of_no_line_is_neither_good_nor_bad(
 ) -> None:
     """A fleet that has done nothing yet, or has closed no file.
 
-    The result is not green.
+    The result is not green. It is in a folder that is given as a URI of this machine,
+    with a report in it, and a lock.
     """
     day = tmp_path / "journal" / "date=2026-01-05"
     day.mkdir(parents=True)
     (day / ".a@x%2F1-b1-1.jsonl").write_text("{")
-    words = [str(tmp_path / "journal"), "--out", str(tmp_path / "out"), "--json"]
+    out = tmp_path / "the out"
+    words = [str(tmp_path / "journal"), "--out", f"file://{out}", "--json"]
     assert main(["audit", *words]) == 3
     found = json.loads(capsys.readouterr().out)
     assert found["anomalies"] == {}
@@ -277,9 +276,10 @@ def test_an_audit_of_no_line_is_neither_good_nor_bad(
     assert found["problems"] == {"open-file": 1}
     why = "no message is in the lines that were read; 1 file not closed"
     assert found["nothing_judged"] == why
-    assert f"Nothing to judge: {why}." in (tmp_path / "out" / "report.html").read_text()
-    numbers = (tmp_path / "out" / "metrics.prom").read_text()
+    assert f"Nothing to judge: {why}." in (out / "report.html").read_text()
+    numbers = (out / "metrics.prom").read_text()
     assert "xmpp_qos_audit_files_not_closed 1\n" in numbers
+    assert snapshot(f"file://{out}").keys() == snapshot(str(out)).keys() > {"problems"}
 
 
 @pytest.mark.long

@@ -93,7 +93,9 @@ def test_the_ratio_is_the_median_of_the_turns() -> None:
     assert (found.ratio, found.ratio_inferred) == (3.0, 1.5)
 
 
-@pytest.mark.parametrize("events", [1, 1000, 100_000])
+@pytest.mark.parametrize(
+    "events", [1, 1000, 50_000, pytest.param(100_000, marks=pytest.mark.long)]
+)
 def test_a_plan_has_about_so_many_events(events: int, tmp_path: Path) -> None:
     """Otherwise the figures would not be those of 10 million lines."""
     if events > 1000:

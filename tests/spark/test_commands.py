@@ -150,7 +150,9 @@ def test_synth_says_what_it_has_made(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It needs no Spark."""
-    assert main(["synth", "--out", "new", "--messages", "50", "--lost", "1"]) == 0
+    # So few devices take no processes: to start them takes longer than all the rest.
+    words = ["--messages", "50", "--lost", "1", "--devices", "5"]
+    assert main(["synth", "--out", "new", *words]) == 0
     err = capsys.readouterr().err
     assert "50 messages" in err
     assert "1 anomalies" in err

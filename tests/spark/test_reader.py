@@ -6,21 +6,20 @@ import itertools
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
+from qos.audit.driver import audit
 from qos.audit.synth import Plan, synthesise
-
-if TYPE_CHECKING:
-    from tests.spark.conftest import Audited
+from qos.audit.tables import Limits
 
 pytestmark = [
     pytest.mark.spark,
@@ -69,17 +68,26 @@ class Auditor:
 
 @pytest.mark.long
 def test_each_read_beside_killed_audits_is_of_one_whole_audit(
-    tmp_path: Path, audited: Audited
+    tmp_path: Path, spark: SparkSession
 ) -> None:
     """By DuckDB and by pyarrow; and what was opened before is still there."""
     journals, out, stop = tmp_path / "journals", tmp_path / "out", tmp_path / "stop"
+    first, one = (
+        tmp_path / "first",
+        Plan(devices=5, messages=60, lost=2, duplicated=1, stuck=2, hours=1),
+    )
+    synthesise(one, first, processes=1)
+    (day,) = first.glob("date=*")
+    with min(day.iterdir()).open("a") as file:
+        file.write("nonsense\n")
+    limits = Limits(now=datetime(2026, 2, 1, tzinfo=UTC))
+    audit(spark, [str(first)], str(out), limits=limits)
     other = Plan(devices=5, messages=90, lost=1, duplicated=3, stuck=1, hours=2)
     synthesise(other, journals, processes=1)
     states = (
         {"sent": 60, "anomalies": {"duplicated": 1, "lost": 2, "stuck": 2}},
         {"sent": 90, "anomalies": {"duplicated": 3, "lost": 1, "stuck": 1}},
     )
-    shutil.copytree(audited.out, out)
     arguments = (str(each) for each in (out, READS, PAUSE_S, stop, json.dumps(states)))
     reader = subprocess.Popen(
         (sys.executable, FOLDER / "reading_child.py", *arguments),
@@ -88,7 +96,7 @@ def test_each_read_beside_killed_audits_is_of_one_whole_audit(
         text=True,
     )
     chance = random.Random(1)
-    turns = [journals, audited.journals]
+    turns = [journals, first]
     auditor = Auditor(out, turns)
     try:
         for moment in itertools.islice(itertools.cycle(MOMENTS), KILLS):

@@ -24,12 +24,14 @@ from pyspark.sql.types import (
 )
 from slixmpp import Message
 
+from qos.errors import RequestRefused
 from qos.spark.formats import QueueFormat, XmppFormat
 from qos.spark.message_sink import XmppStreamWriter
 from qos.spark.options import BadOption
 from qos.spark.queue_sink import QueueStreamWriter
 from qos.spark.rows import BadColumn, RowFailed, RowIds
 from qos.testing import LoopbackServer, friends, logged_in, queue_service
+from waiting import until
 from xep_0254 import XEP_0254
 from xep_qos import XEP_QOS
 
@@ -179,17 +181,17 @@ async def test_a_row_names_its_item_if_it_wants_to() -> None:
         assert sorted(found) == ["a", "b"]
 
 
-@pytest.mark.parametrize(
-    ("bad", "said"),
-    [
-        ({"payload": "<x"}, "must be one XML element"),
-        ({"payload": None}, "its payload is null"),
-        ({"payload": "<x/>", "priority": 11}, "priority must be a whole number"),
-        ({"payload": f"<x>{'y' * 300_000}</x>"}, "bytes"),
-        ({"payload": "<other/>", "item_id": "taken"}, "conflict"),
-    ],
-)
-async def test_a_row_that_is_refused_is_named(bad: dict[str, Any], said: str) -> None:
+#: What is wrong with a row, and what is said of it.
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"payload": "<x"}, "must be one XML element"),
+    ({"payload": None}, "its payload is null"),
+    ({"payload": "<x/>", "priority": 11}, "priority must be a whole number"),
+    ({"payload": f"<x>{'y' * 300_000}</x>"}, "bytes"),
+    ({"payload": "<other/>", "item_id": "taken"}, "conflict"),
+]
+
+
+async def test_a_row_that_is_refused_is_named() -> None:
     """One among many: its number, the partition, and the error of the service."""
     async with shop() as (server, _owner):
         names = ("payload", "item_id", "priority")
@@ -200,27 +202,42 @@ async def test_a_row_that_is_refused_is_named(bad: dict[str, Any], said: str) ->
 
         await write(writer, [row(payload="<x/>", item_id="taken")], batch=0)
         rows = [row(payload=f"<x xmlns='u' n='{n}'/>") for n in range(150)]
-        rows[136] = row(**bad)
-        with pytest.raises(
-            RowFailed, match=f"row 137 of partition 3: .*{said}"
-        ) as seen:
-            await write(writer, rows, partition=3)
-        assert "\n" not in str(seen.value)
+        for batch, (bad, said) in enumerate(BAD, 1):
+            rows[136] = row(**bad)
+            match = f"row 137 of partition 3: .*{said}"
+            with pytest.raises(RowFailed, match=match) as seen:
+                await write(writer, rows, partition=3, batch=batch)
+            assert "\n" not in str(seen.value), said
 
 
-async def test_a_queue_that_is_full_is_waited_for() -> None:
+async def test_a_queue_that_is_full_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Until `deadline`: then the task fails, and says so."""
-    async with shop(max_items="10") as (server, owner):
-        rows = [Row(payload=f"<x xmlns='u' n='{n}'/>") for n in range(25)]
-        hasty = QueueStreamWriter(queue(server, deadline="0.5"), schema("payload"))
+    publish, refused = XEP_0254.publish, 0
+
+    async def counted(*args: Any, **options: Any) -> Any:
+        nonlocal refused
+        try:
+            return await publish(*args, **options)
+        except RequestRefused:
+            refused += 1
+            raise
+
+    monkeypatch.setattr(XEP_0254, "publish", counted)
+    async with shop(max_items="3") as (server, owner):
+        rows = [Row(payload=f"<x xmlns='u' n='{n}'/>") for n in range(5)]
+        hasty = QueueStreamWriter(queue(server, deadline="0.2"), schema("payload"))
         with pytest.raises(RowFailed, match=r"row \d+ of partition 0.*constraint"):
             await write(hasty, rows)
-        patient = QueueStreamWriter(queue(server, deadline="30"), schema("payload"))
-        writing = asyncio.create_task(write(patient, rows[:10], batch=2))
-        await asyncio.sleep(0.5)
+        patient = QueueStreamWriter(queue(server, deadline="3600"), schema("payload"))
+        before = refused
+        writing = asyncio.create_task(write(patient, rows[:3], batch=2))
+        # It is told that there is no room, and asks again.
+        await until(lambda: refused > before + 1)
         assert not writing.done()
         await owner.purge(SERVICE, NODE)
-        assert await writing == 10
+        assert await writing == 3
 
 
 # -- messages --------------------------------------------------------------

@@ -165,17 +165,18 @@ def test_each_reader_of_the_manual_sees_the_same(
     names: dict[str, Any] = {}
     exec(code.read_text(), names)  # noqa: S102 - our own guide
     messages = names["frame"]
-    assert set(messages["date"]) == {DAY}
+    days = {DAY, DAY + timedelta(days=1)}
+    assert set(messages["date"]) == days
     routes = names["routes"]
-    assert {row["date"] for row in routes.collect()} == {DAY}
+    assert {row["date"] for row in routes.collect()} == days
     sent = routes.agg({"messages": "sum", "one_sided": "sum"}).first()
     assert sent is not None
     assert len(messages) == sum(sent) > 0
     kinds = Counter(kind for (kind,) in names["found"].select("kind").fetchall())
-    assert kinds == {"lost": 2, "duplicated": 1, "stuck": 2}
+    assert kinds == {"lost": 2, "duplicated": 1, "stuck": 1}
     table = names["tables"]["deliveries"]
     one_day = spark_frame(spark, table, first=DAY, last=DAY)
-    assert one_day.count() == len(messages)
+    assert one_day.count() == Counter(messages["date"])[DAY] > 0
     assert spark_frame(spark, table, last=DAY - timedelta(days=1)).count() == 0
 
 
@@ -232,17 +233,6 @@ def test_tables_of_a_former_version_are_left_alone(
         assert "earlier version of this library: give another folder, or remove" in err
     after = sorted(path for path in out.rglob("*") if path.is_file())
     assert [path for path in after if path.parts[-2] != ".audit"] == before
-
-
-def test_an_out_that_is_a_uri_of_this_machine_is_a_folder(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """With a report in it, and a lock."""
-    (tmp_path / "journal" / "date=2026-01-05").mkdir(parents=True)
-    out = tmp_path / "the out"
-    assert main(["audit", str(tmp_path / "journal"), "--out", f"file://{out}"]) == 3
-    assert "Nothing to judge" in (out / "report.html").read_text()
-    assert snapshot(f"file://{out}").keys() == snapshot(str(out)).keys() > {"problems"}
 
 
 def test_a_folder_that_deltalake_cannot_find_is_refused(

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import pytest
 
+from campaign import command
 from campaign.audit import Audited, audit
 from campaign.count import count_items, count_messages
 from campaign.disk import SmallDisk
@@ -26,6 +27,7 @@ from campaign.mutants import NO_SELECTOR
 from campaign.supervisor import NODE, WORKERS, queue_jid
 from message_roles import EFFECTS
 from notebooks import ACCEPTED, REJECTED, Deed, Notebook
+from qos.cli.entry import run_found
 from qos.cli.status import Status
 from qos.spark.session import NoSpark, check_spark
 from qos.testing import friends, logged_in
@@ -196,15 +198,27 @@ def work_records(files: Files) -> list[str]:
         (("--minutes", "1", "--soak", "--plot", "{full}/no/x.svg"), "no folder"),
     ],
 )
-async def test_wrong_usage_is_one_line(
-    tmp_path: Path, words: tuple[str, ...], problem: str
+def test_wrong_usage_is_one_line(
+    tmp_path: Path,
+    words: tuple[str, ...],
+    problem: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """And nothing is started."""
+    """And nothing is started. As in the process, but for its own mounts."""
     (tmp_path / "file").touch()
-    words = tuple(word.format(full=tmp_path) for word in words)
-    status, out, err = await run(*words)
+    given = [word.format(full=tmp_path) for word in words]
+    status = run_found(lambda: (command, "python -m campaign", given))
+    out, err = capsys.readouterr()
     assert (status, out) == (Status.USAGE, "")
     assert problem in err.splitlines()[-1]
+    assert "Traceback" not in err
+
+
+async def test_wrong_usage_of_the_process_is_one_line() -> None:
+    """With the mounts of its own."""
+    status, out, err = await run("--minutes", "0")
+    assert (status, out) == (Status.USAGE, "")
+    assert "'0' is not a number of minutes" in err.splitlines()[-1]
     assert "Traceback" not in err
 
 

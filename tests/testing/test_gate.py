@@ -72,8 +72,13 @@ def test_green_tests_pass(gate: Gate) -> None:
     assert gate.summary().endswith("\n2 passed, 0 failed")
 
 
+# That of a group is both; and beside a red test, the other one is in the gate too.
 @pytest.mark.parametrize(
-    ("text", "jobs"), [(UNSTEADY, "0"), (GROUP, "2")], ids=["one", "group"]
+    ("text", "jobs"),
+    [
+        pytest.param(UNSTEADY, "0", id="one", marks=pytest.mark.long),
+        pytest.param(GROUP, "2", id="group"),
+    ],
 )
 def test_an_unsteady_test_passes_and_is_named(gate: Gate, text: str, jobs: str) -> None:
     """A busy machine keeps nothing out; a reader of the page can mend the test."""

@@ -13,6 +13,7 @@ from qos.core.message.model import Level
 from simulation import Fault, Plan, door_invariants, invariants, plan_of, run, shrink
 from simulation.by_hand import PLANS
 from simulation.campaign import hunt, run_some
+from simulation.command import main
 from simulation.mutants import MUTANTS, Mutant
 from simulation.plan import (
     FAULTS,
@@ -25,7 +26,7 @@ from simulation.shrinking import minimal
 #: `make simulate` runs any number of them, `make test-all` these, and `make test` the
 #: first of them.
 SEEDS, CHUNKS = 2000, 16
-FIRST_CHUNKS = 3
+FIRST_CHUNKS = 1
 
 COMMAND = "simulation"
 
@@ -191,17 +192,18 @@ def test_what_is_minimal_fails_and_nothing_can_be_left_out() -> None:
     assert minimal((1, 2), lambda _parts: True) == ()
 
 
-def test_a_failing_seed_is_shown_small_and_can_be_seen_again() -> None:
-    """On a mutant, because nothing else fails."""
+def test_a_failing_seed_is_shown_small_and_can_be_seen_again(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """On a mutant, because nothing else fails; it is made in a process of its own."""
     mutant = next(each for each in MUTANTS if each.name == "no-mark-after-a-restart")
-    command = [sys.executable, "-m", COMMAND, "--mutant", mutant.name, "--jobs", "1"]
     words = ["--seeds", "1", "--first", str(mutant.seed)]
-    runs = [
-        subprocess.run([*command, *words], capture_output=True, text=True)
-        for _ in range(2)
-    ]
-    assert [each.returncode for each in runs] == [1, 1], runs[0].stderr
-    shown = [each.stdout.partition("\n\n")[0].splitlines() for each in runs]
+    shown = []
+    for _ in range(2):
+        status = main(["--mutant", mutant.name, "--jobs", "1", *words])
+        out, err = capfd.readouterr()
+        assert status == 1, err
+        shown.append(out.partition("\n\n")[0].splitlines())
     assert shown[0] == shown[1]
     replay = f"PYTHONPATH=tests/harness python -m {COMMAND} {' '.join(words)} --mutant {mutant.name}"
     violates = f"seed {mutant.seed} violates once_without_the_mark: {replay}"
@@ -239,24 +241,24 @@ def test_what_is_shrunk_still_fails_and_by_the_same_invariant(
         (["--nonsense"], "--nonsense"),
     ],
 )
-def test_bad_words_are_one_line(words: list[str], says: str) -> None:
+def test_bad_words_are_one_line(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """And no traceback."""
-    done = subprocess.run(
-        [sys.executable, "-m", COMMAND, *words], capture_output=True, text=True
-    )
-    assert done.returncode == 2
-    assert says in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert main(words) == 2
+    _, err = capsys.readouterr()
+    assert says in err
+    assert len(err.splitlines()) == 1
 
 
-def test_a_clean_campaign_says_what_it_has_tried() -> None:
+def test_a_clean_campaign_says_what_it_has_tried(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """Counts of seeds, work and faults, for the README."""
-    done = subprocess.run(
-        [sys.executable, "-m", COMMAND, "--seeds", "20"], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout
+    assert main(["--seeds", "20", "--jobs", "1"]) == 0
+    out, _ = capsys.readouterr()
     for row in ("seeds           20", "messages", "  kill", "seeds violated  0"):
-        assert row in done.stdout
+        assert row in out
 
 
 def test_an_empty_plan_ends_at_once() -> None:
