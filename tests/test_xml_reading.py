@@ -43,6 +43,17 @@ def test_what_is_long_otherwise_is_read(xml: bytes) -> None:
     assert parse(xml).root.tag.endswith("a")
 
 
+def test_a_document_has_a_depth_that_fits_into_a_stanza() -> None:
+    """With all that may stand around it, the receiver's stream takes it."""
+    for depth, is_taken in ((57, True), (58, False), (100_000, False)):
+        xml = b"<a>" * depth + b"</a>" * depth
+        if is_taken:
+            assert parse(xml)
+        else:
+            with pytest.raises(ValueError, match="nested more than 57 deep"):
+                parse(xml)
+
+
 def test_the_memory_grows_with_the_bytes_and_not_with_their_square() -> None:
     """Names that a stranger makes up, all in the longest namespace."""
     peaks = []
@@ -81,7 +92,16 @@ def test_one_element_without_a_namespace_is_noticed() -> None:
 
 
 @pytest.mark.parametrize(
-    "xml", [b"", b"<a>", b"<a/><b/>", b"<a></b>", b"<p:a/>", b"\xff", b"<a>" * 9000]
+    "xml",
+    [
+        b"",
+        b"<a>",
+        b"<a/><b/>",
+        b"<a></b>",
+        b"<p:a/>",
+        b"\xff",
+        b"<a>" * 50 + b"x" * 9000,
+    ],
 )
 def test_what_is_not_well_formed_is_no_document(xml: bytes) -> None:
     """Also if it ends in the middle."""

@@ -31,6 +31,7 @@ from qos.core.strings import ID_CHARS_MAX, own_servers
 from qos.core.strings import bare as account_of
 from qos.engine import Delivery, Inbox, LoopClock, Outbox
 from qos.errors import (
+    InvalidArgument,
     MessageTooLarge,
     RemoteProtocolError,
 )
@@ -42,6 +43,7 @@ from qos.journal.writer import JournalWriter, check_folder
 from qos.stores.base import Contents, Remember
 from qos.stream.closing import close_at_once
 from qos.stream.tap import Part, Tap
+from qos.xml_reading import DEPTH_MAX, is_deeper
 from qos.xml_text import render_iq
 from xep_qos import stanza
 from xep_qos.batch import BatchedRequest, BatchReceiver, BatchSender
@@ -63,6 +65,9 @@ _JID_BYTES_MAX = 3071
 
 #: Assumed for a resource that is not known yet; servers make them much shorter.
 _RESOURCE_BYTES = 256
+
+#: The levels of a message, itself included: an iq, a batch and a request stand around it.
+_PAYLOAD_DEPTH_MAX = DEPTH_MAX - 3
 
 #: The names of the values that the store keeps for the next start.
 _OWN_JID = "own_jid"
@@ -299,7 +304,7 @@ class Endpoint:
             arguments.seconds("deadline_s", deadline_s, zero=True)
         if ordered is not None:
             arguments.flag("ordered", ordered)
-        self._check_size(to, payload)
+        self._check_fits(to, payload)
         if level is Level.UNACKNOWLEDGED:
             self._wire.send_plain(payload, to=to, sender=sender)
             return Delivery._sent(to)
@@ -316,10 +321,10 @@ class Endpoint:
             digest=digest,
         )
 
-    def _check_size(self, to: str, payload: str) -> None:
-        """Refuse a message too large for a server, which would close the stream.
+    def _check_fits(self, to: str, payload: str) -> None:
+        """Refuse a message too large for a server, or nested too deeply for a receiver.
 
-        It would do so at each attempt. The size is that of the stanza at the receiver's
+        The server would close the stream, at each attempt. The size is that of the stanza at the receiver's
         server, with both JIDs.
         """
         own = self.xmpp.boundjid.full or str(self.xmpp.requested_jid)
@@ -329,6 +334,9 @@ class Endpoint:
         limit = self.settings.stanza_bytes_max
         if size > limit:
             raise MessageTooLarge(to, size=size, limit=limit)
+        if is_deeper(payload, _PAYLOAD_DEPTH_MAX):
+            expected = f"elements nested at most {_PAYLOAD_DEPTH_MAX - 1} deep"
+            raise InvalidArgument("payload", str, expected)
 
     async def flush(self) -> None:
         """See XEP_QOS.flush."""

@@ -25,14 +25,13 @@ from typing import TypeAlias
 from xml.etree import ElementTree as ET
 
 from slixmpp.basexmpp import BaseXMPP
-from slixmpp.stanza import Iq
 
 from qos.stream import internals
 from qos.stream.negotiation import negotiate_once
 from qos.stream.one_per_stream import one_per_stream
-from qos.stream.parser import TOO_LONG, parse_safely
+from qos.stream.parser import parse_safely
+from qos.stream.refusals import CUT, Refusals
 from qos.stream.turns import Turns
-from qos.xml_reading import NAMESPACE_BYTES_MAX
 from qos.xml_text import CLIENT, COMPONENT
 
 __all__ = ["Gate", "Take", "in_session", "is_confidential"]
@@ -50,9 +49,6 @@ _COMPONENT = f"{{{COMPONENT}}}"
 _PROCEED = f"{_TLS}proceed"
 _HANDSHAKE = f"{_COMPONENT}handshake"
 _IQS = frozenset({f"{_CLIENT}iq", f"{_COMPONENT}iq"})
-
-
-_LONG = f"it declares a namespace of more than {NAMESPACE_BYTES_MAX} bytes"
 
 
 def is_confidential(xmpp: BaseXMPP) -> bool:
@@ -97,6 +93,7 @@ class Gate:
         #: The parser that has read `<proceed/>`: the restarted stream has another one.
         self._proceeded: object = None
         self._warned = False
+        self._refusals = Refusals(xmpp, self._warn)
         for event, handler in (
             ("connected", self._shut),
             ("disconnected", self._shut),
@@ -133,7 +130,11 @@ class Gate:
                 xml.tag[:100],
             )
             return
-        if len(xml) == 1 and xml[0].tag == TOO_LONG and not self._refuse(xml):
+        refusals = self._refusals
+        known = {xml.get("from"), xml.get("to")} <= refusals.readable
+        if self._open and not known and not refusals.admits(xml):
+            return
+        if len(xml) == 1 and xml[0].tag in CUT and not refusals.admits_cut(xml):
             return
         if self._take is None or xml.tag != self._tag or not self._take(xml):
             self._dispatch(xml)
@@ -153,25 +154,6 @@ class Gate:
                 self.refused = xml
             return kind in {"result", "error"}
         return tag == _HANDSHAKE or not tag.startswith((_CLIENT, _COMPONENT))
-
-    def _refuse(self, xml: ET.Element) -> bool:
-        """Refuse a stanza that had a long namespace; returns whether it goes on.
-
-        An answer goes on, without what was in it: a request of ours waits for it.
-        """
-        if xml.tag not in _IQS:
-            sender = xml.get("from", "the server")[:100]
-            self._warn("dropped a stanza of %s: %s", sender, _LONG)
-            return False
-        iq = Iq(self._xmpp, xml=xml)  # type: ignore[no-untyped-call]
-        if iq["type"] not in {"get", "set"}:
-            return True
-        refusal = iq.reply()  # type: ignore[no-untyped-call]
-        error = refusal["error"]
-        error["type"], error["condition"] = "modify", "not-acceptable"
-        error["text"] = _LONG
-        refusal.send()
-        return False
 
     def _warn(self, text: str, *about: object) -> None:
         """Warn only once for each connection.

@@ -127,8 +127,8 @@ def caps_filter(plugin: Any) -> Any:
 def quicken_scram() -> None:
     """Let slixmpp's SCRAM compute its salted password (RFC 5802 §2.2, Hi) in OpenSSL.
 
-    Python alone takes ten times as long, in which nothing else is done: 30 ms here for the
-    10,000 rounds of Prosody, a second on a small device.
+    Python alone takes ten times as long, in which nothing else is done: 30 ms for the
+    10,000 rounds of Prosody.
     """
     SCRAM.Hi = _salted  # type: ignore[method-assign,assignment]
 

@@ -1,9 +1,11 @@
 """Reads a stream for slixmpp, so that a stanza costs no more than its bytes are worth.
 
-With ElementTree's parser alone a stranger could do three things:
+With ElementTree's parser alone a stranger could do four things:
 
 - It repeats a namespace in each name that it reads: 60 kB become 200 MB. Here a stanza
   with a long namespace is emptied; see `TOO_LONG`.
+- It nests elements as deep as they come, and whoever walks them fails. Here a stanza that
+  is too deep is emptied as well; see `TOO_DEEP`.
 - It remembers each name that it has ever read. Here it is made anew, between two
   stanzas, when it has read much.
 - From Expat 2.6 on (in Python 3.13, and in later releases of 3.11 and 3.12) it reads a
@@ -16,7 +18,7 @@ This module knows slixmpp's parser, but no stanzas.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
@@ -25,12 +27,15 @@ from xml.parsers import expat
 
 from slixmpp.basexmpp import BaseXMPP
 
-from qos.xml_reading import NAMESPACE_BYTES_MAX
+from qos.xml_reading import DEPTH_MAX, NAMESPACE_BYTES_MAX
 
-__all__ = ["TOO_LONG", "StreamParser", "parse_safely"]
+__all__ = ["TOO_DEEP", "TOO_LONG", "StreamParser", "parse_safely"]
 
 #: The only child that is left in a stanza that had a long namespace in it.
 TOO_LONG = "{urn:xmpp:qos:stream}namespace-too-long"
+
+#: The same of one that was nested too deeply.
+TOO_DEEP = "{urn:xmpp:qos:stream}too-deep"
 
 #: Bytes after which a parser is made anew.
 _BYTES_MAX = 1024 * 1024
@@ -102,9 +107,9 @@ class StreamParser:
         for mark, at, names in self._watch.read(data, renews=self._at > _BYTES_MAX):
             if mark is _Mark.STREAM:
                 self._header = bytes(self._came[: self._end_of_tag(at)])
-            elif mark is _Mark.LONG:
+            elif mark is _Mark.CUT:
                 self._parse(self._take(at - self._at))
-                self._empty(names)
+                self._empty(*names)
             elif mark is _Mark.EMPTIED:
                 self._take(self._end_of(names[0], at))
             else:
@@ -118,7 +123,7 @@ class StreamParser:
             self._at += whole
         else:
             taken = self._take(whole)
-        if not self._watch.is_long:
+        if not self._watch.is_cut:
             self._parse(taken)
         if self._watch.error is not None:
             raise ET.ParseError(str(self._watch.error))
@@ -147,7 +152,7 @@ class StreamParser:
         events: Iterator[Any] = self._parser.read_events()
         self._events += events
 
-    def _empty(self, names: Sequence[str]) -> None:
+    def _empty(self, sign: str, *names: str) -> None:
         """End the stanza that is open, with only the sign of why in it."""
         if not names:
             raise ET.ParseError("the stream itself has a long namespace")
@@ -156,7 +161,7 @@ class StreamParser:
             self._parse(ends.encode())
             stanza = self._events[-1][1]
             stanza.text = None
-            stanza[:] = [ET.Element(TOO_LONG)]
+            stanza[:] = [ET.Element(sign)]
 
     def _renew(self) -> bytes:
         """Forget each name that has been read; returns what has not been parsed."""
@@ -174,8 +179,8 @@ class _Mark(Enum):
     """A tag at which something is to be done."""
 
     STREAM = "opens the stream"
-    LONG = "has a long namespace"
-    EMPTIED = "ends the stanza that had one"
+    CUT = "has a long namespace, or is too deep"
+    EMPTIED = "ends the stanza that was cut"
     STANZA = "ends another stanza"
 
 
@@ -183,14 +188,14 @@ class _Watch:
     """Reads tags before ElementTree does, and remembers no more of them than names.
 
     Attributes:
-        is_long: whether a long namespace has come in the stanza that is open.
+        is_cut: whether the stanza that is open is to be emptied.
         whole: the bytes of the stream that are whole: up to a tag that goes on, or is
             wrong.
         error: what is wrong with the stream, if something is.
     """
 
     def __init__(self) -> None:
-        self.is_long = False
+        self.is_cut = False
         self.whole = 0
         self.error: expat.ExpatError | None = None
         self._open: list[str] = []
@@ -214,7 +219,8 @@ class _Watch:
 
         Returns:
             The marks, each with its place in the stream, and the names that it is about:
-            of what is open around a long namespace, or of the stanza that ends.
+            the sign of why a stanza is cut, and what is open there; or the stanza that
+            ends.
         """
         self._renews = renews
         try:
@@ -232,21 +238,27 @@ class _Watch:
             if (
                 attribute.startswith("xmlns")
                 and len(value.encode()) > NAMESPACE_BYTES_MAX
-                and not self.is_long
             ):
-                self.is_long = True
-                self._mark(_Mark.LONG, *self._open)
+                self._cut(TOO_LONG)
+        # The stream is open, too.
+        if len(self._open) > DEPTH_MAX:
+            self._cut(TOO_DEEP)
         self._open.append(name)
 
     def _end(self, name: str) -> None:
         self._open.pop()
         if len(self._open) == 1:
-            if self.is_long:
-                self.is_long = False
+            if self.is_cut:
+                self.is_cut = False
                 self._mark(_Mark.EMPTIED, name)
             elif self._renews:
                 self._renews = False
                 self._mark(_Mark.STANZA, name)
+
+    def _cut(self, sign: str) -> None:
+        if not self.is_cut:
+            self.is_cut = True
+            self._mark(_Mark.CUT, sign, *self._open)
 
     def _mark(self, mark: _Mark, *names: str) -> None:
         self._marks.append((mark, self._expat.CurrentByteIndex, names))

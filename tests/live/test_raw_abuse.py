@@ -189,20 +189,29 @@ async def test_an_over_long_iq_id_does_not_end_our_stream(prosody: Prosody) -> N
         assert is_empty(await ask(alice, bob.jid, acknowledged("x"), iq_id="y" * 500))
 
 
-async def test_a_very_deep_message_does_no_harm(prosody: Prosody) -> None:
-    """Recursion over a peer's nesting would end our process."""
-    depth = 8_000
+@pytest.mark.parametrize("depth", [520, 8_000])
+async def test_a_very_deep_stanza_ends_alone(prosody: Prosody, depth: int) -> None:
+    """Recursion over a peer's nesting would end the stream, or the process.
+
+    520 levels in a request that nobody handles were enough, of any stranger.
+    """
     deep = "<a>" * depth + "</a>" * depth
-    content = (
+    for_qos = (
         f"<assured xmlns='{QOS}' msgId='1'><message xmlns='jabber:client'>"
         f"<body>deep</body><x xmlns='urn:x'>{deep}</x></message></assured>"
     )
+    unknown = f"<x xmlns='urn:x'>{deep}</x>"
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
-        received(await ask(alice, bob.jid, content))
-        assert is_empty(await ask(alice, bob.jid, deliver("1")))
-        (arrival,) = await bob.arrivals.take(1)
-        assert arrival.body == "deep"
-        await synced(alice, bob.jid)
+        for content in (for_qos, unknown):
+            answer = await ask(alice, bob.jid, content)
+            assert error_of(answer)[:2] == ("not-acceptable", "modify")
+        await alice.send(
+            f"<message to='{bob.jid}'><body>deep</body>{unknown}</message>"
+        )
+        received(await ask(alice, bob.jid, assured("2", "flat")))
+        assert is_empty(await ask(alice, bob.jid, deliver("2")))
+        assert bob.arrivals.bodies == ["flat"]
+        assert bob.sessions == 1
 
 
 async def test_10_mb_end_the_stream_of_who_sends_them_and_no_other(

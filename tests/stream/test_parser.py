@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from slixmpp import ClientXMPP
 
 from qos.stream.gate import Gate
-from qos.stream.parser import TOO_LONG, StreamParser
+from qos.stream.parser import TOO_DEEP, TOO_LONG, StreamParser
 from qos.testing.clients import new_client
-from qos.xml_reading import NAMESPACE_BYTES_MAX
+from qos.xml_reading import DEPTH_MAX, NAMESPACE_BYTES_MAX
 from waiting import until
 
 HEADER = (
@@ -231,6 +231,27 @@ def test_a_sign_that_could_end_a_tag_is_not_looked_at_again_and_again(
 ) -> None:
     """Otherwise this would take hours, and each test has a limit."""
     assert len(read(HEADER, b"<message>", stanza, b"</message>")) == 1
+
+
+@pytest.mark.parametrize("cut", [0, 40, 150, 500])
+def test_a_stanza_that_is_too_deep_is_emptied_and_no_other(cut: int) -> None:
+    """Whoever walks it would fail: 520 levels of a stranger ended a stream."""
+
+    def nested(depth: int) -> bytes:
+        return b"<iq id='%d'>" % depth + b"<a>" * (depth - 1) + b"</a>" * (depth - 1)
+
+    stanzas = [
+        nested(depth) + b"</iq>" for depth in (DEPTH_MAX, DEPTH_MAX + 1, 100_000)
+    ]
+    stream = b"".join([*stanzas, *STANZAS])
+    come = read(HEADER, stream[:cut], stream[cut:])
+    assert [each.get("id", "")[:6] for each in come] == [
+        *("64", "65", "100000"),
+        *("1", "222222"),
+    ]
+    children = [[child.tag for child in each] for each in come]
+    deep = "{jabber:client}a"
+    assert children == [[deep], [TOO_DEEP], [TOO_DEEP], [], []]
 
 
 async def test_a_request_with_a_long_namespace_is_refused(client: ClientXMPP) -> None:

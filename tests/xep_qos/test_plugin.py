@@ -23,6 +23,7 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 from qos.core.message.batch import BATCH_NAMESPACE
 from qos.core.message.model import MARKS_NAMESPACE, NAMESPACES, Level, OutgoingState
 from qos.errors import (
+    InvalidArgument,
     LocalProtocolError,
     MessageTooLarge,
     OutboxFull,
@@ -1474,6 +1475,15 @@ async def test_nesting_of_50_000_levels_does_no_harm() -> None:
         assert bodies == ["deep"]
         with pytest.raises(MessageTooLarge):
             await qos.send("a@localhost", payload=f"<x xmlns='urn:x'>{deep}</x>")
+        # In a stanza of 64 levels there are iq, batch, assured and message around it.
+        for levels, is_taken in ((60, True), (61, False)):
+            payload = "<x xmlns='urn:x'>" + "<a>" * (levels - 1) + "</a>" * (levels - 1)
+            text = f"{payload}</x>"
+            if is_taken:
+                await qos.submit("a@localhost", payload=text)
+            else:
+                with pytest.raises(InvalidArgument, match="at most 60 deep"):
+                    await qos.submit("a@localhost", payload=text)
 
 
 def test_options_are_a_mapping_that_nobody_changes() -> None:
