@@ -145,10 +145,29 @@ class OutboxFull(LocalProtocolError):
     """
 
     def __init__(
-        self, *, unit: Literal["messages", "bytes"], limit: int, account: str = ""
+        self,
+        *,
+        unit: Literal["messages", "bytes"],
+        limit: int,
+        account: str = "",
+        plain: bool = False,
     ) -> None:
+        """Make the error and its text.
+
+        Args:
+            unit: see above, as limit and account.
+            limit: the limit.
+            account: the user.
+            plain: the limit is that of messages at level unacknowledged.
+        """
         whose = f"part of {account} in the outbox" if account else "outbox"
-        super().__init__(f"the {whose} is full: its limit is {limit} {unit}")
+        text = f"the {whose} is full: its limit is {limit} {unit}"
+        if plain:
+            text = (
+                f"{limit} messages at level unacknowledged wait for a session, and no "
+                "more are kept"
+            )
+        super().__init__(text)
         self.unit = unit
         self.limit = limit
         self.account = account

@@ -33,6 +33,7 @@ from qos.engine import Delivery, Inbox, LoopClock, Outbox
 from qos.errors import (
     InvalidArgument,
     MessageTooLarge,
+    OutboxFull,
     RemoteProtocolError,
 )
 from qos.ids import new_id, new_key
@@ -66,6 +67,9 @@ _JID_BYTES_MAX = 3071
 #: Assumed for a resource that is not known yet; servers make them much shorter.
 _RESOURCE_BYTES = 256
 
+#: How many messages at level unacknowledged slixmpp keeps while there is no session.
+_PLAIN_WAITING_MAX = 1000
+
 #: The levels of a message, itself included: an iq, a batch and a request stand around it.
 _PAYLOAD_DEPTH_MAX = DEPTH_MAX - 3
 
@@ -96,6 +100,8 @@ class Endpoint:
         self.settings = settings
         #: Our full JID while there is a session.
         self.own: str | None = None
+        #: The messages at level unacknowledged since there was a session.
+        self._plain_waiting = 0
         #: Whether there has been a session: messages held then have been handed over.
         self.has_been_online = False
         #: The ids of the iqs that the end of the connection has found unwritten.
@@ -306,6 +312,12 @@ class Endpoint:
             arguments.flag("ordered", ordered)
         self._check_fits(to, payload)
         if level is Level.UNACKNOWLEDGED:
+            if self.own is None:
+                if self._plain_waiting >= _PLAIN_WAITING_MAX:
+                    raise OutboxFull(
+                        unit="messages", limit=_PLAIN_WAITING_MAX, plain=True
+                    )
+                self._plain_waiting += 1
             self._wire.send_plain(payload, to=to, sender=sender)
             return Delivery._sent(to)
         settings = self.settings
@@ -371,6 +383,7 @@ class Endpoint:
 
     def _session_started(self, *, resumed: bool) -> None:
         own = self.own = self.xmpp.boundjid.full
+        self._plain_waiting = 0
         self._remember(_OWN_JID, own)
         if not resumed:
             self._discovery.session_started()

@@ -1459,6 +1459,26 @@ async def test_an_application_that_swallows_what_comes_in_has_it_so(
         assert bodies == ["x"]
 
 
+async def test_plain_messages_wait_for_a_session_up_to_a_bound(
+    server: LoopbackServer,
+) -> None:
+    """slixmpp keeps them in memory, and sends all of them when it is online."""
+    async with online(server, "carol@localhost/c") as carol, unconnected() as bob:
+        bodies, qos = bodies_of(carol), XEP_QOS.of(bob)
+
+        async def send(body: str) -> None:
+            await qos.send(carol.boundjid.full, body, level="unacknowledged")
+
+        for number in range(1000):
+            await send(str(number))
+        with pytest.raises(OutboxFull, match="1000 messages at level unacknowledged"):
+            await send("one too many")
+        await log_in(bob, server)
+        await send("online")
+        await until(lambda: "online" in bodies)
+        assert bodies == [*map(str, range(1000)), "online"]
+
+
 async def test_nesting_of_50_000_levels_does_no_harm() -> None:
     """Some server lets it pass; a recursion over it would end the process."""
     depth = 50_000

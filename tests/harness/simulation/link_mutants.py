@@ -79,4 +79,39 @@ LINKS = (
         "A large message that leaves slowly does not end the session.",
         test="live/test_keepalive.py::test_a_large_message_that_leaves_slowly_is_life",
     ),
+    Mutant(
+        "any-depth-is-read",
+        "qos.stream.parser",
+        "if len(self._open) > DEPTH_MAX:",
+        "if len(self._open) > 10**9:",
+        "A stanza that is nested too deeply ends alone, and not the stream.",
+        test="stream/test_parser.py::"
+        "test_a_stanza_that_is_too_deep_is_emptied_and_no_other",
+    ),
+    Mutant(
+        "any-address-is-handed-over",
+        "qos.stream.gate",
+        "if self._open and not known and not refusals.admits(xml):",
+        "if False:",
+        "A stanza from an address that slixmpp cannot read is refused.",
+        test="stream/test_refusals.py::"
+        "test_a_request_with_an_address_that_is_none_is_answered",
+    ),
+    Mutant(
+        "refused-is-not-received",
+        "qos.stream.refusals",
+        "        management.received()\n",
+        "",
+        "What was received is counted for XEP-0198, whatever becomes of it.",
+        test="stream/test_refusals.py::test_a_stanza_that_was_cut_is_counted",
+    ),
+    Mutant(
+        "plain-messages-wait-without-a-bound",
+        "xep_qos.endpoint",
+        "if self._plain_waiting >= _PLAIN_WAITING_MAX:",
+        "if False:",
+        "At level unacknowledged a bounded number of messages waits for a session.",
+        test="xep_qos/test_plugin.py::"
+        "test_plain_messages_wait_for_a_session_up_to_a_bound",
+    ),
 )
