@@ -239,7 +239,7 @@ class Endpoint:
             sender=self._sender_of_answer,
             keep=self._keep,
         )
-        self.guard = Guard(
+        self.guard: Guard = Guard(
             self.xmpp,
             trust=policy_of(settings.trust),
             accepts_anyone=settings.accepts == "anyone",

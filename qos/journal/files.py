@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from qos import forks
 from qos.journal.schema import (
     Event,
     QueueEvent,
@@ -96,6 +97,7 @@ class ActiveFile:
         self.path = day_folder / f".{name}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self._file = os.open(self.path, flags, 0o600)
+        forks.keep(self._file)
         try:
             # This waits only if a recovery has just found the file; then the file is
             # gone afterwards.
@@ -104,8 +106,12 @@ class ActiveFile:
                 text = "was taken for that of a dead writer"
                 raise FileNotFoundError(errno.ENOENT, text, str(self.path))
         except BaseException:
-            os.close(self._file)
+            self._close()
             raise
+
+    def _close(self) -> None:
+        forks.forget(self._file)
+        os.close(self._file)
 
     def write(self, text: bytes) -> None:
         """Write whole lines to the kernel, without sync: all of them, or none.
@@ -143,7 +149,7 @@ class ActiveFile:
             os.rename(self.path, self._place)
             _sync_folder(self._place.parent)
         finally:
-            os.close(self._file)
+            self._close()
 
 
 def quoted(node: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
-from qos import arguments
+from qos import arguments, forks
 from qos.errors import StoreError, StoreFull, StoreInUse, StoreReadOnly
 from qos.stores.base import Journal, NoJournal
 from qos.stores.group_commit import GroupCommit
@@ -210,6 +210,7 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
         # another store of this process, and ends with the process, however that ends.
         lock = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         self._locks.append(lock)
+        forks.keep(lock)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -220,7 +221,9 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
             self._open_here.discard(self._data)
             self._data = None
         while self._locks:
-            os.close(self._locks.pop())
+            lock = self._locks.pop()
+            forks.forget(lock)
+            os.close(lock)
 
 
 def identity(path: Path) -> tuple[int, int]:
