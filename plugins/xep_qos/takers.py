@@ -62,8 +62,6 @@ class Takers:
         """Prepare; the stream is touched only during a hand-over."""
         self._xmpp = xmpp
         self._tap = tap
-        self._handlers = internals.handlers(xmpp)
-        self._event_handlers = internals.event_handlers(xmpp)
         self._message = f"{{{xmpp.default_ns}}}message"
         # The handlers of the stream when they were looked at last; those among them
         # that can match a message, each with the part that the message then has, and
@@ -124,7 +122,7 @@ class Takers:
 
     def _matching(self, stanza: StanzaBase) -> list[BaseHandler]:
         """The handlers that match a stanza, in their order."""
-        handlers = self._handlers
+        handlers: list[BaseHandler] = vars(self._xmpp)[internals.HANDLERS]
         if handlers != self._all:
             self._all = list(handlers)
             able = [each for each in handlers if _can_match(each, self._message)]
@@ -151,12 +149,12 @@ class Takers:
             except Exception as error:  # noqa: BLE001 - the application's
                 stanza.exception(error)
             if handler.check_delete():
-                self._handlers.remove(handler)
+                internals.handlers(self._xmpp).remove(handler)
         if not matching:
             stanza.unhandled()
 
     def _is_awaited(self, event: str) -> bool:
-        for function, _ in self._event_handlers.get(event, ()):
+        for function, _ in vars(self._xmpp)[internals.EVENT_HANDLERS].get(event, ()):
             if _is_the_applications(function):
                 return True
         return False

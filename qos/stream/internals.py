@@ -21,6 +21,8 @@ from slixmpp.xmlstream.handler.base import BaseHandler
 from slixmpp.xmlstream.matcher.base import MatcherBase
 
 __all__ = [
+    "EVENT_HANDLERS",
+    "HANDLERS",
     "WAIT_UNTIL",
     "WRAPPERS",
     "caps_filter",
@@ -49,15 +51,21 @@ WRAPPERS = (
 )
 
 
+#: The attributes of a stream with its handlers of stanzas, and of events: for whoever looks
+#: at them for each stanza, and cannot afford a call.
+HANDLERS = "_XMLStream__handlers"
+EVENT_HANDLERS = "_XMLStream__event_handlers"
+
+
 def handlers(xmpp: BaseXMPP) -> list[BaseHandler]:
     """The handlers of stanzas: slixmpp's own list, the same for ever."""
-    found: list[BaseHandler] = vars(xmpp)["_XMLStream__handlers"]
+    found: list[BaseHandler] = vars(xmpp)[HANDLERS]
     return found
 
 
 def event_handlers(xmpp: BaseXMPP) -> dict[str, list[tuple[Any, bool]]]:
     """The handlers of events, each with its `disposable`: slixmpp's own dict."""
-    found: dict[str, list[tuple[Any, bool]]] = vars(xmpp)["_XMLStream__event_handlers"]
+    found: dict[str, list[tuple[Any, bool]]] = vars(xmpp)[EVENT_HANDLERS]
     return found
 
 
