@@ -134,6 +134,19 @@ LIMITS: Final = (
         "qos.client.arrivals:UNDECIDED_BYTES_MAX",
         "bytes of plain messages that wait for a decision on trust",
     ),
+    Limit(
+        "xep_qos.endpoint:_PLAIN_WAITING_MAX",
+        "messages at level unacknowledged that wait for a session; the next raises "
+        "OutboxFull",
+    ),
+    Limit(
+        "xep_qos.endpoint:_PAYLOAD_DEPTH_MAX",
+        "elements that may be open at once in a message that is sent, itself included",
+    ),
+    Limit(
+        "qos.stream.refusals:_READABLE_MAX",
+        "addresses of stanzas that are known to be addresses",
+    ),
     # -- reports about peers
     Limit(
         "xep_qos.feed:_SAID_MAX",
@@ -666,6 +679,11 @@ LIMITS: Final = (
         "qos.xml_reading:NAMESPACE_BYTES_MAX",
         "bytes of a namespace's name in a body or stanza; with more, a body is no XML, "
         "and a stanza is refused",
+    ),
+    Limit(
+        "qos.xml_reading:DEPTH_MAX",
+        "elements that may be open at once in a stanza; with more it is refused; in a "
+        "body seven fewer",
     ),
     Limit(
         "qos.engine.doors:_LOG_CHARS_MAX",

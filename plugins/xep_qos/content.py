@@ -1,4 +1,4 @@
-"""What an application sends: a text, a value as JSON (XEP-0335), XML, or a whole message."""
+"""The content of a message that is sent: a text, a value as JSON (XEP-0335), XML, or a whole message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a payload contains: a value as JSON (XEP-0335), a text, or a body of any type.
+"""The content of a payload: a value as JSON (XEP-0335), a text, or a body of any type.
 
     <json xmlns='urn:xmpp:json:0'>{"n":1}</json>
     <text xmlns='xmpp-qos:text:0'>two words</text>

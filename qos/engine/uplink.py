@@ -1,4 +1,4 @@
-"""What is on its way to our server, and what may be sent next.
+"""The bytes on their way to our server, and the messages that may be sent next.
 
 A stream is read in order. So the answer to one request proves that the server has read
 all that was written before it, and so does the answer to a ping. Until then a repeat

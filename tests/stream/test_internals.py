@@ -1,4 +1,4 @@
-"""What this project uses of slixmpp beside its public interface is there, and only there.
+"""The parts of slixmpp that are used and not public: each is there, in one module of ours.
 
 A new minor release of slixmpp may change it: `make newest` tries the newest one.
 """

@@ -36,7 +36,6 @@ def main(words: Sequence[str] | None = None) -> int:
     gate.stage("check and docs", [*make, "-j2", "check", "docs"])
     # The core is proved by its own tests, every branch of it; to trace all else as well
     # would take three times as long.
-    gate.stage("coverage, erased", [*coverage, "erase"])
     not_long = () if options.all else ("-m", "not long")
     gate.core("core", *not_long, "tests/core")
     gate.stage(

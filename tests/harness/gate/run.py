@@ -36,7 +36,7 @@ class Stage:
 
 @dataclass
 class Gate:
-    """What the stages have shown so far.
+    """The stages that have ended, and their results.
 
     Args:
         folder: For the results of the tests, and `unsteady.txt`.
@@ -80,8 +80,10 @@ class Gate:
     def core(self, name: str, *words: str) -> None:
         """Run tests with coverage. They have no time, server or process: no second try."""
         began = time.monotonic()
-        coverage = (sys.executable, "-m", "coverage", "run", "-m", "pytest")
-        results = self._pytest("core", *words, command=coverage)
+        coverage = (sys.executable, "-m", "coverage")
+        _status([*coverage, "erase"])
+        command = (*coverage, "run", "-m", "pytest")
+        results = self._pytest("core", *words, command=command)
         self._add_tests(name, results, began)
 
     def _pytest(
