@@ -56,7 +56,7 @@ MINUTES ?= 10
 HOURS ?= 1
 CAMPAIGN_ARGS ?=
 
-.PHONY: help demo test test-all docs simulate campaign soak power-cut bench-guard calls fuzz flood slow scale looks readers sends pushes newest check format clean system installed java compiler
+.PHONY: help demo test test-all docs simulate campaign soak power-cut bench bench-guard calls fuzz flood slow scale looks readers sends pushes newest check format clean system installed java compiler
 
 help:
 	@echo 'make demo         see it work: a bad link, killed workers, an audit; no server needed'
@@ -66,6 +66,7 @@ help:
 	@echo 'make soak         the same with steady traffic, to see that nothing grows, HOURS=1'
 	@echo 'make simulate     $(SEEDS) seeds of the simulation, and its mutants; or SEEDS=100000'
 	@echo 'make power-cut    open the stores in all that a power cut may leave, STATES=$(STATES)'
+	@echo 'make bench        speed and cost, beside the fastest possible and others: BENCH_ARGS=--help'
 	@echo 'make bench-guard  it has not become slower beside its floor, in a minute'
 	@echo 'make calls        which calls of our own an assured message takes, both ends together'
 	@echo 'make fuzz         hostile stanzas, as many lists as you like: make fuzz EXAMPLES=10000'
@@ -117,9 +118,13 @@ simulate: .venv/dev.stamp
 power-cut: system .venv/dev.stamp
 	$(HARNESS) -m power_cut --states $(STATES)
 
+# Beside nothing else. For example: make bench BENCH_ARGS='--floor --peers --windows 64'.
+bench: system .venv/dev.stamp
+	$(HARNESS) -m benchmarks $(BENCH_ARGS)
+
 # After the tests, and not beside them: it needs the machine for itself.
 bench-guard: .venv/dev.stamp
-	$(BIN)/xmpp-qos bench guard
+	$(HARNESS) -m benchmarks guard
 
 # The same whatever else the machine does: calls are counted, no time is measured.
 calls: .venv/dev.stamp
@@ -131,7 +136,7 @@ fuzz: .venv/dev.stamp
 
 # Beside nothing else: it measures how long messages take.
 flood: system .venv/dev.stamp
-	$(BIN)/python -m qos.bench.flood
+	$(HARNESS) -m benchmarks.flood
 	$(HARNESS) -m doors --seconds $(FLOOD_SECONDS)
 
 # Beside nothing else: links of 3 to 100 kB/s, far servers, and the limits that servers ship.
@@ -262,5 +267,5 @@ java:
 .venv/dev.stamp: pyproject.toml | .venv/bin/pip compiler
 	@echo 'Installing Python packages into .venv; the first time this takes some minutes.'
 	$(BIN)/pip install --quiet 'pip>=25.1'
-	$(BIN)/pip install --quiet --editable '.[spark,bench,amqp,rest]' --group dev
+	$(BIN)/pip install --quiet --editable '.[spark,amqp,rest]' --group dev
 	@touch $@ .venv/runtime.stamp

@@ -1,4 +1,5 @@
-"""Measures this library, and for comparison its floor and other systems.
+"""The rate and latency of messages and of a queue, at the user's own server.
 
-No other package imports this one: the libraries that it needs are in the extra `bench`.
+Both ends run in this process, each with a session of its own. This package measures; the
+command is `xmpp-qos bench`.
 """

@@ -1,130 +1,126 @@
-"""The figures calculated from the samples of a run. Pure: no I/O, no clock."""
+"""The figures of a row, as its table shows them. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from statistics import median
-from typing import TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from qos.bench.sample import Sample
+from qos.bench.pace import percentile
 
-__all__ = ["FIGURES", "Figure", "Measured", "percentile", "ratio", "spread"]
-
-#: A figure of a sample; None: not known.
-Figure: TypeAlias = Callable[[Sample], float | None]
-
-#: The processes whose processor time and memory a sample may have. Only queues have a
-#: service.
-_PROCESSES = ("sender", "receiver", "server", "service")
+__all__ = ["Figures", "figures_of", "head", "line"]
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """A row at one window and payload size.
+class Figures:
+    """A row: one kind of traffic with one window.
 
     Attributes:
         row: its name.
-        window: the number of messages in flight.
-        payload_bytes: the payload size of each message.
-        samples: one for each turn, in the order of the turns.
+        window: the number of messages, or unconfirmed items, in flight.
+        payload_bytes: of each of them.
+        messages: those that were given.
+        seconds: from the first that was given to the end of the last.
+        rate: those that ended well, in a second.
+        p50_ms: the median of the times from giving one to its end, in milliseconds;
+            `p99_ms`, `p999_ms` and `max_ms` likewise. None: none ended well.
+        cpu_us: processor time of this process for each of them, in microseconds: of
+            both ends.
+        missing: those that did not arrive, or of which that is not known.
+        twice: those that were handed over more than once.
+        confirmed_rate: of a queue: those that the service confirmed to the publisher,
+            in a second.
     """
 
     row: str
     window: int
     payload_bytes: int
-    samples: Sequence[Sample]
+    messages: int
+    seconds: float
+    rate: float
+    p50_ms: float | None
+    p99_ms: float | None
+    p999_ms: float | None
+    max_ms: float | None
+    cpu_us: float
+    missing: int = 0
+    twice: int = 0
+    confirmed_rate: float | None = field(default=None)
 
-    def median(self, figure: str) -> float | None:
-        """The median of the turns of one of FIGURES; None: not known."""
-        values = map(FIGURES[figure], self.samples)
-        known = [value for value in values if value is not None]
-        return median(known) if known else None
 
-
-def percentile(ordered: Sequence[float], share: float) -> float:
-    """The least value that this share of the values does not exceed (nearest rank).
+def figures_of(
+    row: str,
+    *,
+    window: int,
+    payload_bytes: int,
+    messages: int,
+    latencies_s: Sequence[float],
+    seconds: float,
+    cpu_s: float,
+    twice: int = 0,
+    confirmed_rate: float | None = None,
+) -> Figures:
+    """Return the figures.
 
     Args:
-        ordered: in ascending order; not empty.
-        share: more than 0, and at most 1.
+        row: its name.
+        window: see Figures.
+        payload_bytes: see Figures.
+        messages: see Figures.
+        latencies_s: of each message that ended well, in any order.
+        seconds: see Figures.
+        cpu_s: the processor time that all of them took.
+        twice: see Figures.
+        confirmed_rate: see Figures.
     """
-    # As a float, a share such as 0.07 of 100 is a little more than 7.
-    rank = math.ceil(round(share * len(ordered), 6))
-    return ordered[max(rank, 1) - 1]
+    ordered = sorted(latencies_s)
+    shares = (0.5, 0.99, 0.999, 1.0)
+    p50_ms, p99_ms, p999_ms, max_ms = (
+        percentile(ordered, each) * 1000 if ordered else None for each in shares
+    )
+    return Figures(
+        row=row,
+        window=window,
+        payload_bytes=payload_bytes,
+        messages=messages,
+        seconds=seconds,
+        rate=len(ordered) / seconds,
+        p50_ms=p50_ms,
+        p99_ms=p99_ms,
+        p999_ms=p999_ms,
+        max_ms=max_ms,
+        cpu_us=cpu_s / messages * 1_000_000,
+        missing=messages - len(ordered),
+        twice=twice,
+        confirmed_rate=confirmed_rate,
+    )
 
 
-def ratio(one: Measured, other: Measured, figure: str) -> float | None:
-    """The median of the ratios of the turns, for one of FIGURES; None: not known.
-
-    A turn in which another program used the machine slows both down, and counts once.
-    """
-    ratios = _ratios(one, other, figure)
-    return median(ratios) if ratios else None
+#: The width of each column: rows are shown as they are measured.
+_NAME, _CELL = 26, 10
 
 
-def spread(one: Measured, other: Measured, figure: str) -> float | None:
-    """Half the distance between the least and the greatest of these ratios.
-
-    None: there are not two turns of which the ratio is known.
-    """
-    ratios = _ratios(one, other, figure)
-    return (max(ratios) - min(ratios)) / 2 if len(ratios) > 1 else None
-
-
-def _ratios(one: Measured, other: Measured, figure: str) -> list[float]:
-    """The ratio of each turn of which it is known."""
-    ratios = []
-    for mine, its in zip(one.samples, other.samples, strict=True):
-        above, below = FIGURES[figure](mine), FIGURES[figure](its)
-        if above is not None and below:
-            ratios.append(above / below)
-    return ratios
+def head(*, queue: bool = False) -> str:
+    """The titles of the columns; `queue` adds that of the confirms."""
+    titles = ["items/s" if queue else "msg/s", "p50 ms", "p99 ms", "p99.9 ms", "max ms"]
+    titles += ["CPU µs", "missing", "twice"]
+    if queue:
+        titles.insert(0, "confirm/s")
+    return _joined("row", titles)
 
 
-def _a_message(amount: float | None, sample: Sample) -> float | None:
-    return None if amount is None else amount / sample.messages
+def line(figures: Figures) -> str:
+    """The row, below the titles of `head`."""
+    times = (figures.p50_ms, figures.p99_ms, figures.p999_ms, figures.max_ms)
+    cells = [f"{figures.rate:,.0f}", *map(_time, times), f"{figures.cpu_us:,.0f}"]
+    cells += [f"{figures.missing:,}", f"{figures.twice:,}"]
+    if figures.confirmed_rate is not None:
+        cells.insert(0, f"{figures.confirmed_rate:,.0f}")
+    return _joined(f"{figures.row}, window {figures.window}", cells)
 
 
-def _confirmed_rate(sample: Sample) -> float | None:
-    seconds = sample.confirmed_s
-    return None if seconds is None else sample.messages / seconds
+def _time(milliseconds: float | None) -> str:
+    return "-" if milliseconds is None else f"{milliseconds:,.1f}"
 
 
-def _cpu_us(process: str, sample: Sample) -> float | None:
-    seconds = sample.cpu_s.get(process)
-    return None if seconds is None else seconds / sample.messages * 1e6
-
-
-def _cpu_us_ends(sample: Sample) -> float | None:
-    sender, receiver = _cpu_us("sender", sample), _cpu_us("receiver", sample)
-    return None if sender is None or receiver is None else sender + receiver
-
-
-def _cpu_us_servers(sample: Sample) -> float | None:
-    known = [_cpu_us(each, sample) for each in ("server", "service")]
-    return sum(filter(None, known)) or None
-
-
-def _rss_bytes(process: str, sample: Sample) -> float | None:
-    return sample.rss_bytes.get(process)
-
-
-#: All figures, by their names in JSON: those of `Sample`; and for each message, those
-#: that a sample has for all of them.
-FIGURES: Mapping[str, Figure] = {
-    "rate": lambda sample: sample.rate,
-    "confirmed_rate": _confirmed_rate,
-    "p50_s": lambda sample: sample.p50_s,
-    "p99_s": lambda sample: sample.p99_s,
-    "p999_s": lambda sample: sample.p999_s,
-    **{f"cpu_us_{each}": partial(_cpu_us, each) for each in _PROCESSES},
-    "cpu_us_ends": _cpu_us_ends,
-    "cpu_us_servers": _cpu_us_servers,
-    "others_share": lambda sample: sample.others_share,
-    "wire_bytes": lambda sample: _a_message(sample.wire_bytes, sample),
-    "stanzas": lambda sample: _a_message(sample.stanzas, sample),
-    **{f"rss_bytes_{each}": partial(_rss_bytes, each) for each in _PROCESSES},
-}
+def _joined(name: str, cells: Sequence[str]) -> str:
+    return f"{name:{_NAME}}" + "".join(f"{cell:>{_CELL}}" for cell in cells)

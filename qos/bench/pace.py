@@ -1,94 +1,45 @@
 """Keeps messages in flight, and notes their times. It does not know what a message is.
 
-There are two forms, with the same rules: `Window` for a library that calls back at the
-end of a message, and `keep_in_flight` for one that is awaited.
+All clocks are `time.monotonic`, which is one clock for all processes of a machine.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
+import math
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from array import array
+from collections.abc import Awaitable, Callable, Sequence
 
-from qos.bench.times import Times
-
-__all__ = ["Window", "keep_in_flight"]
+__all__ = ["Times", "keep_in_flight", "percentile"]
 
 
-class Window:
-    """Gives messages to a library so that always as many are in flight, for some time.
+class Times:
+    """Notes the times of messages, which are numbered from 0 on; in any thread.
 
-    `ended` and `failed` may be called in any thread; `ended` also before `give`
-    returns.
+    Attributes:
+        given: when each message was given to a library.
+        ended: when each message ended, NaN before that.
     """
 
-    def __init__(
-        self,
-        give: Callable[[int], object],
-        *,
-        window: int,
-        seconds: float,
-        pause_s: float = 0.0,
-    ) -> None:
-        """Prepare.
-
-        Args:
-            give: gives the message with this number to a library.
-            window: the number of messages in flight.
-            seconds: the time after which no further message is given.
-            pause_s: the time between the end of a message and the next; then all calls
-                must be in one thread.
-        """
-        self._give = give
-        self._window = window
-        self._seconds = seconds
-        self._pause_s = pause_s
-        self._loop = asyncio.get_running_loop()
-        self._over: asyncio.Future[None] = self._loop.create_future()
-        self._times = Times()
-        self._until = sys.float_info.max
-        self._lanes = window
+    def __init__(self) -> None:
+        self.given = array("d")
+        self.ended = array("d")
         self._lock = threading.Lock()
 
-    async def run(self) -> Times:
-        """Give the first messages, and wait for the end of the last."""
-        self._until = time.monotonic() + self._seconds
-        for _ in range(self._window):
-            self._next()
-        await self._over
-        return self._times
-
-    def ended(self, number: int) -> None:
-        """Note the end of this message, and give the next one."""
-        now = self._times.end(number)
-        if now + self._pause_s < self._until:
-            if self._pause_s:
-                self._loop.call_later(self._pause_s, self._next)
-            else:
-                self._next()
-            return
+    def begin(self) -> int:
+        """Note that the next message is given; returns its number."""
         with self._lock:
-            self._lanes -= 1
-            last = not self._lanes
-        if last:
-            self._loop.call_soon_threadsafe(self._finish, None)
+            number = len(self.given)
+            self.ended.append(math.nan)
+            self.given.append(time.monotonic())
+        return number
 
-    def failed(self, error: Exception) -> None:
-        """Make `run` raise this error."""
-        self._loop.call_soon_threadsafe(self._finish, error)
-
-    def _next(self) -> None:
-        self._give(self._times.begin())
-
-    def _finish(self, error: Exception | None) -> None:
-        if self._over.done():
-            return
-        if error is None:
-            self._over.set_result(None)
-        else:
-            self._over.set_exception(error)
+    def end(self, number: int) -> float:
+        """Note the end of this message; returns its time."""
+        now = self.ended[number] = time.monotonic()
+        return now
 
 
 async def keep_in_flight(
@@ -107,7 +58,7 @@ async def keep_in_flight(
         pause_s: the time between the end of a message and the next.
 
     Raises:
-        ExceptionGroup: the errors of `one`.
+        Exception: the first error of `one`; then no message is given any more.
     """
     times = Times()
     until = time.monotonic() + seconds
@@ -121,7 +72,22 @@ async def keep_in_flight(
             if pause_s:
                 await asyncio.sleep(pause_s)
 
-    async with asyncio.TaskGroup() as lanes:
-        for _ in range(window):
-            lanes.create_task(lane())
+    try:
+        async with asyncio.TaskGroup() as lanes:
+            for _ in range(window):
+                lanes.create_task(lane())
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
     return times
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The least value that this share of the values does not exceed (nearest rank).
+
+    Args:
+        ordered: in ascending order; not empty.
+        share: more than 0, and at most 1.
+    """
+    # As a float, a share such as 0.07 of 100 is a little more than 7.
+    rank = math.ceil(round(share * len(ordered), 6))
+    return ordered[max(rank, 1) - 1]

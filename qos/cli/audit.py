@@ -15,10 +15,9 @@ from qos.cli.audit_run import AuditRun
 from qos.cli.demo_output import show
 from qos.cli.output import note, print_json
 from qos.cli.status import Status
-from qos.cli.synth import day
 from qos.errors import UsageError
 from qos.jids import normal_jid
-from qos.options.parser import Parser, seconds
+from qos.options.parser import Parser, day, seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

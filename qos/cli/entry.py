@@ -45,8 +45,7 @@ COMMANDS = {
     "backup": "copy stores, with everything that belongs to them, into a folder",
     "restore": "copy the stores of a backup back, as a whole",
     "audit": "find lost, duplicated, refused and stuck messages from journals",
-    "bench": "measure speed and cost, of messages or of an audit",
-    "synth": "make journals with known anomalies, to try an audit",
+    "bench": "measure the rate and latency of messages and queues at your server",
     "demo": "show the three levels over a bad link, a queue and an audit; no server",
     "completion": "print a script that completes words of this command in a shell",
 }

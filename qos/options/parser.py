@@ -6,6 +6,7 @@ import argparse
 import math
 import sys
 from collections.abc import Callable, Sequence
+from datetime import date
 from typing import Any, NoReturn
 
 from qos.errors import UsageError
@@ -14,6 +15,7 @@ __all__ = [
     "Parser",
     "address",
     "amount",
+    "day",
     "jid",
     "port",
     "seconds",
@@ -96,6 +98,14 @@ def seconds(text: str) -> float:
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time in seconds")
     return value
+
+
+def day(text: str) -> date:
+    """A date."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a date") from None
 
 
 def whole(least: int, most: int = sys.maxsize) -> Callable[[str], int]:

@@ -2,8 +2,8 @@
 
     server = await Process.start("mosquitto", "-c", config, folder=folder)
     await server.until_listening(port)
-    child = await Child.start("qos.bench.mqtt_paho", name="sender", folder=folder)
-    answer = await child.do("send", window=64, payload_bytes=200, seconds=3.0)
+    child = await Child.start("fleet.lamp", name="lamp", folder=folder)
+    answer = await child.do("switch", on=True)
     await child.end()
 
 The module of a child uses `qos.testing.child`. Every process dies with the process that

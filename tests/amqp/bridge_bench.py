@@ -14,8 +14,8 @@ from proton.reactor import LinkOption
 from proton.utils import BlockingConnection
 
 import forked
+from benchmarks.rabbitmq import start_rabbitmq
 from forked import Forked
-from qos.bench.rabbitmq import start_rabbitmq
 from qos.ids import new_id
 from qos.testing import LoopbackServer, friends, logged_in
 from qos.testing.ports import free_ports

@@ -19,7 +19,7 @@ from xep_qos import XEP_QOS
 
 #: Our modules, and those among them that only tests and benchmarks use.
 OURS: Final = ("qos.", "xep_qos", "xep_0254", "xep_0337")
-NOT_COUNTED: Final = ("qos.testing", "qos.bench", "qos.cli")
+NOT_COUNTED: Final = ("qos.testing", "benchmarks", "qos.cli")
 
 #: The first messages look up the peer's features, and fill caches.
 WARM_UP: Final = 20

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qos.bench.sample import Sample, Work
+from benchmarks.sample import Sample, Work
 from waiting import LIMIT_S, until
 
 #: For `in_children`: a late answer is waited for. Otherwise a busy machine would repeat

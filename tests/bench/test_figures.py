@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from qos.bench.figures import Measured, percentile, ratio, spread
-from qos.bench.gateway_rows import Gateway, PlainHttp, amqp_rows, http_rows
-from qos.bench.peers import as_used, queue_peers, rabbitmq_rows, replying
-from qos.bench.plot import plot
-from qos.bench.queue_rows import queue_rows
-from qos.bench.report import Results, absences, caveats, plain, tables
-from qos.bench.sample import Sample
-from qos.bench.sections import (
+from benchmarks.figures import Measured, ratio, spread
+from benchmarks.gateway_rows import Gateway, PlainHttp, amqp_rows, http_rows
+from benchmarks.peers import as_used, queue_peers, rabbitmq_rows, replying
+from benchmarks.plot import plot
+from benchmarks.queue_rows import queue_rows
+from benchmarks.report import Results, absences, caveats, plain, tables
+from benchmarks.sample import Sample
+from benchmarks.sections import (
     Section,
     of_ours,
     of_peers,
@@ -20,8 +20,9 @@ from qos.bench.sections import (
     of_queues,
     of_the_same_promise,
 )
-from qos.bench.settings import FLOOR, STORES, settings_for
-from qos.bench.summary import markdown
+from benchmarks.settings import FLOOR, STORES, settings_for
+from benchmarks.summary import markdown
+from qos.bench.pace import percentile
 from qos.core.message.model import Level
 
 

@@ -7,7 +7,7 @@ from statistics import median
 
 import pytest
 
-from qos.bench.flood import TIMES_QUOTA, Flood, Flooded, measure
+from benchmarks.flood import TIMES_QUOTA, Flood, Flooded, measure
 
 FLOOD = Flood(senders=10, quota=20, seconds=2.0)
 

@@ -1,4 +1,4 @@
-"""`xmpp-qos bench footprint`: its figures mean what they say."""
+"""`python -m benchmarks footprint`: its figures mean what they say."""
 
 import json
 from collections.abc import Callable
@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from benchmarks import footprint_flat, footprint_outstanding, footprint_stanzas
+from benchmarks.__main__ import main
+from benchmarks.footprint import Part, Plan, Spread, Target, bytes_below
+from benchmarks.footprint_import import measure as measure_import
+from benchmarks.sample import BenchFailed
+from benchmarks.servers import EmbeddedServer, ProsodyServer
 from measuring import in_children, processes_in
-from qos.bench import footprint_flat, footprint_outstanding, footprint_stanzas
-from qos.bench.footprint import Part, Plan, Spread, Target, bytes_below
-from qos.bench.footprint_import import measure as measure_import
-from qos.bench.sample import BenchFailed
-from qos.bench.servers import EmbeddedServer, ProsodyServer
-from qos.cli import main
 
 TINY = Plan(
     repeat=1,
@@ -232,7 +232,7 @@ def test_the_command_measures_what_is_chosen(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """As a table, and as JSON; without a server where none is needed."""
-    words = ["bench", "footprint", "--only", "import", "--repeat", "1"]
+    words = ["footprint", "--only", "import", "--repeat", "1"]
     assert main([*words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert set(found) == {"date", "versions", "server", "machine", "import"}
@@ -265,7 +265,7 @@ def test_wrong_usage_is_one_line_and_status_2(
     words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing is started, and it ends at once."""
-    assert main(["bench", "footprint", *words]) == 2
+    assert main(["footprint", *words]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.count("\n") == 1, err
@@ -278,7 +278,7 @@ def test_without_a_prosody_it_says_what_to_install(
     """Before anything is measured."""
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr("qos.testing.processes.SBIN", ())
-    assert main(["bench", "footprint"]) == 2
+    assert main(["footprint"]) == 2
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert "prosody is not installed (Debian package: prosody)" in err

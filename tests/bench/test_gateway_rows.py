@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from amqp_bench import rhea_folder
-from measuring import check, processes_in
-from qos.bench.amqp_clients import CLIENTS
-from qos.bench.gateway_rows import (
+from benchmarks.amqp_clients import CLIENTS
+from benchmarks.gateway_rows import (
     AmqpGateway,
     HttpGateway,
     PlainHttp,
     amqp_rows,
     http_rows,
 )
-from qos.bench.queue_roles import WORKERS
-from qos.bench.sample import Work
+from benchmarks.queue_roles import WORKERS
+from benchmarks.sample import Work
+from measuring import check, processes_in
 from qos.testing.processes import NotInstalled
 from waiting import LIMIT_S
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from qos.bench.guard import EXPECTED, LOSS_MAX, Ratios, regressions
-from qos.bench.settings import STORES, settings_for
-from qos.cli import bench_guard, main
+from benchmarks import command_guard
+from benchmarks.__main__ import main
+from benchmarks.guard import EXPECTED, LOSS_MAX, Ratios, regressions
+from benchmarks.settings import STORES, settings_for
 from qos.cli.status import CommandError, Status
 from qos.core.message.model import Level
 
@@ -70,8 +71,8 @@ async def decided(
     async def measured() -> Mapping[str, Ratios]:
         return left.pop(0)
 
-    monkeypatch.setattr(bench_guard, "_ratios", measured)
-    return await bench_guard.run(argparse.Namespace()), left
+    monkeypatch.setattr(command_guard, "_ratios", measured)
+    return await command_guard.run(argparse.Namespace()), left
 
 
 async def test_a_good_measurement_is_believed_at_once(
@@ -113,10 +114,10 @@ def test_it_measures_every_row_that_is_watched(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With real measurements, only shorter, and with limits that no row can miss."""
-    monkeypatch.setattr(bench_guard, "_SECONDS", 0.1)
-    monkeypatch.setattr(bench_guard, "_TURNS", 1)
-    monkeypatch.setattr("qos.bench.guard.LOSS_MAX", math.inf)
-    assert main(["bench", "guard"]) == 0
+    monkeypatch.setattr(command_guard, "_SECONDS", 0.1)
+    monkeypatch.setattr(command_guard, "_TURNS", 1)
+    monkeypatch.setattr("benchmarks.guard.LOSS_MAX", math.inf)
+    assert main(["guard"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     assert all(f"{row} " in out for row in EXPECTED)
@@ -128,7 +129,7 @@ def test_without_a_prosody_it_says_what_to_install(
     """Passing without a measurement would be no guard."""
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr("qos.testing.processes.SBIN", ())
-    assert main(["bench", "guard"]) == 2
+    assert main(["guard"]) == 2
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert "prosody is not installed (Debian package: prosody)" in err

@@ -1,4 +1,4 @@
-"""`xmpp-qos bench link`: it counts the round trips that a client waits for."""
+"""`python -m benchmarks link`: it counts the round trips that a client waits for."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from qos.bench.slow_link import SlowLink
-from qos.cli import main
+from benchmarks.__main__ import main
+from benchmarks.slow_link import SlowLink
 from qos.testing.ports import ADDRESS
 from waiting import limit
 
@@ -29,7 +29,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     def now() -> float:
         return asyncio.get_running_loop().time()
 
-    monkeypatch.setattr("qos.bench.slow_link.time", SimpleNamespace(monotonic=now))
+    monkeypatch.setattr("benchmarks.slow_link.time", SimpleNamespace(monotonic=now))
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -121,7 +121,7 @@ def measured(capsys: pytest.CaptureFixture[str], delay_ms: int = 100) -> dict[st
     """What the command tells, in a short form."""
     delay = ("--delay", str(delay_ms))
     arguments = (*delay, "--messages", "5", "--repeat", "1", "--json")
-    assert main(["bench", "link", *arguments]) == 0
+    assert main(["link", *arguments]) == 0
     out, _ = capsys.readouterr()
     found: dict[str, Any] = json.loads(out)
     return found
@@ -179,7 +179,7 @@ def test_a_wrong_argument_is_named(
     arguments: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing is measured."""
-    assert main(["bench", "link", *arguments]) == 2
+    assert main(["link", *arguments]) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert f"argument {arguments[0]}: '{arguments[1]}'" in err

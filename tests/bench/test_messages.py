@@ -1,4 +1,4 @@
-"""`xmpp-qos bench`: its figures mean what they say, and its processes end with it."""
+"""`python -m benchmarks`: its figures mean what they say, and its processes end with it."""
 
 import asyncio
 import json
@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
+from benchmarks.__main__ import main
+from benchmarks.peers import as_used, replying
+from benchmarks.rows import Row
+from benchmarks.run import Plan, measure
+from benchmarks.sample import BenchFailed, Sample, Work
+from benchmarks.servers import EmbeddedServer, NamedServer
+from benchmarks.settings import FLOOR, STORES, Settings, fan_of, settings_for
 from measuring import NO_REPEATS, in_children
-from qos.bench.peers import as_used, replying
-from qos.bench.rows import Row
-from qos.bench.run import Plan, measure
-from qos.bench.sample import BenchFailed, Sample, Work
-from qos.bench.servers import EmbeddedServer, NamedServer
-from qos.bench.settings import FLOOR, STORES, Settings, fan_of, settings_for
-from qos.cli import main
 from qos.core.backoff import Backoff
 from qos.core.message.model import Level
 from qos.stream.filters import is_foreign
@@ -53,7 +53,7 @@ def no_repeats(
 
 
 def bench(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    assert main(["bench", *words, "--json"]) == 0, capsys.readouterr().err
+    assert main([*words, "--json"]) == 0, capsys.readouterr().err
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
@@ -231,7 +231,7 @@ def test_an_idle_link_is_idle(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_table_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     """With the missing guarantees of the rows, and with the measured versions."""
-    assert main(["bench", *IDLE, "--seconds", "0.1", "--repeat", "1"]) == 0
+    assert main([*IDLE, "--seconds", "0.1", "--repeat", "1"]) == 0
     out, err = capsys.readouterr()
     head, title, _, names, window, row = out.splitlines()[:6]
     assert (head, title) == ("", "This library, and the floor")
@@ -385,7 +385,7 @@ def test_a_server_that_is_not_there_is_one_line(
     in_children(monkeypatch, tmp_path / "hurried", HURRIED)
     words = ["--jid", "a@localhost", "--to", "b@localhost", "--tls", "off"]
     words += ["--host", "127.0.0.1", "--port", "9", "--connect-timeout", "60"]
-    assert main(["bench", *words]) == 4
+    assert main([*words]) == 4
     out, err = capsys.readouterr()
     assert out == ""
     assert err.count("\n") == 1, err
@@ -398,9 +398,11 @@ def test_a_server_that_is_not_there_is_one_line(
 async def start(
     *words: str, folder: Path, password: str = "", stderr: int | None = None
 ) -> asyncio.subprocess.Process:
-    program = "import sys; from qos.cli import main; sys.exit(main())"
+    program = (
+        "import sys; from benchmarks.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    )
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", program, "bench", *words),
+        *(sys.executable, "-c", program, *words),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE if stderr is None else stderr,
         start_new_session=True,
@@ -529,7 +531,7 @@ def test_peers_that_are_not_here_are_told_and_the_rest_is_measured(
         "mosquitto is not installed (Debian package: mosquitto)",
     )
     assert found["versions"]["gmqtt"].startswith("0.")
-    assert main(["bench", *words]) == 0
+    assert main([*words]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     said = " ".join(out.split())
@@ -613,7 +615,7 @@ def test_wrong_usage_is_one_line_and_status_2(
     """Nothing is started, and it ends at once."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("XMPP_QOS_PASSWORD", raising=False)
-    assert main(["bench", *words]) == 2
+    assert main([*words]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.count("\n") == 1, err
@@ -625,6 +627,6 @@ def test_without_prosody_there_is_another_way(
 ) -> None:
     """It is named before anything is started."""
     monkeypatch.setenv("PATH", "")
-    assert main(["bench"]) == 2
+    assert main([]) == 2
     err = capsys.readouterr().err
     assert "prosody is not installed (Debian package: prosody); --embedded" in err

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 from slixmpp import ClientXMPP
 
-from qos.bench.meter import Meter
+from benchmarks.meter import Meter
 
 ANSWER = b"<iq type='result' id='1'><received msgId='1'/></iq>"
 REQUEST = b"<iq><assured msgId='1'><message><body>x</body></message></assured></iq>"

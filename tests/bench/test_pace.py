@@ -9,10 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from qos.bench.pace import Window, keep_in_flight
-from qos.bench.sample import BenchFailed, Sample
-from qos.bench.times import Times, pack, sample_of, unpack
-from qos.bench.usage import Watch
+from benchmarks.pace import Window
+from benchmarks.sample import BenchFailed, Sample
+from benchmarks.times import pack, sample_of, unpack
+from benchmarks.usage import Watch
+from qos.bench.pace import Times, keep_in_flight
 
 #: How long a message takes, on a clock of which a message alone takes time.
 ENDS_S = 1.0
@@ -27,8 +28,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     def now() -> float:
         return asyncio.get_running_loop().time()
 
-    for module in ("pace", "times"):
-        monkeypatch.setattr(f"qos.bench.{module}.time", SimpleNamespace(monotonic=now))
+    for module in ("benchmarks.pace", "qos.bench.pace"):
+        monkeypatch.setattr(f"{module}.time", SimpleNamespace(monotonic=now))
 
 
 async def called_back(

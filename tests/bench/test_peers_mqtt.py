@@ -13,9 +13,9 @@ import pytest
 from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
+from benchmarks.mosquitto import LIBRARIES, Mqtt
+from benchmarks.sample import Work
 from measuring import check, processes_in
-from qos.bench.mosquitto import LIBRARIES, Mqtt
-from qos.bench.sample import Work
 from qos.testing import processes
 from qos.testing.processes import NotInstalled
 from waiting import LIMIT_S
@@ -118,7 +118,8 @@ async def test_a_library_that_is_not_there_is_said_in_one_line(
     monkeypatch.setitem(sys.modules, LIBRARIES[library], None)
     contender = Mqtt(library, 1)
     with pytest.raises(
-        NotInstalled, match=r"^there is no .*'\.\[bench\]' in the folder of xmpp-qos$"
+        NotInstalled,
+        match=r"^there is no .*--group benchmarks in the folder of xmpp-qos$",
     ):
         await contender.start(tmp_path)
     await contender.stop()

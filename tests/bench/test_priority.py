@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from qos.bench.priority import raise_priority
-from qos.cli import main
+from benchmarks.__main__ import main
+from benchmarks.priority import raise_priority
 
 #: In a process of its own: it cannot be taken back without the same right.
 CHILD = """
 import json, os, subprocess, sys
-from qos.bench.priority import raise_priority
+from benchmarks.priority import raise_priority
 raised = raise_priority()
 read = "import os; print(os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0))"
 child = subprocess.check_output([sys.executable, "-c", read], text=True)
@@ -53,5 +53,5 @@ def test_where_nothing_is_allowed_the_command_says_so(
     """A figure without it would be taken for one with it."""
     monkeypatch.setattr(os, "sched_setscheduler", _refused)
     monkeypatch.setattr(os, "setpriority", _refused)
-    assert main(["bench", "--priority", "--embedded"]) == 2
+    assert main(["--priority", "--embedded"]) == 2
     assert "needs root or CAP_SYS_NICE" in capsys.readouterr().err

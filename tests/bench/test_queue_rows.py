@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.queue_roles import WORKERS
+from benchmarks.queue_rows import BATCH, OurQueue, queue_rows
+from benchmarks.sample import Work
 from measuring import check, processes_in
-from qos.bench.queue_roles import WORKERS
-from qos.bench.queue_rows import BATCH, OurQueue, queue_rows
-from qos.bench.sample import Work
 from qos.testing.processes import NotInstalled
 
 WORK = Work(window=BATCH, payload_bytes=200, seconds=0.2)

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from qos.bench import usage
-from qos.bench.usage import Usage, Watch, machine_s, usage_of
+from benchmarks import usage
+from benchmarks.usage import Usage, Watch, machine_s, usage_of
 
 BUSY = """
 import threading, time

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from amqp_bench import rhea_folder
-from qos.bench.versions import versions
+from benchmarks.versions import versions
 from qos.testing import processes
 from qos.testing.processes import completed
 

@@ -37,11 +37,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.report import aligned
 from power_cut_disk import Cut, Trace, Tree, cuts, states, write_out
 from power_cut_stores import KINDS, Kind
 from power_cut_trace import Recorder, RecordError
 from power_cut_writer import Plan, Weakness
-from qos.bench.report import aligned
 from qos.errors import StoreError
 
 __all__ = ["Result", "campaign", "main"]

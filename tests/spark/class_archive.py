@@ -16,8 +16,8 @@ from pathlib import Path
 
 from pyspark import SparkContext
 
+from benchmarks.synth import Plan, synthesise
 from qos.audit.driver import audit
-from qos.audit.synth import Plan, synthesise
 from qos.audit.tables import Limits
 from qos.spark.session import spark_session
 

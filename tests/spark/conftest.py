@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from benchmarks.synth import Plan, synthesise
 from fleets import NOW, Fleets, journals_in, make_fleets
 from frames import Lines
 from qos.audit.driver import audit
-from qos.audit.synth import Plan, synthesise
 from qos.audit.tables import Limits
 from qos.cli import main
 from qos.spark.session import spark_session

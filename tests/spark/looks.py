@@ -22,8 +22,8 @@ from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
+from benchmarks.synth import Plan, synthesise
 from qos.audit.follow import Follower
-from qos.audit.synth import Plan, synthesise
 from qos.audit.tables import Limits
 from qos.spark.session import spark_session
 from spark_stages import stages

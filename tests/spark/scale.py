@@ -18,10 +18,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from qos.audit.bench import Memory
+from benchmarks.audit import Memory
+from benchmarks.synth import FIRST_DAY, Plan, synthesise
 from qos.audit.driver import audit
 from qos.audit.new_files import files_since
-from qos.audit.synth import FIRST_DAY, Plan, synthesise
 from qos.audit.tables import Limits
 from qos.spark.session import spark_session
 from spark_stages import stages

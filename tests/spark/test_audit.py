@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from benchmarks.synth import EXPECTED, Plan, synthesise
 from browser import look_at
 from frames import NOON, Lines, write_journal
 from parquet import SKETCHES
@@ -29,7 +30,6 @@ from qos.audit.boot_runs import CLOCK_BACK_S
 from qos.audit.driver import audit
 from qos.audit.new_files import files_since
 from qos.audit.snapshot import AUDITS, NoAudit, files, snapshot, spark_frame
-from qos.audit.synth import EXPECTED, Plan, synthesise
 from qos.audit.tables import Limits, anomalies, deliveries, judged
 from qos.cli import main
 from qos.journal.schema import parse_line

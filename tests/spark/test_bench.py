@@ -1,4 +1,4 @@
-"""`xmpp-qos bench audit`: correct figures, of an audit with a correct result."""
+"""`python -m benchmarks audit`: correct figures, of an audit with a correct result."""
 
 import dataclasses
 import json
@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from benchmarks.__main__ import main
+from benchmarks.audit import Measured, WrongResult, growth, measure, plan_for
+from benchmarks.synth import EXPECTED, synthesise
 from qos.audit.batch_tables import TABLES
-from qos.audit.bench import Measured, WrongResult, growth, measure, plan_for
-from qos.audit.synth import EXPECTED, synthesise
-from qos.cli import main
 
 
 @pytest.mark.long
@@ -24,7 +24,7 @@ def test_a_size_is_measured_end_to_end(
     plot, keep = tmp_path / "plot.svg", tmp_path / "kept"
     words = ["--events", "1k", "--repeat", "1", "--json"]
     words += ["--plot", str(plot), "--keep", str(keep)]
-    assert main(["bench", "audit", *words]) == 0
+    assert main(["audit", *words]) == 0
     found = json.loads(capsys.readouterr().out)
     (size,) = found["sizes"]
     expected = json.loads((keep / "journals-1000" / EXPECTED).read_text())
@@ -108,16 +108,22 @@ def test_a_plan_has_about_so_many_events(events: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("bench", "speed"), "'speed'"),
-        (("bench", "audit", "--events", "many"), "'many' is not a number of events"),
-        (("bench", "audit", "--events", "1M", "0"), "'0' is not a number of events"),
-        (("bench", "audit", "--events", "1G"), "'1G' is not a number of events"),
-        (("bench", "audit", "--events", "1kM"), "'1kM' is not a number of events"),
-        (("bench", "audit", "--repeat", "0"), "'0' is not a whole number from 1"),
-        (("bench", "audit", "--cores", "-1"), "-1"),
-        (("bench", "audit", "--plot", "no/p.svg"), "there is no folder no"),
-        (("bench", "audit", "--keep", "full"), "--keep full: there is something in it"),
-        (("bench", "audit", "--keep", "full/file"), "--keep full/file: "),
+        (("speed",), "'speed'"),
+        (("audit", "--events", "many"), "'many' is not a number of events"),
+        (("audit", "--events", "1M", "0"), "'0' is not a number of events"),
+        (("audit", "--events", "1G"), "'1G' is not a number of events"),
+        (("audit", "--events", "1kM"), "'1kM' is not a number of events"),
+        (("audit", "--repeat", "0"), "'0' is not a whole number from 1"),
+        (("audit", "--cores", "-1"), "-1"),
+        (("audit", "--plot", "no/p.svg"), "there is no folder no"),
+        (("audit", "--keep", "full"), "--keep full: there is something in it"),
+        (("audit", "--keep", "full/file"), "--keep full/file: "),
+        (("synth",), "--out"),
+        (("synth", "--out", "o", "--messages", "many"), "'many'"),
+        (("synth", "--out", "o", "--devices", "0"), "from 1"),
+        (("synth", "--out", "o", "--messages", "3", "--lost", "4"), "more anomalies"),
+        (("synth", "--out", "full"), "there is something in it"),
+        (("synth", "--out", "o", "--first-day", "x"), "'x' is not a date"),
     ],
 )
 def test_wrong_usage_is_one_line_and_status_2(
@@ -131,7 +137,7 @@ def test_wrong_usage_is_one_line_and_status_2(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("x")
-    assert main(words) == 2
+    assert main([*words]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.count("\n") == 1, err
@@ -143,5 +149,5 @@ def test_a_plot_without_its_extra_is_one_line(
 ) -> None:
     """The error comes before the measurement, not after half an hour."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert main(["bench", "audit", "--plot", "p.svg"]) == 2
-    assert "pip install '.[bench]'" in capsys.readouterr().err
+    assert main(["audit", "--plot", "p.svg"]) == 2
+    assert "pip install --group benchmarks" in capsys.readouterr().err

@@ -84,12 +84,6 @@ FOLLOW = ("audit", "full", "--out", "o", "--follow")
         ((*FOLLOW, "--from", "2026-01-06"), "--follow has no --from and --to"),
         ((*FOLLOW, "--once", "--every", "5"), "--once or --every"),
         ((*FOLLOW, "--stuck-after", "86400", "--late", "1"), "make --late longer"),
-        (("synth",), "--out"),
-        (("synth", "--out", "o", "--messages", "many"), "'many'"),
-        (("synth", "--out", "o", "--devices", "0"), "from 1"),
-        (("synth", "--out", "o", "--messages", "3", "--lost", "4"), "more anomalies"),
-        (("synth", "--out", "full"), "there is something in it"),
-        (("synth", "--out", "o", "--first-day", "x"), "'x' is not a date"),
     ],
 )
 def test_wrong_usage_is_one_line_and_status_2(
@@ -144,19 +138,6 @@ def test_a_missing_extra_is_one_line(
     monkeypatch.setattr(session, "_EXTRA", ("pyspark_is_not_here", "pyarrow"))
     line = refused(capsys, *AUDIT)
     assert "no pyspark_is_not_here: pip install '.[spark]'" in line
-
-
-def test_synth_says_what_it_has_made(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It needs no Spark."""
-    # So few devices take no processes: to start them takes longer than all the rest.
-    words = ["--messages", "50", "--lost", "1", "--devices", "5"]
-    assert main(["synth", "--out", "new", *words]) == 0
-    err = capsys.readouterr().err
-    assert "50 messages" in err
-    assert "1 anomalies" in err
-    assert (tmp_path / "new" / "expected.json").exists()
 
 
 def test_the_guide_lists_the_tables_and_the_anomalies() -> None:

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from benchmarks.synth import Plan, synthesise
 from frames import NOON, Lines, write_journal
 from parquet import rows_of
 from qos.audit import read
 from qos.audit.batch_tables import TABLES
 from qos.audit.driver import audit
 from qos.audit.new_files import files_since
-from qos.audit.synth import Plan, synthesise
 from qos.audit.tables import Limits
 
 pytestmark = [

@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from benchmarks.synth import Plan, synthesise
 from frames import NOON, Lines, write_journal
 from parquet import SKETCHES
 from qos.audit import boot_runs, step
@@ -25,7 +26,6 @@ from qos.audit.follow_problems import LATE_LINE
 from qos.audit.new_files import NewFile
 from qos.audit.snapshot import files, snapshot, spark_frame
 from qos.audit.staging import Incomplete, Marks, Staging
-from qos.audit.synth import Plan, synthesise
 from qos.audit.tables import Limits
 
 pytestmark = [

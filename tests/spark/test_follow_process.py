@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.synth import Plan, synthesise
 from fleets import Fleets, journals_in
 from parquet import rows_of
 from published import differences, wrong_verdicts
 from qos.audit.batch_tables import TABLES
-from qos.audit.synth import Plan, synthesise
 from qos.cli import main
 
 COMMAND = "import sys; from qos.cli import main; sys.exit(main())"

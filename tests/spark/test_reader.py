@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from benchmarks.synth import Plan, synthesise
 from qos.audit.driver import audit
-from qos.audit.synth import Plan, synthesise
 from qos.audit.tables import Limits
 
 pytestmark = [

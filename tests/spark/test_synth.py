@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from qos.audit.synth import Plan, synthesise
+from benchmarks.__main__ import main
+from benchmarks.synth import Plan, synthesise
 from qos.journal.schema import parse_line, render_line
 
 
@@ -48,7 +49,7 @@ def test_no_node_has_two_boots_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise the device of a message is not clear, and nothing is proved."""
-    monkeypatch.setattr("qos.audit.synth._MESSAGES_A_SLICE", 100)
+    monkeypatch.setattr("benchmarks.synth._MESSAGES_A_SLICE", 100)
     plan = Plan(devices=9, messages=1200, lost=40, stuck=9, days=2)
     synthesise(plan, tmp_path, processes=1)
     boots: dict[object, tuple[object, str, str]] = {}
@@ -167,3 +168,16 @@ def test_all_begins_in_the_hours_that_are_asked_for(hours: int, tmp_path: Path) 
     )
     wanted = {f"2026-01-0{day}T{hour:02}" for day in (5, 6) for hour in range(hours)}
     assert begun.keys() == wanted
+
+
+def test_synth_says_what_it_has_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It needs no Spark."""
+    # So few devices take no processes: to start them takes longer than all the rest.
+    words = ["--messages", "50", "--lost", "1", "--devices", "5"]
+    assert main(["synth", "--out", str(tmp_path / "new"), *words]) == 0
+    err = capsys.readouterr().err
+    assert "50 messages" in err
+    assert "1 anomalies" in err
+    assert (tmp_path / "new" / "expected.json").exists()

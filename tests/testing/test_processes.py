@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from qos.bench.usage import Watch
+from benchmarks.usage import Watch
 from qos.testing import processes
 from qos.testing.ports import ADDRESS, free_ports
 from qos.testing.processes import (

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from benchmarks.plot_option import add_plot, check_plot, plotting
 from campaign.audit import Audited, audit
 from campaign.count import Tally
 from campaign.edges import EDGES
@@ -24,7 +25,6 @@ from campaign.run import SERVERS, Result, Run
 from campaign.soak import elders
 from qos.cli.demo_output import ProgressLine, is_bold, show
 from qos.cli.output import note
-from qos.cli.plots import add_plot, check_plot, plotting
 from qos.cli.status import CommandError, Status
 from qos.demo.text import number, table
 from qos.errors import UsageError

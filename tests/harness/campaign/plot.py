@@ -1,4 +1,4 @@
-"""Draws the values measured in a soak. Needs the extra `[bench]`."""
+"""Draws the values measured in a soak. Needs the group `benchmarks`."""
 
 from __future__ import annotations
 

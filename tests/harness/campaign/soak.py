@@ -15,12 +15,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.usage import usage_of
 from campaign.files import Files
 from campaign.growth import HANDLES, P99, RSS, STORE, TASKS, Measure, Series
 from campaign.supervisor import BATCH, WORKERS, Supervisor, Traffic
 from message_roles import entries_of
-from qos.bench.figures import percentile
-from qos.bench.usage import usage_of
+from qos.bench.pace import percentile
 from qos.core.message.model import OutgoingState
 from queue_roles import read_work_records
 

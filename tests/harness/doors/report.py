@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.report import aligned
 from doors.attacks import BY_XMPP, EVERYTHING, LOGINS
-from qos.bench.figures import percentile
-from qos.bench.report import aligned
+from qos.bench.pace import percentile
 
 __all__ = ["BOUND_S", "ENDED", "Row", "shown"]
 

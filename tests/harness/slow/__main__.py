@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from qos.bench.report import aligned
+from benchmarks.report import aligned
 from qos.testing.xmpp_server import ServerError
 from slow.cases import CASES, Row
 from slow.servers import SERVERS
