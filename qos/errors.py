@@ -34,7 +34,6 @@
 from __future__ import annotations
 
 import reprlib
-import warnings
 from collections.abc import Sequence
 from typing import Literal
 
@@ -413,16 +412,6 @@ class RequestFailed(QosError):
     def is_temporary(self) -> bool:
         """Whether the same request may succeed when it is repeated."""
         return self.unreachable
-
-    @property
-    def may_pass(self) -> bool:
-        """The old name of `is_temporary`; gone in 0.2."""
-        warnings.warn(
-            "RequestFailed.may_pass is RequestFailed.is_temporary now",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return self.is_temporary
 
 
 #: The conditions that mean an absent or unreachable service: it did not read the

@@ -102,10 +102,10 @@ def test_a_message_never_took_less_than_no_time() -> None:
 
 
 @pytest.mark.parametrize(("type_", "temporary"), [("wait", True), ("cancel", False)])
-def test_the_old_name_of_a_temporary_refusal_still_works(
+def test_a_refusal_says_whether_a_repeat_may_succeed(
     type_: str, temporary: bool
 ) -> None:
-    """A user who upgrades gets a hint, and nothing breaks."""
+    """By the type of its error (RFC 6120 §8.3.2)."""
     error = RequestRefused(
         "resource-constraint",
         to="queue.example.org",
@@ -114,5 +114,3 @@ def test_the_old_name_of_a_temporary_refusal_still_works(
         by="queue.example.org",
     )
     assert error.is_temporary is temporary
-    with pytest.warns(DeprecationWarning, match=r"RequestFailed\.is_temporary"):
-        assert error.may_pass is temporary
