@@ -14,7 +14,7 @@ from aiohttp import web
 
 from qos.rest import bounds
 from qos.rest.room import Body
-from qos.rest.routes import Route
+from qos.rest.route import Route
 from qos.rest.shares import NoRoom
 
 __all__ = ["BodyError", "drained", "is_unread", "read_body"]

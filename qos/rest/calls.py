@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from qos.core.queue.requests import Refusal, Request, no_node
 from qos.core.queue.results import Result
 from qos.core.rest.link_header import Link, render_links
-from qos.core.rest.statuses import Act
 from qos.engine.gateway import ask
 from qos.engine.queue_state import Rights
-from qos.rest.routes import url
+from qos.rest.paths import url
 
 if TYPE_CHECKING:
     from qos.rest.gateway import Gateway
     from qos.users import Grant
 
-__all__ = ["Answer", "Call", "Handler", "as_text", "no_node"]
+__all__ = ["Answer", "Call", "as_text", "no_node"]
 
 TEXT = "text/plain; charset=utf-8"
 
@@ -84,7 +83,7 @@ class Call:
             raise taken_away()
 
     def url(self, name: str, **variables: str) -> str:
-        """The URL of a route of this node, as a path; see `routes.SHARED`."""
+        """The URL of a route of this node, as a path; see `paths.SHARED`."""
         name = f"topic-{name}" if self.topic else name
         return url(name, node=self.node, **variables)
 
@@ -130,22 +129,6 @@ def taken_away() -> Refusal:
     """The user was removed or has another password since it has logged in."""
     text = "this user was removed, or has another password or token now"
     return Refusal(text, condition="not-authorized", type="auth")
-
-
-@dataclass(frozen=True, slots=True)
-class Handler:
-    """The handler of a route.
-
-    Attributes:
-        run: answers a request.
-        act: the kind of the request, by which refusals get a status.
-        first: looks at a request before its body is read, after `Route.need`. It raises
-            a Refusal, or answers a request whose body is not needed, or returns None.
-    """
-
-    run: Callable[[Call], Awaitable[Answer]]
-    act: Act
-    first: Callable[[Call], Awaitable[Answer | None]] | None = None
 
 
 def as_text(status: int, text: str, **headers: str) -> Answer:

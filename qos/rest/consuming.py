@@ -38,8 +38,8 @@ from qos.engine.queue_commit import Unwritten
 from qos.engine.queue_outputs import Payloads
 from qos.ids import new_id
 from qos.rest.calls import Answer, Call, as_text, taken_away
+from qos.rest.paths import next_url, url
 from qos.rest.replying import reply_links
-from qos.rest.routes import next_url, url
 
 if TYPE_CHECKING:
     from qos.rest.gateway import Gateway

@@ -13,7 +13,7 @@ from qos.engine.queue_engine import Stats
 from qos.engine.queue_state import Rights
 from qos.rest.calls import Answer, Call, no_node
 from qos.rest.page import HTML, queue_page, service_page, service_row
-from qos.rest.routes import next_url, url
+from qos.rest.paths import next_url, url
 from qos.rest.topics import latest_seq
 from qos.xml_text import attribute, text
 

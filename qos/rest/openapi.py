@@ -1,32 +1,18 @@
-"""The description of the URLs as OpenAPI 3.1, made from the table of routes.
-
-What a route takes and answers is written by hand in `qos.rest.descriptions`; its path,
-methods and summary are those of `qos.rest.routes`.
-"""
+"""The description of the URLs as OpenAPI 3.1, made from the table of routes."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from qos.rest import descriptions
-from qos.rest.calls import Answer, Call
-from qos.rest.hornetq import descriptions as hornetq
-from qos.rest.hornetq.routes import ROUTES as HORNETQ_ROUTES
-from qos.rest.routes import ROUTES, SHARED, VARIABLE, Route
+from qos.rest.paths import Path
+from qos.rest.route import Route
 from qos.rest.schemas import HEADERS, SCHEMAS, TEXT, Answers, Shown, refused
 
-__all__ = ["ANSWERS", "document", "openapi"]
+__all__ = ["document"]
 
 _SAFE = frozenset({"GET", "HEAD"})
-
-#: By route and method.
-ANSWERS = {**descriptions.ANSWERS, **hornetq.ANSWERS}
-
-_PARAMETERS = {**descriptions.PARAMETERS, **hornetq.PARAMETERS}
-_BODIES = {**descriptions.BODIES, **hornetq.BODIES}
 
 #: What any request may be answered with; any that changes something; and a post.
 _ALWAYS = refused(400, 401, 429, 500, 503)
@@ -55,18 +41,23 @@ _REFUSALS: Mapping[int, Shown] = {
 }
 
 
-@cache
-def document() -> bytes:
-    """The document, as JSON."""
+def document(routes: Iterable[Route], path_of: Mapping[str, Path]) -> bytes:
+    """The document, as JSON.
+
+    Args:
+        routes: to be described.
+        path_of: their paths, by their names.
+    """
     paths: dict[str, Any] = {}
-    for route in (*ROUTES, *HORNETQ_ROUTES):
-        operations = paths.setdefault(route.template, {})
+    for route in routes:
+        path = path_of[route.name]
+        operations = paths.setdefault(path.template, {})
         operations["parameters"] = [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-            for name in VARIABLE.findall(route.template)
+            for name in path.variables
         ]
         for method in route.methods:
-            operations[method.lower()] = _operation(route, method)
+            operations[method.lower()] = _operation(route, path, method)
     shown = {
         "openapi": "3.1.0",
         "info": {"title": "Queues by REST-*", "version": "1"},
@@ -87,21 +78,18 @@ def document() -> bytes:
     return json.dumps(shown).encode()
 
 
-def _operation(route: Route, method: str) -> dict[str, Any]:
+def _operation(route: Route, path: Path, method: str) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": f"{method.lower()}-{route.name}",
         "summary": route.summary,
-        "tags": [_tag(route)],
+        "tags": [_tag(path)],
         "responses": _responses(route, method),
     }
-    # Topics take messages as queues do.
-    shared = route.name.removeprefix("topic-")
-    name = shared if shared in SHARED else route.name
-    parameters = _PARAMETERS.get(name)
     # Of a route that can be posted to, they are of the post.
+    parameters = route.parameters
     if parameters and (method not in _SAFE or "POST" not in route.methods):
         operation["parameters"] = parameters
-    body = _BODIES.get(name)
+    body = route.body
     if body and method in {"POST", "PUT"}:
         asked: dict[str, Any] = {"content": body.content, "required": body.required}
         if body.about:
@@ -110,15 +98,15 @@ def _operation(route: Route, method: str) -> dict[str, Any]:
     return operation
 
 
-def _tag(route: Route) -> str:
+def _tag(path: Path) -> str:
     """The first part of the path: a client has its calls by these."""
-    return route.template.split("/")[1].partition(".")[0] or "service"
+    return path.template.split("/")[1].partition(".")[0] or "service"
 
 
 def _responses(route: Route, method: str) -> dict[str, Any]:
     # RFC 9110 §9.3.2: the answer to HEAD is that to GET, without its content.
     is_head = method == "HEAD"
-    own = ANSWERS[route.name]["GET" if is_head else method]
+    own = route.answers["GET" if is_head else method]
     answers: Answers = {
         **_ALWAYS,
         **({} if method in _SAFE else _UNSAFE),
@@ -157,8 +145,3 @@ def _response(answer: Shown) -> dict[str, Any]:
 
 def _name(status: int) -> str:
     return f"Refused{status}"
-
-
-async def openapi(_call: Call) -> Answer:
-    """Show the document."""
-    return Answer(200, {"Content-Type": "application/json"}, body=document())

@@ -7,7 +7,7 @@ from html import escape
 
 from qos.core.rest.link_header import Link
 from qos.rest.calls import Answer
-from qos.rest.routes import url
+from qos.rest.paths import url
 
 __all__ = ["HTML", "queue_page", "service_page", "service_row"]
 

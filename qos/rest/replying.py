@@ -15,7 +15,7 @@ from qos.core.queue.requests import Refusal
 from qos.core.rest.link_header import Link
 from qos.core.rest.replying import correlation_of, split_reply_to, with_correlation
 from qos.rest.calls import Call
-from qos.rest.routes import find, url
+from qos.rest.paths import find, url
 
 __all__ = ["read_reply_to", "reply_links"]
 
@@ -43,7 +43,7 @@ def read_reply_to(
     if path is None:
         return headers, {}
     found = None if {"?", "#"} & set(path) else find(path)
-    if found is None or found[0].name not in {"queue", "topic"}:
+    if found is None or found[0] not in {"queue", "topic"}:
         raise _bad(f"{path!r} is no queue; /queues/NAME is expected")
     name = found[1]["node"]
     rights = call.gateway.engine.rights(name, call.jid)

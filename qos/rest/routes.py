@@ -1,305 +1,144 @@
-"""The URLs of the gateway, one row each, and their parts."""
+"""All routes: those of queues, topics and devices, and those of HornetQ's dialect."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from functools import cache
 from typing import Final
-from urllib.parse import quote, unquote_to_bytes
 
-from qos.rest import bounds
+from qos.core.rest.messages import TIME_MS_MAX
+from qos.core.rest.statuses import Act
+from qos.rest import paths, queue_routes, sending, topic_routes
+from qos.rest.calls import Answer, Call
+from qos.rest.hornetq.paths import PATHS as HORNETQ_PATHS
+from qos.rest.hornetq.routes import ROUTES as HORNETQ_ROUTES
 from qos.rest.needs import Need
-
-__all__ = ["ROUTES", "SHARED", "VARIABLE", "Route", "find", "next_url", "url"]
-
-#: A variable of a template.
-VARIABLE = re.compile(r"{([a-z]+)}")
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """A kind of URL.
-
-    Attributes:
-        name: for the code.
-        template: of the path; a variable has no slash and no semicolon, unless quoted.
-        methods: that can be used, beside OPTIONS.
-        summary: what it is, in words.
-        query: the parameters that it takes.
-        earlier: the template of earlier versions, which is still read; '': none.
-        need: the right that a request needs, before its body is read.
-        body_max: the most bytes of the body of a request that is no GET, HEAD or DELETE;
-            0: nothing is expected.
-        nothing: the error if there is a body all the same.
-    """
-
-    name: str
-    template: str
-    methods: tuple[str, ...]
-    summary: str
-    query: tuple[str, ...] = ()
-    earlier: str = ""
-    patterns: tuple[re.Pattern[str], ...] = field(init=False, repr=False, compare=False)
-    need: Need = field(kw_only=True)
-    body_max: int = field(default=0, kw_only=True)
-    nothing: str = field(default="nothing is expected in the body", kw_only=True)
-
-    def __post_init__(self) -> None:
-        templates = filter(None, (self.template, self.earlier))
-        object.__setattr__(self, "patterns", tuple(map(_pattern, templates)))
-
-    def match(self, path: str) -> re.Match[str] | None:
-        """The variables of a path as they came; None: it is not of this kind."""
-        found = (each.fullmatch(path) for each in self.patterns)
-        return next(filter(None, found), None)
-
-    def url(self, **variables: str) -> str:
-        """The URL, as a path."""
-        return VARIABLE.sub(
-            lambda found: quote(variables[found[1]], safe=""), self.template
-        )
-
-
-def _pattern(template: str) -> re.Pattern[str]:
-    pattern = "".join(
-        f"(?P<{part}>[^/;]+)" if place % 2 else re.escape(part)
-        for place, part in enumerate(VARIABLE.split(template))
-    )
-    return re.compile(pattern)
-
-
-_READ = ("GET", "HEAD")
-_POST = ("POST",)
-_DELETE = ("DELETE",)
-_QUEUE = "/queues/{node}"
-_TOPIC = "/topics/{node}"
-_DEVICE = "/send/{jid}"
-_REPLIED = ("correlation-id",)
-_POSTED = ("priority", "ttl", "expiration", "delay", *_REPLIED)
-_SENT = ("ttl", "expiration")
-_MESSAGE = bounds.BODY_BYTES_MAX
-_FORM = bounds.BODY_BYTES_MAX
-_BATCH = bounds.BATCH_BYTES_MAX
-_ELSEWHERE = "nothing is created here: post the message to the link create-next"
-
-#: What is done with messages of a queue, and likewise of a topic.
-_MESSAGES = (
-    Route(
-        "messages",
-        f"{_QUEUE}/messages",
-        _POST,
-        "post a message",
-        _POSTED,
-        need=Need.PUBLISH,
-        body_max=_MESSAGE,
-    ),
-    Route(
-        "batches",
-        f"{_QUEUE}/batches",
-        _POST,
-        "post several messages, all or none",
-        _POSTED,
-        need=Need.PUBLISH,
-        body_max=_BATCH,
-    ),
-    Route(
-        "once",
-        f"{_QUEUE}/once",
-        _POST,
-        "get a one-off link for a message",
-        _REPLIED,
-        need=Need.PUBLISH,
-        nothing=_ELSEWHERE,
-    ),
-    Route(
-        "post",
-        f"{_QUEUE}/once/{{link}}",
-        _POST,
-        "post a message once",
-        _POSTED,
-        need=Need.PUBLISH,
-        body_max=_MESSAGE,
-    ),
-    Route(
-        "batchonce",
-        f"{_QUEUE}/batch-once",
-        _POST,
-        "get a one-off link for a batch",
-        _REPLIED,
-        need=Need.PUBLISH,
-        nothing=_ELSEWHERE,
-    ),
-    Route(
-        "postbatch",
-        f"{_QUEUE}/batch-once/{{link}}",
-        _POST,
-        "post a batch once",
-        _POSTED,
-        need=Need.PUBLISH,
-        body_max=_BATCH,
-    ),
-    Route(
-        "message",
-        f"{_QUEUE}/messages/{{item}}",
-        _READ,
-        "a message, not taken",
-        need=Need.SUBSCRIBE,
-    ),
+from qos.rest.openapi import document
+from qos.rest.queue_routes import FACTORY, KEY, MESSAGE_BODY, TOO_OLD, USED
+from qos.rest.route import Route
+from qos.rest.schemas import (
+    BINARY,
+    WAITS,
+    Body,
+    Shown,
+    integer,
+    json_of,
+    query,
+    refused,
 )
 
-#: The names of the routes that topics have too, under names with `topic-`.
-SHARED: Final = tuple(each.name for each in _MESSAGES)
+__all__ = ["PATHS", "ROUTES", "openapi"]
 
-ROUTES: Final = (
+
+async def _openapi(_call: Call) -> Answer:
+    """Show the description of all of them."""
+    return Answer(200, {"Content-Type": "application/json"}, body=openapi())
+
+
+_SENT = [
+    query("ttl", integer(1, TIME_MS_MAX), "milliseconds until it is not delivered"),
+    query("expiration", {"type": "integer"}, "the same, in ms since 1970"),
+]
+
+_OUTCOME = json_of("Outcome")
+
+_DEVICES = (
     Route(
-        "service",
-        "/",
-        _READ,
-        "the queues and topics that the user may use",
-        need=Need.LOGIN,
-    ),
-    Route("openapi", "/openapi.json", _READ, "this description", need=Need.LOGIN),
-    Route("queue", _QUEUE, _READ, "a queue, with its links", need=Need.SEE),
-    *_MESSAGES,
-    Route(
-        "consumer",
-        f"{_QUEUE}/consumer",
-        _POST,
-        "take a message",
-        ("selector",),
-        need=Need.SUBSCRIBE,
-    ),
-    Route(
-        "subscribers",
-        f"{_QUEUE}/subscribers",
-        (*_READ, *_POST),
-        "have messages pushed to a URL",
-        need=Need.SUBSCRIBE,
-        body_max=_FORM,
-    ),
-    Route(
-        "subscriber",
-        f"{_QUEUE}/subscribers/{{subscriber}}",
-        (*_READ, *_POST, "DELETE"),
-        "a push subscriber: show, switch, end",
-        need=Need.OWN,
-        body_max=_FORM,
-    ),
-    Route(
-        "acknowledgement",
-        # Many clients cut a link at its first semicolon.
-        f"{_QUEUE}/messages/{{item}}/acknowledgement/{{etag}}",
-        _POST,
-        "end or extend a delivery",
-        earlier=f"{_QUEUE}/messages/{{item}}/acknowledgement;etag={{etag}}",
-        need=Need.SETTLE,
-        body_max=_FORM,
-    ),
-    Route("topic", _TOPIC, _READ, "a topic, with its links", need=Need.SEE),
-    *(
-        Route(
-            f"topic-{each.name}",
-            each.template.replace(_QUEUE, _TOPIC),
-            each.methods,
-            f"of a topic: {each.summary}",
-            each.query,
-            need=each.need,
-            body_max=each.body_max,
-            nothing=each.nothing,
-        )
-        for each in _MESSAGES
-    ),
-    Route(
-        "topic-first",
-        f"{_TOPIC}/first",
-        _READ,
-        "the oldest message of a topic",
-        need=Need.SUBSCRIBE,
-    ),
-    Route(
-        "topic-last",
-        f"{_TOPIC}/last",
-        _READ,
-        "the newest message of a topic",
-        need=Need.SUBSCRIBE,
-    ),
-    Route(
-        "topic-next",
-        f"{_TOPIC}/next",
-        _READ,
-        "the message after another one",
-        ("after",),
-        need=Need.SUBSCRIBE,
-    ),
-    Route(
-        "topic-subscriptions",
-        f"{_TOPIC}/subscriptions",
-        _POST,
-        "subscribe",
-        need=Need.SUBSCRIBE,
-        body_max=_FORM,
-    ),
-    Route(
-        "topic-subscription",
-        f"{_TOPIC}/subscriptions/{{queue}}",
-        (*_READ, *_DELETE),
-        "a subscription, with its links; or its end",
-        need=Need.LOGIN,
-    ),
-    Route(
-        "device",
-        _DEVICE,
-        (*_READ, *_POST),
-        "get a one-off link, or send by a key",
-        _SENT,
+        name="device",
+        summary="get a one-off link, or send by a key",
+        run=sending.device,
+        first=sending.check_device,
+        act=Act.POST,
         need=Need.SEND,
-        body_max=_MESSAGE,
+        parameters=[*_SENT, KEY],
+        body=Body(BINARY, required=False, about="the message, with Idempotency-Key"),
+        answers={
+            "GET": {200: Shown("Its links.", headers=("Link",)), **refused(403)},
+            "POST": {
+                200: FACTORY,
+                202: Shown(
+                    "It is sent.", _OUTCOME, ("Content-Location", "Cache-Control")
+                ),
+                **refused(422, 507),
+            },
+        },
     ),
     Route(
-        "send",
-        f"{_DEVICE}/once/{{link}}",
-        _POST,
-        "send a message once",
-        _SENT,
+        name="send",
+        summary="send a message once",
+        run=sending.send,
+        first=sending.check_link,
+        act=Act.POST,
         need=Need.OWN,
-        body_max=_MESSAGE,
+        parameters=_SENT,
+        body=MESSAGE_BODY,
+        answers={
+            "POST": {
+                202: Shown(
+                    "It is sent; `create-next` is in Link.",
+                    _OUTCOME,
+                    ("Content-Location", "Cache-Control", "Link"),
+                ),
+                405: USED,
+                410: TOO_OLD,
+                **refused(404, 507),
+            }
+        },
     ),
     Route(
-        "sent",
-        f"{_DEVICE}/messages/{{item}}",
-        _READ,
-        "the outcome of a message",
+        name="sent",
+        summary="the outcome of a message",
+        run=sending.sent,
+        act=Act.READ,
         need=Need.LOGIN,
+        parameters=WAITS,
+        answers={
+            "GET": {
+                200: Shown(
+                    "The outcome.",
+                    _OUTCOME,
+                    ("Link", "Cache-Control"),
+                    ("Preference-Applied",),
+                ),
+                202: Shown(
+                    "It is pending; ask again at Location.",
+                    _OUTCOME,
+                    ("Link", "Cache-Control", "Location", "Retry-After"),
+                    ("Preference-Applied",),
+                ),
+                **refused(404),
+            }
+        },
     ),
 )
 
-_BY_NAME: Mapping[str, Route] = {each.name: each for each in ROUTES}
+#: By the names of their routes.
+PATHS: Final[Mapping[str, paths.Path]] = {**paths.PATHS, **HORNETQ_PATHS}
 
-
-def url(name: str, **variables: str) -> str:
-    """The URL of a route, as a path."""
-    return _BY_NAME[name].url(**variables)
-
-
-def next_url(node: str, after: int) -> str:
-    """The URL of the message of a topic after the one with this seq."""
-    return f"{url('topic-next', node=node)}?after={after}"
-
-
-def find(
-    path: str, routes: Sequence[Route] = ROUTES
-) -> tuple[Route, dict[str, str]] | None:
-    """The route of a path as it came, and the values of its variables."""
-    for route in routes:
-        found = route.match(path)
-        if found is not None:
-            try:
-                values = {
-                    name: unquote_to_bytes(value).decode()
-                    for name, value in found.groupdict().items()
+ROUTES: Final[Mapping[str, Route]] = {
+    each.name: each
+    for each in (
+        *queue_routes.ROUTES,
+        Route(
+            name="openapi",
+            summary="this description",
+            run=_openapi,
+            act=Act.READ,
+            need=Need.LOGIN,
+            answers={
+                "GET": {
+                    200: Shown("OpenAPI 3.1.", {"application/json": {"schema": {}}})
                 }
-            except UnicodeDecodeError:
-                return None
-            return route, values
-    return None
+            },
+        ),
+        *topic_routes.ROUTES,
+        *_DEVICES,
+        *HORNETQ_ROUTES,
+    )
+}
+
+
+@cache
+def openapi() -> bytes:
+    """The description of all routes as OpenAPI 3.1, as JSON."""
+    return document(ROUTES.values(), PATHS)

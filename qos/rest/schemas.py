@@ -11,6 +11,7 @@ from typing import Any
 
 from qos.core.rest.forwarding import Fate
 from qos.core.rest.waits import WAIT_S_MAX
+from qos.rest import bounds
 
 __all__ = [
     "ANY",
@@ -68,11 +69,13 @@ class Body:
         content: by media type.
         required: a request without a body is no such request.
         about: for people.
+        bytes_max: the most bytes that are read.
     """
 
     content: Content
     required: bool = True
     about: str = ""
+    bytes_max: int = bounds.BODY_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)

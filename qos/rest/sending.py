@@ -20,8 +20,8 @@ from qos.errors import MessageTooLarge, OutboxFull, StoreError, StoreFull
 from qos.ids import new_id
 from qos.jids import normal_jid
 from qos.rest.calls import Answer, Call, as_text
+from qos.rest.paths import url
 from qos.rest.posting import USED, idempotency_key, link_of
-from qos.rest.routes import url
 
 if TYPE_CHECKING:
     from qos.core.rest.one_off import OneOff

@@ -22,14 +22,16 @@ from qos.engine.doors import Arrival, Door
 from qos.rest import bounds
 from qos.rest.bodies import BodyError, drained, is_unread, read_body
 from qos.rest.calls import Answer, Call, as_text
-from qos.rest.handlers import HANDLERS, answer_before_body, handled, refused
-from qos.rest.hornetq.routes import BASE as HORNETQ
-from qos.rest.hornetq.routes import ROUTES as HORNETQ_ROUTES
-from qos.rest.hornetq.routes import in_plain_words
+from qos.rest.handlers import answer_before_body, handled, refused
+from qos.rest.hornetq.paths import BASE as HORNETQ
+from qos.rest.hornetq.paths import PATHS as HORNETQ_PATHS
+from qos.rest.hornetq.paths import in_plain_words
 from qos.rest.http_connection import HttpConnection
 from qos.rest.login import Login
+from qos.rest.paths import PATHS, find
 from qos.rest.room import Room
-from qos.rest.routes import ROUTES, Route, find
+from qos.rest.route import Route
+from qos.rest.routes import ROUTES
 from qos.rest.shares import NoRoom, Shares
 from qos.tls_files import Tls
 from qos.users import Grant, TooBusy
@@ -175,10 +177,11 @@ class HttpServer:
         except ValueError:
             return as_text(400, "the query is not UTF-8, with % and hexadecimal digits")
         is_hornetq = path.startswith(HORNETQ)
-        found = find(path, HORNETQ_ROUTES if is_hornetq else ROUTES)
+        found = find(path, HORNETQ_PATHS if is_hornetq else PATHS)
         if found is None:
             return as_text(404, "there is nothing at this URL; / has the links")
-        route, variables = found
+        name, variables = found
+        route = ROUTES[name]
         allowed = ", ".join((*route.methods, "OPTIONS"))
         if request.method == "OPTIONS":
             return Answer(204, {"Allow": allowed})
@@ -193,14 +196,14 @@ class HttpServer:
         if why:
             return as_text(400, why)
         if is_hornetq:
-            variables = in_plain_words(route, variables)
+            variables = in_plain_words(name, variables)
         call = Call(
             gateway=self._gateway,
             method=request.method,
             base=self._gateway.base or base,
             account=grant.account,
             grant=grant,
-            topic=route.name.partition("-")[0] == "topic",
+            topic=name.partition("-")[0] == "topic",
             path=variables,
             # In HornetQ's dialect the first of two parameters with one name counts.
             query=dict(reversed(pairs)),
@@ -221,7 +224,7 @@ class HttpServer:
                 call = replace(call, body=content)
             if not _may_take(request, route):
                 return as_text(400, _HALF_CLOSED)
-            return await handled(route.name, call)
+            return await handled(route, call)
 
     async def _grant(
         self, request: web.BaseRequest, headers: Mapping[str, str]
@@ -279,7 +282,7 @@ def _may_take(request: web.BaseRequest, route: Route) -> bool:
     """Whether the client may take a message now, if that is what it asks for."""
     connection = request.protocol
     assert isinstance(connection, HttpConnection)
-    connection.takes = HANDLERS[route.name].act is Act.PULL
+    connection.takes = route.act is Act.PULL
     return not (connection.takes and connection.half_closed)
 
 

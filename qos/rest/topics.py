@@ -27,8 +27,8 @@ from qos.core.rest.subscriptions import (
 from qos.core.rest.waits import wait_of
 from qos.rest.calls import Answer, Call
 from qos.rest.consuming import form_of, none_yet, shown
+from qos.rest.paths import next_url, url
 from qos.rest.rights import may_not_subscribe
-from qos.rest.routes import next_url, url
 from xep_0254.requests import NODE_CHARS_MAX
 
 __all__ = [

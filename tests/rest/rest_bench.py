@@ -24,10 +24,9 @@ from qos.core.payers import Rates
 from qos.core.rest.link_header import read_links
 from qos.core.rest.push_targets import PushRules
 from qos.rest.gateway import Gateway
-from qos.rest.hornetq.routes import ROUTES as HORNETQ_ROUTES
-from qos.rest.openapi import document
+from qos.rest.paths import find
 from qos.rest.push.client import PushClient
-from qos.rest.routes import ROUTES, find
+from qos.rest.routes import PATHS, ROUTES, openapi
 from waiting import LIMIT_S
 
 __all__ = ["Response", "RestBench", "Web", "basic", "client", "rest"]
@@ -58,15 +57,17 @@ class Response:
 
 @cache
 def _described() -> Any:
-    return json.loads(document())
+    return json.loads(openapi())
 
 
 def why_undescribed(method: str, path: str, answer: Response) -> str:
     """The first part of an answer that is not in openapi.json; '': none."""
-    found = find(path, (*ROUTES, *HORNETQ_ROUTES))
-    if found is None or method not in found[0].methods:
+    found = find(path, PATHS)
+    if found is None or method not in ROUTES[found[0]].methods:
         return ""
-    responses = _described()["paths"][found[0].template][method.lower()]["responses"]
+    responses = _described()["paths"][PATHS[found[0]].template][method.lower()][
+        "responses"
+    ]
     described = responses.get(str(answer.status))
     if described is None:
         return "that status is not described"

@@ -13,9 +13,9 @@ from qos.core.payers import Rates
 from qos.core.queue.item import Affiliation
 from qos.core.queue.requests import SetAffiliations
 from qos.rest import bounds
-from qos.rest.hornetq.routes import ROUTES as HORNETQ_ROUTES
 from qos.rest.needs import Need
-from qos.rest.routes import ROUTES, Route
+from qos.rest.route import Route
+from qos.rest.routes import PATHS, ROUTES
 from qos.testing import ManualClock
 from raw_http import AUTH, Raw
 from rest_bench import RestBench, basic, rest
@@ -68,18 +68,17 @@ PATH = {
 #: Each route whose body is read, with each method that has one.
 WITH_BODY = [
     (route, method)
-    for route in (*ROUTES, *HORNETQ_ROUTES)
+    for route in ROUTES.values()
     for method in route.methods
     if method in {"POST", "PUT"}
 ]
 
 
 def path_of(route: Route) -> str:
-    node = "prices" if "/topics/" in route.template else "orders"
+    template = PATHS[route.name].template
+    node = "prices" if "/topics/" in template else "orders"
     names = ("item", "link", "subscriber", "etag", "id", "consumer", "delivery")
-    return route.template.format_map(
-        {**dict.fromkeys(names, "x"), **PATH, "node": node}
-    )
+    return template.format_map({**dict.fromkeys(names, "x"), **PATH, "node": node})
 
 
 @pytest.mark.parametrize("asks", [False, True], ids=["sends", "asks"])

@@ -18,8 +18,8 @@ from typing import Any, Protocol, cast
 import httpx
 import pytest
 
-from qos.rest.openapi import document
-from qos.rest.routes import ROUTES, find
+from qos.rest.paths import find
+from qos.rest.routes import ROUTES, openapi
 from rest_bench import rest
 from waiting import LIMIT_S
 
@@ -121,7 +121,7 @@ def link(answer: Answer, rel: str) -> dict[str, str]:
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The output of the generator; the client can be imported meanwhile."""
     folder = tmp_path_factory.mktemp("generated")
-    (folder / "openapi.json").write_bytes(document())
+    (folder / "openapi.json").write_bytes(openapi())
     (folder / "config.yml").write_text(CONFIG)
     made = subprocess.run(
         [
@@ -149,7 +149,7 @@ def test_each_call_can_be_generated(generated: str) -> None:
     assert generated.count("Unsupported content type multipart/mixed") == 4
     folder = Path(importlib.import_module(PACKAGE).__file__ or "").parent / "api"
     made = {each.stem for each in folder.glob("*/*_*.py")} - {"__init__"}
-    names = {(each.name, method) for each in ROUTES for method in each.methods}
+    names = {(each.name, method) for each in ROUTES.values() for method in each.methods}
     wanted = {f"{verb.lower()}_{name.replace('-', '_')}" for name, verb in names}
     assert wanted <= made
 
@@ -225,7 +225,7 @@ def round_trip(web: int) -> None:
             patch.setattr("qos.core.queue.stats._stuck", lambda *_: None)
             counts = json_of(alice.call("queues.get_queue", node), "Node")["counts"]
         assert counts["excluded"] is None
-        described = json.loads(document())["components"]["schemas"]["Counts"]
+        described = json.loads(openapi())["components"]["schemas"]["Counts"]
         assert "null" in described["properties"]["excluded"]["type"]
 
 

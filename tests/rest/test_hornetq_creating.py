@@ -12,7 +12,7 @@ from amqp_bench import DOMAIN
 from qos.core.queue.item import Affiliation
 from qos.core.queue.publishing import ONCE_S_MAX
 from qos.core.queue.requests import Configure, SetAffiliations
-from qos.rest.hornetq.routes import url
+from qos.rest.hornetq.paths import url
 from rest_bench import Response, RestBench, rest
 
 QUEUE = "/hornetq/queues/orders"

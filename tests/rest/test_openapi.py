@@ -9,16 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from qos.rest.handlers import HANDLERS
-from qos.rest.hornetq.routes import ROUTES as HORNETQ_ROUTES
-from qos.rest.openapi import ANSWERS, document
-from qos.rest.routes import ROUTES as REST_ROUTES
-from qos.rest.routes import VARIABLE
+from qos.rest.routes import PATHS, ROUTES, openapi
 from rest_bench import basic, rest
 from send_bench import sending
 from waiting import LIMIT_S
-
-ROUTES = (*REST_ROUTES, *HORNETQ_ROUTES)
 
 SCHEMATHESIS = (
     Path(__file__).parents[2] / ".venv" / "schemathesis" / "bin" / "schemathesis"
@@ -43,22 +37,19 @@ include-path-regex = "^/topics/"
 
 def test_each_route_is_described_and_nothing_else() -> None:
     """R7."""
-    paths = json.loads(document())["paths"]
-    assert paths.keys() == {each.template for each in ROUTES}
-    names = {each.name for each in ROUTES}
-    assert len(names) == len(ROUTES)
-    assert HANDLERS.keys() == ANSWERS.keys() == names
-    for route in ROUTES:
-        described = dict(paths[route.template])
+    paths = json.loads(openapi())["paths"]
+    assert paths.keys() == {each.template for each in PATHS.values()}
+    assert PATHS.keys() == ROUTES.keys()
+    for name, route in ROUTES.items():
+        described = dict(paths[PATHS[name].template])
         parameters = described.pop("parameters")
-        assert [each["name"] for each in parameters] == VARIABLE.findall(route.template)
+        assert [each["name"] for each in parameters] == PATHS[name].variables
         assert described.keys() == {each.lower() for each in route.methods}
         for operation in described.values():
             assert operation["summary"] == route.summary
-        if route in REST_ROUTES:
-            of_all = (each.get("parameters", []) for each in described.values())
-            asked = {each["name"] for each in chain(*of_all) if each["in"] == "query"}
-            assert asked == set(route.query)
+        of_all = (each.get("parameters", []) for each in described.values())
+        asked = {each["name"] for each in chain(*of_all) if each["in"] == "query"}
+        assert asked == set(route.query)
 
 
 #: That each answer is one of those described, with its content and its headers.

@@ -12,7 +12,7 @@ from qos.core.queue.publishing import ONCE_S_MAX
 from qos.core.queue.requests import Configure, SetAffiliations
 from qos.core.rest.one_off import OneOffLinks
 from qos.engine.payers import Payers
-from qos.rest.routes import url
+from qos.rest.paths import url
 from qos.testing import ManualClock
 from rest_bench import RestBench, rest
 

@@ -16,7 +16,7 @@ from qos.core.queue.publishing import ONCE_S_MAX
 from qos.engine.account_room import AccountRoom
 from qos.errors import StoreError, StoreFull
 from qos.rest import bounds
-from qos.rest.routes import url
+from qos.rest.paths import url
 from qos.stores.base import Change, Contents
 from qos.xml_text import render
 from send_bench import ALICE, DEVICE, DOMAIN, EVE, SendBench, sending, xmpp

@@ -25,7 +25,7 @@ from qos.core.queue.item import Affiliation
 from qos.core.queue.requests import SetAffiliations
 from qos.engine import doors
 from qos.rest import bounds, discovery
-from qos.rest.routes import url
+from qos.rest.paths import url
 from qos.testing import ManualClock
 from qos.users import hashed, hashed_token
 from raw_http import AUTH, Raw

@@ -25,7 +25,7 @@ from qos.rest.hornetq.consumers import (
     settled,
 )
 from qos.rest.hornetq.creating import rights_at
-from qos.rest.hornetq.routes import url
+from qos.rest.hornetq.paths import url
 from qos.rest.rights import may_not_subscribe
 
 __all__ = [

@@ -20,7 +20,7 @@ from qos.engine.queue_state import Rights
 from qos.ids import new_id, new_key
 from qos.rest.calls import Answer, Call, as_text
 from qos.rest.hornetq.links import absolute
-from qos.rest.hornetq.routes import url
+from qos.rest.hornetq.paths import url
 from qos.xml_text import attribute, text
 from xep_0254.request_items import ITEM_BYTES_MAX, ITEM_ID_CHARS_MAX
 from xep_0254.requests import NODE_CHARS_MAX

@@ -5,27 +5,35 @@ from __future__ import annotations
 from dataclasses import replace
 
 from qos.core.rest.link_header import Link
-from qos.rest.calls import Answer, Call, Handler
+from qos.rest.calls import Answer, Call
+from qos.rest.route import First, Run
 
-__all__ = ["absolute", "in_words"]
+__all__ = ["absolute", "with_links_first", "with_links_run"]
 
 
-def in_words(handler: Handler) -> Handler:
-    """The handler, with the links of this dialect.
+def with_links_run(handler: Run) -> Run:
+    """A handler, with the links of this dialect.
 
     Args:
         handler: gives links as paths.
     """
 
     async def run(call: Call) -> Answer:
-        return _shown(call, await handler.run(call))
+        return _shown(call, await handler(call))
+
+    return run
+
+
+def with_links_first(handler: First | None) -> First | None:
+    """Likewise, a handler of what comes before the body; None: there is none."""
+    if handler is None:
+        return None
 
     async def first(call: Call) -> Answer | None:
-        assert handler.first is not None
-        answer = await handler.first(call)
+        answer = await handler(call)
         return None if answer is None else _shown(call, answer)
 
-    return Handler(run, handler.act, None if handler.first is None else first)
+    return first
 
 
 def absolute(call: Call, path: str) -> str:

@@ -11,7 +11,7 @@ from qos.core.rest.hornetq.registrations import read_registration, render
 from qos.ids import new_id
 from qos.rest.calls import Answer, Call
 from qos.rest.hornetq.consuming import check_may_subscribe
-from qos.rest.hornetq.routes import url
+from qos.rest.hornetq.paths import url
 from qos.rest.hornetq.subscribing import create_subscription, subscription_node
 from qos.rest.push.handlers import switch
 from qos.rest.push.pusher import Pusher

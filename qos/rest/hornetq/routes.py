@@ -1,157 +1,333 @@
-"""The URLs of HornetQ's dialect; clients know those of the queues alone."""
+"""The routes of HornetQ's dialect."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
-from qos.core.rest.hornetq.names import plain_name
-from qos.rest import bounds
+from qos.core.rest.statuses import Act
+from qos.core.rest.waits import WAIT_S_MAX
+from qos.rest.hornetq import consuming, creating, pushing, subscribing
+from qos.rest.hornetq.links import with_links_first, with_links_run
 from qos.rest.needs import Need
-from qos.rest.routes import Route
+from qos.rest.route import Route
+from qos.rest.schemas import (
+    BINARY,
+    BOOLEAN,
+    MESSAGE,
+    STRING,
+    TEXT,
+    XML,
+    Answers,
+    Body,
+    Shown,
+    form,
+    header,
+    integer,
+    query,
+    refused,
+)
 
-__all__ = ["BASE", "ROUTES", "in_plain_words", "url"]
+__all__ = ["ROUTES"]
 
-#: All of them begin with it.
-BASE = "/hornetq/"
+# -- requests --------------------------------------------------------------
 
-_READ = ("GET", "HEAD")
-_POST = ("POST",)
-_BODY = bounds.BODY_BYTES_MAX
-_QUEUES = f"{BASE}queues"
-_QUEUE = f"{_QUEUES}/{{node}}"
-_TOPIC = f"{BASE}topics/{{node}}"
-_CONSUMER = f"{_QUEUE}/pull-consumers/{{mode}}/{{consumer}}"
+_MESSAGE = [
+    query("durable", BOOLEAN, "each message is durable"),
+    query("ttl", {"type": "integer"}, "milliseconds until it expires; 0: never"),
+    query(
+        "expiration",
+        {"type": "integer"},
+        "when it expires, in ms since 1970; before ttl",
+    ),
+    query(
+        "priority",
+        {"type": "integer"},
+        "0 to 9, larger is earlier; all else is ignored",
+    ),
+]
 
-ROUTES: Final = (
+_ENABLED = Body(form("enabled", enabled=BOOLEAN))
+_POSTED = Body(BINARY, about="the message, of any media type")
+_SUBSCRIPTION = Body(
+    form(
+        **{
+            "autoAck": BOOLEAN,
+            "selector": STRING,
+            "durable": BOOLEAN,
+            "name": STRING,
+            "idle-timeout": {"type": "string", "pattern": "^[1-9][0-9]{0,8}$"},
+            "delete-when-idle": BOOLEAN,
+        }
+    ),
+    required=False,
+)
+
+# -- answers ---------------------------------------------------------------
+
+_MADE = Shown("It is made.", headers=("Location",))
+_MADE_ONCE: Answers = {
+    201: _MADE,
+    412: Shown("There is a node of this name.", TEXT),
+    **refused(415, 507),
+}
+
+_DUE = ("Link", "msg-consume-next", "msg-acknowledge-next", "msg-acknowledgement")
+_CONSUMER = (*_DUE, "msg-consumer")
+_CREATED = Shown(
+    "It is posted; post the next one to create-next.",
+    optional=("Link", "msg-create-next"),
+)
+_AGAIN = ("Link", "msg-pull-consumers")
+_TIMED_OUT = Shown("The consumer has timed out; make a new one.", TEXT, (), _AGAIN)
+_ENDED = Shown("The subscription has ended; subscribe again.", TEXT, ("Allow",))
+_NOT_DUE = Shown("Another link is due.", TEXT, (), _CONSUMER)
+
+
+def _node(kind: str) -> Mapping[str, Answers]:
+    links = ("create", "create-with-id", f"pull-{kind}s", f"push-{kind}s")
+    optional = ("Link", *(f"msg-{rel}" for rel in links))
+    return {"GET": {200: Shown("Its links.", XML, (), optional), **refused(404)}}
+
+
+_PUSHED: Mapping[str, Answers] = {
+    "GET": {200: Shown("Its document.", XML, ("Cache-Control",)), **refused(404)},
+    "POST": {204: Shown("Done."), **refused(404)},
+    "DELETE": {204: Shown("Done."), **refused(404)},
+}
+
+_CREATED_BY_ID: Answers = {
+    201: _CREATED,
+    410: Shown(
+        "The link is too old, and was not used.",
+        TEXT,
+        (),
+        ("Link", "msg-create-next"),
+    ),
+    **refused(404, 422, 507),
+}
+
+_REGISTERED: Mapping[str, Answers] = {"POST": {201: _MADE, **refused(404, 415)}}
+
+# -- routes ----------------------------------------------------------------
+
+_ROUTES = (
     Route(
-        "hornetq-queues",
-        _QUEUES,
-        _POST,
-        "HornetQ: make a queue",
+        name="queues",
+        summary="make a queue",
+        run=creating.queues,
+        act=Act.POST,
         need=Need.CREATE,
-        body_max=_BODY,
+        body=Body(
+            {"application/hornetq.jms.queue+xml": {"schema": STRING}},
+            about="<queue name='NAME'/>",
+        ),
+        answers={"POST": _MADE_ONCE},
     ),
     Route(
-        "hornetq-queue",
-        _QUEUE,
-        _READ,
-        "HornetQ: a queue, with its links",
+        name="queue",
+        summary="a queue, with its links",
+        run=creating.queue,
+        act=Act.READ,
         need=Need.SEE,
+        answers=_node("consumer"),
     ),
     Route(
-        "hornetq-topics",
-        f"{BASE}topics",
-        _POST,
-        "HornetQ: make a topic",
+        name="topics",
+        summary="make a topic",
+        run=creating.topics,
+        act=Act.POST,
         need=Need.CREATE,
-        body_max=_BODY,
+        body=Body(
+            {"application/hornetq.jms.topic+xml": {"schema": STRING}},
+            about="<topic name='NAME'/>",
+        ),
+        answers={"POST": _MADE_ONCE},
     ),
     Route(
-        "hornetq-topic",
-        _TOPIC,
-        _READ,
-        "HornetQ: a topic, with its links",
+        name="topic",
+        summary="a topic, with its links",
+        run=creating.topic,
+        act=Act.READ,
         need=Need.SEE,
+        answers=_node("subscription"),
     ),
     Route(
-        "hornetq-pull-subscriptions",
-        f"{_TOPIC}/pull-subscriptions",
-        _POST,
-        "HornetQ: subscribe to a topic, and consume",
+        name="pull-subscriptions",
+        summary="subscribe to a topic, and consume",
+        run=subscribing.pull_subscriptions,
+        act=Act.PULL,
         need=Need.SUBSCRIBE,
-        body_max=_BODY,
+        body=_SUBSCRIPTION,
+        answers={
+            "POST": {
+                201: Shown("It is made.", {}, ("Location",), _DUE),
+                204: Shown("It is there.", {}, ("Location",), _DUE),
+                409: Shown("A queue of somebody else has its name.", TEXT),
+                412: Shown("There is another subscription of this name.", TEXT),
+                **refused(404, 415),
+            }
+        },
     ),
     Route(
-        "hornetq-push-subscriptions",
-        f"{_TOPIC}/push-subscriptions",
-        _POST,
-        "HornetQ: subscribe to a topic, and have it pushed",
+        name="push-subscriptions",
+        summary="subscribe to a topic, and have it pushed",
+        run=pushing.push_subscriptions,
+        act=Act.PULL,
         need=Need.SUBSCRIBE,
-        body_max=_BODY,
+        body=Body(XML, about="a push-topic-registration"),
+        answers=_REGISTERED,
     ),
     Route(
-        "hornetq-push-subscription",
-        f"{_TOPIC}/push-subscriptions/{{subscriber}}",
-        (*_READ, "POST", "DELETE"),
-        "HornetQ: a push subscription",
+        name="push-subscription",
+        summary="a push subscription",
+        run=pushing.push_subscription,
+        first=pushing.check_push_subscription,
+        act=Act.READ,
         need=Need.OWN,
-        body_max=_BODY,
+        body=_ENABLED,
+        answers=_PUSHED,
     ),
     Route(
-        "hornetq-create",
-        f"{_QUEUE}/create",
-        _POST,
-        "HornetQ: post a message",
+        name="create",
+        summary="post a message",
+        run=creating.create,
+        first=creating.sent_on,
+        act=Act.POST,
         need=Need.PUBLISH,
-        body_max=_BODY,
+        parameters=_MESSAGE,
+        body=_POSTED,
+        answers={
+            "POST": {
+                201: _CREATED,
+                307: Shown(
+                    "Send it again, to the URL in Location.", TEXT, ("Location",)
+                ),
+                **refused(404, 507),
+            }
+        },
     ),
     Route(
-        "hornetq-create-id",
-        f"{_QUEUE}/create/{{id}}",
-        ("POST", "PUT"),
-        "HornetQ: post a message under its id, once",
+        name="create-id",
+        summary="post a message under its id, once",
+        run=creating.create_with_id,
+        act=Act.POST,
         need=Need.PUBLISH,
-        body_max=_BODY,
+        parameters=_MESSAGE,
+        body=_POSTED,
+        answers={"POST": _CREATED_BY_ID, "PUT": _CREATED_BY_ID},
     ),
     Route(
-        "hornetq-pull-consumers",
-        f"{_QUEUE}/pull-consumers",
-        _POST,
-        "HornetQ: make a pull consumer",
+        name="pull-consumers",
+        summary="make a pull consumer",
+        run=consuming.pull_consumers,
+        act=Act.PULL,
         need=Need.SUBSCRIBE,
-        body_max=_BODY,
+        body=Body(form(autoAck=BOOLEAN, selector=STRING), required=False),
+        answers={
+            "POST": {
+                201: Shown("It is made.", {}, ("Location",), _DUE),
+                **refused(404, 415),
+            }
+        },
     ),
     Route(
-        "hornetq-push-consumers",
-        f"{_QUEUE}/push-consumers",
-        _POST,
-        "HornetQ: ask for push",
+        name="push-consumers",
+        summary="ask for push",
+        run=pushing.push_consumers,
+        act=Act.PULL,
         need=Need.SUBSCRIBE,
-        body_max=_BODY,
+        body=Body(XML, about="a push-registration"),
+        answers=_REGISTERED,
     ),
     Route(
-        "hornetq-push-consumer",
-        f"{_QUEUE}/push-consumers/{{subscriber}}",
-        (*_READ, "POST", "DELETE"),
-        "HornetQ: a push consumer",
+        name="push-consumer",
+        summary="a push consumer",
+        run=pushing.push_consumer,
+        first=pushing.check_push_consumer,
+        act=Act.READ,
         need=Need.OWN,
-        body_max=_BODY,
+        body=_ENABLED,
+        answers=_PUSHED,
     ),
     Route(
-        "hornetq-consumer",
-        _CONSUMER,
-        (*_READ, "DELETE"),
-        "HornetQ: a pull consumer, with the link that is due",
+        name="consumer",
+        summary="a pull consumer, with the link that is due",
+        run=consuming.consumer,
+        first=consuming.check_consumer,
+        act=Act.READ,
         need=Need.OWN,
+        answers={
+            "GET": {
+                204: Shown("The link that is due.", {}, (), _DUE),
+                405: _ENDED,
+                410: _TIMED_OUT,
+                **refused(404),
+            },
+            "DELETE": {204: Shown("It is deleted."), **refused(404)},
+        },
     ),
     Route(
-        "hornetq-next",
-        f"{_CONSUMER}/next/{{delivery}}",
-        _POST,
-        "HornetQ: take the message after a delivery, or the same again",
+        name="next",
+        summary="take the message after a delivery, or the same again",
+        run=consuming.next_message,
+        first=consuming.check_consumer,
+        act=Act.PULL,
         need=Need.OWN,
+        parameters=[
+            header(
+                "Accept-Wait", integer(0, WAIT_S_MAX), "seconds to wait for a message"
+            )
+        ],
+        answers={
+            "POST": {
+                200: Shown(
+                    "A message.",
+                    MESSAGE,
+                    ("Cache-Control", "Last-Modified"),
+                    (*_CONSUMER, "Expires", "Preference-Applied"),
+                ),
+                405: _ENDED,
+                410: _TIMED_OUT,
+                412: _NOT_DUE,
+                503: Shown(
+                    "There is no message yet, or it is not possible at this moment.",
+                    TEXT,
+                    ("Retry-After",),
+                    (*_CONSUMER, "Preference-Applied"),
+                ),
+                **refused(404),
+            }
+        },
     ),
     Route(
-        "hornetq-acknowledgement",
-        f"{_CONSUMER}/acknowledgement/{{delivery}}",
-        _POST,
-        "HornetQ: acknowledge a delivery",
+        name="acknowledgement",
+        summary="acknowledge a delivery",
+        run=consuming.acknowledge,
+        first=consuming.check_consumer,
+        act=Act.SETTLE,
         need=Need.OWN,
-        body_max=_BODY,
+        body=Body(form("acknowledge", acknowledge=BOOLEAN)),
+        answers={
+            "POST": {
+                204: Shown("Done.", {}, (), (*_CONSUMER, "msg-pull-consumers")),
+                405: _ENDED,
+                410: _TIMED_OUT,
+                412: _NOT_DUE,
+                **refused(404, 415),
+            }
+        },
     ),
 )
 
-_BY_NAME = {each.name: each for each in ROUTES}
-
-
-def url(name: str, **variables: str) -> str:
-    """The URL of a route, as a path."""
-    return _BY_NAME[name].url(**variables)
-
-
-def in_plain_words(route: Route, path: dict[str, str]) -> dict[str, str]:
-    """The variables of a path, with the plain name of its node; see `plain_name`."""
-    if "node" not in path:
-        return path
-    kind = "topic" if route.template.startswith(_TOPIC) else "queue"
-    return {**path, "node": plain_name(path["node"], kind)}
+ROUTES: Final = tuple(
+    replace(
+        each,
+        name=f"hornetq-{each.name}",
+        summary=f"HornetQ: {each.summary}",
+        run=with_links_run(each.run),
+        first=with_links_first(each.first),
+    )
+    for each in _ROUTES
+)

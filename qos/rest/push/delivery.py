@@ -21,7 +21,7 @@ from qos.core.rest.messages import render_headers, render_message
 from qos.core.rest.push_links import AtomLink
 from qos.core.rest.push_retries import retry_wait_s, verdict_of
 from qos.rest import bounds
-from qos.rest.routes import url
+from qos.rest.paths import url
 
 if TYPE_CHECKING:
     from qos.rest.push.pusher import Pusher

@@ -13,8 +13,8 @@ from qos.core.rest.link_header import Link
 from qos.core.rest.push_links import read_atom_link
 from qos.ids import new_id
 from qos.rest.calls import Answer, Call
+from qos.rest.paths import url
 from qos.rest.push.pusher import Pusher
-from qos.rest.routes import url
 
 __all__ = ["check_own", "subscriber", "subscribers", "switch"]
 

@@ -16,8 +16,9 @@ from urllib.parse import urlencode
 
 from qos.rest.calls import Answer, Call
 from qos.rest.handlers import handled
-from qos.rest.hornetq.routes import ROUTES, url
-from qos.rest.routes import find
+from qos.rest.hornetq.paths import PATHS, url
+from qos.rest.paths import find
+from qos.rest.routes import ROUTES
 from simulation import invariants
 from simulation.items import ItemLedger
 from simulation.loop import SimulatedLoop
@@ -212,13 +213,13 @@ class PullClient(Machine):
         await asyncio.sleep(exchange.faults.get("hang", 0.0))
         gateway = self._service.gateway
         assert gateway is not None
-        found = find(exchange.path, ROUTES)
+        found = find(exchange.path, PATHS)
         assert found is not None, exchange.path
-        route, variables = found
+        name, variables = found
         wait = "" if exchange.body else f"{self.random.randrange(2)}"
         there = self._service.available()
         answer = await handled(
-            route.name,
+            ROUTES[name],
             Call(
                 gateway=gateway,
                 method="POST",

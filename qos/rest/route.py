@@ -1,0 +1,69 @@
+"""A row of the table of routes: all that is known of one kind of URL, except its path."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from qos.core.rest.statuses import Act
+from qos.rest.calls import Answer, Call
+from qos.rest.needs import Need
+from qos.rest.schemas import Answers, Body, Parameters
+
+__all__ = ["First", "Route", "Run"]
+
+#: Answers a request.
+Run: TypeAlias = Callable[[Call], Awaitable[Answer]]
+
+#: Looks at a request before its body is read, after `Route.need`. It raises a Refusal, or
+#: answers a request whose body is not needed, or returns None.
+First: TypeAlias = Callable[[Call], Awaitable[Answer | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """What there is at one kind of URL.
+
+    The server reads it, and so does `openapi.json`.
+
+    Attributes:
+        name: for the code; its path is in `paths`.
+        summary: what it is, in words.
+        run: the handler.
+        act: the kind of the request, by which refusals get a status.
+        need: the right that a request needs, before its body is read.
+        first: the handler of what comes before the body; None: there is nothing.
+        parameters: that it takes; if it can be posted to, those of the post.
+        body: of a request that is no GET, HEAD or DELETE; None: nothing is expected.
+        nothing: the error if there is a body all the same.
+        answers: by method. What any request may be answered with is left out, and so is
+            HEAD.
+        methods: that can be used, beside OPTIONS.
+        query: the names of its parameters in the query.
+    """
+
+    name: str
+    summary: str
+    run: Run
+    act: Act
+    need: Need
+    answers: Mapping[str, Answers]
+    parameters: Parameters = field(default_factory=list)
+    body: Body | None = None
+    nothing: str = "nothing is expected in the body"
+    first: First | None = None
+    methods: tuple[str, ...] = field(init=False)
+    query: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        reads = ("GET", "HEAD") if "GET" in self.answers else ()
+        others = (each for each in self.answers if each != "GET")
+        names = (each["name"] for each in self.parameters if each["in"] == "query")
+        object.__setattr__(self, "methods", (*reads, *others))
+        object.__setattr__(self, "query", tuple(names))
+
+    @property
+    def body_max(self) -> int:
+        """The most bytes of a body."""
+        return 0 if self.body is None else self.body.bytes_max
