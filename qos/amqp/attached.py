@@ -10,27 +10,46 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 
 from proton import Link, Session
 
-from qos.amqp.browsing import BrowsingLink
-from qos.amqp.deliveries import address_of
-from qos.amqp.incoming import IncomingLink
-from qos.amqp.outgoing import OutgoingLink
+from qos.amqp.deliveries import Delivery, address_of
 from qos.amqp.termini import Expiry
 from qos.core.amqp.front import Attach, LinkKey
 from qos.core.registry import register
 
-if TYPE_CHECKING:
-    from qos.amqp.links import Links
-
-__all__ = ["Attached", "AttachedLinks", "FullName", "LinksByName", "OurLink"]
-
-OurLink: TypeAlias = IncomingLink | OutgoingLink | BrowsingLink
+__all__ = [
+    "Attached",
+    "AttachedLinks",
+    "FullName",
+    "LinkOwner",
+    "LinksByName",
+    "OurLink",
+]
 
 #: The account, the container-id, the name of a link, and whether we are the sender.
 FullName: TypeAlias = tuple[str, str, str, bool]
+
+
+class OurLink(Protocol):
+    """Our end of a link, of any kind."""
+
+    def flow(self) -> None:
+        """Take the flow of the peer: its credit, or its wish to drain the link."""
+
+    def delivery(self, delivery: Delivery) -> None:
+        """Take the news of a delivery: bytes, or a state."""
+
+    def end(self, *, released: bool) -> None:
+        """The link is gone; `released`: the peer has ended it in order."""
+
+
+class LinkOwner(Protocol):
+    """The links of a connection, as other connections know them."""
+
+    def stolen(self, attached: Attached, *, released: bool) -> None:
+        """End a link whose name is attached elsewhere; `released`: by the same peer."""
 
 
 @dataclass(slots=True, eq=False)
@@ -49,7 +68,7 @@ class Attached:
         ours: its end here; None: its node is being made.
     """
 
-    owner: Links
+    owner: LinkOwner
     link: Link
     full_name: FullName
     asked: Attach

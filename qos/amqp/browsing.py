@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from proton import Condition, Link, Sender
 
 from qos.amqp import bounds
 from qos.amqp.conditions import RESOURCE_LIMIT, condition_of
 from qos.amqp.deliveries import Delivery, transfer
+from qos.amqp.ports import LinkHost
 from qos.core.amqp.messages import render_item
 from qos.core.queue.item import Item
 from qos.core.queue.item_names import ItemNames
@@ -33,9 +33,6 @@ from qos.core.queue.terminus import Terminus
 from qos.core.record import replace
 from qos.core.strings import bare
 from qos.engine.queue_engine import Answer, QueueEngine
-
-if TYPE_CHECKING:
-    from qos.amqp.connection import AmqpConnection
 
 __all__ = ["BrowsingLink", "split_address"]
 
@@ -66,7 +63,7 @@ class BrowsingLink:
 
     def __init__(
         self,
-        connection: AmqpConnection,
+        connection: LinkHost,
         link: Sender,
         node: str,
         *,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 from proton import (
     Condition,
@@ -25,17 +25,14 @@ from proton import (
 
 from qos._version import __version__
 from qos.amqp import bounds, conditions
-from qos.amqp.attached import LinksByName, OurLink
+from qos.amqp.attached import OurLink
 from qos.amqp.deliveries import Delivery
 from qos.amqp.heartbeats import TOLD_RATIO, Heartbeats
-from qos.amqp.incoming import IncomingLink
 from qos.amqp.intake import Intake
 from qos.amqp.links import Links
 from qos.amqp.login import Login
-from qos.amqp.outgoing import OutgoingLink
+from qos.amqp.ports import Hub
 from qos.amqp.pump import Pump
-from qos.amqp.termini import KeptTermini
-from qos.amqp.unsettled import Unsettled
 from qos.core.amqp.front import Attach, Front, InUse, Part
 from qos.core.amqp.values import DecodeError
 from qos.core.queue.consumer_jids import consumer_jid
@@ -44,9 +41,6 @@ from qos.engine.doors import Arrival
 from qos.engine.queue_engine import QueueEngine
 from qos.ids import new_id
 from qos.users import Grant
-
-if TYPE_CHECKING:
-    from qos.amqp.gateway import Gateway
 
 __all__ = ["AmqpConnection"]
 
@@ -62,24 +56,30 @@ _HEARTBEAT_BYTES = 8
 _LINGER_S = 2.0
 
 
+class ConnectionHub(Hub, Protocol):
+    """The gateway, as its connections know it."""
+
+    def joins(self, connection: AmqpConnection) -> None:
+        """A connection is there."""
+
+    def leaves(self, connection: AmqpConnection) -> None:
+        """A connection is gone."""
+
+
 class AmqpConnection(asyncio.Protocol):
-    """A connection of a client.
+    """A connection of a client: see LinkHost.
 
     Attributes:
-        engine: of the queues.
-        jid: the full JID that publishes for this connection, once it is logged in.
         grant: by which it is logged in; None: it is not.
-        silent: the full JIDs of links that get nothing until the peer is heard of.
-        front: reads and writes what proton hides.
     """
 
-    def __init__(self, gateway: Gateway, arrival: Arrival) -> None:
-        self.engine: QueueEngine = gateway.engine
+    def __init__(self, hub: ConnectionHub, arrival: Arrival) -> None:
+        self.engine: QueueEngine = hub.engine
+        self.hub = hub
         self._arrival = arrival
         self.jid = ""
         self.grant: Grant | None = None
         self.silent: set[str] = set()
-        self._gateway = gateway
         self._loop = asyncio.get_running_loop()
         self._tcp: asyncio.Transport | None = None
         self._login: Login | None = None
@@ -90,8 +90,8 @@ class AmqpConnection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._heartbeats = Heartbeats(self._tick)
         self._writing: asyncio.Handle | None = None
-        # Links that collect requests while bytes are read.
-        self._collecting: list[IncomingLink | OutgoingLink] = []
+        # Calls of links that collect requests while bytes are read.
+        self._flushes: list[Callable[[], object]] = []
         # The link of the last delivery, by its address, until there is another event.
         self._delivering: tuple[int, OurLink] | None = None
         self._pending_bytes = 0
@@ -113,10 +113,10 @@ class AmqpConnection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._tcp = transport
         self._peer = str(transport.get_extra_info("peername"))
-        self._gateway.joins(self)
+        self.hub.joins(self)
         self._login = Login(
             transport,
-            self._gateway,
+            self.hub,
             self._arrival,
             begin=self.guarded(self._begin),
             drop=self._refuse,
@@ -164,16 +164,16 @@ class AmqpConnection(asyncio.Protocol):
         if self._login is not None:
             self._login.cancel()
         self._links.end_all(released=False)
-        self._gateway.leaves(self)
+        self.hub.leaves(self)
         self._tcp = None
         self._room()
         if self._pump is not None:
             self._pump.release()
 
-    # -- for links ---------------------------------------------------------
+    # -- see LinkHost ------------------------------------------------------
 
     def guarded(self, call: Callable[P, object]) -> Callable[P, None]:
-        """A callback that ends this connection if it raises, and nothing else."""
+        """See LinkHost."""
 
         def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
             try:
@@ -185,37 +185,33 @@ class AmqpConnection(asyncio.Protocol):
         return guarded
 
     def write_soon(self) -> None:
-        """Write what proton wants to send, once in this turn of the loop."""
+        """See LinkHost."""
         if self._writing is None and not self._closing:
             self._writing = self._loop.call_soon(self._write)
 
-    def flush_after_read(self, link: IncomingLink | OutgoingLink) -> None:
-        """Call the `flush` of a link after all bytes of this read are handled."""
-        self._collecting.append(link)
+    def flush_after_read(self, flush: Callable[[], object]) -> None:
+        """See LinkHost."""
+        self._flushes.append(flush)
 
     def pending(self, size: int) -> None:
-        """Count bytes of messages that are being written, or (negative) are written."""
+        """See LinkHost."""
         self._pending_bytes += size
         if self._intake is not None:
             self._intake.full = self._pending_bytes > bounds.PENDING_BYTES_MAX
             self._intake.update()
 
     def requested(self) -> None:
-        """Count a request of the account, such as an attach."""
+        """See LinkHost."""
         if self._intake is not None:
             self._intake.requested()
 
     def unfinished(self, size: int) -> bool:
-        """Count bytes of messages that are arriving, or (negative) are no more.
-
-        Returns:
-            Whether there may be so many.
-        """
+        """See LinkHost."""
         self._unfinished_bytes += size
         return self._unfinished_bytes <= bounds.UNFINISHED_BYTES_MAX
 
     def late(self, delivery: Delivery) -> None:
-        """Drop a delivery on a link that is refused or has ended.
+        """See LinkHost.
 
         Its sender may not know that yet; but it has had so much credit, or none.
         """
@@ -226,12 +222,7 @@ class AmqpConnection(asyncio.Protocol):
             delivery.drop()
 
     def has_room(self, unsent: int, tell: Callable[[], object]) -> bool:
-        """Whether more can be sent to a consumer.
-
-        Args:
-            unsent: bytes of messages that proton has of its session.
-            tell: called when there may be room, if there is none.
-        """
+        """See LinkHost."""
         if self._tcp is None or self._tcp.is_closing():
             return True
         if unsent + self._tcp.get_write_buffer_size() < bounds.SEND_BYTES_MAX:
@@ -246,46 +237,23 @@ class AmqpConnection(asyncio.Protocol):
             tell()
 
     def detach(self, link: Link, condition: Condition) -> None:
-        """Close a link, for this reason."""
+        """See LinkHost."""
         link.condition = condition
         link.close()
         self.write_soon()
 
     def terminus_name(self, link: str) -> TerminusName:
-        """The name of the terminus of a link: account, container-id and link name."""
+        """See LinkHost."""
         return self.account, self.container, link
 
     @property
     def account(self) -> str:
-        """The bare JID that has logged in."""
+        """See LinkHost."""
         return self.jid.partition("/")[0]
-
-    def left(self, jid: str) -> None:
-        """Note that the link of this full JID has ended."""
-        self._gateway.left(jid)
-
-    @property
-    def termini(self) -> KeptTermini:
-        """The suspended termini of the gateway."""
-        return self._gateway.termini
-
-    @property
-    def links(self) -> LinksByName:
-        """The links of the gateway that are attached."""
-        return self._gateway.links
-
-    @property
-    def unsettled(self) -> Unsettled:
-        """The unsettled deliveries of the suspended links of the gateway."""
-        return self._gateway.unsettled
-
-    def joined(self, jid: str, link: OutgoingLink) -> None:
-        """Note that this full JID is a consumer of this gateway."""
-        self._gateway.joined(jid, link)
 
     @property
     def container(self) -> str:
-        """The container-id of the peer."""
+        """See LinkHost."""
         assert self._pump is not None
         return self._pump.connection.remote_container or ""
 
@@ -317,7 +285,7 @@ class AmqpConnection(asyncio.Protocol):
             self._tcp, amqp, self._handle, self._delivery, self.front.send
         )
         pump.may_write = self._may_write
-        pump.connection.container = self._gateway.name
+        pump.connection.container = self.hub.name
         pump.connection.properties = PropertyDict(
             {symbol("product"): "xmpp-qos", symbol("version"): __version__}
         )
@@ -350,9 +318,9 @@ class AmqpConnection(asyncio.Protocol):
 
     def _after_read(self) -> None:
         """Publish and end what came together, and write."""
-        collecting, self._collecting = self._collecting, []
-        for each in collecting:
-            each.flush()
+        flushes, self._flushes = self._flushes, []
+        for flush in flushes:
+            flush()
         self._write()
 
     def _handle(self, event: Event) -> None:
@@ -447,7 +415,7 @@ class AmqpConnection(asyncio.Protocol):
     # -- the end -----------------------------------------------------------
 
     def close(self, condition: Condition) -> None:
-        """Close the connection, for this reason."""
+        """See LinkHost."""
         if self._pump is None or self._closing:
             self._drop(condition.description or "")
             return

@@ -12,7 +12,7 @@ from proton import Condition
 from qos.amqp import conditions
 from qos.amqp.attached import LinksByName
 from qos.amqp.connection import AmqpConnection
-from qos.amqp.outgoing import OutgoingLink
+from qos.amqp.ports import ConsumerLink
 from qos.amqp.termini import KeptTermini
 from qos.amqp.unsettled import Unsettled
 from qos.core.queue.requests import CloseLink, Refusal
@@ -34,7 +34,7 @@ _CLOSE_S = 3.0
 _RESOURCE = "/amqp-"
 
 
-class Gateway(ConsumersPort[OutgoingLink]):
+class Gateway(ConsumersPort[ConsumerLink]):
     """Lets AMQP 1.0 clients publish to the nodes of a queue service, and consume.
 
     Attributes:
@@ -135,25 +135,25 @@ class Gateway(ConsumersPort[OutgoingLink]):
                 self.engine.request(CloseLink(kept.node), kept.jid, _ignore)
                 self.engine.departed(kept.jid)
 
-    # -- for connections ---------------------------------------------------
+    # -- see ConnectionHub ---------------------------------------------------
 
     def joins(self, connection: AmqpConnection) -> None:
-        """A connection is there."""
+        """See ConnectionHub."""
         self._connections.add(connection)
         self._empty.clear()
 
     def leaves(self, connection: AmqpConnection) -> None:
-        """A connection is gone."""
+        """See ConnectionHub."""
         self._connections.discard(connection)
         if not self._connections:
             self._empty.set()
 
-    def joined(self, jid: str, link: OutgoingLink) -> None:
-        """Note that this full JID is a consumer of this gateway."""
+    def joined(self, jid: str, link: ConsumerLink) -> None:
+        """See ConnectionHub."""
         self.consumers[jid] = link
 
     def left(self, jid: str) -> None:
-        """Note that this full JID is a consumer no more."""
+        """See ConnectionHub."""
         self.consumers.pop(jid, None)
 
     # -- see GatewayPort ---------------------------------------------------

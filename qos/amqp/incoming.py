@@ -4,9 +4,9 @@ Messages that are read together are published by one request. If that is refused
 published by itself, and gets its own outcome.
 
 With rcv-settle-mode second, a delivery is settled when the publisher has settled it;
-until then, and while its link is suspended, its outcome is kept (§3.4.6). It is in force
-for a publisher that resumes: its target may outlive the link, or its attach has a map of
-unsettled deliveries. To any other one we answer first.
+until then, and while its link is suspended, its outcome is kept (messaging §3.4.6). It is
+in force for a publisher that resumes: its target may outlive the link, or its attach has a
+map of unsettled deliveries. To any other one we answer first.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 from proton import Condition, Link, Receiver
 
 from qos.amqp import bounds, conditions
 from qos.amqp.conditions import condition_of
 from qos.amqp.deliveries import Delivery
+from qos.amqp.ports import LinkHost
 from qos.amqp.rights import check_publish
 from qos.amqp.unsettled import Publication, Publications
 from qos.core.amqp.delivery_states import write_unsettled
@@ -45,9 +45,6 @@ from qos.engine.queue_engine import Answer
 from qos.errors import RemoteProtocolError
 from qos.ids import new_key
 from xep_0254.request_items import ITEM_BYTES_MAX
-
-if TYPE_CHECKING:
-    from qos.amqp.connection import AmqpConnection
 
 __all__ = ["IncomingLink"]
 
@@ -120,7 +117,7 @@ class IncomingLink:
 
     def __init__(
         self,
-        connection: AmqpConnection,
+        connection: LinkHost,
         link: Receiver,
         node: str | None,
         *,
@@ -274,7 +271,7 @@ class IncomingLink:
         self._content.clear()
 
     def _resumed(self, delivery: Delivery, tag: bytes, known: Publication) -> None:
-        """Agree with the publisher about a delivery that has its outcome (§3.4.6)."""
+        """Agree with the publisher about a delivery that has its outcome (messaging §3.4.6)."""
         if delivery.settled or delivery.remote_state in _STATES.values():
             # Its state is the definite one: it is echoed.
             if not delivery.settled:
@@ -337,7 +334,7 @@ class IncomingLink:
             self.flush()
         if self._new is None:
             self._new = _Batch(node, message.new_id)
-            self._connection.flush_after_read(self)
+            self._connection.flush_after_read(self.flush)
         self._new.entries[message.entry.item_id] = message.entry
         self._new.sources.append(arrived)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from proton import Condition, Endpoint, Link, Receiver, Sender, Session, Terminus
 
@@ -18,6 +17,7 @@ from qos.amqp.conditions import condition_of
 from qos.amqp.deliveries import address_of
 from qos.amqp.incoming import IncomingLink
 from qos.amqp.outgoing import OutgoingLink
+from qos.amqp.ports import LinkHost
 from qos.amqp.rights import check_publish
 from qos.amqp.suspended import Suspended, SuspendedLinks
 from qos.amqp.termini import KeptTerminus, expiry_of
@@ -37,9 +37,6 @@ from qos.core.record import replace
 from qos.engine.queue_engine import Answer
 from qos.ids import new_id
 
-if TYPE_CHECKING:
-    from qos.amqp.connection import AmqpConnection
-
 __all__ = ["Links"]
 
 
@@ -50,7 +47,7 @@ class Links:
         asked: the attach that proton is about to tell of.
     """
 
-    def __init__(self, connection: AmqpConnection) -> None:
+    def __init__(self, connection: LinkHost) -> None:
         self.asked: Attach | None = None
         self._connection = connection
         self._attached = AttachedLinks()
@@ -100,7 +97,7 @@ class Links:
             expiry=expiry_of(terminus),
         )
         self._attached.add(attached)
-        connection.links.add(attached)
+        connection.hub.links.add(attached)
         if terminus.dynamic:
             self._make(link, attached)
         else:
@@ -113,7 +110,7 @@ class Links:
         connection is left if nothing can go on with its terminus: programs that share a
         container-id by mistake do not end each other's links.
         """
-        for other in self._connection.links.of(attached.full_name):
+        for other in self._connection.hub.links.of(attached.full_name):
             if other is not attached and (other.owner is self or other.keeps):
                 other.owner.stolen(other, released=other.owner is self)
 
@@ -186,7 +183,7 @@ class Links:
             connection,
             link,
             node,
-            published=connection.unsettled.published(name, node, now),
+            published=connection.hub.unsettled.published(name, node, now),
             asked=attached.asked,
             keeps=attached.keeps,
         )
@@ -237,7 +234,7 @@ class Links:
             asked=attached.asked,
             kept=kept,
         )
-        connection.joined(attached.jid, ours)
+        connection.hub.joined(attached.jid, ours)
         return None
 
     def _resumed(
@@ -259,7 +256,7 @@ class Links:
         connection = self._connection
         now = connection.engine.now()
         name = connection.terminus_name(link.name)
-        suspended = connection.termini.taken(name, now)
+        suspended = connection.hub.termini.taken(name, now)
         self._suspended.attached(link.name)
         terminus = Kept(
             jid=attached.jid,
@@ -281,7 +278,7 @@ class Links:
             attached.jid = suspended.jid
             terminus = replace(terminus, jid=suspended.jid)
         if suspended is not None and suspended.jid == attached.jid:
-            before = connection.unsettled.sent(suspended.jid) or before or {}
+            before = connection.hub.unsettled.sent(suspended.jid) or before or {}
         elif suspended is not None:
             self._suspended.end(suspended)
         # A terminus that is durable no more is kept, too, so that the core forgets it.
@@ -376,7 +373,7 @@ class Links:
 
     def _forget(self, attached: Attached) -> None:
         self._attached.remove(attached)
-        self._connection.links.remove(attached)
+        self._connection.hub.links.remove(attached)
 
     def _end(self, attached: Attached, *, released: bool) -> None:
         self._forget(attached)

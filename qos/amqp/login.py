@@ -7,8 +7,8 @@ import ipaddress
 import logging
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from qos.amqp.ports import Hub
 from qos.core.amqp.sasl import (
     ANONYMOUS,
     EXTERNAL,
@@ -24,9 +24,6 @@ from qos.core.connection_shares import TooMany
 from qos.engine.doors import Arrival
 from qos.users import Grant, TooBusy
 
-if TYPE_CHECKING:
-    from qos.amqp.gateway import Gateway
-
 __all__ = ["Login"]
 
 log = logging.getLogger(__name__)
@@ -38,7 +35,7 @@ class Login:
     def __init__(
         self,
         tcp: asyncio.Transport,
-        gateway: Gateway,
+        hub: Hub,
         arrival: Arrival,
         *,
         begin: Callable[[Grant, bytes], None],
@@ -48,14 +45,14 @@ class Login:
 
         Args:
             tcp: the connection.
-            gateway: knows the users.
+            hub: knows the users.
             arrival: of the connection.
             begin: gets what the user has, and the bytes that have come after the login.
             drop: ends the connection, for this reason, when the peer has read what was
                 written.
         """
         self._tcp = tcp
-        self._gateway = gateway
+        self._hub = hub
         self._arrival = arrival
         self._begin = begin
         self._drop = drop
@@ -101,12 +98,12 @@ class Login:
     def _mechanisms(self) -> list[str]:
         offered = []
         encrypted = self._tcp.get_extra_info("ssl_object") is not None
-        if self._gateway.users is not None:
+        if self._hub.users is not None:
             if self._certificate_name():
                 offered.append(EXTERNAL)
             if encrypted or self._is_local():
                 offered.append(PLAIN)
-        if self._gateway.anonymous is not None:
+        if self._hub.anonymous is not None:
             offered.append(ANONYMOUS)
         return offered
 
@@ -155,13 +152,13 @@ class Login:
             self._begin(grant, rest)
 
     async def _grant(self, attempt: Attempt) -> Grant | None:
-        gateway = self._gateway
+        hub = self._hub
         if attempt.mechanism == ANONYMOUS:
-            anonymous = gateway.anonymous
+            anonymous = hub.anonymous
             return None if anonymous is None else Grant(anonymous, "", "")
-        assert gateway.users is not None
+        assert hub.users is not None
         if attempt.mechanism == EXTERNAL:
-            return gateway.users.grant(self._certificate_name())
-        return await gateway.users.check(
+            return hub.users.grant(self._certificate_name())
+        return await hub.users.check(
             attempt.user, attempt.password, address=self._arrival.payer
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ParamSpec
+from typing import ParamSpec
 
 from proton import Condition, Link, Sender
 
@@ -20,6 +20,7 @@ from qos.amqp.credit import LinkCredit
 from qos.amqp.deliveries import Delivery, transfer
 from qos.amqp.endings import Ending, Endings, Held
 from qos.amqp.outcomes import OUTCOMES, STATES, settle, settlement_of, told_by
+from qos.amqp.ports import LinkHost
 from qos.amqp.resuming import Resuming
 from qos.amqp.unsettled import Sent
 from qos.core.amqp.delivery_states import Told
@@ -51,9 +52,6 @@ from qos.core.record import replace
 from qos.engine.queue_engine import Answer, Parts
 from qos.engine.queue_outputs import Payloads
 
-if TYPE_CHECKING:
-    from qos.amqp.connection import AmqpConnection
-
 __all__ = ["OutgoingLink"]
 
 P = ParamSpec("P")
@@ -68,7 +66,7 @@ class OutgoingLink:
 
     def __init__(
         self,
-        connection: AmqpConnection,
+        connection: LinkHost,
         link: Sender,
         node: str,
         jid: str,
@@ -106,7 +104,7 @@ class OutgoingLink:
         self._endings = Endings(
             node,
             self._request,
-            lambda: connection.flush_after_read(self),
+            lambda: connection.flush_after_read(self.flush),
             self._applied,
         )
         self._credit = LinkCredit(link, node, self._ask_for_credit, self._when_offered)
@@ -181,7 +179,7 @@ class OutgoingLink:
             self.flow()
 
     def guarded(self, call: Callable[P, object]) -> Callable[P, None]:
-        """See AmqpConnection."""
+        """See LinkHost."""
         return self._connection.guarded(call)
 
     # -- credit ------------------------------------------------------------
@@ -437,7 +435,7 @@ class OutgoingLink:
                 self._endings.add(Ending(held, told))
         self.flush()
         self._connection.engine.departed(self.jid)
-        self._connection.left(self.jid)
+        self._connection.hub.left(self.jid)
 
     def _at_end(self, held: Held, *, released: bool) -> Told | None:
         """The outcome of a delivery whose link is gone; None: it fails."""
@@ -446,7 +444,7 @@ class OutgoingLink:
         return self._default(held) or (Told(ItemOutcome.RELEASED) if released else None)
 
     def _default(self, held: Held) -> Told | None:
-        """The outcome that the consumer asks for, of a delivery without one (§3.3)."""
+        """The outcome that the consumer asks for, of a delivery without one (messaging §3.3)."""
         sent = held.delivery is not None and not held.delivery.pending
         return self._resuming.asked_default if sent and not held.settling else None
 
@@ -458,10 +456,10 @@ class OutgoingLink:
         told = ((held.item, self._default(held)) for held in self._held.values())
         defaults = tuple(settlement_of(item, each) for item, each in told if each)
         self._request(Suspend(self._node, seconds, defaults), _ignore)
-        self._connection.left(self.jid)
+        self._connection.hub.left(self.jid)
         self._kept.update(self._resuming.unsettled())
         self._kept.update(dict.fromkeys(self._held))
-        self._connection.unsettled.keep_sent(self.jid, self._kept)
+        self._connection.hub.unsettled.keep_sent(self.jid, self._kept)
 
     @property
     def ended(self) -> bool:
@@ -471,7 +469,7 @@ class OutgoingLink:
     def _detach(self, condition: Condition, *, opened: bool = True) -> None:
         link = self._link
         if not opened:
-            # §2.6.3: a link that is refused has no source.
+            # Transport §2.6.3: a link that is refused has no source.
             link.source.type = link.source.UNSPECIFIED
             link.open()
         self.end(released=True)

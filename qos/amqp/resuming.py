@@ -1,4 +1,4 @@
-"""Resuming a link to a consumer: the deliveries that both ends have not settled (§3.4.6)."""
+"""Resuming a link to a consumer: the deliveries that both ends have not settled (messaging §3.4.6)."""
 
 from __future__ import annotations
 

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from proton import Session, Terminus
 
 from qos.amqp import bounds
+from qos.amqp.ports import LinkHost
 from qos.amqp.termini import Expiry, KeptTerminus
 from qos.amqp.unsettled import Away
 from qos.core.queue.requests import CloseLink, Refusal, Request, Suspend
 from qos.core.queue.results import Result
-
-if TYPE_CHECKING:
-    from qos.amqp.connection import AmqpConnection
 
 __all__ = ["Suspended", "SuspendedLinks"]
 
@@ -42,7 +39,7 @@ class Suspended:
 class SuspendedLinks:
     """The suspended links of one connection."""
 
-    def __init__(self, connection: AmqpConnection) -> None:
+    def __init__(self, connection: LinkHost) -> None:
         self._connection = connection
         # To consumers, by link name, until their timers run.
         self._consumers: dict[str, Suspended] = {}
@@ -57,15 +54,15 @@ class SuspendedLinks:
             ended: the policy that names what has ended.
         """
         connection = self._connection
-        connection.termini[connection.terminus_name(name)] = link.kept
+        connection.hub.termini[connection.terminus_name(name)] = link.kept
         self._consumers[name] = link
         self._start_timer(name, ended)
 
     def add_publisher(self, name: str, link: Away, ended: int) -> None:
         """Keep the unsettled deliveries of a link from a publisher, as for a consumer."""
         connection = self._connection
-        published = link.published
-        connection.unsettled.keep_published(connection.terminus_name(name), published)
+        full_name, published = connection.terminus_name(name), link.published
+        connection.hub.unsettled.keep_published(full_name, published)
         link.ended(ended, connection.engine.now())
         if len(self._publishers) >= bounds.LINKS_MAX:
             self._publishers.pop(0).ended(
@@ -80,7 +77,7 @@ class SuspendedLinks:
     def end(self, kept: KeptTerminus) -> None:
         """End a terminus: a link with its name goes on with another one."""
         self._request(kept.jid, CloseLink(kept.node))
-        self._connection.unsettled.sent(kept.jid)
+        self._connection.hub.unsettled.sent(kept.jid)
         self._connection.engine.departed(kept.jid)
 
     def session_closed(self, session: Session) -> None:
@@ -111,7 +108,7 @@ class SuspendedLinks:
             return
         del self._consumers[name]
         # Unless another connection has attached it again.
-        if connection.termini.get(connection.terminus_name(name)) is kept:
+        if connection.hub.termini.get(connection.terminus_name(name)) is kept:
             kept.until = connection.engine.now() + seconds
             self._request(kept.jid, CloseLink(kept.node))
             # The last request: with any other one, it would count as heard of.

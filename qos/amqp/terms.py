@@ -164,7 +164,7 @@ def lifetime_of(asked: Terminus) -> Lifetime:
 
 
 def show_dynamic(link: Link, node: str) -> None:
-    """Show the node that was made for the link, and its properties (§3.5.9)."""
+    """Show the node that was made for the link, and its properties (messaging §3.5.9)."""
     shown = _shown(link)
     shown.dynamic = True
     shown.address = node
@@ -255,7 +255,7 @@ def _durability_of(link: Link, expiry: Expiry) -> int:
 
 
 def _show_kept(link: Link, kept: Kept) -> None:
-    """Show the terms in force of a terminus that the core keeps (§3.5.3)."""
+    """Show the terms in force of a terminus that the core keeps (messaging §3.5.3)."""
     shown, expiry = link.source, Expiry.of(kept)
     shown.type = Terminus.SOURCE
     shown.address = kept.address

@@ -1,4 +1,4 @@
-"""Unsettled deliveries of suspended links, kept in memory for their next links (§3.4.6).
+"""Unsettled deliveries of suspended links, kept in memory for their next links (messaging §3.4.6).
 
 At a link to a consumer we are the sender: a delivery is held, or has an outcome. At a
 link from a publisher we are the receiver: a delivery has an outcome, or is being

@@ -1,11 +1,13 @@
-"""A message in flight, its flow, and the methods that the outbox calls for it."""
+"""A message in flight, its flow and latest request, and the port that sends it."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
 from qos.core.message.effects import Transmit
 from qos.core.message.flow import Flow
@@ -13,10 +15,7 @@ from qos.core.message.model import Outgoing, Route
 from qos.core.message.pace import Pace
 from qos.core.message.sender_table import Reply, SenderInput
 
-if TYPE_CHECKING:
-    from qos.engine.uplink import Copy
-
-__all__ = ["AccountFlow", "Message", "News", "Port"]
+__all__ = ["AccountFlow", "Copy", "Message", "News", "Port"]
 
 
 class Port(Protocol):
@@ -72,6 +71,27 @@ class AccountFlow(Flow):
         self.samples_at = self.slows_at = 0.0
         #: In the order of their acceptance, by msg_id.
         self.messages: dict[str, Message] = {}
+
+
+@dataclass(slots=True, eq=False)
+class Copy:
+    """A copy of a request, from the attempt until its answer.
+
+    Attributes:
+        size: its bytes; 0 for one that waits for no room.
+        ahead: the bytes to its peer up to this one that were not answered.
+        look_at: when to ask `not_before` at first: there is still time for a ping.
+        transmit: the request, until it is written.
+        written_at: when it was written, or given to the server again.
+        read_at: when it was known that the server has read it; inf: it is not known.
+    """
+
+    size: int
+    ahead: int
+    look_at: float
+    transmit: Transmit | None = None
+    written_at: float = math.inf
+    read_at: float = math.inf
 
 
 class Message:

@@ -11,15 +11,14 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from qos.core.message.effects import Transmit
 from qos.core.message.model import OutgoingState
 from qos.core.message.pace import SMALL_BYTES, ByteWindow
 from qos.engine.clock import Clock
-from qos.engine.outbox_message import AccountFlow, Message
+from qos.engine.outbox_message import AccountFlow, Copy, Message
 
-__all__ = ["Copy", "Uplink"]
+__all__ = ["Uplink"]
 
 #: A request has about so many bytes more than its payload.
 _OVERHEAD_BYTES = 300
@@ -35,27 +34,6 @@ _SAMPLE_S = 0.05
 #: A server that answers no pings, against RFC 6120 §8.4, has read everything by then, for
 #: all that is known.
 _NO_ANSWER_S = 300.0
-
-
-@dataclass(slots=True, eq=False)
-class Copy:
-    """A copy of a request, from the attempt until its answer.
-
-    Attributes:
-        size: its bytes; 0 for one that waits for no room.
-        ahead: the bytes to its peer up to this one that were not answered.
-        look_at: when to ask `not_before` at first: there is still time for a ping.
-        transmit: the request, until it is written.
-        written_at: when it was written, or given to the server again.
-        read_at: when it was known that the server has read it; inf: it is not known.
-    """
-
-    size: int
-    ahead: int
-    look_at: float
-    transmit: Transmit | None = None
-    written_at: float = math.inf
-    read_at: float = math.inf
 
 
 class Uplink:

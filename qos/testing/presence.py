@@ -1,20 +1,16 @@
-"""Presence at the embedded server: accounts, rosters, subscriptions.
+"""Presence at the embedded server: rosters and subscriptions.
 
-RFC 6121 as far as the clients of a test need it. Rosters are in memory, and live as
-long as the server object.
+RFC 6121 as far as the clients of a test need it.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-from xml.sax.saxutils import escape, quoteattr
+from collections import Counter
+from collections.abc import Iterator
+from typing import Protocol
+from xml.sax.saxutils import quoteattr
 
-from qos.testing.session import ClientSession, Connection
+from qos.testing.accounts import Account, ClientPeer, Peer, RosterItem
 from qos.testing.stream import CLIENT, Stanza
-
-if TYPE_CHECKING:
-    from qos.testing.routing import Router
 
 ROSTER = "jabber:iq:roster"
 
@@ -23,103 +19,30 @@ ROSTER = "jabber:iq:roster"
 # end.
 CONTACTS_MAX = 1000
 
-_SUBSCRIPTIONS = {
-    "none": (False, False),
-    "to": (True, False),
-    "from": (False, True),
-    "both": (True, True),
-}
 _REQUESTS = frozenset({"subscribe", "subscribed", "unsubscribe", "unsubscribed"})
 
 
-@dataclass(slots=True)
-class RosterItem:
-    """A contact. ``to``: the user sees its presence; ``from_``: it sees the user's."""
+class Directory(Protocol):
+    """The router, as its presence service knows it; see Router."""
 
-    to: bool = False
-    from_: bool = False
-    ask: bool = False
-    name: str = ""
-    groups: tuple[str, ...] = ()
+    sessions: dict[str, ClientPeer]
+    components: dict[str, Peer]
+    counts: Counter[str]
 
-    @property
-    def subscription(self) -> str:
-        """The subscription, as the roster spells it."""
-        return {pair: word for word, pair in _SUBSCRIPTIONS.items()}[
-            self.to, self.from_
-        ]
+    def account(self, jid: str) -> Account | None:
+        """Return the account this JID belongs to, if there is one."""
 
-    def render(self, jid: str) -> str:
-        """Write the item for a result or a push."""
-        return (
-            f"<item jid={quoteattr(jid)} subscription='{self.subscription}'"
-            + (" ask='subscribe'" if self.ask else "")
-            + (f" name={quoteattr(self.name)}" if self.name else "")
-            + ">"
-            + "".join(f"<group>{escape(group)}</group>" for group in self.groups)
-            + "</item>"
-        )
+    def answer(self, to: str, stanza: Stanza, content: str) -> None:
+        """Send the result of an iq."""
 
-
-@dataclass(slots=True)
-class Account:
-    """A user of the server.
-
-    Attributes:
-        jid: Bare JID.
-        roster: Contacts by bare JID.
-        requests: Bare JIDs that asked to subscribe and have no answer yet.
-        sessions: By resource, in the order of binding.
-    """
-
-    jid: str
-    roster: dict[str, RosterItem] = field(default_factory=dict)
-    requests: dict[str, None] = field(default_factory=dict)
-    sessions: dict[str, ClientSession] = field(default_factory=dict)
-
-    def available(self) -> list[ClientSession]:
-        """Return the sessions that have sent presence, the latest bound first."""
-        return [s for s in reversed(self.sessions.values()) if s.presence is not None]
-
-    def shows_to(self, jid: str) -> bool:
-        """Tell whether this contact may see the user."""
-        item = self.roster.get(jid)
-        return item is not None and item.from_
-
-
-def prepare_rosters(
-    accounts: Mapping[str, Account], rosters: Mapping[str, Mapping[str, str]]
-) -> None:
-    """Fill the rosters; for a contact at this server, on both sides.
-
-    Raises:
-        ValueError: No such account, or no such subscription.
-    """
-    by_jid = {account.jid: account for account in accounts.values()}
-    mirrored = {"none": "none", "to": "from", "from": "to", "both": "both"}
-    for username, contacts in rosters.items():
-        if username not in accounts:
-            raise ValueError(f"rosters: there is no account {username!r}")
-        for contact, word in contacts.items():
-            if word not in _SUBSCRIPTIONS:
-                raise ValueError(
-                    f"rosters: subscription of {contact!r} must be one of "
-                    f"{', '.join(_SUBSCRIPTIONS)}, got {word!r}"
-                )
-            to, from_ = _SUBSCRIPTIONS[word]
-            jid = contact.lower()
-            accounts[username].roster[jid] = RosterItem(to=to, from_=from_)
-            if jid in by_jid:
-                to, from_ = _SUBSCRIPTIONS[mirrored[word]]
-                by_jid[jid].roster.setdefault(
-                    accounts[username].jid, RosterItem(to=to, from_=from_)
-                )
+    def refuse(self, to: str, stanza: Stanza, kind: str, condition: str) -> None:
+        """Answer with a stanza error of this type, unless the stanza is an answer."""
 
 
 class PresenceService:
     """Handles presence stanzas and roster iqs, and notifies all that are concerned."""
 
-    def __init__(self, router: "Router") -> None:
+    def __init__(self, router: Directory) -> None:
         self._router = router
         self._push_ids = itertools.count(1)
 
@@ -146,11 +69,11 @@ class PresenceService:
                 session.directed.discard(to)
             self._send(stanza, sender, to)
 
-    def left(self, session: ClientSession) -> None:
+    def left(self, session: ClientPeer) -> None:
         """Announce that a session that is no longer bound is unavailable."""
         self._unavailable(session, _presence("unavailable"))
 
-    def roster(self, session: ClientSession, stanza: Stanza) -> None:
+    def roster(self, session: ClientPeer, stanza: Stanza) -> None:
         """Answer a roster iq of the session's own account."""
         account = session.account
         assert account is not None
@@ -179,7 +102,7 @@ class PresenceService:
             self._router.answer(session.jid, stanza, "")
 
     def _remove(
-        self, session: ClientSession, stanza: Stanza, account: Account, jid: str
+        self, session: ClientPeer, stanza: Stanza, account: Account, jid: str
     ) -> None:
         item = account.roster.get(jid)
         if item is None:
@@ -202,7 +125,7 @@ class PresenceService:
                     "</iq>".encode()
                 )
 
-    def _available(self, session: ClientSession, stanza: Stanza) -> None:
+    def _available(self, session: ClientPeer, stanza: Stanza) -> None:
         account = session.account
         assert account is not None
         first = session.presence is None
@@ -224,7 +147,7 @@ class PresenceService:
                     _presence("subscribe").render(sender=asking, to=account.jid)
                 )
 
-    def _unavailable(self, session: ClientSession, stanza: Stanza) -> None:
+    def _unavailable(self, session: ClientPeer, stanza: Stanza) -> None:
         account = session.account
         assert account is not None
         told = dict.fromkeys(self._watchers(account)) if session.presence else {}
@@ -245,7 +168,7 @@ class PresenceService:
             for session in account.available():
                 self._show(session, prober)
 
-    def _show(self, session: ClientSession, to: str) -> None:
+    def _show(self, session: ClientPeer, to: str) -> None:
         if session.presence is not None:
             self._send(session.presence, session.jid, to)
 
@@ -325,7 +248,7 @@ class PresenceService:
                 stanza.render(sender=sender, to=to, namespace=receiver.namespace)
             )
 
-    def _receivers(self, to: str) -> Iterator[Connection]:
+    def _receivers(self, to: str) -> Iterator[Peer]:
         session = self._router.sessions.get(to)
         account = self._router.account(to)
         component = self._router.components.get(_bare(to).rpartition("@")[2])

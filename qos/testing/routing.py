@@ -11,20 +11,16 @@ from collections import Counter
 from collections.abc import Mapping
 from xml.sax.saxutils import quoteattr
 
+from qos.testing.accounts import Account, ClientPeer, Peer, prepare_rosters
 from qos.testing.link import Link
-from qos.testing.presence import (
-    ROSTER,
-    Account,
-    PresenceService,
-    prepare_rosters,
-)
-from qos.testing.session import SESSION, ClientSession, ComponentSession, Connection
+from qos.testing.presence import ROSTER, PresenceService
 from qos.testing.stream import Stanza
 
 STANZA_ERRORS = "urn:ietf:params:xml:ns:xmpp-stanzas"
 DISCO_INFO = "http://jabber.org/protocol/disco#info"
 DISCO_ITEMS = "http://jabber.org/protocol/disco#items"
 PING = "urn:xmpp:ping"
+SESSION = "urn:ietf:params:xml:ns:xmpp-session"
 
 _ROSTER_QUERY = (ROSTER, "query")
 
@@ -69,9 +65,9 @@ class Router:
         prepare_rosters(self.accounts, rosters)
         self.passwords = accounts
         self.secrets = components
-        self.sessions: dict[str, ClientSession] = {}
-        self.components: dict[str, ComponentSession] = {}
-        self.connections: set[Connection] = set()
+        self.sessions: dict[str, ClientPeer] = {}
+        self.components: dict[str, Peer] = {}
+        self.connections: set[Peer] = set()
         self.stopped = False
         self.link = link
         self.counts: Counter[str] = Counter()
@@ -85,7 +81,7 @@ class Router:
         local, _, domain = bare.rpartition("@")
         return self.accounts.get(local) if domain == self.domain else None
 
-    def bind(self, session: ClientSession) -> None:
+    def bind(self, session: ClientPeer) -> None:
         """Make a session addressable; an older session of that JID is closed."""
         older = self.sessions.get(session.jid)
         if older is not None:
@@ -94,7 +90,7 @@ class Router:
         assert session.account is not None
         session.account.sessions[session.jid.partition("/")[2]] = session
 
-    def client_left(self, session: ClientSession) -> None:
+    def client_left(self, session: ClientPeer) -> None:
         """Remove a session that was bound; harmless for any other session."""
         if self.sessions.get(session.jid) is session:
             del self.sessions[session.jid]
@@ -102,7 +98,7 @@ class Router:
             del session.account.sessions[session.jid.partition("/")[2]]
             self._presence.left(session)
 
-    def accept(self, origin: Connection, sender: str, stanza: Stanza) -> None:
+    def accept(self, origin: Peer, sender: str, stanza: Stanza) -> None:
         """Take a stanza that ``sender`` has sent, and route or answer it."""
         if stanza.name == "presence":
             self._presence.accept(sender, stanza)
@@ -145,7 +141,7 @@ class Router:
         self._delayed.clear()
         self._delayed_bytes = 0
 
-    def _receiver(self, sender: str, stanza: Stanza) -> Connection | None:
+    def _receiver(self, sender: str, stanza: Stanza) -> Peer | None:
         """Find the receiver of a stanza; None if the stanza was answered or dropped."""
         iq = stanza.name == "iq"
         if iq and (
@@ -167,7 +163,7 @@ class Router:
         bare, slash, resource = to.partition("/")
         bare = bare.lower()
         local, at, domain = bare.rpartition("@")
-        found: Connection | None = None
+        found: Peer | None = None
         if not domain or (at and not local) or (slash and not resource):
             self.refuse(sender, stanza, "modify", "jid-malformed")
         elif domain in self.secrets:
@@ -217,12 +213,10 @@ class Router:
             return ""
         return None
 
-    def _pass_on(self, sender: str, stanza: Stanza, receiver: Connection) -> None:
+    def _pass_on(self, sender: str, stanza: Stanza, receiver: Peer) -> None:
         receiver.send(stanza.render(sender=sender, namespace=receiver.namespace))
 
-    def _delay(
-        self, origin: Connection, sender: str, stanza: Stanza, delay_s: float
-    ) -> None:
+    def _delay(self, origin: Peer, sender: str, stanza: Stanza, delay_s: float) -> None:
         def arrive() -> None:
             self._delayed.discard(timer)
             self._delayed_bytes -= stanza.size
@@ -255,7 +249,7 @@ class Router:
         receiver.send(f"<{stanza.name}{written}>{content}</{stanza.name}>".encode())
 
 
-def _best(account: Account, stanza: Stanza) -> ClientSession | None:
+def _best(account: Account, stanza: Stanza) -> ClientPeer | None:
     """Choose the session for a message to the bare JID, or to a departed resource."""
     if stanza.type in ("error", "groupchat"):
         return None

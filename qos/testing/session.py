@@ -7,10 +7,12 @@ import asyncio
 import hashlib
 import hmac
 import secrets
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 from xml.sax.saxutils import escape, quoteattr
 
 from qos.testing import sasl
+from qos.testing.accounts import Account
+from qos.testing.routing import SESSION, Router
 from qos.testing.stream import (
     CLIENT,
     COMPONENT,
@@ -23,13 +25,8 @@ from qos.testing.stream import (
     StreamReader,
 )
 
-if TYPE_CHECKING:
-    from qos.testing.presence import Account
-    from qos.testing.routing import Router
-
 SASL = "urn:ietf:params:xml:ns:xmpp-sasl"
 BIND = "urn:ietf:params:xml:ns:xmpp-bind"
-SESSION = "urn:ietf:params:xml:ns:xmpp-session"
 
 # A client that does not read is cut off before it fills the memory.
 OUTGOING_BYTES_MAX = 64 * 1024 * 1024
@@ -47,7 +44,7 @@ class Connection(asyncio.Protocol):
 
     namespace: ClassVar[str]
 
-    def __init__(self, router: "Router", *, stanza_bytes_max: int) -> None:
+    def __init__(self, router: Router, *, stanza_bytes_max: int) -> None:
         self._router = router
         self._stanza_bytes_max = stanza_bytes_max
         # None after the stream has ended: nothing is accepted or sent any more.
@@ -172,20 +169,11 @@ class Connection(asyncio.Protocol):
 
 
 class ClientSession(Connection):
-    """A client connection from its first byte to its last.
-
-    Attributes:
-        jid: Full JID; empty before it is bound.
-        account: Of the user, once logged in.
-        presence: The last broadcast presence; None while it is not available.
-        priority: Of that presence.
-        directed: Other entities that know that it is available.
-        interested: It has asked for the roster, and so gets pushes.
-    """
+    """A client connection from its first byte to its last; see ClientPeer."""
 
     namespace = CLIENT
 
-    def __init__(self, router: "Router", *, stanza_bytes_max: int) -> None:
+    def __init__(self, router: Router, *, stanza_bytes_max: int) -> None:
         super().__init__(router, stanza_bytes_max=stanza_bytes_max)
         self.jid = ""
         self.account: Account | None = None
@@ -305,7 +293,7 @@ class ComponentSession(Connection):
 
     namespace = COMPONENT
 
-    def __init__(self, router: "Router", *, stanza_bytes_max: int) -> None:
+    def __init__(self, router: Router, *, stanza_bytes_max: int) -> None:
         super().__init__(router, stanza_bytes_max=stanza_bytes_max)
         self.domain = ""
         self._stream_id = secrets.token_hex(8)

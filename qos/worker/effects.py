@@ -52,14 +52,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
 
+from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost, LocalProtocolError
 from qos.stores.base import Parameters, Value
 from qos.stores.sqlite_guard import Guard
-
-if TYPE_CHECKING:
-    from qos.worker.job import Job
 
 __all__ = ["FINAL", "Effects", "Key", "apply", "drop", "prepare", "prepared"]
 
@@ -111,6 +109,21 @@ class Key:
         return (self.service, self.account, self.node, self.item_id, self.token)
 
 
+class EffectsJob(Protocol):
+    """A job, as its effects know it; see Job."""
+
+    id: str
+    node: str
+    token: str
+    outcome: ItemOutcome | None
+
+    def check_held(self) -> None:
+        """Raise JobLost if the job is lost."""
+
+    async def accept(self) -> None:
+        """Accept the job, or raise JobLost."""
+
+
 class Effects:
     """The effects of a job: they happen if, and only if, the job is accepted.
 
@@ -124,7 +137,7 @@ class Effects:
     """
 
     def __init__(
-        self, job: Job, db: sqlite3.Connection, *, service: str, by: str
+        self, job: EffectsJob, db: sqlite3.Connection, *, service: str, by: str
     ) -> None:
         self._job = job
         self._db = db

@@ -44,6 +44,7 @@ async def test_items_for_a_consumer_that_does_not_read_wait_in_the_store(
         await bench.until_locked("orders", COUNT)
         (connection,) = bench.gateway._connections
         (link,) = bench.gateway.consumers.values()
+        assert isinstance(link, outgoing.OutgoingLink)
         await until(lambda: connection._full)
         # Others are served; what is there for this one stays where it is.
         async with limit():

@@ -123,7 +123,7 @@ DOORS = (
         "replaced-terminus-does-not-end",
         "qos.amqp.suspended",
         "        self._request(kept.jid, CloseLink(kept.node))\n"
-        "        self._connection.unsettled.sent(kept.jid)\n"
+        "        self._connection.hub.unsettled.sent(kept.jid)\n"
         "        self._connection.engine.departed(kept.jid)\n",
         "        return\n",
         "A terminus that no link can go on with ends.",
