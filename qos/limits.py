@@ -524,6 +524,10 @@ LIMITS: Final = (
         "qos.core.amqp.messages:ANNOTATIONS_BYTES_MAX",
         "bytes of the annotations that consumers add to an item",
     ),
+    Limit(
+        "qos.core.amqp.messages:READABLE_TAGS_MAX",
+        "tags of a body of XML that XMPP workers get beside its bytes",
+    ),
     Limit("qos.core.amqp.sasl:FRAME_BYTES_MAX", "bytes of a frame before the login"),
     # -- an HTTP gateway
     Limit("qos.rest.bounds:IDLE_S", "seconds until the next headers are complete"),
@@ -588,6 +592,7 @@ LIMITS: Final = (
     Limit("qos.core.rest.waits:WAIT_S_MAX", "seconds that a consumer waits"),
     Limit("qos.core.rest.waits:_DIGITS_MAX", "digits of a wait"),
     Limit("qos.core.rest.batches:PARTS_MAX", "messages in a batch"),
+    Limit("qos.core.rest.batches:ENTRY_ELEMENTS_MAX", "elements in an entry of a feed"),
     Limit(
         "qos.core.rest.batches:_HEADER_BYTES_MAX",
         "bytes of the headers of a message in a batch",

@@ -8,7 +8,7 @@ could be of any size, is the caller's to refuse.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import NamedTuple, cast
 from xml.etree import ElementTree as ET
 
@@ -18,6 +18,8 @@ __all__ = [
     "DEPTH_MAX",
     "NAMESPACE_BYTES_MAX",
     "Document",
+    "children",
+    "first_tag",
     "has_long_namespace",
     "is_deeper",
     "parse",
@@ -35,15 +37,26 @@ DEPTH_MAX = 64
 #: items and item.
 _AROUND = 7
 
-#: The bytes that are parsed in one step: less than a millisecond with the smallest
-#: elements.
-_SLICE_BYTES = 8 * 1024
+#: The bytes that are parsed in one step: about a millisecond with the smallest elements.
+_SLICE_BYTES = 2 * 1024
+
+#: The bytes that are looked through for long namespaces in one step.
+_LOOKED_BYTES = 16 * 1024
+
+#: The white space after a `=` from which on a value counts as long.
+_SPACES = 1024
+
+#: The depth of a child of the root.
+_CHILD = 2
 
 # Only looks ahead: what is in the value may be another declaration.
 _LONG_VALUE = re.compile(
-    rb"=\s*(?=(?:'[^'<]{%d}|\"[^\"<]{%d}))"
-    % (NAMESPACE_BYTES_MAX + 1, NAMESPACE_BYTES_MAX + 1)
+    rb"=\s*(?=(?:'[^'<]{%d}|\"[^\"<]{%d}))|=\s{%d}"
+    % (NAMESPACE_BYTES_MAX + 1, NAMESPACE_BYTES_MAX + 1, _SPACES)
 )
+
+#: The longest match, with what it looks ahead at.
+_LONG_VALUE_BYTES = _SPACES + NAMESPACE_BYTES_MAX + 3
 _DECLARES = re.compile(rb"xmlns(?::[^\s='\"<>]*)?\s*")
 
 
@@ -73,14 +86,35 @@ def is_deeper(xml: str, levels: int) -> bool:
     return deepest > levels
 
 
+def first_tag(xml: str) -> str:
+    """The tag of the root of a well-formed document, without reading the rest."""
+    parser: ET.XMLPullParser[ET.Element] = ET.XMLPullParser(events=("start",))
+    for at in range(0, len(xml), _SLICE_BYTES):
+        parser.feed(xml[at : at + _SLICE_BYTES])
+        events = cast("Iterator[tuple[str, ET.Element]]", parser.read_events())
+        for _, element in events:
+            return element.tag
+    raise ValueError("a document without an element")
+
+
 def has_long_namespace(xml: bytes) -> bool:
     """Whether a document declares a namespace that is too long, or seems to in a text."""
+    return at_once(_looking_for_long_namespaces(xml))
+
+
+def _looking_for_long_namespaces(xml: bytes) -> Steps[bool]:
     end = 0
-    for found in _LONG_VALUE.finditer(xml):
-        name = xml.rfind(b"xmlns", end, found.start())
-        if name >= 0 and _DECLARES.fullmatch(xml, name, found.start()):
-            return True
-        end = found.start()
+    for at in range(0, len(xml), _LOOKED_BYTES):
+        if at:
+            yield
+        until = at + _LOOKED_BYTES
+        for found in _LONG_VALUE.finditer(xml, at, until + _LONG_VALUE_BYTES):
+            if found.start() >= until:
+                break
+            name = xml.rfind(b"xmlns", end, found.start())
+            if name >= 0 and _DECLARES.fullmatch(xml, name, found.start()):
+                return True
+            end = found.start()
     return False
 
 
@@ -95,33 +129,84 @@ def parsing(xml: bytes) -> Steps[Document]:
         ValueError: a namespace is too long, or the elements are nested too deeply.
         LookupError: its encoding is not known.
     """
-    if has_long_namespace(xml):
+    yield from _checking_namespaces(xml)
+    roots: list[ET.Element] = []
+    is_qualified = True
+    for events in _slices(xml):
+        yield
+        for depth, kind, element in events:
+            if kind == "start":
+                is_qualified = is_qualified and element.tag[:1] == "{"
+                if depth == 1:
+                    roots.append(element)
+    return Document(roots[0], is_qualified)
+
+
+def children(
+    xml: bytes, *, root: str, elements_max: int
+) -> Generator[ET.Element | None, None, None]:
+    """Parse the children of the root of a document, in steps, and keep none of them.
+
+    Args:
+        xml: see `parsing`.
+        root: the tag of the root that is expected.
+        elements_max: the most elements in a child, itself included.
+
+    Yields:
+        Each child, whole, until the next step; and None, where a step ends.
+
+    Raises:
+        ValueError: another root, or too many elements in a child; and see `parsing`.
+    """
+    yield from _checking_namespaces(xml)
+    top: ET.Element | None = None
+    count = 0
+    for events in _slices(xml):
+        yield None
+        for depth, kind, element in events:
+            if top is None:
+                top = element
+                if element.tag != root:
+                    raise ValueError(f"{root} is expected")
+            elif kind == "start":
+                count += 1
+                if count > elements_max:
+                    raise ValueError(f"an element has more than {elements_max} inside")
+            elif depth == _CHILD:
+                yield element
+                count = 0
+                del top[:]
+
+
+def _checking_namespaces(xml: bytes) -> Steps[None]:
+    if (yield from _looking_for_long_namespaces(xml)):
         raise ValueError(
             f"the name of a namespace has more than {NAMESPACE_BYTES_MAX} bytes"
         )
+
+
+def _slices(xml: bytes) -> Iterator[Iterator[tuple[int, str, ET.Element]]]:
+    """The events of each part of a document: how deep, `start` or `end`, the element."""
     parser: ET.XMLPullParser[ET.Element] = ET.XMLPullParser(events=("start", "end"))
-    starts: list[ET.Element] = []
-    is_qualified, depth = True, 0
-    for at in range(0, len(xml) + 1, _SLICE_BYTES):
-        yield
-        parser.feed(xml[at : at + _SLICE_BYTES])
-        if at + _SLICE_BYTES > len(xml):
-            parser.close()
-        events = cast("Iterator[tuple[str, ET.Element]]", parser.read_events())
-        new: list[ET.Element] = []
-        for kind, element in events:
-            if kind == "start":
-                depth += 1
-                new.append(element)
-            else:
-                depth -= 1
+    depth = 0
+
+    def events() -> Iterator[tuple[int, str, ET.Element]]:
+        nonlocal depth
+        found = cast("Iterator[tuple[str, ET.Element]]", parser.read_events())
+        for kind, element in found:
+            depth += kind == "start"
             if depth > DEPTH_MAX - _AROUND:
                 raise ValueError(
                     f"the elements are nested more than {DEPTH_MAX - _AROUND} deep"
                 )
-        is_qualified = is_qualified and all(each.tag[:1] == "{" for each in new)
-        starts += new[:1]
-    return Document(starts[0], is_qualified)
+            yield depth, kind, element
+            depth -= kind == "end"
+
+    for at in range(0, len(xml) + 1, _SLICE_BYTES):
+        parser.feed(xml[at : at + _SLICE_BYTES])
+        if at + _SLICE_BYTES > len(xml):
+            parser.close()
+        yield events()
 
 
 def parse(xml: bytes) -> Document:

@@ -177,7 +177,7 @@ class Channel:
     def _take_event(self, message: StanzaBase) -> bool:
         xml = message.xml
         # Servers re-route a message whose resource has gone, and a stranger can send
-        # anything (queue.md §1, row 6).
+        # anything (docs/design/queue.md §1.6).
         if not self._listeners or xml.find(_EVENT) is None:
             return False
         self._wire.quicken()

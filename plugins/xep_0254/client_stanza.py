@@ -124,7 +124,7 @@ def create(node: str, config: Mapping[str, str]) -> str:
 
 
 def configure(node: str, config: Mapping[str, str]) -> str:
-    """Change the configuration of a node; fields not given stay (§8.2.4)."""
+    """Change the configuration of a node; fields not given stay (XEP-0060 §8.2.4)."""
     _check_node(node)
     arguments.text_by_text("config", config)
     form = _form(NODE_CONFIG, NODE_FIELDS, config)
@@ -132,13 +132,13 @@ def configure(node: str, config: Mapping[str, str]) -> str:
 
 
 def of_owner(name: str, node: str) -> str:
-    """A request of an owner about a whole node, by the name of its element (§8)."""
+    """A request of an owner about a whole node, by the name of its element (XEP-0060 §8)."""
     _check_node(node)
     return _pubsub(f"<{name}{attributes(node=node)}/>", OWNER)
 
 
 def set_affiliations(node: str, affiliations: Mapping[str, Affiliation]) -> str:
-    """Change affiliations, by bare JID (§8.9.2)."""
+    """Change affiliations, by bare JID (XEP-0060 §8.9.2)."""
     _check_node(node)
     arguments.mapping("affiliations", affiliations)
     changes = {
@@ -155,7 +155,7 @@ def set_affiliations(node: str, affiliations: Mapping[str, Affiliation]) -> str:
 
 
 def publish(node: str, items: Sequence[NewItem]) -> str:
-    """Publish items, all or none (§7.1).
+    """Publish items, all or none (XEP-0060 §7.1).
 
     Raises:
         InvalidArgument: there is no item, or a payload cannot be sent.

@@ -148,7 +148,7 @@ def parse_node_type(query: ET.Element) -> str:
     """`queue` or `topic` by the `<query/>` of a node's disco#info; '': neither.
 
     Another service has no such field. Its node is a queue if it has the feature of
-    XEP-0254 (§3).
+    XEP-0254 §3.
     """
     features = {each.get("var") for each in query.iterfind(f"{{{DISCO_INFO}}}feature")}
     default = "queue" if QUEUEING in features else ""

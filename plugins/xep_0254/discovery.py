@@ -65,7 +65,7 @@ class Discovery:
         self._events.send(text)
 
     def _items(self, xml: ET.Element, node: str, stats: Stats | Refusal) -> None:
-        """No item is named: what is in a queue is for one worker each (§5.5 may)."""
+        """No item is named: what is in a queue is for one worker each (XEP-0060 §5.5)."""
         if isinstance(stats, Refusal):
             self._refuse(xml, stats)
             return

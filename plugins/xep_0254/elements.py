@@ -13,7 +13,8 @@ from functools import cache, lru_cache
 from xml.etree import ElementTree as ET
 
 from qos.core.queue.requests import Refusal
-from qos.xml_text import attribute, render
+from qos.steps import Steps, at_once
+from qos.xml_text import attribute, render, rendering
 from xep_0254.namespaces import EXTENSIONS
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "moment",
     "namespace",
     "payload_text",
+    "rendering_payload",
     "seconds",
     "timestamp",
     "unsupported",
@@ -42,6 +44,9 @@ _DECIMAL = re.compile(r"\+?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 #: No service has published in other years. At either end of its calendar, Python cannot
 #: convert a time to every time zone, so that the reader of such an item would fail.
 _YEARS = range(1970, 9999)
+
+#: The elements whose attributes are sorted in one step.
+_STEP_ELEMENTS = 2048
 
 #: The most characters of a peer's text that are put into the text of an error.
 _LEGAL_CHARS_MAX = 1000
@@ -136,7 +141,12 @@ def legal(value: str) -> str:
 
 
 def payload_text(element: ET.Element) -> str:
-    """A payload as text that can stand anywhere, the same for equal infosets.
+    """A payload as text, at once; see `rendering_payload`."""
+    return at_once(rendering_payload(element))
+
+
+def rendering_payload(element: ET.Element) -> Steps[str]:
+    """A payload as text that can stand anywhere, the same for equal infosets; in steps.
 
     Servers do not keep the order of attributes, and a repeat must be recognised. So the
     element's own attributes are sorted.
@@ -144,12 +154,14 @@ def payload_text(element: ET.Element) -> str:
     Raises:
         ValueError: XML cannot carry one of the characters.
     """
-    for each in element.iter():
+    for number, each in enumerate(element.iter()):
+        if number % _STEP_ELEMENTS == _STEP_ELEMENTS - 1:
+            yield
         if len(each.attrib) > 1:
             ordered = sorted(each.attrib.items())
             each.attrib.clear()
             each.attrib.update(ordered)
-    text = render(element)
+    text = (yield from rendering(element)) if len(element) else render(element)
     if not namespace(element):
         # render() leaves the xmlns out at the top, where no element is around it.
         end = 1 + len(element.tag)

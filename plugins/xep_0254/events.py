@@ -107,7 +107,7 @@ def render_node(
     event_id: str,
     sender: str = "",
 ) -> str:
-    """The node was purged (XEP-0060 §8.5.2), or deleted (§8.4.2).
+    """The node was purged (XEP-0060 §8.5.2), or deleted (XEP-0060 §8.4.2).
 
     Args:
         to: the JID to notify.

@@ -16,6 +16,7 @@ from qos.core.queue.properties import (
     properties_size,
 )
 from qos.core.queue.requests import PublishedItem, Refusal, Settlement
+from qos.steps import Steps
 from qos.xml_text import XML_NAMESPACE, attribute, local
 from xep_0254.elements import (
     BOOLEANS,
@@ -23,7 +24,7 @@ from xep_0254.elements import (
     decimal,
     extended,
     namespace,
-    payload_text,
+    rendering_payload,
     whole,
 )
 from xep_0254.item_properties import read_properties, render_properties
@@ -38,10 +39,10 @@ __all__ = [
     "TIME_S_MAX",
     "TOKEN_CHARS_MAX",
     "flag",
-    "read_entries",
     "read_ids",
     "read_settlements",
     "read_tokens",
+    "reading_entries",
 ]
 
 #: The size of a payload, in bytes. Its event adds a few ids and JIDs, and must fit into
@@ -75,18 +76,21 @@ _MODIFIED = extended("modified")
 _REJECTED = extended("rejected")
 
 
+#: The items that are read in one step.
+_STEP_ITEMS = 20
+
 # -- publish ---------------------------------------------------------------
 
 
-def read_entries(
+def reading_entries(
     publish: ET.Element,
     *,
     properties: Sequence[ET.Element] = (),
     headers: Properties | None = None,
     new_id: Callable[[], str],
     item_bytes_max: int,
-) -> tuple[PublishedItem, ...]:
-    """The items to be published.
+) -> Steps[tuple[PublishedItem, ...]]:
+    """The items to be published, in steps.
 
     Args:
         publish: the element with the items.
@@ -103,18 +107,19 @@ def read_entries(
         raise bad_request("there is no item to publish", "item-required")
     ids = _distinct([_id(item, new_id) for item in items])
     given = read_properties(properties, ids)
-    return tuple(
-        _entry(
-            item, item_id, {**(headers or {}), **given.get(item_id, {})}, item_bytes_max
-        )
-        for item, item_id in zip(items, ids, strict=True)
-    )
+    entries: list[PublishedItem] = []
+    for item, item_id in zip(items, ids, strict=True):
+        own = {**(headers or {}), **given.get(item_id, {})}
+        entries.append((yield from _entry(item, item_id, own, item_bytes_max)))
+        if len(entries) % _STEP_ITEMS == 0:
+            yield
+    return tuple(entries)
 
 
 def _entry(
     item: ET.Element, item_id: str, properties: Properties, bytes_max: int
-) -> PublishedItem:
-    payload = _payload(item)
+) -> Steps[PublishedItem]:
+    payload = yield from _payload(item)
     content = payload.encode()
     size = len(content)
     if properties:
@@ -145,7 +150,7 @@ def _entry(
     )
 
 
-def _payload(item: ET.Element) -> str:
+def _payload(item: ET.Element) -> Steps[str]:
     if len(item) > 1:
         raise bad_request("more than one payload in an item", "invalid-payload")
     if any((each or "").strip() for each in (item.text, *(c.tail for c in item))):
@@ -155,7 +160,7 @@ def _payload(item: ET.Element) -> str:
     if namespace(item[0]) == XML_NAMESPACE:
         raise bad_request("a payload in the namespace of XML", "invalid-payload")
     try:
-        return payload_text(item[0])
+        return (yield from rendering_payload(item[0]))
     except ValueError as error:
         raise bad_request(f"the payload: {error}", "invalid-payload") from error
 

@@ -15,8 +15,9 @@ from typing import TypeAlias
 from qos.core.quota import domain_of
 from qos.core.strings import bare
 from qos.engine.payers import Payers
+from qos.steps import Steps
 
-__all__ = ["RequestTurns"]
+__all__ = ["RequestTurns", "stepped"]
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +26,22 @@ _WAITING_MAX = 500
 _ALL_WAITING_MAX = 5_000
 
 _Call: TypeAlias = Callable[[], object]
+
+#: What a call returns if it is to be called again, before anything else of its account.
+_MORE = object()
+
+
+def stepped(steps: Steps[None]) -> _Call:
+    """A call for `RequestTurns.do` that does one step each time."""
+
+    def call() -> object:
+        try:
+            next(steps)
+        except StopIteration:
+            return None
+        return _MORE
+
+    return call
 
 
 class RequestTurns:
@@ -54,9 +71,13 @@ class RequestTurns:
         """
         payer = self._payer(requester)
         waiting = self._waiting.get(payer)
-        if waiting is None and self._payers.do_now(payer, call):
+        returned: list[object] = []
+        begun = waiting is None and self._payers.do_now(
+            payer, lambda: returned.append(call())
+        )
+        if begun and returned != [_MORE]:
             return True
-        if self._count >= _ALL_WAITING_MAX:
+        if not begun and self._count >= _ALL_WAITING_MAX:
             return False
         if waiting is None:
             waiting = self._waiting[payer] = deque()
@@ -86,12 +107,14 @@ class RequestTurns:
 
     def _step(self, payer: str) -> bool:
         waiting = self._waiting[payer]
-        call = waiting.popleft()
-        self._count -= 1
-        if not waiting:
-            del self._waiting[payer]
+        returned: object = None
         try:
-            call()
+            returned = waiting[0]()
         except Exception:
             log.exception("a stanza of %s could not be looked into", payer)
-        return self._waiting.get(payer) is waiting
+        if returned is not _MORE:
+            waiting.popleft()
+            self._count -= 1
+        if not waiting:
+            del self._waiting[payer]
+        return bool(waiting)

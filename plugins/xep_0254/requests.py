@@ -37,6 +37,7 @@ from qos.core.queue.requests import (
     Unlock,
     Unsubscribe,
 )
+from qos.steps import Steps, at_once
 from qos.xml_text import CLIENT, COMPONENT, local
 from xep_0254.elements import bad_request, decimal, extended, unsupported, whole
 from xep_0254.forms import fields_of, parse_form
@@ -54,10 +55,10 @@ from xep_0254.request_items import (
     ITEM_BYTES_MAX,
     ITEM_ID_CHARS_MAX,
     flag,
-    read_entries,
     read_ids,
     read_settlements,
     read_tokens,
+    reading_entries,
 )
 
 __all__ = [
@@ -66,6 +67,7 @@ __all__ = [
     "is_request",
     "parse_publish_message",
     "parse_request",
+    "reading_request",
 ]
 
 #: As for item ids.
@@ -99,7 +101,14 @@ def is_request(iq: ET.Element) -> bool:
 def parse_request(
     iq: ET.Element, *, new_id: Callable[[], str], item_bytes_max: int = ITEM_BYTES_MAX
 ) -> Request:
-    """Read a request.
+    """Read a request at once; see `reading_request`."""
+    return at_once(reading_request(iq, new_id=new_id, item_bytes_max=item_bytes_max))
+
+
+def reading_request(
+    iq: ET.Element, *, new_id: Callable[[], str], item_bytes_max: int = ITEM_BYTES_MAX
+) -> Steps[Request]:
+    """Read a request, in steps.
 
     Args:
         iq: one for which is_request is true. The order of its attributes may change.
@@ -114,10 +123,13 @@ def parse_request(
         raise bad_request("more than one element in an iq")
     asked = _asked(pubsubs[0], new_id, item_bytes_max)
     tag = asked.element.tag
-    reader = _READERS.get((tag, iq.get("type", "")))
+    kind = tag, iq.get("type", "")
+    if kind == _PUBLISH:
+        return (yield from _publish(asked))
+    reader = _READERS.get(kind)
     if reader is not None:
         return reader(asked)
-    if any((tag, each) in _READERS for each in _TYPES):
+    if kind[0] == _PUBLISH[0] or any((tag, each) in _READERS for each in _TYPES):
         raise bad_request(f"{local(asked.element)} in an iq of the wrong type")
     raise unsupported(_UNSUPPORTED.get(tag, local(asked.element)[:40]))
 
@@ -150,7 +162,7 @@ def parse_publish_message(
     if check is not None:
         check(pubsub)
     asked = _asked(pubsub, new_id, item_bytes_max)
-    return _publish(asked, read_headers(message))
+    return at_once(_publish(asked, read_headers(message)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,10 +289,10 @@ def _options(element: ET.Element) -> Mapping[str, str] | None:
 # -- publishers and subscribers --------------------------------------------
 
 
-def _publish(asked: _Asked, headers: Properties | None = None) -> Publish:
+def _publish(asked: _Asked, headers: Properties | None = None) -> Steps[Publish]:
     if asked.companion is not None:
         raise unsupported("publish-options")
-    entries = read_entries(
+    entries = yield from reading_entries(
         asked.element,
         properties=asked.properties,
         headers=headers,
@@ -402,8 +414,10 @@ _Reader: TypeAlias = Callable[[_Asked], Request]
 
 #: Readers by the element and by the type of the iq. Both types where XEP-0254 has one
 #: type in its listings but means the other.
+#: It is read in steps, the others at once.
+_PUBLISH = (_pubsub("publish"), "set")
+
 _READERS: dict[tuple[str, str], _Reader] = {
-    (_pubsub("publish"), "set"): _publish,
     (_pubsub("subscribe"), "set"): _subscribe,
     (_pubsub("unsubscribe"), "set"): lambda asked: Unsubscribe(
         asked.node, asked.jid, _subid(asked.element)

@@ -32,6 +32,7 @@ from qos.engine.queue_engine import QueueEngine
 from qos.engine.queue_ports import GatewayPort, QueuePorts
 from qos.ids import new_key
 from qos.journal.writer import JournalWriter, check_folder
+from qos.steps import Steps
 from qos.stores.queue_store import MESSAGES, QueueStore, queue_store_from_url
 from qos.stream.closing import close_at_once
 from qos.stream.gate import in_session
@@ -41,8 +42,8 @@ from xep_0254.discovery import Discovery
 from xep_0254.event_sender import EventSender
 from xep_0254.jids import creators_of, normal_request, sender_jid
 from xep_0254.published_messages import ID_CHARS_MAX, PublishedMessages
-from xep_0254.request_turns import RequestTurns
-from xep_0254.requests import is_request, parse_request
+from xep_0254.request_turns import RequestTurns, stepped
+from xep_0254.requests import is_request, reading_request
 from xep_0254.rights import check_rights
 from xep_0254.service_stanza import render_refusal, render_result
 from xep_qos import XEP_QOS
@@ -295,7 +296,7 @@ class QueueService:
             # An answer would have to repeat the id, and could break our own stream.
             return is_request(xml)
         if is_request(xml):
-            if not self._turns.do(requester, partial(self._request, xml, requester)):
+            if not self._turns.do(requester, stepped(self._request(xml, requester))):
                 text = "too many requests wait already"
                 busy = Refusal(text, condition="resource-constraint", type="wait")
                 self._events.send(self._refusal(xml, busy))
@@ -308,11 +309,12 @@ class QueueService:
         self._events.send(self._refusal(xml, _NOT_ONE_CHILD))
         return True
 
-    def _request(self, xml: ET.Element, requester: str) -> None:
+    def _request(self, xml: ET.Element, requester: str) -> Steps[None]:
         try:
             for child in xml:
                 check_rights(child, self._engine.rights, requester)
-            request = normal_request(parse_request(xml, new_id=new_key))
+            read = yield from reading_request(xml, new_id=new_key)
+            request = normal_request(read)
         except Refusal as refusal:
             self._engine.heard(requester)
             self._events.send(self._refusal(xml, refusal))

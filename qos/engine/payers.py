@@ -16,15 +16,18 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from qos.core.counting import uncount
 from qos.core.payers import Budgets, FairOrder, Rates
 from qos.core.rate import RateLimit
+from qos.steps import Steps
 
 __all__ = ["STEP_S", "TURN_S", "UNWRITTEN_MAX", "Job", "Over", "Payers", "Step"]
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: Seconds of a turn: what the event loop does for everybody else waits for so long.
 TURN_S = 0.003
@@ -229,6 +232,22 @@ class Payers:
             await turn
         finally:
             job.cancel()
+
+    async def stepped(self, payer: str, steps: Steps[T]) -> T:
+        """Do work that comes in steps, and return its result.
+
+        Short work waits for nobody; after each `STEP_S` the payer waits for its turn.
+        """
+        until = self.now() + STEP_S
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            if self.now() >= until:
+                await self.turn(payer)
+                until = self.now() + STEP_S
 
     @contextmanager
     def paid_by(self, payer: str) -> Iterator[None]:

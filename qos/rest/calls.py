@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from qos.core.queue.requests import Refusal, Request, no_node
 from qos.core.queue.results import Result
@@ -12,12 +12,15 @@ from qos.core.rest.link_header import Link, render_links
 from qos.engine.gateway import ask
 from qos.engine.queue_state import Rights
 from qos.rest.paths import url
+from qos.steps import Steps
 
 if TYPE_CHECKING:
     from qos.rest.gateway import Gateway
     from qos.users import Grant
 
 __all__ = ["Answer", "Call", "as_text", "no_node"]
+
+T = TypeVar("T")
 
 TEXT = "text/plain; charset=utf-8"
 
@@ -86,6 +89,10 @@ class Call:
         """The URL of a route of this node, as a path; see `paths.SHARED`."""
         name = f"topic-{name}" if self.topic else name
         return url(name, node=self.node, **variables)
+
+    async def stepped(self, steps: Steps[T]) -> T:
+        """Do work that comes in steps, in turns of the account."""
+        return await self.gateway.engine.payers.stepped(self.account, steps)
 
     async def ask(
         self, request: Request, jid: str = ""

@@ -12,15 +12,16 @@ from qos.core.queue.requests import (
     may_not_publish,
 )
 from qos.core.queue.results import PublishResult
-from qos.core.rest.batches import Part, read_batch
+from qos.core.rest.batches import Part, reading_batch
 from qos.core.rest.link_header import Link
-from qos.core.rest.messages import read_message
+from qos.core.rest.messages import reading_message
 from qos.core.rest.one_off import OneOff
 from qos.core.rest.replying import QUERY, read_correlation, with_correlation
 from qos.core.rest.statuses import Act, status_of
 from qos.ids import new_id, new_key
 from qos.rest.calls import Answer, Call, as_text
 from qos.rest.replying import read_reply_to
+from qos.steps import Steps
 from xep_0254.request_items import ITEM_BYTES_MAX, ITEM_ID_CHARS_MAX
 
 __all__ = [
@@ -43,9 +44,6 @@ USED = {"Allow": "OPTIONS"}
 #: The route of the links that a factory makes.
 _LINKS = {"once": "post", "batchonce": "postbatch"}
 
-#: Messages of a batch that are read in one turn of the account.
-_PARTS = 50
-
 _QUOTED_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
@@ -55,14 +53,15 @@ _QUOTED_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"')
 async def message(call: Call) -> Answer:
     """Post a message; an `Idempotency-Key` is the id of its item."""
     key = idempotency_key(call.headers)
-    entry = _entry(call, call.body, call.headers, key or new_key())
+    reading = _reading(call, call.body, call.headers, key or new_key())
+    entry = await call.stepped(reading)
     await call.ask(Publish(call.node, (entry,), new_ids=not key))
     return Answer(200, {"Content-Location": _location(call, entry.item_id)})
 
 
 async def batch(call: Call) -> Answer:
     """Post several messages, all or none; each may have an `Idempotency-Key`."""
-    parts = read_batch(call.body, call.headers.get("content-type", ""))
+    parts = await _parts(call)
     keys = [idempotency_key(part.headers) for part in parts]
     ids = [key or new_key() for key in keys]
     if len(set(ids)) < len(ids):
@@ -98,7 +97,8 @@ async def check_batch_link(call: Call) -> None:
 async def post(call: Call) -> Answer:
     """Post a message to its one-off link."""
     link = link_of(call, "once", call.node)
-    entry = _entry(call, call.body, call.headers, link.item_id)
+    reading = _reading(call, call.body, call.headers, link.item_id)
+    entry = await call.stepped(reading)
     answer = Answer(200, {"Content-Location": _location(call, entry.item_id)})
     return await _once(call, "once", (entry,), link, answer)
 
@@ -106,7 +106,7 @@ async def post(call: Call) -> Answer:
 async def post_batch(call: Call) -> Answer:
     """Post a batch to its one-off link."""
     link = link_of(call, "batchonce", call.node)
-    parts = read_batch(call.body, call.headers.get("content-type", ""))
+    parts = await _parts(call)
     # Each batch has an item with the first id, so this id tells whether the link was used.
     ids = [f"{link.item_id}-{number}" for number in range(len(parts))]
     entries = await _entries(call, parts, ids)
@@ -181,23 +181,34 @@ def link_of(call: Call, use: str, to: str) -> OneOff:
 # -- items -----------------------------------------------------------------
 
 
+async def _parts(call: Call) -> list[Part]:
+    """The messages of a batch."""
+    reading = reading_batch(call.body, call.headers.get("content-type", ""))
+    return await call.stepped(reading)
+
+
 async def _entries(
     call: Call, parts: Sequence[Part], ids: Sequence[str]
 ) -> tuple[PublishedItem, ...]:
-    """The items of a batch, some in each turn of the account."""
-    entries: list[PublishedItem] = []
-    for part, item_id in zip(parts, ids, strict=True):
-        if len(entries) % _PARTS == 0:
-            await call.gateway.engine.payers.turn(call.account)
-        entries.append(_entry(call, part.body, part.headers, item_id))
-    return tuple(entries)
+    """The items of a batch."""
+
+    def reading() -> Steps[tuple[PublishedItem, ...]]:
+        entries: list[PublishedItem] = []
+        for part, item_id in zip(parts, ids, strict=True):
+            yield
+            entry = yield from _reading(call, part.body, part.headers, item_id)
+            entries.append(entry)
+        return tuple(entries)
+
+    return await call.stepped(reading())
 
 
-def _entry(
+def _reading(
     call: Call, body: bytes, headers: Mapping[str, str], item_id: str
-) -> PublishedItem:
+) -> Steps[PublishedItem]:
+    """The item of a message, in steps."""
     headers, reply_to = read_reply_to(call, headers)
-    return read_message(
+    return reading_message(
         body,
         headers,
         call.query,

@@ -14,7 +14,7 @@ from qos.core.message.model import Ended, Outgoing
 from qos.core.queue.publishing import ONCE_S_MAX
 from qos.core.queue.requests import Refusal
 from qos.core.rest.link_header import Link
-from qos.core.rest.sending import Sending, read_sending, render_outcome
+from qos.core.rest.sending import Sending, reading_sending, render_outcome
 from qos.core.rest.waits import wait_of
 from qos.errors import MessageTooLarge, OutboxFull, StoreError, StoreFull
 from qos.ids import new_id
@@ -130,12 +130,15 @@ async def _send(
         if link is not None and gateway.engine.now() >= link.issued_at + ONCE_S_MAX:
             return as_text(410, "the link is too old, and nothing was sent by it")
         _check(call, to)
-        sending = _read(call, relay)
-        _count(call)
-        found = await _accepted(call, relay, to, msg_id, sending)
+        sending = await _read(call, relay)
+        # It may have been sent by another request meanwhile.
+        found = await relay.once.known(msg_id)
+        if found is None:
+            _count(call)
+            found = await _accepted(call, relay, to, msg_id, sending)
     if found is not None and link is not None:
         return as_text(405, "it was sent before", **USED)
-    if found is not None and found.digest != _read(call, relay).digest:
+    if found is not None and found.digest != (await _read(call, relay)).digest:
         text = f"another message to {to} had this Idempotency-Key"
         raise Refusal(text, condition="conflict", type="cancel")
     found = found or relay.find(msg_id)
@@ -144,14 +147,15 @@ async def _send(
     return answer
 
 
-def _read(call: Call, relay: Relay) -> Sending:
-    return read_sending(
+async def _read(call: Call, relay: Relay) -> Sending:
+    reading = reading_sending(
         call.body,
         call.headers,
         call.query,
         now=call.gateway.engine.now(),
         original_from="" if relay.speaks_as(call.account) else call.account,
     )
+    return await call.stepped(reading)
 
 
 async def _accepted(

@@ -9,7 +9,8 @@ from functools import partial
 import pytest
 
 from qos.core.payers import Rates
-from qos.engine.payers import TURN_S, UNWRITTEN_MAX, Payers
+from qos.engine.payers import STEP_S, TURN_S, UNWRITTEN_MAX, Payers
+from qos.steps import Steps
 from waiting import limit
 
 A, B = "a@example.org", "b@example.org"
@@ -163,6 +164,43 @@ async def test_a_task_waits_for_its_turn_and_pays_for_it(
     assert len(done) == 21
     assert done.index(B) <= 2
     assert max(rounds) <= TURN_S * 1000 + 4
+
+
+async def test_work_in_steps_waits_for_a_turn_each_millisecond(
+    payers: Payers, time: Time
+) -> None:
+    """Its payer is charged, and another one is served in between."""
+    done: list[str] = []
+
+    def steps(name: str, count: int) -> Steps[str]:
+        for _ in range(count):
+            time.now_s += STEP_S / 2
+            done.append(name)
+            yield
+        return name
+
+    async def work(payer: str, count: int) -> None:
+        assert await payers.stepped(payer, steps(payer, count)) == payer
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(work(A, 40))
+        group.create_task(work(B, 2))
+    assert (done.count(A), done.count(B)) == (40, 2)
+    assert done[:4] == [A, A, B, B]
+
+
+async def test_short_work_in_steps_waits_for_nobody(
+    payers: Payers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most messages are short."""
+    monkeypatch.setattr(payers, "turn", None)
+
+    def steps() -> Steps[int]:
+        yield
+        yield
+        return 7
+
+    assert await payers.stepped(A, steps()) == 7
 
 
 async def test_a_task_that_is_cancelled_leaves_nothing(payers: Payers) -> None:

@@ -27,6 +27,7 @@ from xep_0254.request_items import (
 from xep_0254.requests import (
     NODE_CHARS_MAX,
     parse_request,
+    reading_request,
 )
 
 PUBSUB = "http://jabber.org/protocol/pubsub"
@@ -51,6 +52,14 @@ def iq(
 def counting() -> Callable[[], str]:
     ids = iter(range(10_000))
     return lambda: f"made{next(ids)}"
+
+
+def test_a_dear_payload_is_read_in_steps() -> None:
+    """Others are served between them."""
+    payload = f"<a xmlns='u'>{'<b/>' * 10_000}</a>"
+    content = f"<publish node='n'><item>{payload}</item></publish>"
+    steps = reading_request(iq(content), new_id=counting())
+    assert sum(1 for _ in steps) >= 20
 
 
 def parse(content: str, kind: str = "set", of: str = PUBSUB) -> Request:

@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from qos.engine.payers import TURN_S, Payers
+from qos.steps import Steps
 from xep_0254 import request_turns
-from xep_0254.request_turns import RequestTurns
+from xep_0254.request_turns import RequestTurns, stepped
 
 FLOOD, CALM = "mallory@example.org/x", "alice@example.org/x"
 
@@ -116,6 +117,49 @@ async def test_an_error_in_one_request_lets_the_others_of_its_account_go_on(
 
     turns.do(FLOOD, slow)
     turns.do(FLOOD, wrong)
+    turns.do(FLOOD, lambda: done.append("next"))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert done == ["next"]
+    assert "could not be looked into" in caplog.text
+
+
+async def test_a_request_in_steps_goes_on_before_the_next_of_its_account(
+    turns: RequestTurns, payers: Payers, time: Time
+) -> None:
+    """And others are served between its steps."""
+    done: list[str] = []
+
+    def long() -> Steps[None]:
+        for number in range(6):
+            time.now_s += 0.001
+            done.append(f"long {number}")
+            yield
+        done.append("long ends")
+
+    assert turns.do(FLOOD, stepped(long()))
+    assert done == ["long 0"], "its first step is done at once"
+    assert turns.do(FLOOD, lambda: done.append("next"))
+    assert turns.do(CALM, lambda: done.append("calm"))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not payers.waiting
+    own = [each for each in done if each != "calm"]
+    assert own == [*(f"long {number}" for number in range(6)), "long ends", "next"]
+    assert done.index("calm") < done.index("long 5")
+
+
+async def test_an_error_in_a_step_ends_its_request_only(
+    turns: RequestTurns, time: Time, caplog: pytest.LogCaptureFixture
+) -> None:
+    done: list[str] = []
+
+    def wrong() -> Steps[None]:
+        time.now_s += 0.01
+        yield
+        raise ValueError("wrong")
+
+    turns.do(FLOOD, stepped(wrong()))
     turns.do(FLOOD, lambda: done.append("next"))
     for _ in range(10):
         await asyncio.sleep(0)

@@ -6,7 +6,8 @@ A message that was published by AMQP is stored as this payload, which XMPP worke
 
 The text is the bare message with its footer, byte for byte, and to AMQP the same bytes
 leave. The attribute has the message annotations. The child is there to be read, if the
-body is a string (`<body/>`) or one data section with XML (that element itself).
+body is a string (`<body/>`) or one data section with XML of at most READABLE_TAGS_MAX tags
+(that element itself).
 
 Any other item leaves as `qos.core.amqp.other_items` says.
 """
@@ -61,6 +62,7 @@ from qos.xml_text import is_legal, render, text
 __all__ = [
     "ANNOTATIONS_BYTES_MAX",
     "NAMESPACE",
+    "READABLE_TAGS_MAX",
     "MustDetach",
     "ReceivedMessage",
     "addressed_to",
@@ -73,6 +75,10 @@ __all__ = [
 #: The most bytes of the annotations that consumers add to an item: they are in memory.
 ANNOTATIONS_BYTES_MAX = 4 * 1024
 
+#: The tags of a body of XML that is written a second time, to be read by XMPP workers. All
+#: of it is done at once; so many take some 2 ms.
+READABLE_TAGS_MAX = 1000
+
 #: The namespace of the payload of an item that was published by AMQP.
 NAMESPACE = "xmpp-qos:amqp:0"
 
@@ -83,7 +89,7 @@ _PAYLOAD = re.compile(
     r"(?P<bare>[A-Za-z0-9+/=]+)<"
 )
 
-#: Fields of a header (§3.2.1) and of properties (§3.2.4), by their places.
+#: Fields of a header (messaging §3.2.1), of properties (messaging §3.2.4), by their places.
 _PRIORITY, _TTL = 1, 2
 _TO, _REPLY_TO, _EXPIRY = 2, 4, 8
 
@@ -108,7 +114,7 @@ _ID_KINDS = ("ulong", "uuid", "binary", "string")
 
 
 class MustDetach(Refusal):
-    """The message has an annotation that must be understood, and is not (§3.2.10)."""
+    """The message has an annotation that must be understood, and is not (messaging §3.2.10)."""
 
 
 @record(frozen=True, slots=True)
@@ -210,7 +216,7 @@ def _field(fields: list[bytes], place: int) -> Value:
 
 def _priority(value: Value) -> int | None:
     number = _number(value, "unsigned", "the priority")
-    # §3.2.1: ten priorities are distinct; those above are the highest one.
+    # Messaging §3.2.1: ten priorities are distinct; those above are the highest one.
     return None if number is None else min(number, PRIORITIES[-1])
 
 
@@ -240,8 +246,8 @@ def _number(value: Value, kind: str, what: str) -> int | None:
 def _item_id(message_id: bytes) -> str:
     """The id of the item; '': the message has none.
 
-    The same value as ulong, uuid, binary and string makes four different ids (§3.2.4),
-    and the bytes of a string that is not UTF-8 a fifth one.
+    The same value as ulong, uuid, binary and string makes four different ids (messaging
+    §3.2.4), and the bytes of a string that is not UTF-8 a fifth one.
     """
     kind, value = decode_carried(message_id)
     if kind == "null":
@@ -356,6 +362,8 @@ def _xml(content: bytes) -> str:
     # No DTD is ever parsed: its entities could be of any size.
     if not content.startswith(b"<") or b"<!" in content or b"<?" in content:
         return ""
+    if content.count(b"<") > READABLE_TAGS_MAX:
+        return ""
     try:
         content.decode()
         element = parse(content).root
@@ -374,7 +382,7 @@ def _xml(content: bytes) -> str:
 def render_item(item: Item, payload: str, now: float) -> bytes:
     """The message that a consumer gets: its bare part is the same each time.
 
-    No intermediary may change it (§3.2). There is one exception: a queue for replies
+    No intermediary may change it (messaging §3.2). There is one exception: a queue for replies
     that the item does not name any more (`qos.core.queue.replies`) is left out.
 
     Args:

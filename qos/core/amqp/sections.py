@@ -202,7 +202,7 @@ def must_understand(value: bytes) -> str | None:
 
 
 def merged(annotations: bytes, changes: bytes) -> bytes:
-    """Annotations with those of a modified outcome: the later value wins (§3.4.5).
+    """Annotations with those of a modified outcome: the later value wins (messaging §3.4.5).
 
     Args:
         annotations: an encoded map, or b'' for none.

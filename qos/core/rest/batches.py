@@ -15,13 +15,19 @@ from xml.etree import ElementTree as ET
 from qos.core.queue.requests import Refusal
 from qos.core.record import record
 from qos.steps import Steps, at_once
-from qos.xml_reading import parsing
+from qos.xml_reading import children
 from qos.xml_text import rendering
 
-__all__ = ["PARTS_MAX", "Part", "read_batch", "reading_batch"]
+__all__ = ["ENTRY_ELEMENTS_MAX", "PARTS_MAX", "Part", "read_batch", "reading_batch"]
 
 #: As many items as one request of XEP-0254 may publish.
 PARTS_MAX = 1000
+
+#: The elements in an entry of a feed. An item with more would be too large.
+ENTRY_ELEMENTS_MAX = 50_000
+
+#: The bytes that are searched for a delimiter in one step.
+_SEARCHED_BYTES = 256 * 1024
 
 _ATOM = "{http://www.w3.org/2005/Atom}"
 
@@ -53,7 +59,7 @@ def reading_batch(body: bytes, content_type: str) -> Steps[list[Part]]:
     """
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "multipart/mixed":
-        parts = _multipart(body, content_type)
+        parts = yield from _multipart(body, content_type)
     elif kind in {"application/atom+xml", "application/xml"}:
         parts = yield from _feed(body)
     else:
@@ -85,24 +91,40 @@ def _too_many() -> Refusal:
     )
 
 
-def _multipart(body: bytes, content_type: str) -> list[Part]:
+def _multipart(body: bytes, content_type: str) -> Steps[list[Part]]:
     boundary = _BOUNDARY.search(content_type)
     if boundary is None:
         raise _bad("multipart/mixed without a boundary")
     delimiter = b"\r\n--" + (boundary[1] or boundary[2]).encode()
     # RFC 2046 §5.1.1: what is before the first delimiter and after the last is ignored.
-    pieces = (b"\r\n" + body).split(delimiter, PARTS_MAX + 2)
+    if body.startswith(delimiter[2:]):
+        begin = len(delimiter) - 2
+    else:
+        begin = (yield from _found(body, delimiter, 0)) + len(delimiter)
     parts: list[Part] = []
-    for piece in pieces[1:]:
-        if piece.startswith(b"--"):
-            return parts
-        padding, newline, content = piece.partition(b"\r\n")
+    while not body.startswith(b"--", begin):
+        end = yield from _found(body, delimiter, begin)
+        padding, newline, content = body[begin:end].partition(b"\r\n")
         if padding.strip(b" \t") or not newline:
             raise _bad("a delimiter does not end its line")
         if len(parts) == PARTS_MAX:
             raise _too_many()
         parts.append(_part(content))
-    raise _bad("it has no closing delimiter")
+        begin = end + len(delimiter)
+    return parts
+
+
+def _found(body: bytes, delimiter: bytes, begin: int) -> Steps[int]:
+    """The place of the next delimiter from there on."""
+    while True:
+        yield
+        end = begin + _SEARCHED_BYTES
+        found = body.find(delimiter, begin, end + len(delimiter))
+        if found >= 0:
+            return found
+        if end >= len(body):
+            raise _bad("it has no closing delimiter")
+        begin = end
 
 
 def _part(content: bytes) -> Part:
@@ -125,20 +147,22 @@ def _feed(body: bytes) -> Steps[list[Part]]:
         raise _bad("a feed is in UTF-8")
     if b"<!DOCTYPE" in body:
         raise _bad("a feed has no DTD")
+    parts: list[Part] = []
     try:
-        feed = (yield from parsing(body)).root
-        if feed.tag != f"{_ATOM}feed":
-            raise _bad("feed of Atom is expected")
-        entries = feed.findall(f"{_ATOM}entry")
-        if len(entries) > PARTS_MAX:
-            raise _too_many()
-        parts: list[Part] = []
-        for each in entries:
-            parts.append((yield from _entry(each.find(f"{_ATOM}content"))))
-            yield
-        return parts
-    except (ET.ParseError, ValueError, LookupError) as error:
+        for child in children(
+            body, root=f"{_ATOM}feed", elements_max=ENTRY_ELEMENTS_MAX
+        ):
+            if child is None:
+                yield
+            elif child.tag == f"{_ATOM}entry":
+                if len(parts) == PARTS_MAX:
+                    raise _too_many()
+                parts.append((yield from _entry(child.find(f"{_ATOM}content"))))
+    except (ET.ParseError, LookupError) as error:
         raise _bad(f"the feed is not well-formed: {error}") from None
+    except ValueError as error:
+        raise _bad(f"the feed: {error}") from None
+    return parts
 
 
 def _entry(content: ET.Element | None) -> Steps[Part]:

@@ -1,6 +1,6 @@
 """Forwarding a message to a push subscriber: the requests to make, and what came of it.
 
-The relation of the subscriber's link decides (rows U2, U3, U5 and U7 of REST-*):
+The relation of the subscriber's link decides (docs/rest-checklist.md U2, U3, U5 and U7):
 
     post-message-once  an empty POST asks for a one-off link, `create-next`; the message is
                        posted there; the answer has the link for the next message
@@ -249,7 +249,10 @@ def _is_unknown(answer: _Answer, other: int) -> TypeGuard[PushReply]:
 
 
 def _once_verdict(answer: _Answer) -> Verdict:
-    """The verdict of a one-off link: 405 means that the message is there (U5)."""
+    """The verdict of a one-off link: 405 means that the message is there.
+
+    docs/rest-checklist.md U5.
+    """
     verdict = _verdict(answer)
     if isinstance(answer, NoReply):
         return verdict
@@ -283,7 +286,10 @@ def _why_not_followed(answer: PushReply) -> str:
 
 
 def _fate(status: int) -> Fate:
-    """The fate of a message by the status of the answer, as in HornetQ (row U7)."""
+    """The fate of a message by the status of the answer, as in HornetQ.
+
+    docs/rest-checklist.md U7.
+    """
     if 200 <= status < 300 or status in {303, 304}:
         return Fate.ACCEPTED
     if status in {429, 503}:

@@ -42,9 +42,9 @@ from qos.xml_text import XML_NAMESPACE, rendering
 __all__ = [
     "TIME_MS_MAX",
     "is_utf8",
-    "payload_of",
     "read_message",
     "reading_message",
+    "reading_payload",
     "render_headers",
     "render_message",
     "ttl_of",
@@ -127,7 +127,7 @@ def reading_message(
     why = why_not(properties)
     if why is not None:
         raise _bad(f"Msg-Properties, with Content-Type: {why}")
-    payload = yield from _payload_of(
+    payload = yield from reading_payload(
         body, kept.get("content-type", ""), plain=len(kept) < 2
     )
     size = utf8_size(payload) + properties_size(properties)
@@ -195,18 +195,14 @@ def ttl_of(query: Mapping[str, str], now: float) -> float | None:
     return None if ttl_ms is None else ttl_ms / 1000
 
 
-def payload_of(body: bytes, content_type: str, *, plain: bool) -> str:
-    """The payload.
+def reading_payload(body: bytes, content_type: str, *, plain: bool) -> Steps[str]:
+    """The payload, in steps.
 
     Args:
         body: of the message.
         content_type: its type, or ''.
         plain: there is no Content-Encoding or anything else that would change it.
     """
-    return at_once(_payload_of(body, content_type, plain=plain))
-
-
-def _payload_of(body: bytes, content_type: str, *, plain: bool) -> Steps[str]:
     readable = ""
     if plain and is_json(content_type):
         payload = _json_payload(body)

@@ -52,9 +52,9 @@ def verdict_of(
 
 
 def disables(subscriber: PushSubscriber, failures: int, failures_max: int) -> bool:
-    """Whether so many failed deliveries in a row disable a subscriber (row U8).
+    """Whether so many failed deliveries in a row disable a subscriber.
 
-    Each of its sessions has its own part of them.
+    Each of its sessions has its own part of them: docs/rest-checklist.md U8.
     """
     most = failures_max * subscriber.sessions
     return subscriber.disable_on_failure is None and failures >= most

@@ -1,4 +1,6 @@
-"""Request and reply by HTTP: where replies go, and by what they are matched (row R2).
+"""Request and reply by HTTP: where replies go, and by what they are matched.
+
+docs/rest-checklist.md R2.
 
 A request names the queue for its replies as `Link: </queues/NAME>; rel="reply-to"`, and
 its item has the name as a property, as one that came by AMQP has. Whoever takes the

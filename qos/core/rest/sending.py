@@ -17,17 +17,18 @@ import json
 import re
 from collections.abc import Mapping
 from typing import Any
-from xml.etree import ElementTree as ET
 
 from qos.core.content_headers import KEPT, why_no_header
 from qos.core.message.model import Ended, Outgoing
 from qos.core.queue.requests import Refusal
 from qos.core.record import record
-from qos.core.rest.messages import is_utf8, payload_of, ttl_of
+from qos.core.rest.messages import is_utf8, reading_payload, ttl_of
 from qos.errors import why_not_delivered
+from qos.steps import Steps
+from qos.xml_reading import first_tag
 from qos.xml_text import CLIENT, attribute, text
 
-__all__ = ["TTL_S", "Sending", "read_sending", "render_outcome"]
+__all__ = ["TTL_S", "Sending", "reading_sending", "render_outcome"]
 
 #: Seconds until a message that its device has not got ends, if its user says nothing.
 TTL_S = 7 * 24 * 3600.0
@@ -60,15 +61,15 @@ class Sending:
     ttl_s: float
 
 
-def read_sending(
+def reading_sending(
     body: bytes,
     headers: Mapping[str, str],
     query: Mapping[str, str],
     *,
     now: float,
     original_from: str = "",
-) -> Sending:
-    """Read a post as a message to a device.
+) -> Steps[Sending]:
+    """Read a post as a message to a device, in steps.
 
     Args:
         body: as it came.
@@ -89,7 +90,7 @@ def read_sending(
     content_type = headers.get("content-type", "").strip()
     if content_type and (why := why_no_header(KEPT["content-type"], content_type)):
         raise _bad(why)
-    content = _content(body, content_type)
+    content = yield from _content(body, content_type)
     if original_from:
         _check_foreign(content)
     inner = f"{content}{_addresses(original_from)}" if original_from else content
@@ -101,14 +102,14 @@ def read_sending(
     )
 
 
-def _content(body: bytes, content_type: str) -> str:
+def _content(body: bytes, content_type: str) -> Steps[str]:
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "text/plain" and is_utf8(content_type):
         try:
             return f"<body>{text(body.decode())}</body>"
         except ValueError:
             pass  # XML cannot carry it
-    return payload_of(body, content_type, plain=True)
+    return (yield from reading_payload(body, content_type, plain=True))
 
 
 def _check_foreign(content: str) -> None:
@@ -119,8 +120,7 @@ def _check_foreign(content: str) -> None:
     """
     if content.startswith(("<body>", "<body xmlns='xmpp-qos:http:0'")):
         return  # made here
-    element = ET.fromstring(content)  # noqa: S314 - payload_of has let it through
-    namespace = element.tag[1:].partition("}")[0]
+    namespace = first_tag(content)[1:].partition("}")[0]
     if _PROTOCOL.match(namespace):
         raise Refusal(
             f"elements of {namespace} are not sent: the message would be from the "

@@ -1,7 +1,7 @@
 """The status of each refusal, by what was asked for: the table is the law.
 
 Statuses are those of RFC 9110 and RFC 6585. What they mean to a client of REST-* is in
-rows R5, P6, P9, P10, P14, C4 to C7 and C14 of the checklist.
+docs/rest-checklist.md R5, P6, P9, P10, P14, C4 to C7 and C14.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The requests of pull consumers; rows H7 to H12."""
+"""The requests of pull consumers: docs/rest-checklist.md H7 to H12."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Queues and their messages: found, made and posted; rows H2 to H6, H15 and H16.
+"""Queues and their messages: found, made and posted.
+
+docs/rest-checklist.md H2 to H6, H15 and H16.
 
 A post to `create` is sent on to a one-off link, which makes one message however often it
 is repeated. A queue that remembers no ids allows duplicates: there the post itself makes
@@ -14,7 +16,7 @@ from qos.core.queue.requests import Create, Publish, PublishedItem, Refusal
 from qos.core.rest.hornetq.forms import create_query, node_name
 from qos.core.rest.hornetq.names import plain_name, properties_of
 from qos.core.rest.link_header import Link
-from qos.core.rest.messages import read_message
+from qos.core.rest.messages import reading_message
 from qos.core.rest.statuses import Act, status_of
 from qos.engine.queue_state import Rights
 from qos.ids import new_id, new_key
@@ -134,7 +136,7 @@ async def create(call: Call) -> Answer:
     answer = await sent_on(call)
     if answer is not None:
         return answer
-    entry = _entry(call, new_key())
+    entry = await _entry(call, new_key())
     await call.ask(Publish(call.node, (entry,), new_ids=True))
     return _created(call)
 
@@ -145,7 +147,7 @@ async def create_with_id(call: Call) -> Answer:
     link = call.gateway.one_off.read(given, _USE, call.node, call.account)
     if link is None and (len(given) > ITEM_ID_CHARS_MAX or not given.isprintable()):
         raise _bad(f"an id has at most {ITEM_ID_CHARS_MAX} printable characters")
-    entry = _entry(call, given if link is None else link.item_id)
+    entry = await _entry(call, given if link is None else link.item_id)
     issued_at = None if link is None else link.issued_at
     try:
         await call.ask(Publish(call.node, (entry,), issued_at=issued_at))
@@ -175,8 +177,8 @@ def _one_off(call: Call) -> str:
     return url("hornetq-create-id", node=call.node, id=token)
 
 
-def _entry(call: Call, item_id: str) -> PublishedItem:
-    return read_message(
+async def _entry(call: Call, item_id: str) -> PublishedItem:
+    reading = reading_message(
         call.body,
         call.headers,
         create_query(call.query),
@@ -185,6 +187,7 @@ def _entry(call: Call, item_id: str) -> PublishedItem:
         bytes_max=ITEM_BYTES_MAX,
         more=properties_of(call.headers, call.gateway.property_headers),
     )
+    return await call.stepped(reading)
 
 
 def _bad(why: str) -> Refusal:

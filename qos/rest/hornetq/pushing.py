@@ -1,4 +1,7 @@
-"""Push consumers: those of the other dialect, by a document of HornetQ's; row H14."""
+"""Push consumers: those of the other dialect, by a document of HornetQ's.
+
+docs/rest-checklist.md H14.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pull subscriptions to topics; row H13.
+"""Pull subscriptions to topics: docs/rest-checklist.md H13.
 
 A subscription is a queue that copies from its topic, with one pull consumer. One that is
 not durable has a lifetime: it ends when the link of its consumer does, and at a restart.

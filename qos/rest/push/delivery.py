@@ -126,7 +126,7 @@ async def _keep(
 def _forwarded(
     subscriber: PushSubscriber, item: Item, payload: str
 ) -> tuple[bytes, Mapping[str, str]]:
-    """The body of a message, and its headers (row U4)."""
+    """The body of a message, and its headers (docs/rest-checklist.md U4)."""
     body, kept = render_message(item, payload)
     headers = {name.title(): value for name, value in kept.items()}
     if subscriber.content_type and headers.get("Content-Type", OCTETS) == OCTETS:

@@ -27,7 +27,7 @@ _ENABLED = {"true": True, "false": False}
 
 
 async def subscribers(call: Call) -> Answer:
-    """Make a push subscriber, or list those of the user (rows U1, R4)."""
+    """Make a push subscriber, or list those of the user (docs/rest-checklist.md U1, R4)."""
     _check_right(call, call.node)
     if call.method != "POST":
         found = call.gateway.pushers.of(call.node, call.account)
@@ -64,7 +64,10 @@ def _own(call: Call) -> Pusher:
 
 
 async def subscriber(call: Call) -> Answer:
-    """Show a push subscriber, switch it on or off, or end it (row U8)."""
+    """Show a push subscriber, switch it on or off, or end it.
+
+    docs/rest-checklist.md U8.
+    """
     pusher = _own(call)
     if call.method == "DELETE":
         await call.gateway.pushers.remove(pusher)

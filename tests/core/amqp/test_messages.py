@@ -14,6 +14,7 @@ from qos.core.amqp.bodies import body_of
 from qos.core.amqp.delays import DELAY_S_MAX
 from qos.core.amqp.messages import (
     NAMESPACE,
+    READABLE_TAGS_MAX,
     MustDetach,
     ReceivedMessage,
     addressed_to,
@@ -82,7 +83,7 @@ def sent(entry: PublishedItem, **changes: object) -> bytes:
 def test_the_bare_message_and_its_annotations_leave_byte_for_byte(
     parts: list[tuple[Section, bytes]],
 ) -> None:
-    """Hashes, signatures and HMACs of a sender stay valid (§3.2)."""
+    """Hashes, signatures and HMACs of a sender stay valid (messaging §3.2)."""
     message = b"".join(written for _, written in parts)
     came = split(message)
     left = split(sent(read(message).entry))
@@ -143,6 +144,19 @@ def test_the_readable_body_is_left_out_where_it_finds_no_room() -> None:
     assert split(sent(short)).bare == body
 
 
+@pytest.mark.parametrize(("tags", "is_there"), [(1000, True), (1001, False)])
+def test_xml_that_is_dear_to_read_is_not_written_beside_its_bytes(
+    tags: int, is_there: bool
+) -> None:
+    """All of it would be done at once, and everybody would wait for it."""
+    assert READABLE_TAGS_MAX == 1000
+    xml = b"<a>" + b"<b/>" * (tags - 2) + b"</a>"
+    body = section(Section.DATA, values.binary(xml))
+    entry = read(body).entry
+    assert ("<b/>" in entry.payload) == is_there
+    assert split(sent(entry)).bare == body
+
+
 def test_a_message_that_finds_no_room_is_refused() -> None:
     with pytest.raises(Refusal, match="over the limit of 1000") as refused:
         read(text("x" * 1000), bytes_max=1000)
@@ -162,7 +176,7 @@ def test_a_message_that_finds_no_room_is_refused() -> None:
 def test_an_id_tells_the_type_of_its_message_id(
     message_id: bytes, item_id: str
 ) -> None:
-    """Four ids of different types are four ids (§3.2.4)."""
+    """Four ids of different types are four ids (messaging §3.2.4)."""
     message = fields(Section.PROPERTIES, {0: message_id}) + text("x")
     assert read(message).entry.item_id == item_id
 

@@ -10,7 +10,8 @@ from qos.core.opaque_body import unwrap
 from qos.core.queue.requests import Refusal
 from qos.core.record import replace
 from qos.core.rest.one_off import OneOffLinks
-from qos.core.rest.sending import TTL_S, Sending, read_sending, render_outcome
+from qos.core.rest.sending import TTL_S, Sending, reading_sending, render_outcome
+from qos.steps import at_once
 
 LAMP = "lamp@example.org/1"
 LIGHT = "<light xmlns='urn:example:light'/>"
@@ -19,7 +20,7 @@ HEAD, TAIL = "<message xmlns='jabber:client'>", "</message>"
 
 def read(body: bytes, kind: str = "", of: str = "", **query: str) -> Sending:
     headers = {"content-type": kind} if kind else {}
-    return read_sending(body, headers, query, now=1000.0, original_from=of)
+    return at_once(reading_sending(body, headers, query, now=1000.0, original_from=of))
 
 
 def content(sending: Sending) -> str:
@@ -115,7 +116,7 @@ def test_what_would_be_lost_is_refused(
 ) -> None:
     name = next(iter([*headers, *query]))
     with pytest.raises(Refusal, match=name) as refused:
-        read_sending(b"", headers, query, now=1000.0)
+        at_once(reading_sending(b"", headers, query, now=1000.0))
     assert refused.value.condition == "bad-request"
 
 

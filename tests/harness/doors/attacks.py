@@ -45,6 +45,7 @@ ATTACKS: dict[str, Attack] = {
     "HTTP lengths without bodies": http_attacks.no_bodies,
     "HTTP slow bodies": http_attacks.slow_bodies,
     "HTTP bombs of XML": http_attacks.bombs,
+    "HTTP feeds": http_attacks.feeds,
     "XMPP requests": xmpp_attacks.requests,
     "XMPP bombs of XML": xmpp_attacks.bombs,
     EVERYTHING: _all,

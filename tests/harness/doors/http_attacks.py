@@ -8,7 +8,7 @@ import itertools
 from doors.hostile import ACCOUNTS, STRANGER, Counts, again, head, web
 from doors.place import HONEST_QUEUES, HOSTILE, LAIR, Place
 
-__all__ = ["bomb", "bombs", "no_bodies", "requests", "slow_bodies"]
+__all__ = ["bomb", "bombs", "feeds", "no_bodies", "requests", "slow_bodies"]
 
 _MULTIPART = "multipart/mixed; boundary=x"
 
@@ -16,6 +16,9 @@ _MULTIPART = "multipart/mixed; boundary=x"
 _LENGTH = "8388608"
 
 _BOMB_BYTES = 100_000
+
+#: A feed of Atom: entries of the smallest elements.
+_FEED_BYTES, _ENTRY_ELEMENTS = 4_000_000, 10_000
 
 #: Requests of one write.
 _PIPELINED = 50
@@ -105,6 +108,30 @@ async def bombs(where: Place, counts: Counts) -> None:
                 user=HOSTILE[0],
                 Content_Length=str(len(body)),
                 Content_Type="application/xml",
+            )
+            writer.write(request + body)
+            await asyncio.wait_for(reader.readuntil(_END), _ANSWER_S)
+
+    await again(once, counts, "requests", times=4)
+
+
+async def feeds(where: Place, counts: Counts) -> None:
+    """Batches to one's own queue that are small in bytes, and dear to parse."""
+    inside = b"<a>" + b"<b/>" * _ENTRY_ELEMENTS + b"</a>"
+    entry = (
+        b"<entry><content type='application/x+xml'>" + inside + b"</content></entry>"
+    )
+    entries = entry * (_FEED_BYTES // len(entry))
+    body = b"<feed xmlns='http://www.w3.org/2005/Atom'>" + entries + b"</feed>"
+    users = itertools.cycle(HOSTILE)
+
+    async def once() -> None:
+        async with web(where, ACCOUNTS) as (reader, writer):
+            request = head(
+                *("POST", f"/queues/{LAIR}/batches"),
+                user=next(users),
+                Content_Length=str(len(body)),
+                Content_Type="application/atom+xml",
             )
             writer.write(request + body)
             await asyncio.wait_for(reader.readuntil(_END), _ANSWER_S)
