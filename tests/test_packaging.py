@@ -95,8 +95,9 @@ def test_a_source_distribution_can_be_tested(tmp_path: Path) -> None:
         names = {name.partition("/")[2] for name in sdist.getnames()}
     tests = {str(path.relative_to(ROOT)) for path in ROOT.glob("tests/**/*.py")}
     guide = {str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md")}
-    front = {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md"}
-    assert tests | guide | front | {"pyproject.toml"} <= names
+    front = {"CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"}
+    front |= {"LICENSE", "Makefile", "pyproject.toml"}
+    assert tests | guide | front <= names
 
 
 @pytest.mark.parametrize("package", ["qos", "xep_qos"])

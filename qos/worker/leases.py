@@ -117,7 +117,7 @@ class Leases:
             self._take(item)
         for item_id in (*event.unlocked, *event.retracted):
             # The service also sends an event for what we do ourselves; then the answer
-            # decides (row 8 of the queue decisions).
+            # decides (docs/design/queue.md §1.8).
             self._lose_if_idle(self.jobs.get(item_id), "its lock has ended")
         if event.purged or event.deleted:
             for job in tuple(self.jobs.values()):

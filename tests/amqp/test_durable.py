@@ -1,4 +1,4 @@
-"""Durable termini: a link goes on where it was after a restart of the service (§3.5.5)."""
+"""Durable termini: a link goes on where it was after a restart of the service (messaging §3.5.5)."""
 
 import asyncio
 from pathlib import Path
@@ -115,7 +115,7 @@ async def test_the_answer_tells_the_durability_in_force(
 
 
 async def test_a_durable_copy_goes_on_after_what_was_settled(tmp_path: Path) -> None:
-    """§3.5.2: what was accepted is never sent again, over a restart either."""
+    """Messaging §3.5.2: what was accepted is never sent again, over a restart either."""
     source = durable(2, "never", 0, distribution_mode="copy")
     async with gateway(tmp_path) as bench:
         await bench.create("orders")

@@ -199,7 +199,7 @@ async def outcome(reader: asyncio.StreamReader) -> int:
 async def test_a_refusal_is_an_outcome_that_can_be_read(
     tmp_path: Path, sent: bytes, code: int
 ) -> None:
-    """Whatever comes behind it: unread bytes would reset the connection (§5.3.3.6)."""
+    """Whatever comes behind it: unread bytes would reset the connection (security §5.3.3.6)."""
     async with gateway(tmp_path) as bench, raw(bench) as (reader, writer):
         writer.write(SASL_HEADER + sent + AMQP_HEADER + b"x" * 200_000)
         # Nothing is read before it is refused.

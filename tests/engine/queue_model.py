@@ -196,7 +196,7 @@ class Model:
     def verdict(
         self, node: str, item_id: str, jid: str, token: str, outcome: ItemOutcome
     ) -> str:
-        """`do`, `withdraw`, `again`, or the refusal: section 2, word by word."""
+        """`do`, `withdraw`, `again`, or the refusal: docs/design/queue.md §2."""
         fact, account = self.live(node).get(item_id), bare(jid)
         settled = [
             (end.token, end.account, end.outcome) for end in self.of_id(node, item_id)

@@ -451,7 +451,7 @@ async def test_a_store_that_cannot_be_read_is_tried_again(
 async def test_locks_and_tokens_survive_a_restart_and_are_sent_again(
     bench: Bench,
 ) -> None:
-    """Queue decisions §4.
+    """docs/design/queue.md §4.5.
 
     The same token when the holder is heard of, and nothing new.
     """

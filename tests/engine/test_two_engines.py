@@ -21,7 +21,7 @@ def bad_link(seed: int) -> Link:
 
 
 def check(world: World, sent: dict[str, int]) -> None:
-    """The promise of protocol.md, section 1, message by message."""
+    """The promise of docs/levels.md#levels-and-guarantees, message by message."""
     handed = Counter(number for number, redelivered in world.handed if not redelivered)
     ever = Counter(number for number, _ in world.handed)
     for msg_id, number in sent.items():

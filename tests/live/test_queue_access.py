@@ -89,7 +89,7 @@ async def test_only_owners_do_what_owners_do(queues: Served) -> None:
 async def test_affiliations_decide_who_may_publish_and_subscribe(
     queues: Served, model: str
 ) -> None:
-    """queue.md: open, whitelist; an outcast has no rights."""
+    """docs/design/queue.md P3: open, whitelist; an outcast has no rights."""
     may: dict[str, tuple[bool, bool]] = {
         "owner": (True, True),
         "publisher": (True, True),

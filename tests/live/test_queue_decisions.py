@@ -1,6 +1,6 @@
-"""queue.md §1 and §2 on the wire: decisions on open points of the XEP, and settlement.
+"""Decisions on open points of the XEP, and settlement, on the wire.
 
-Section 2 is a fixed order of checks, of which the first that matches decides. Each test
+docs/design/queue.md §1 and §2: the second one is a fixed order of checks, of which the first that matches decides. Each test
 is one check, or a pair of checks that both match.
 """
 
@@ -93,7 +93,7 @@ async def left_alone(owner: Peer, worker: Peer) -> Delivered:
     return one
 
 
-# -- section 2 -------------------------------------------------------------
+# -- docs/design/queue.md §2 -----------------------------------------------
 
 
 @SETTLING
@@ -333,7 +333,7 @@ async def test_received_is_of_this_life_of_the_item(queues: Served) -> None:
         assert (await alice.browse(NODE))["1"]["state"] == "available"
 
 
-# -- section 1, row 11: several items --------------------------------------
+# -- docs/design/queue.md §1.11: several items ----------------------------
 
 
 @SETTLING
@@ -394,7 +394,7 @@ async def test_several_items_are_published_all_or_none(queues: Served) -> None:
             assert list(await alice.browse(NODE)) == ["1"]
 
 
-# -- section 1, the other rows ---------------------------------------------
+# -- docs/design/queue.md §1, the other rows ------------------------------
 
 
 async def test_row_6_a_full_jid_is_served_and_no_other_resource(queues: Served) -> None:
@@ -492,7 +492,7 @@ async def test_row_4_items_may_be_in_the_namespace_of_unlock(
 
 
 async def test_an_event_says_what_our_extensions_know(queues: Served) -> None:
-    """Prefix q of queue.md §1: token, count, priority, and the remaining ttl."""
+    """docs/design/queue.md §1.12: token, count, priority, and the remaining ttl."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE, LOCKING)
         await bob.subscribe(NODE)

@@ -151,7 +151,7 @@ async def test_a_batch_that_does_not_fit_comes_in_several_events(
 
 
 async def test_a_hold_is_capped_however_often_it_is_extended(queues: Served) -> None:
-    """queue.md §1: a worker that needs more than a day is taken to be hung."""
+    """docs/design/queue.md §1.13: a worker that needs more than a day hangs."""
     async with peers(queues, "alice/a", "bob/b") as (alice, bob):
         await alice.create(NODE)
         await bob.subscribe(NODE)

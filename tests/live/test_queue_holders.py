@@ -1,4 +1,4 @@
-"""queue.md §4 on the wire: distribution of items, limits, and presence."""
+"""docs/design/queue.md §4 on the wire: distribution of items, limits, and presence."""
 
 import itertools
 from collections.abc import AsyncIterator

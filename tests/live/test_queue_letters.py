@@ -1,4 +1,7 @@
-"""queue.md §5 on the wire: dead letters, and operations that end many items."""
+"""Dead letters, and operations that end many items, on the wire.
+
+docs/design/queue.md §5.
+"""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""queue.md §5 on the wire: outcomes, counts, time, and the end of an item."""
+"""Outcomes, counts, time, and the end of an item, on the wire.
+
+docs/design/queue.md §5.
+"""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,7 +1,7 @@
 """The listings of XEP-0254 as in the XEP, used by a peer without our extensions.
 
 The JIDs are those of the tests. Where the listings have iq type `get` and the XEP's
-text means `set`, both are sent (queue.md §1 row 1).
+text means `set`, both are sent (docs/design/queue.md §1.1).
 """
 
 from collections.abc import AsyncIterator
@@ -180,7 +180,7 @@ def echo_of(answer: ET.Element, name: str) -> tuple[str, str]:
 async def test_listing_1_a_subscription_without_options_is_answered_by_their_form(
     queues: Served,
 ) -> None:
-    """§2.1 MUST: this tells a stranger that the node is a queue."""
+    """XEP-0254 §2.1 MUST: this tells a stranger that the node is a queue."""
     async with peers(queues, "alice/a", "bob/foo") as (alice, bob):
         await alice.create(NODE)
         await bob.send(
@@ -249,7 +249,7 @@ async def test_options_without_queue_requests_get_the_form_too(
 async def test_listings_2_and_3_the_options_come_back_with_the_subscription(
     queues: Served,
 ) -> None:
-    """§2.1: the result includes the options in force."""
+    """XEP-0254 §2.1: the result includes the options in force."""
     async with peers(queues, "alice/a", "bob/foo") as (alice, bob):
         await alice.create(NODE)
         answer = await subscribed(bob)
@@ -281,7 +281,7 @@ async def test_listings_2_and_3_the_options_come_back_with_the_subscription(
 async def test_the_field_is_read_with_and_without_its_prefix(
     queues: Served, name: str, form_type: str
 ) -> None:
-    """queue.md §1 row 5: the XEP's text has one form, its listings the other."""
+    """docs/design/queue.md §1.5: the text has one form, its listings the other."""
     async with peers(queues, "alice/a", "bob/foo") as (alice, bob):
         await alice.create(NODE)
         options = form(form_type, {name: "3", "pubsub#deliver": "1"})
@@ -306,7 +306,7 @@ async def test_the_field_is_read_with_and_without_its_prefix(
 
 
 async def test_listings_4_and_5_one_subscriber_is_told(queues: Served) -> None:
-    """§2.2: the item goes to one of the subscribers; bare, if it subscribed so."""
+    """XEP-0254 §2.2: the item goes to one of the subscribers; bare, if it subscribed so."""
     names = ("alice/a", "bob/foo", "carol/foo")
     async with peers(queues, *names) as (alice, bob, carol):
         await alice.create(NODE)
@@ -338,7 +338,7 @@ async def test_listings_4_and_5_one_subscriber_is_told(queues: Served) -> None:
 async def test_listings_6_and_7_a_retract_is_told_to_this_subscriber_only(
     queues: Served, kind: str
 ) -> None:
-    """§2.3 MUST: delete it, and notify only this subscriber."""
+    """XEP-0254 §2.3 MUST: delete it, and notify only this subscriber."""
     names = ("alice/a", "bob/foo", "bob/bar", "carol/foo")
     async with peers(queues, *names) as (alice, bob, bar, carol):
         await alice.create(NODE)
@@ -367,7 +367,7 @@ async def test_listings_6_and_7_a_retract_is_told_to_this_subscriber_only(
 async def test_a_retract_of_what_is_not_there_is_item_not_found(
     queues: Served, kind: str
 ) -> None:
-    """§2.3 MUST, with the type of XEP-0060."""
+    """XEP-0254 §2.3 MUST, with the type of XEP-0060."""
     async with peers(queues, "alice/a", "bob/foo") as (alice, bob):
         await alice.create(NODE)
         await subscribed(bob)
@@ -380,7 +380,7 @@ async def test_a_retract_of_what_is_not_there_is_item_not_found(
 async def test_listing_8_a_retract_by_a_stranger_is_forbidden(
     queues: Served, kind: str
 ) -> None:
-    """§2.3 MUST; sent as an error, though the listing has type get (§1 row 2)."""
+    """XEP-0254 §2.3 MUST; sent as an error (docs/design/queue.md §1.2)."""
     async with peers(queues, "alice/a", "bob/foo", "carol/foo") as (alice, bob, carol):
         await prepared(alice, bob)
         await carol.send(listing_6(carol, kind))
@@ -394,7 +394,7 @@ async def test_listing_8_a_retract_by_a_stranger_is_forbidden(
 async def test_a_retract_of_what_another_has_locked_is_a_conflict(
     queues: Served, kind: str
 ) -> None:
-    """§2.3 MUST: by an earlier receiver, while the next one has the item."""
+    """XEP-0254 §2.3 MUST: by an earlier receiver, while the next one has the item."""
     async with peers(queues, "alice/a", "bob/foo", "carol/foo") as (alice, bob, carol):
         await prepared(alice, bob)
         await carol.subscribe(NODE)
@@ -411,7 +411,7 @@ async def test_a_retract_of_what_another_has_locked_is_a_conflict(
 async def test_listing_9_a_retract_without_the_lock_is_unexpected(
     queues: Served, kind: str
 ) -> None:
-    """§2.3 MUST: the race between a late worker and its time-out."""
+    """XEP-0254 §2.3 MUST: the race between a late worker and its time-out."""
     async with peers(queues, "alice/a", "bob/foo") as (alice, bob):
         await prepared(alice, bob, LOCKING)
         await let_pass(LOCK_S)
@@ -432,9 +432,9 @@ async def test_listing_9_a_retract_without_the_lock_is_unexpected(
 async def test_listings_10_and_11_an_unlock_goes_to_the_next_subscriber(
     queues: Served, kind: str, xmlns: str
 ) -> None:
-    """§2.4 MUST: tell only this one; then publish to another.
+    """XEP-0254 §2.4 MUST: tell only this one; then publish to another.
 
-    Row 4: either namespace.
+    docs/design/queue.md §1.4: either namespace.
     """
     async with peers(queues, "alice/a", "bob/foo", "carol/foo") as (alice, bob, carol):
         first = await prepared(alice, bob)
@@ -460,7 +460,7 @@ async def test_listings_10_and_11_an_unlock_goes_to_the_next_subscriber(
 async def test_listings_12_to_15_the_refusals_of_an_unlock(
     queues: Served, kind: str, xmlns: str
 ) -> None:
-    """§2.4 MUST, four of them; each repeats the request and changes nothing."""
+    """XEP-0254 §2.4 MUST, four of them; each repeats the request and changes nothing."""
 
     async def refused(worker: Peer, item_id: str = ITEM) -> Refused:
         await worker.send(listing_10(worker, kind, xmlns, item_id))
@@ -495,7 +495,7 @@ async def test_listings_12_to_15_the_refusals_of_an_unlock(
 
 
 async def test_section_3_service_and_node_announce_the_mode(queues: Served) -> None:
-    """§3 MUST; §7.3: the node or service supports the queueing mode."""
+    """XEP-0254 §3 MUST; §7.3: the node or service supports the queueing mode."""
     async with peers(queues, "alice/a") as (alice,):
         await alice.create(NODE)
         for node in ("", f" node='{NODE}'"):
@@ -509,7 +509,7 @@ async def test_section_3_service_and_node_announce_the_mode(queues: Served) -> N
 async def test_section_4_an_unavailable_subscriber_is_unlocked_and_unsubscribed(
     queues: Served,
 ) -> None:
-    """§4 SHOULD: only presence tells of a worker that has crashed."""
+    """XEP-0254 §4 SHOULD: only presence tells of a worker that has crashed."""
     async with peers(queues, "alice/a", "bob/foo", "carol/foo") as (alice, bob, carol):
         await bob.be_present()
         await prepared(alice, bob)
@@ -521,9 +521,9 @@ async def test_section_4_an_unavailable_subscriber_is_unlocked_and_unsubscribed(
 
 
 async def test_section_4_a_worker_unsubscribes_and_then_unlocks(queues: Served) -> None:
-    """§4 SHOULD: for example with a full disk.
+    """XEP-0254 §4 SHOULD: for example with a full disk.
 
-    Row 9: a lock outlives the subscription.
+    docs/design/queue.md §1.9: a lock outlives the subscription.
     """
     async with peers(queues, "alice/a", "bob/foo", "carol/foo") as (alice, bob, carol):
         await prepared(alice, bob)
@@ -541,7 +541,7 @@ async def test_section_4_a_worker_unsubscribes_and_then_unlocks(queues: Served) 
 async def test_section_4_a_lock_times_out_and_the_next_one_gets_the_item(
     queues: Served,
 ) -> None:
-    """§4 SHOULD: the late worker is told, then the next."""
+    """XEP-0254 §4 SHOULD: the late worker is told, then the next."""
     async with peers(queues, "alice/a", "bob/foo", "carol/foo") as (alice, bob, carol):
         await prepared(alice, bob, LOCKING)
         await carol.subscribe(NODE)

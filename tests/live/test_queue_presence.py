@@ -1,4 +1,4 @@
-"""queue.md §4 on the wire: presence, and repeated notifications."""
+"""docs/design/queue.md §4 on the wire: presence, and repeated notifications."""
 
 import time
 from collections.abc import AsyncIterator

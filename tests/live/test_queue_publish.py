@@ -1,4 +1,7 @@
-"""queue.md §3 on the wire: publishing once or repeatedly, by an iq or by a message."""
+"""Publishing once or repeatedly, by an iq or by a message, on the wire.
+
+docs/design/queue.md §3.
+"""
 
 import asyncio
 import contextlib
@@ -346,7 +349,10 @@ async def test_an_assured_message_publishes_when_it_is_released(
 async def test_those_who_count_from_1_publish_all_that_they_send(
     queues: Served,
 ) -> None:
-    """protocol.md §3: two resources are two senders; after a success an id is free."""
+    """Two resources are two senders; after a success an id is free.
+
+    docs/design/protocol.md §3.1 and §3.4.
+    """
     async with peers(queues, "alice/a", "alice/b") as (kitchen, cellar):
         await kitchen.create(NODE)
         for peer, degrees in ((kitchen, "20"), (cellar, "11"), (kitchen, "20")):

@@ -132,7 +132,10 @@ WRONG_CONTENT = {
 async def test_what_is_malformed_is_refused_from_friend_and_stranger(
     prosody: Prosody, xmlns: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """§2, errors we return; what a stranger's request holds is not even looked at."""
+    """What a stranger's request holds is not even looked at.
+
+    docs/design/protocol.md §2.5 and §3.2.
+    """
     async with (
         guarded(prosody, event_interval_s=UNLIMITED) as (bob, log),
         raw(prosody, "alice/a") as alice,
@@ -166,7 +169,7 @@ async def test_an_over_long_iq_id_does_not_end_our_stream(prosody: Prosody) -> N
     """The id goes into the answer, where each `'` takes six bytes: over the limit.
 
     A stranger could keep us offline with it: the server closes the stream of a client
-    that sends more than the limit (§5).
+    that sends more than the limit (docs/design/protocol.md §5.9).
     """
     async with (
         guarded(prosody) as (bob, log),
@@ -312,7 +315,7 @@ async def test_a_thousand_times_the_same_assured_is_written_once(
 async def test_many_unknown_deliver_are_all_answered_and_reported_once(
     prosody: Prosody,
 ) -> None:
-    """§3: not held: the empty result, counted."""
+    """docs/design/protocol.md §3.8: not held: the empty result, counted."""
     async with (
         guarded(prosody) as (bob, log),
         raw(prosody, "mallory/m") as mallory,
@@ -344,7 +347,10 @@ TRUSTED = "alice@localhost,carol@localhost,bob@localhost"
 async def test_over_its_quota_a_sender_is_refused_for_now(
     prosody: Prosody, option: str, limit: int, of_all: bool
 ) -> None:
-    """The proto-XEP, Memory attacks, 2 and 3; exact to the byte, by bare JID (§3)."""
+    """The proto-XEP, Memory attacks, 2 and 3; exact to the byte, by bare JID.
+
+    docs/design/protocol.md §3.5.
+    """
     options: dict[str, Any] = {option: limit, "event_interval_s": UNLIMITED}
     async with (
         guarded(prosody, trust=TRUSTED, **options) as (bob, log),
@@ -392,9 +398,11 @@ async def test_one_message_over_the_quota_of_bytes_is_refused_alone(
 async def test_acknowledged_counts_while_it_is_written(
     prosody: Prosody, tmp_path: Path
 ) -> None:
-    """§3: while it is written, and handed over, it counts towards the quotas.
+    """While it is written, and handed over, it counts towards the quotas.
 
     Without a write, too: it fills memory.
+
+    docs/design/protocol.md §3.5.
     """
     async with raw(prosody, "alice/a") as alice:
         store = f"sqlite:{tmp_path / 'bob.db'}"
@@ -416,7 +424,7 @@ async def test_acknowledged_counts_while_it_is_written(
 async def test_a_flood_over_the_quota_is_answered_and_reported_once(
     prosody: Prosody,
 ) -> None:
-    """An attacker must not be able to flood our log (§3)."""
+    """docs/design/protocol.md §3.16: an attacker must not be able to flood our log."""
     async with (
         guarded(prosody, quota_messages=5) as (bob, log),
         raw(prosody, "alice/a") as alice,
@@ -468,7 +476,7 @@ async def test_level_acknowledged_can_be_open_to_anyone(prosody: Prosody) -> Non
 async def test_any_subscription_in_the_roster_is_trusted_and_none_is_not(
     make_prosody: MakeProsody,
 ) -> None:
-    """§3, Trust: `both`, `from` or `to`."""
+    """docs/design/protocol.md §3.15: `both`, `from` or `to`."""
     subscriptions = {"alice": "both", "carol": "from", "mallory": "to", "dave": "none"}
     accounts = dict.fromkeys(("bob", *subscriptions), "secret")
     server = await make_prosody(accounts=accounts, rosters={"bob": subscriptions})
@@ -501,7 +509,7 @@ async def test_any_subscription_in_the_roster_is_trusted_and_none_is_not(
 async def test_an_allow_list_or_a_function_decides_instead_of_the_roster(
     prosody: Prosody, trust: Any, trusted: set[str]
 ) -> None:
-    """§3, Trust; a full JID in a list means one resource."""
+    """docs/design/protocol.md §3.15: a full JID in a list means one resource."""
     async with device(prosody, "bob/b", trust=trust) as bob:
         for name in ("alice/a", "alice/b", "mallory/m"):
             async with raw(prosody, name) as peer:
@@ -635,7 +643,7 @@ async def test_what_is_said_in_a_room_is_no_business_of_qos(
 async def test_an_account_is_reported_once_in_the_interval_whatever_its_resources(
     prosody: Prosody,
 ) -> None:
-    """§3: a rate limit per source.
+    """docs/design/protocol.md §3.16: a rate limit per source.
 
     As for quotas, resources cost their owner nothing.
     """

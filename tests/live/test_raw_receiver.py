@@ -1,4 +1,4 @@
-"""protocol.md §2 and §3 with a raw sender: the plugin receives.
+"""docs/design/protocol.md §2 and §3: a raw sender, and the plugin receives.
 
 The sender writes the stanzas of the proto-XEP by hand; only the receiver is ours.
 """
@@ -103,7 +103,10 @@ class GatedStore(MemoryStore):
 async def test_the_texts_exchange_works_to_the_letter(
     prosody: Prosody, xmlns: str
 ) -> None:
-    """All three namespaces are served (§2), each with the stanzas of the proto-XEP."""
+    """All three namespaces are served, each with the stanzas of the proto-XEP.
+
+    docs/design/protocol.md §2.1.
+    """
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
         logs: list[Message] = []
         bob.xmpp.add_event_handler("message", logs.append)
@@ -165,7 +168,10 @@ async def test_acknowledged_is_answered_empty_and_handed_over(
 async def test_every_acknowledged_is_handed_over_whatever_its_iq_id(
     prosody: Prosody,
 ) -> None:
-    """§3: no suppression by iq id, since a peer may count from 1 after each start."""
+    """No suppression by iq id, since a peer may count from 1 after each start.
+
+    docs/design/protocol.md §3.14.
+    """
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
         for body in ("on", "on", "off"):
             assert is_empty(await ask(alice, bob.jid, acknowledged(body), iq_id="1"))
@@ -195,9 +201,7 @@ async def test_every_acknowledged_is_handed_over_whatever_its_iq_id(
 async def test_a_message_reaches_its_handler_however_it_was_written(
     prosody: Prosody, form: str, to_component: bool
 ) -> None:
-    """Prefixes never matter, and the message is matched by its local name (§2,
-    matching).
-    """
+    """docs/design/protocol.md §2.2: prefixes never matter, nor does the namespace."""
     made = (
         component(prosody, "comp.localhost", trust="anyone")
         if to_component
@@ -305,7 +309,10 @@ async def test_each_deliver_is_acknowledged_and_one_hands_over(
 async def test_a_marked_deliver_gets_the_same_answer_again_and_again(
     prosody: Prosody,
 ) -> None:
-    """§3: done and remembered: the same answer, with the hold."""
+    """Done and remembered: the same answer, with the hold.
+
+    docs/design/protocol.md §3.7.
+    """
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
         _, hold = received(await ask(alice, bob.jid, assured("1", "once", mark="s")))
         for _ in range(3):
@@ -315,7 +322,7 @@ async def test_a_marked_deliver_gets_the_same_answer_again_and_again(
 
 
 async def test_a_hold_names_one_held_message(prosody: Prosody) -> None:
-    """§2, marks: a token of that one held message."""
+    """docs/protocol.md#marks-xmpp-qosstore0: a token of that one held message."""
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
         holds = [
             received(await ask(alice, bob.jid, assured(msg_id, mark=mark)))[1]
@@ -330,7 +337,7 @@ async def test_an_unmarked_msg_id_may_be_used_again_after_a_success(
 ) -> None:
     """In the proto-XEP ids are reused.
 
-    A small device repeats them after each start (§3).
+    A small device repeats them after each start: docs/design/protocol.md §3.4.
     """
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
         holds = set()
@@ -344,7 +351,7 @@ async def test_an_unmarked_msg_id_may_be_used_again_after_a_success(
 async def test_a_marked_message_that_is_done_is_received_and_never_handed_over_again(
     prosody: Prosody,
 ) -> None:
-    """§3, step 4.
+    """docs/design/protocol.md §3.4.
 
     The sender lost our answers, or its store was restored: the tombstone answers.
     """
@@ -369,7 +376,7 @@ async def test_a_marked_message_that_is_done_is_received_and_never_handed_over_a
 async def test_two_resources_that_count_from_1_are_two_senders(
     prosody: Prosody,
 ) -> None:
-    """§3: without a mark the key has the full JID."""
+    """docs/design/protocol.md §3.1: without a mark the key has the full JID."""
     async with (
         raw(prosody, "alice/a") as one,
         raw(prosody, "alice/b") as two,
@@ -387,7 +394,10 @@ async def test_two_resources_that_count_from_1_are_two_senders(
 async def test_one_of_ours_under_a_new_resource_is_the_same_sender(
     prosody: Prosody,
 ) -> None:
-    """§3: with a mark the key has the account and the store instead of the resource."""
+    """With a mark the key has the account and the store instead of the resource.
+
+    docs/design/protocol.md §3.1.
+    """
     async with device(prosody, "bob/b") as bob:
         async with raw(prosody, "alice/a") as before:
             _, hold = received(await ask(before, bob.jid, assured("1", "x", mark="s")))
@@ -440,7 +450,10 @@ async def test_marked_and_unmarked_messages_are_told_apart(prosody: Prosody) -> 
 async def test_an_unknown_deliver_is_acknowledged_without_a_hold_and_not_with_one(
     prosody: Prosody,
 ) -> None:
-    """§3: the proto-XEP acknowledges an unknown `deliver`; a hold closes that gap."""
+    """The proto-XEP acknowledges an unknown `deliver`; a hold closes that gap.
+
+    docs/design/protocol.md §3.7.
+    """
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
         for mark in ("", "s"):
             assert is_empty(await ask(alice, bob.jid, deliver("7", mark=mark)))
@@ -451,7 +464,10 @@ async def test_an_unknown_deliver_is_acknowledged_without_a_hold_and_not_with_on
 
 
 async def test_a_deliver_with_another_hold_releases_nothing(prosody: Prosody) -> None:
-    """§3: a message is held under one token; any other is item-not-found."""
+    """A message is held under one token; any other is item-not-found.
+
+    docs/design/protocol.md §3.7.
+    """
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
         _, hold = received(await ask(alice, bob.jid, assured("1", "x", mark="s")))
         wrong = await ask(alice, bob.jid, deliver("1", mark="s", hold="wrong"))
@@ -486,7 +502,7 @@ async def test_a_hold_with_what_xml_escapes_comes_back_as_it_was(
 async def test_nothing_is_answered_before_what_the_answer_says_is_written(
     prosody: Prosody,
 ) -> None:
-    """§3, step 6: also for a second `assured`."""
+    """docs/design/protocol.md §3.6: also for a second `assured`."""
     store = GatedStore()
     async with (
         raw(prosody, "alice/a") as alice,
@@ -528,7 +544,10 @@ async def test_nothing_is_answered_before_what_the_answer_says_is_written(
 async def test_an_unmarked_assured_during_the_release_is_a_new_message_afterwards(
     prosody: Prosody,
 ) -> None:
-    """§3, steps 3 and 4: no answer until the release is done; then nothing is held."""
+    """No answer until the release is done; then nothing is held.
+
+    docs/design/protocol.md §3.3 and §3.4.
+    """
     store = GatedStore()
     async with (
         raw(prosody, "alice/a") as alice,
@@ -554,7 +573,10 @@ async def test_an_unmarked_assured_during_the_release_is_a_new_message_afterward
 async def test_acknowledged_is_written_then_answered_then_handed_over(
     prosody: Prosody,
 ) -> None:
-    """§3: a receiver that dies after its answer must still have the message."""
+    """A receiver that dies after its answer must still have the message.
+
+    docs/design/protocol.md §3.14.
+    """
     store = GatedStore()
     async with (
         raw(prosody, "alice/a") as alice,
@@ -577,7 +599,10 @@ async def test_acknowledged_is_written_then_answered_then_handed_over(
 async def test_an_option_answers_acknowledged_without_writing(
     prosody: Prosody,
 ) -> None:
-    """§3: "An option turns the write off": the proto-XEP's own order."""
+    """Without the write, the order is that of the proto-XEP.
+
+    docs/design/protocol.md §3.14.
+    """
     store = GatedStore()
     async with (
         raw(prosody, "alice/a") as alice,
@@ -594,7 +619,10 @@ async def test_an_option_answers_acknowledged_without_writing(
 async def test_what_cannot_be_written_is_refused_and_not_counted(
     prosody: Prosody,
 ) -> None:
-    """§3, step 5: the quota is given back; the peer is told to try again."""
+    """The quota is given back; the peer is told to try again.
+
+    docs/design/protocol.md §3.5.
+    """
     store = GatedStore()
     async with (
         raw(prosody, "alice/a") as alice,
@@ -645,7 +673,10 @@ async def test_a_release_that_cannot_be_written_hands_nothing_over(
 async def test_a_held_message_expires_and_is_answered_item_not_found(
     prosody: Prosody, mark: str
 ) -> None:
-    """§3: otherwise a withdrawn message would fill a quota for ever."""
+    """Otherwise a withdrawn message would fill a quota for ever.
+
+    docs/design/protocol.md §3.9.
+    """
     async with (
         raw(prosody, "alice/a") as alice,
         device(prosody, "bob/b", hold_ttl_s=KEPT_S, quota_messages=1) as bob,
@@ -668,7 +699,7 @@ async def test_a_held_message_expires_and_is_answered_item_not_found(
 async def test_a_new_hold_removes_the_memory_of_what_expired(
     prosody: Prosody, mark: str
 ) -> None:
-    """§3: the old hold stays unknown."""
+    """docs/design/protocol.md §3.9: the old hold stays unknown."""
     async with (
         raw(prosody, "alice/a") as alice,
         device(prosody, "bob/b", hold_ttl_s=KEPT_S) as bob,
@@ -705,7 +736,7 @@ async def test_a_tombstone_lasts_as_long_as_it_is_told_to(prosody: Prosody) -> N
 async def test_tombstones_are_bounded_and_the_oldest_goes_first(
     prosody: Prosody,
 ) -> None:
-    """Between our endpoints, an evicted tombstone gives *in doubt* (§9)."""
+    """docs/promises.md#between-ours: an evicted tombstone gives *in doubt*."""
     async with (
         raw(prosody, "alice/a") as alice,
         device(prosody, "bob/b", tombstones_max=4) as bob,
@@ -728,7 +759,10 @@ async def test_tombstones_are_bounded_and_the_oldest_goes_first(
 async def test_what_is_held_and_what_is_done_survive_a_restart(
     prosody: Prosody, tmp_path: Path, scheme: str
 ) -> None:
-    """§3: `received` is said only when it is on disk; tombstones likewise."""
+    """`received` is said only when it is on disk; tombstones likewise.
+
+    docs/design/protocol.md §3.6.
+    """
     store = f"{scheme}:{tmp_path / 'bob'}"
     async with raw(prosody, "alice/a") as alice:
         async with device(prosody, "bob/b", store=store) as bob:
@@ -757,7 +791,10 @@ async def test_what_is_held_and_what_is_done_survive_a_restart(
 async def test_what_was_being_released_is_handed_over_again_and_marked(
     prosody: Prosody, tmp_path: Path
 ) -> None:
-    """§3: between the two writes only the application can know whether it acted."""
+    """Between the two writes only the application can know whether it acted.
+
+    docs/design/protocol.md §3.10.
+    """
     path = tmp_path / "bob.db"
     requests = [
         Request(
@@ -859,9 +896,10 @@ async def test_a_component_answers_as_each_of_its_addresses(prosody: Prosody) ->
 async def test_a_component_advertises_qos_at_each_of_its_addresses(
     prosody: Prosody,
 ) -> None:
-    """§2: serve and advertise: the component answers requests at all of them.
+    """docs/design/protocol.md §2.1: the component answers requests at all of its JIDs.
 
-    Our sender finds its way to a bare address by disco#info alone (§4).
+    Our sender finds its way to a bare address by disco#info alone:
+    docs/design/protocol.md §4.12.
     """
     async with (
         raw(prosody, "alice/a") as alice,
@@ -882,9 +920,7 @@ async def test_a_component_advertises_qos_at_each_of_its_addresses(
 
 
 async def test_a_component_that_is_not_ours_sends_as_many(prosody: Prosody) -> None:
-    """On a component's stream everything is in `jabber:component:accept` (§2,
-    matching).
-    """
+    """docs/design/protocol.md §2.2: all is in `jabber:component:accept` there."""
     ((jid, secret),) = prosody.components.items()
     async with (
         RawComponent(jid, secret, port=prosody.component_port) as lamps,
@@ -948,9 +984,11 @@ async def test_foreign_attributes_and_languages_arrive(prosody: Prosody) -> None
 
 
 async def test_a_failing_handler_fails_alone(prosody: Prosody) -> None:
-    """§5.8: its exception does not become an answer, and later messages are served.
+    """Its exception does not become an answer, and later messages are served.
 
     Its message is not taken. By the text alone, level acknowledged is answered before.
+
+    docs/design/protocol.md §5.8.
     """
     async with raw(prosody, "alice/a") as alice, device(prosody, "bob/b") as bob:
 

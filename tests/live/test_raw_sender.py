@@ -1,4 +1,4 @@
-"""protocol.md §2 and §4 with a raw receiver: the plugin sends.
+"""docs/design/protocol.md §2 and §4: a raw receiver, and the plugin sends.
 
 The receiver is not ours: it answers by hand, as scripted, correctly or not.
 """
@@ -169,7 +169,10 @@ async def held(
 
 
 async def test_the_exchange_is_that_of_the_text_and_marked(prosody: Prosody) -> None:
-    """§2: ids unguessable and new, `to` left out, our store's id as a mark."""
+    """Ids unguessable and new, `to` left out, our store's id as a mark.
+
+    docs/design/protocol.md §2.3 and §2.4.
+    """
     payload = "<message xmlns='jabber:client' id='m7'><body>Entered.</body></message>"
     async with wiretap(prosody) as (tapped, tap), raw(prosody, "bob/b") as bob:
         async with (
@@ -203,7 +206,7 @@ async def test_the_exchange_is_that_of_the_text_and_marked(prosody: Prosody) -> 
 
 
 async def test_ids_are_never_used_twice(prosody: Prosody) -> None:
-    """§2: iq id and msgId, never reused by us."""
+    """docs/design/protocol.md §2.4: iq id and msgId, never reused by us."""
     async with peers(prosody, window_max=64) as (alice, bob):
         deliveries = [await submit(alice, bob.jid) for _ in range(5)]
         ids = [delivery.msg_id for delivery in deliveries]
@@ -220,7 +223,10 @@ async def test_ids_are_never_used_twice(prosody: Prosody) -> None:
 async def test_the_hold_is_echoed_and_the_result_must_carry_it(
     prosody: Prosody,
 ) -> None:
-    """§4, delivered: with a hold, the result must carry it; any other is ignored."""
+    """With a hold, the result must carry it; any other is ignored.
+
+    docs/design/protocol.md §4.4.
+    """
     async with peers(prosody, [QOS, MARKS]) as (alice, bob):
         hold = "<h'&\">"
         delivery, first = await held(alice, bob, hold=hold)
@@ -238,7 +244,10 @@ async def test_the_hold_is_echoed_and_the_result_must_carry_it(
 async def test_all_three_namespaces_are_chosen_in_order_and_kept(
     prosody: Prosody,
 ) -> None:
-    """§2: the first that the peer's disco#info lists, in a configurable order."""
+    """The first that the peer's disco#info lists, in a configurable order.
+
+    docs/design/protocol.md §2.1.
+    """
     async with raw(prosody, "bob/b") as bob:
         for features, order, expected in (
             ([QOS, IEEE, NEURON], ALL_QOS, QOS),
@@ -270,7 +279,10 @@ async def test_all_three_namespaces_are_chosen_in_order_and_kept(
 async def test_without_a_disco_answer_the_texts_namespace_is_used(
     prosody: Prosody, refused: bool
 ) -> None:
-    """§2: "with no disco answer, or one that lists none, use `urn:xmpp:qos`"."""
+    """`urn:xmpp:qos` where disco gives no answer, or lists none.
+
+    docs/design/protocol.md §2.1.
+    """
     async with (
         raw(prosody, "bob/b") as bob,
         device(
@@ -290,7 +302,7 @@ async def test_without_a_disco_answer_the_texts_namespace_is_used(
 async def test_a_namespace_may_change_until_the_first_answer_by_qos(
     prosody: Prosody,
 ) -> None:
-    """§2: a peer that was absent may support another one.
+    """docs/design/protocol.md §2.1: a peer that was absent may support another one.
 
     After its answer it is fixed.
     """
@@ -372,7 +384,10 @@ async def test_entity_capabilities_save_the_question(prosody: Prosody) -> None:
 
 
 async def test_qos_that_comes_later_is_found(prosody: Prosody) -> None:
-    """A device may answer disco#info before its plugins are loaded (§4, second step)."""
+    """A device may answer disco#info before its plugins are loaded.
+
+    docs/design/protocol.md §4.7.
+    """
     async with (
         raw(prosody, "bob/b") as bob,
         device(prosody, "alice/a", retry_first_s=FIRST_S, retry_max_s=FIRST_S) as alice,
@@ -403,7 +418,10 @@ async def test_qos_that_comes_later_is_found(prosody: Prosody) -> None:
 async def test_received_is_understood_in_whatever_namespace(
     prosody: Prosody, form: str
 ) -> None:
-    """§2, matching: the examples and the schema of the proto-XEP differ."""
+    """The examples and the schema of the proto-XEP differ.
+
+    docs/design/protocol.md §2.2.
+    """
     async with peers(prosody) as (alice, bob):
         delivery = await submit(alice, bob.jid)
         iq = await bob.expect(asks("assured"))
@@ -429,7 +447,10 @@ async def test_a_jid_may_be_written_in_capitals(prosody: Prosody) -> None:
 async def test_a_retry_repeats_id_and_bytes_with_growing_delays(
     prosody: Prosody,
 ) -> None:
-    """§2 iq id; §4: exponential backoff, full jitter, a cap."""
+    """The same iq id; exponential backoff, jitter, a cap.
+
+    docs/design/protocol.md §2.4 and §4.5.
+    """
     first_s, max_s = NEVER_S, 3 * NEVER_S
     for level, other in (
         (Level.ASSURED, Level.ACKNOWLEDGED),
@@ -510,7 +531,10 @@ async def delivery_withdrawn(delivery: Delivery) -> None:
 
 
 async def test_nothing_is_sent_twice_before_its_time(prosody: Prosody) -> None:
-    """§5.3: a peer that takes a while to answer gets no burst of copies."""
+    """A peer that takes a while to answer gets no burst of copies.
+
+    docs/design/protocol.md §4.5.
+    """
     async with peers(prosody, **NO_RETRY) as (alice, bob):
         deliveries = [await submit(alice, bob.jid) for _ in range(5)]
         offers = [await bob.expect(asks("assured")) for _ in range(5)]
@@ -526,7 +550,10 @@ async def test_nothing_is_sent_twice_before_its_time(prosody: Prosody) -> None:
 async def test_late_answers_count_and_answers_that_come_twice_do_no_harm(
     prosody: Prosody,
 ) -> None:
-    """§2: the same iq id for each retry, so each of their answers counts."""
+    """The same iq id for each retry, so each of their answers counts.
+
+    docs/design/protocol.md §2.4.
+    """
     async with peers(prosody) as (alice, bob):
         delivery = await submit(alice, bob.jid)
         copies = [await bob.expect(asks("assured")) for _ in range(3)]
@@ -554,7 +581,10 @@ async def test_late_answers_count_and_answers_that_come_twice_do_no_harm(
 async def test_what_does_not_answer_the_question_is_ignored_and_asked_again(
     prosody: Prosody,
 ) -> None:
-    """§4: an empty result to `assured`, or another msgId, is ignored and retried."""
+    """An empty result to `assured`, or another msgId, is ignored and retried.
+
+    docs/design/protocol.md §4.3.
+    """
     async with peers(prosody) as (alice, bob):
         delivery = await submit(alice, bob.jid)
         for content in (
@@ -581,7 +611,10 @@ async def test_what_does_not_answer_the_question_is_ignored_and_asked_again(
 
 
 async def test_an_answer_counts_only_from_whom_was_asked(prosody: Prosody) -> None:
-    """§4: a third party may know the ids; the server sets its sender."""
+    """A third party may know the ids; the server sets its sender.
+
+    docs/design/protocol.md §4.3.
+    """
     async with (
         peers(prosody) as (alice, bob),
         raw(prosody, "mallory/m") as mallory,
@@ -619,7 +652,10 @@ async def test_an_answer_counts_only_from_whom_was_asked(prosody: Prosody) -> No
 async def test_everything_outstanding_is_due_again_after_a_reconnect(
     prosody: Prosody,
 ) -> None:
-    """§4: spread by jitter, but soon; with the same ids and bytes."""
+    """Spread by jitter, but soon; with the same ids and bytes.
+
+    docs/design/protocol.md §4.9.
+    """
     async with (
         wiretap(prosody) as (tapped, tap),
         raw(prosody, "bob/b") as bob,
@@ -642,7 +678,10 @@ async def test_everything_outstanding_is_due_again_after_a_reconnect(
 
 
 async def test_nothing_piles_up_while_there_is_no_session(prosody: Prosody) -> None:
-    """§5.3: slixmpp would queue each copy, and send all of them later."""
+    """slixmpp would queue each copy, and send all of them later.
+
+    docs/design/protocol.md §5.3.
+    """
     async with (
         wiretap(prosody) as (tapped, tap),
         raw(prosody, "bob/b") as bob,
@@ -669,7 +708,10 @@ async def test_nothing_piles_up_while_there_is_no_session(prosody: Prosody) -> N
 
 
 async def test_who_is_away_gets_it_when_he_comes(prosody: Prosody) -> None:
-    """§4: service-unavailable is how a *server* says that the peer is absent."""
+    """Service-unavailable is how a *server* says that the peer is absent.
+
+    docs/design/protocol.md §4.6.
+    """
     async with device(
         prosody, "alice/a", retry_first_s=FIRST_S, retry_max_s=NEVER_S
     ) as alice:
@@ -721,7 +763,10 @@ PASSES = [
 async def test_an_error_that_will_not_pass_ends_the_first_step_at_once(
     prosody: Prosody,
 ) -> None:
-    """§4: *not delivered*, with the condition and its sender."""
+    """*not delivered*, with the condition and its sender.
+
+    docs/design/protocol.md §4.6.
+    """
     async with peers(prosody, **NO_RETRY) as (
         alice,
         bob,
@@ -743,7 +788,10 @@ async def test_an_error_that_will_not_pass_ends_the_first_step_at_once(
 async def test_an_error_that_may_pass_is_retried_in_the_first_step(
     prosody: Prosody,
 ) -> None:
-    """§4: time-out, any `wait`, and the errors of a server for an absent peer."""
+    """Time-out, any `wait`, and the errors of a server for an absent peer.
+
+    docs/design/protocol.md §4.6.
+    """
     async with peers(prosody, **NO_RETRY) as (alice, bob):
         for level in (Level.ASSURED, Level.ACKNOWLEDGED):
             delivery = await submit(alice, bob.jid, level=level)
@@ -770,7 +818,10 @@ async def test_an_error_that_may_pass_is_retried_in_the_first_step(
 async def test_an_error_is_waited_out_and_not_answered_by_a_burst(
     prosody: Prosody,
 ) -> None:
-    """§4: retried with backoff: an immediate error does not shorten the delay."""
+    """Retried with backoff: an immediate error does not shorten the delay.
+
+    docs/design/protocol.md §4.5.
+    """
     async with peers(prosody, **NO_RETRY) as (alice, bob):
         delivery = await submit(alice, bob.jid)
         for _ in range(3):
@@ -792,7 +843,7 @@ async def test_an_error_is_waited_out_and_not_answered_by_a_burst(
 async def test_in_the_second_step_every_error_but_bad_request_is_retried(
     prosody: Prosody, hold: str
 ) -> None:
-    """§4: the peer has shown that it can and may.
+    """docs/design/protocol.md §4.7: the peer has shown that it can and may.
 
     Also item-not-found without our hold.
     """
@@ -824,7 +875,7 @@ async def test_in_the_second_step_every_error_but_bad_request_is_retried(
 async def test_a_store_that_is_gone_at_the_first_deliver_is_offered_anew(
     prosody: Prosody,
 ) -> None:
-    """§4.
+    """docs/design/protocol.md §4.8.
 
     It was certainly not handed over: it starts again, with new iq ids for both steps.
     """
@@ -851,7 +902,10 @@ async def test_a_store_that_is_gone_at_the_first_deliver_is_offered_anew(
 
 
 async def test_a_store_that_is_gone_later_leaves_it_in_doubt(prosody: Prosody) -> None:
-    """§4: an earlier `deliver` may have released it: only *in doubt* is honest."""
+    """An earlier `deliver` may have released it: only *in doubt* is honest.
+
+    docs/design/protocol.md §4.8.
+    """
     async with peers(prosody, [QOS, MARKS]) as (alice, bob):
         delivery, _ = await held(alice, bob, hold="h")
         second = await bob.expect(asks("deliver"))
@@ -864,7 +918,7 @@ async def test_a_store_that_is_gone_later_leaves_it_in_doubt(prosody: Prosody) -
 
 
 async def test_an_enormous_hold_does_not_end_our_stream(prosody: Prosody) -> None:
-    """Echoed, it would exceed the server's limit at every reconnect (§5)."""
+    """docs/design/protocol.md §5.9: an echo would exceed the server's limit."""
     async with peers(prosody) as (alice, bob):
         delivery = await submit(alice, bob.jid)
         iq = await bob.expect(asks("assured"))
@@ -900,7 +954,7 @@ async def test_acknowledged_is_one_step(prosody: Prosody) -> None:
 async def test_acknowledged_without_an_answer_is_in_doubt_at_its_deadline(
     prosody: Prosody,
 ) -> None:
-    """§1.
+    """docs/levels.md#levels-and-guarantees.
 
     It arrives at least once, or the sender learns that it did not or may not have.
     """
@@ -974,7 +1028,10 @@ async def test_a_payload_arrives_whole_at_every_level(prosody: Prosody) -> None:
 async def test_before_the_first_deliver_a_message_can_be_withdrawn(
     prosody: Prosody,
 ) -> None:
-    """§4: then *not delivered* is certain, although the peer may hold it."""
+    """Then *not delivered* is certain, although the peer may hold it.
+
+    docs/design/protocol.md §4.2.
+    """
     async with peers(prosody, **NO_RETRY) as (
         alice,
         bob,
@@ -991,7 +1048,10 @@ async def test_before_the_first_deliver_a_message_can_be_withdrawn(
 async def test_after_a_deliver_it_cannot_be_withdrawn_and_goes_on(
     prosody: Prosody,
 ) -> None:
-    """§4: afterwards only *delivered* or *in doubt* can be true."""
+    """Afterwards only *delivered* or *in doubt* can be true.
+
+    docs/design/protocol.md §4.2.
+    """
     async with peers(prosody) as (alice, bob):
         delivery, deliver = await held(alice, bob)
         with pytest.raises(CannotWithdraw):
@@ -1005,7 +1065,7 @@ async def test_after_a_deliver_it_cannot_be_withdrawn_and_goes_on(
 async def test_a_deadline_is_not_delivered_before_the_first_deliver_and_in_doubt_after(
     prosody: Prosody,
 ) -> None:
-    """§4: nothing else would be true."""
+    """docs/design/protocol.md §4.2: nothing else would be true."""
     async with peers(prosody, **NO_RETRY) as (alice, bob):
         offered = await submit(alice, bob.jid, deadline_s=DEADLINE_S)
         await bob.expect(asks("assured"))
@@ -1024,7 +1084,7 @@ async def test_a_deadline_is_not_delivered_before_the_first_deliver_and_in_doubt
 async def test_what_is_over_the_servers_limit_is_refused_before_it_is_accepted(
     prosody: Prosody,
 ) -> None:
-    """§5: otherwise its retry would end every new connection.
+    """docs/design/protocol.md §5.9: otherwise its retry would end every new connection.
 
     A smaller one goes through.
     """
@@ -1068,7 +1128,10 @@ async def finish(bob: RawClient, offers: Sequence[ET.Element]) -> None:
 async def test_the_window_starts_at_5_doubles_and_is_halved_by_a_refusal(
     prosody: Prosody,
 ) -> None:
-    """§4: five is a common limit; it doubles until the first resource-constraint."""
+    """Five is a common limit; it doubles until the first resource-constraint.
+
+    docs/design/protocol.md §4.10.
+    """
     async with peers(prosody, **NO_RETRY, window_max=256) as (alice, bob):
         deliveries = [await submit(alice, bob.jid) for _ in range(80)]
         offers = await window_of(alice, bob, 5)
@@ -1094,7 +1157,7 @@ async def test_the_window_starts_at_5_doubles_and_is_halved_by_a_refusal(
 
 
 async def test_the_window_is_per_account_and_capped(prosody: Prosody) -> None:
-    """§4: a peer that does not answer delays nobody else."""
+    """docs/design/protocol.md §4.10: a peer that does not answer delays nobody else."""
     async with (
         peers(prosody, **NO_RETRY, window_max=3) as (
             alice,
@@ -1114,7 +1177,10 @@ async def test_the_window_is_per_account_and_capped(prosody: Prosody) -> None:
 async def test_ordered_messages_are_released_one_by_one_in_order(
     prosody: Prosody,
 ) -> None:
-    """§4: released in the order of sending; offered when all before are held."""
+    """Released in the order of sending; offered when all before are held.
+
+    docs/design/protocol.md §4.11.
+    """
     async with peers(prosody, **NO_RETRY) as (
         alice,
         bob,
@@ -1183,7 +1249,10 @@ async def test_an_ordered_message_that_is_refused_lets_the_next_one_go(
 async def test_after_a_restart_each_step_is_repeated_by_the_same_bytes(
     prosody: Prosody, tmp_path: Path, scheme: str
 ) -> None:
-    """§4: *offered* repeats `assured`; *releasing* repeats `deliver` and only that."""
+    """*offered* repeats `assured`; *releasing* repeats `deliver` and only that.
+
+    docs/design/protocol.md §4.1.
+    """
     store = f"{scheme}:{tmp_path / 'alice'}"
     options: dict[str, Any] = {
         "store": store,
@@ -1231,7 +1300,10 @@ async def test_after_a_restart_each_step_is_repeated_by_the_same_bytes(
 async def test_the_same_resource_is_asked_for_after_a_restart(
     prosody: Prosody, tmp_path: Path
 ) -> None:
-    """§4: a foreign peer knows the message by our full JID."""
+    """A foreign peer knows the message by our full JID.
+
+    docs/design/protocol.md §4.4.
+    """
     store = f"sqlite:{tmp_path / 'alice.db'}"
     async with raw(prosody, "bob/b") as bob, discoverable(bob):
         options: dict[str, Any] = {"store": store, "retry_first_s": FIRST_S}
@@ -1247,7 +1319,10 @@ async def test_the_same_resource_is_asked_for_after_a_restart(
 async def test_another_resource_leaves_only_what_has_a_hold(
     prosody: Prosody, tmp_path: Path, hold: str
 ) -> None:
-    """§4: without a hold the result counts only for the full JID that got `received`."""
+    """Without a hold the result counts only for the full JID that got `received`.
+
+    docs/design/protocol.md §4.4.
+    """
     options: dict[str, Any] = {
         "store": f"sqlite:{tmp_path / 'alice.db'}",
         "retry_first_s": FIRST_S,
@@ -1274,7 +1349,10 @@ async def test_another_resource_leaves_only_what_has_a_hold(
 async def test_a_bare_jid_goes_to_the_resource_that_supports_qos(
     prosody: Prosody,
 ) -> None:
-    """§4: resolved at each attempt, among the available resources."""
+    """Resolved at each attempt, among the available resources.
+
+    docs/design/protocol.md §4.12.
+    """
     async with (
         device(prosody, "alice/a", retry_first_s=FIRST_S) as alice,
         raw(prosody, "bob/phone") as phone,
@@ -1310,7 +1388,10 @@ async def test_an_account_that_nobody_is_at_costs_no_attempt(prosody: Prosody) -
 async def test_a_device_is_followed_to_its_new_resource_in_the_first_step(
     prosody: Prosody,
 ) -> None:
-    """§4: with the same ids; only an answer from the addressed resource counts."""
+    """With the same ids; only an answer from the addressed resource counts.
+
+    docs/design/protocol.md §4.3 and §4.12.
+    """
     async with device(
         prosody, "alice/a", retry_first_s=FIRST_S, retry_max_s=FIRST_S
     ) as alice:
@@ -1352,7 +1433,7 @@ async def test_when_the_preferred_resource_goes_the_next_one_is_asked(
 async def test_in_the_second_step_without_a_hold_only_the_same_resource_is_asked(
     prosody: Prosody,
 ) -> None:
-    """§4.
+    """docs/design/protocol.md §4.12.
 
     Another one would acknowledge, by the proto-XEP, a message that it never had.
     """
@@ -1376,7 +1457,10 @@ async def test_in_the_second_step_without_a_hold_only_the_same_resource_is_asked
 async def test_in_the_second_step_with_a_hold_another_of_ours_is_asked(
     prosody: Prosody,
 ) -> None:
-    """§4: one with the marks; its "not mine" means that the search goes on."""
+    """One with the marks; its "not mine" means that the search goes on.
+
+    docs/design/protocol.md §4.8 and §4.12.
+    """
     async with device(
         prosody, "alice/a", retry_first_s=FIRST_S, retry_max_s=FIRST_S
     ) as alice:
@@ -1462,7 +1546,10 @@ async def test_a_component_sends_as_each_of_its_addresses(prosody: Prosody) -> N
 async def test_the_own_server_may_answer_for_the_peer_by_an_error(
     prosody: Prosody,
 ) -> None:
-    """§4: an error counts from our own server as well, a result never."""
+    """An error counts from our own server as well, a result never.
+
+    docs/design/protocol.md §4.3.
+    """
     async with device(prosody, "alice/a", **NO_RETRY) as alice:
         for to, conditions in (
             ("nobody@localhost/x", {"service-unavailable"}),

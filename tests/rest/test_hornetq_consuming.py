@@ -1,4 +1,7 @@
-"""HornetQ's pull consumers: their links one after the other; rows H7 to H12."""
+"""HornetQ's pull consumers: their links one after the other.
+
+The rows are those of docs/rest-checklist.md.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,7 @@
-"""HornetQ's words: queues that are found and made, messages that are posted; rows H1 to H6."""
+"""HornetQ's words: queues that are found and made, messages that are posted.
+
+The rows are those of docs/rest-checklist.md.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator

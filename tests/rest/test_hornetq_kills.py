@@ -1,6 +1,8 @@
 """HornetQ's clients under `kill -9`: each message is made once and seen once.
 
 With auto-ack too: a message is not acknowledged before its client asks for the next one.
+
+The rows are those of docs/rest-checklist.md.
 """
 
 import asyncio

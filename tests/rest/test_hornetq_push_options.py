@@ -1,4 +1,7 @@
-"""The options of a push registration of HornetQ, beside its link; row H14."""
+"""The options of a push registration of HornetQ, beside its link.
+
+The rows are those of docs/rest-checklist.md.
+"""
 
 import asyncio
 import json

@@ -1,4 +1,7 @@
-"""HornetQ's push consumers; row H14."""
+"""HornetQ's push consumers.
+
+The rows are those of docs/rest-checklist.md.
+"""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""HornetQ's words for topics: they are made, found and subscribed to; row H13."""
+"""HornetQ's words for topics: they are made, found and subscribed to.
+
+The rows are those of docs/rest-checklist.md.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,7 @@
-"""The description of the URLs: as the routes are, and as a stranger's tests find it."""
+"""The description of the URLs: as the routes are, and as a stranger's tests find it.
+
+The rows are those of docs/rest-checklist.md.
+"""
 
 import asyncio
 import json

@@ -3,6 +3,8 @@
 Between them is a network that cuts connections in place of answers. Each message comes to
 the other service once: by the one-off links of REST-*, and by the push consumers of
 HornetQ, in several sessions.
+
+The rows are those of docs/rest-checklist.md.
 """
 
 import asyncio

@@ -1,4 +1,7 @@
-"""Push subscribers of the HTTP gateway: rows U1 to U9 and R4 of the checklist."""
+"""Push subscribers of the HTTP gateway.
+
+The rows are those of docs/rest-checklist.md.
+"""
 
 import asyncio
 import contextlib

@@ -1,4 +1,6 @@
-"""Request and reply: a message names a queue for replies, whatever door they use; row R2.
+"""Request and reply: a message names a queue for replies, whatever door they use.
+
+docs/rest-checklist.md R2.
 
 alice asks, and bob is the worker. The client by AMQP is that of Qpid Proton.
 """

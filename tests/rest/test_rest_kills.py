@@ -2,6 +2,8 @@
 
 What was posted is there once, whatever the client heard of it; and each message is
 acknowledged once.
+
+The rows are those of docs/rest-checklist.md.
 """
 
 import asyncio

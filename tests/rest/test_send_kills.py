@@ -2,6 +2,8 @@
 
 Each message that was posted is handed over once, and its outcome says so, whatever the
 users heard of it.
+
+The rows are those of docs/rest-checklist.md.
 """
 
 import asyncio
@@ -111,7 +113,7 @@ async def kill(process: Forked) -> None:
 
 
 async def test_each_message_is_handed_over_once(tmp_path: Path) -> None:
-    """Rows S3, S4: at any moment between post and outcome, and in the middle of one."""
+    """S3, S4: at any moment between post and outcome, and in the middle of one."""
     (port,) = free_ports(1)
     rng = random.Random(12)
     async with (

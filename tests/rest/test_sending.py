@@ -1,4 +1,7 @@
-"""Assured messages by HTTP, to a device at an XMPP server; rows S of the checklist."""
+"""Assured messages by HTTP, to a device at an XMPP server.
+
+docs/rest-checklist.md S1 to S9.
+"""
 
 import asyncio
 import json

@@ -1,4 +1,7 @@
-"""Logging in, discovery, and what hostile clients can do; rows R."""
+"""Logging in, discovery, and what hostile clients can do.
+
+The rows are those of docs/rest-checklist.md.
+"""
 
 import asyncio
 import json

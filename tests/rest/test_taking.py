@@ -1,4 +1,7 @@
-"""Taking messages by a real client: waits, acknowledgements, and clients that go; rows C."""
+"""Taking messages by a real client: waits, acknowledgements, and clients that go.
+
+The rows are those of docs/rest-checklist.md.
+"""
 
 import asyncio
 import contextlib

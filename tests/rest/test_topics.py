@@ -1,4 +1,7 @@
-"""Topics by HTTP: reading by links, waiting, and subscriptions; row T1, and parts of R2."""
+"""Topics by HTTP: reading by links, waiting, and subscriptions.
+
+The rows are those of docs/rest-checklist.md.
+"""
 
 import asyncio
 import json

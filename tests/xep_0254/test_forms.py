@@ -75,7 +75,7 @@ def test_a_form_of_another_kind_is_no_form() -> None:
 def test_queue_requests_is_read_with_and_without_its_prefix(
     form_type: str, var: str
 ) -> None:
-    """queue.md row 5: the XEP has both forms."""
+    """docs/design/queue.md §1.5: the XEP has both forms."""
     assert options((var, ["5"]), form_type=form_type) == {"pubsub#queue_requests": "5"}
 
 
@@ -133,7 +133,7 @@ def test_a_field_of_a_node_that_there_is_not_is_refused(
 def test_two_values_of_an_option_are_refused(
     fields: list[tuple[str, list[str]]],
 ) -> None:
-    """Checklist X5."""
+    """docs/design/queue.md X5."""
     assert refuse(fields, "", node=False) == "invalid-options"
 
 
@@ -207,7 +207,7 @@ def test_a_rendered_form_is_one_that_can_be_sent_back(kind: str) -> None:
 
 
 def test_the_options_form_at_its_defaults_still_asks_for_queue_requests() -> None:
-    """Checklist X6: never a silent default."""
+    """docs/design/queue.md X6: never a silent default."""
     xml = render_form("form", SUBSCRIBE_OPTIONS, SUBSCRIBE_FIELDS, {})
     form = parse_form(ET.XML(xml))
     given = fields_of(form, known=SUBSCRIBE_FIELDS, form_type=SUBSCRIBE_OPTIONS)

@@ -437,7 +437,7 @@ async def test_an_event_of_the_service_goes_to_the_listener_and_nowhere_else(
 async def test_an_event_that_is_not_the_services_to_us_is_left_alone(
     bob: ClientXMPP, scripted: RawComponent, to: str, sender: str
 ) -> None:
-    """Anybody can send such an event, and servers re-route: queue.md §1, row 6."""
+    """docs/design/queue.md §1.6: anybody can send one, and servers re-route."""
     listened, handled = events_of(bob)
     await scripted.send(event("<item id='i'/>", to=to, sender=sender))
     await in_step(bob, scripted)

@@ -128,7 +128,7 @@ UNLOCK = f"<unlock xmlns='{QUEUEING}' node='{NODE}'><item id='{ID}'/></unlock>"
 def test_a_settlement_is_refused_as_in_the_text(
     kind: str, asked: str, type_: ErrorType, condition: str
 ) -> None:
-    """Listings 8, 9 and 12 to 15; all of type error, unlike 8 and 9 (row 2)."""
+    """Listings 8, 9 and 12 to 15, but all of type error: docs/design/queue.md §1.2."""
     text = render_refusal(
         request(asked, kind=kind), refusal(condition, type_), sender=SERVICE
     )

@@ -449,7 +449,7 @@ def message(content: str, kind: str = "normal") -> ET.Element:
 
 
 def test_a_message_publishes_as_an_iq_does() -> None:
-    """queue.md §3.
+    """docs/design/queue.md §3.3.
 
     An assured message without an item id gets an id made from its own.
     """

@@ -165,7 +165,7 @@ def test_the_results_of_publishing_and_the_like_name_node_and_items() -> None:
 
 
 def test_subscriptions_are_listed() -> None:
-    """XEP-0060 §5.6 for a subscriber, §8.8.1 for an owner."""
+    """XEP-0060 §5.6 and §8.8.1: for a subscriber and for an owner."""
     subscriptions = (SUBSCRIPTION, replace(SUBSCRIPTION, node="m", subid="s"))
     listed = (
         f"<subscription node='{NODE}' jid='{BEE}' subid='{SUBSCRIPTION.subid}' subscription='subscribed'/>"
@@ -184,7 +184,7 @@ def test_subscriptions_are_listed() -> None:
 
 
 def test_affiliations_are_listed() -> None:
-    """XEP-0060 §5.7 for an entity, §8.9.1 for an owner."""
+    """XEP-0060 §5.7 and §8.9.1: for an entity and for an owner."""
     affiliations = (("n", "a@b", Affiliation.OWNER), ("m", "a@b", Affiliation.OUTCAST))
     answered(
         AffiliationsResult("", affiliations),

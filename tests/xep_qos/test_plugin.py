@@ -270,7 +270,7 @@ NUMBERS = (
 async def test_a_number_that_cannot_be_is_refused_by_its_name(
     name: str, value: object
 ) -> None:
-    """Issue §7: a clear error; the user looks for the word that he wrote."""
+    """A clear error: the user looks for the word that he wrote."""
     client = make_client()
     with pytest.raises(ValueError, match=rf"\b{name}\b"):
         register(client, **{name: value})
@@ -383,7 +383,7 @@ async def test_every_option_has_a_default_and_takes_what_its_text_says() -> None
 
 
 async def test_of_says_what_to_do_when_the_plugin_is_not_registered() -> None:
-    """A typed accessor with a clear error (issue §2)."""
+    """A typed accessor with a clear error."""
     client = make_client()
     with pytest.raises(LookupError, match="register_plugin"):
         XEP_QOS.of(client)
@@ -396,7 +396,7 @@ async def test_of_says_what_to_do_when_the_plugin_is_not_registered() -> None:
 
 
 async def test_importing_the_package_makes_the_plugin_known() -> None:
-    """slixmpp swallows an ImportError of a plugin with a line in the log (§5.6)."""
+    """docs/design/protocol.md §5.6: slixmpp swallows an ImportError of a plugin."""
     client = make_client()
     client.register_plugin("xep_qos")
     qos = XEP_QOS.of(client)
@@ -412,7 +412,7 @@ async def test_importing_the_package_makes_the_plugin_known() -> None:
 async def test_plugin_end_undoes_all_that_plugin_init_did(
     tmp_path: Path, scheme: str
 ) -> None:
-    """Issue §2; again and again, on a client that was never connected."""
+    """Again and again, on a client that was never connected."""
     path = "" if scheme == "memory" else str(tmp_path / "bob")
     client = make_client()
     client.register_plugin("xep_0030")
@@ -635,7 +635,10 @@ async def test_the_applications_stanza_stays_as_it_is() -> None:
 
 
 async def test_a_message_over_the_servers_limit_is_refused_to_the_byte() -> None:
-    """protocol.md §5: refuse it before sending, counted as it stands on the wire."""
+    """Refuse it before sending, counted as it stands on the wire.
+
+    docs/design/protocol.md §5.9.
+    """
     bytes_max = 2_000
     async with unconnected(stanza_bytes_max=bytes_max) as client:
         qos = XEP_QOS.of(client)
@@ -710,7 +713,7 @@ async def test_what_is_accepted_never_exceeds_the_limit_on_the_wire(
 async def test_a_full_outbox_is_a_clear_error_and_takes_nothing(
     options: Options, unit: str
 ) -> None:
-    """protocol.md §4: bounded; what was withdrawn makes room."""
+    """docs/design/protocol.md §4.14: bounded; what was withdrawn makes room."""
     async with unconnected(**options) as client:
         qos = XEP_QOS.of(client)
         first = await qos.submit(client.make_message("a@localhost", "x" * 1_000))
@@ -729,7 +732,10 @@ async def test_a_full_outbox_is_a_clear_error_and_takes_nothing(
 async def test_every_namespace_and_the_marks_are_listed_once(
     server: LoopbackServer,
 ) -> None:
-    """protocol.md §2: serve and advertise all three, whatever is used to send."""
+    """Serve and advertise all three, whatever is used to send.
+
+    docs/design/protocol.md §2.1.
+    """
     async with raw(server, "alice/a") as alice:
         for namespaces in (NAMESPACES, (NEURON,)):
             async with online(server, namespaces=namespaces) as bob:
@@ -864,7 +870,10 @@ async def test_registering_in_a_session_shows_nobody_who_hides(
 async def test_the_resource_last_bound_is_asked_for_again(
     server: LoopbackServer, tmp_path: Path
 ) -> None:
-    """protocol.md §4: a peer that is not ours knows us by our full JID."""
+    """A peer that is not ours knows us by our full JID.
+
+    docs/design/protocol.md §4.4.
+    """
     store = f"sqlite:{tmp_path / 'bob.db'}"
     async with online(server, "bob@localhost", store=store) as bob:
         jid = bob.boundjid.full
@@ -887,7 +896,7 @@ async def test_the_resource_last_bound_is_asked_for_again(
 async def test_nobody_is_refused_before_the_roster_is_known(
     server: LoopbackServer,
 ) -> None:
-    """Issue §4, listen: it waits."""
+    """It waits."""
     held: list[StanzaBase] = []
 
     def hold_roster(got: StanzaBase) -> StanzaBase | None:
@@ -1137,7 +1146,7 @@ async def test_requests_to_invented_addresses_leave_nothing_behind(
 async def test_a_mistake_of_ours_does_not_end_the_connection(
     server: LoopbackServer, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """protocol.md §5.8: catch everything at the edge.
+    """docs/design/protocol.md §5.8: catch everything at the edge.
 
     What leaves a filter leaves `data_received`, and asyncio then closes the transport.
     """
@@ -1184,7 +1193,10 @@ async def test_a_report_never_gets_in_the_way(server: LoopbackServer) -> None:
 async def test_events_of_one_source_keep_to_the_interval(
     server: LoopbackServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """protocol.md §3: or an attacker turns our log into his amplifier."""
+    """Or an attacker turns our log into his amplifier.
+
+    docs/design/protocol.md §3.16.
+    """
     with caplog.at_level(logging.WARNING, "xep_qos"):
         async with (
             raw(server, "carol/log") as log,
@@ -1205,7 +1217,10 @@ async def test_events_of_one_source_keep_to_the_interval(
 async def test_two_clients_in_one_process_have_nothing_in_common(
     server: LoopbackServer,
 ) -> None:
-    """`default_config` is copied shallowly by slixmpp (§5.6): nothing is shared."""
+    """`default_config` is copied shallowly by slixmpp: nothing is shared.
+
+    docs/design/protocol.md §5.6.
+    """
     async with (
         online(server, "bob@localhost/1", namespaces=[NEURON], quota_messages=1) as one,
         online(server, "bob@localhost/2", trust="anyone") as two,

@@ -221,7 +221,7 @@ def test_the_texts_acknowledged_example_is_read() -> None:
 def test_prefixes_and_neighbours_never_matter(
     namespace: str, kind: str, xmlns: str, form: str
 ) -> None:
-    """protocol.md §2, matching: all three namespaces are served."""
+    """docs/design/protocol.md §2.1: all three namespaces are served."""
     message = f"<message xmlns='{xmlns}'><body>b</body></message>"
     request = read_text(
         form.format(kind=kind, ns=namespace, message=message), xmlns=xmlns
@@ -256,7 +256,10 @@ def test_prefixes_and_neighbours_never_matter(
 def test_the_embedded_message_means_jabber_client_whatever_it_inherits(
     xmlns: str, assured: str
 ) -> None:
-    """Matched by local name (protocol.md §2); handlers look for jabber:client only."""
+    """Handlers look for jabber:client only.
+
+    docs/design/protocol.md §2.2: it is matched by local name.
+    """
     assert read_text(assured, xmlns=xmlns).payload == BODY
 
 
@@ -283,7 +286,10 @@ def test_other_namespaces_inside_the_message_stay_as_they_are() -> None:
     "kind", ["", "normal", "chat", "groupchat", "headline", "error"]
 )
 def test_the_message_may_be_of_any_type(kind: str) -> None:
-    """protocol.md §3: its from is that of the iq, so no type can forge a sender."""
+    """Its from is that of the iq, so no type can forge a sender.
+
+    docs/design/protocol.md §2.6.
+    """
     message = f"<message xmlns='{CLIENT}' type='{kind}'/>"
     request = read_text(f"<acknowledged xmlns='{QOS}'>{message}</acknowledged>")
     assert request.payload == message
@@ -318,7 +324,10 @@ def test_the_size_is_that_of_the_stored_message_in_bytes() -> None:
 
 
 def test_the_marks_are_read_by_their_namespace_alone() -> None:
-    """protocol.md §2, marks: without the namespace `sender` and `hold` are not ours."""
+    """Without the namespace `sender` and `hold` are not ours.
+
+    docs/protocol.md#marks-xmpp-qosstore0.
+    """
     marks = f"xmlns:m='{MARKS_NAMESPACE}' m:sender='s' m:hold='h'"
     plain = "sender='x' hold='y'"
     for extra, expected in ((marks, ("s", "h")), (plain, ("", ""))):
@@ -390,7 +399,10 @@ PRIVATE = "<message xmlns='jabber:client'><body>SECRET</body></message>"
 def test_a_malformed_request_is_a_bad_request_without_an_echo(
     namespace: str, content: str
 ) -> None:
-    """protocol.md §2, errors: `bad-request`/modify, and no echo of the payload."""
+    """`bad-request`/modify, and no echo of the payload.
+
+    docs/design/protocol.md §2.5.
+    """
     over = "x" * (ID_CHARS_MAX + 1)
     iq = request_iq(
         content.format(
@@ -465,7 +477,7 @@ def test_the_texts_answers_are_read() -> None:
 def test_received_is_matched_by_its_local_name(
     xmlns: str, namespace: str, form: str
 ) -> None:
-    """Example and schema of the proto-XEP differ in its namespace (protocol.md §2)."""
+    """docs/design/protocol.md §2.2: example and schema differ in its namespace."""
     if not namespace:
         form = form.replace("p:received xmlns:p", "received xmlns")
     hold = f"xmlns:m='{MARKS_NAMESPACE}' m:hold='h'"
@@ -478,7 +490,10 @@ def test_received_is_matched_by_its_local_name(
 
 @pytest.mark.parametrize("content", ["", "\n  ", "<received/>", "<x xmlns='urn:x'/>"])
 def test_a_result_without_a_msg_id_says_nothing_was_received(content: str) -> None:
-    """protocol.md §4: such an answer to `assured` is ignored and retried."""
+    """Such an answer to `assured` is ignored and retried.
+
+    docs/design/protocol.md §4.3.
+    """
     reply = reply_iq(content)
     assert (reply.received, reply.hold, reply.error) == (None, None, None)
 
@@ -496,7 +511,7 @@ def test_a_result_without_a_msg_id_says_nothing_was_received(content: str) -> No
 def test_every_error_is_read_with_and_without_a_hold(
     condition: str, kind: str, hold: str
 ) -> None:
-    """The hold tells "not held here" from any other item-not-found (protocol.md §2)."""
+    """docs/design/protocol.md §4.8: the hold tells "not held here" from other errors."""
     mark = f"<hold xmlns='{MARKS_NAMESPACE}'>{hold}</hold>" if hold else ""
     error = (
         f"<error type='{kind}'><text xmlns='{STANZAS}'>why</text>"
@@ -619,7 +634,10 @@ def test_a_component_says_who_it_is() -> None:
 @pytest.mark.parametrize("step", ["offer", "deliver"])
 @pytest.mark.parametrize("level", [Level.ASSURED, Level.ACKNOWLEDGED])
 def test_a_retry_has_the_same_bytes(step: At, level: Level) -> None:
-    """protocol.md §2: whatever was counted since; a new step has a new id."""
+    """Whatever was counted since; a new step has a new id.
+
+    docs/design/protocol.md §2.4.
+    """
     record = outgoing(level=level, hold="h")
     later = replace(
         record,
@@ -710,7 +728,10 @@ def test_an_iq_adds_no_more_to_its_payload_than_is_reckoned() -> None:
 
 
 def test_received_is_written_exactly_as_in_the_text() -> None:
-    """protocol.md §2: without a namespace of its own; readers match by local name."""
+    """Without a namespace of its own; readers match by local name.
+
+    docs/design/protocol.md §2.3.
+    """
     xml = answered(Answer("received"), msg_id="984232334")
     assert xml == (
         f"<iq type='result' id='i1' to='{ENTRANCE}'><received msgId='984232334'/></iq>"
@@ -721,7 +742,7 @@ def test_received_is_written_exactly_as_in_the_text() -> None:
 
 
 def test_received_carries_the_hold_as_an_attribute() -> None:
-    """protocol.md §2, marks."""
+    """docs/protocol.md#marks-xmpp-qosstore0."""
     assert answered(Answer("received", "h")) == (
         f"<iq type='result' id='i1' to='{ENTRANCE}'>"
         "<received msgId='m1' xmlns:q='xmpp-qos:store:0' q:hold='h'/></iq>"
@@ -782,7 +803,7 @@ def test_the_result_is_empty_and_with_a_hold_it_says_which() -> None:
 def test_an_error_has_its_own_type_and_nothing_of_the_request(
     condition: str, kind: ErrorType
 ) -> None:
-    """protocol.md §2, errors we return: the type explicit, no echo."""
+    """docs/design/protocol.md §2.5: the type explicit, no echo."""
     error = f"<error type='{kind}'><{condition} xmlns='{STANZAS}'/>"
     head = f"<iq type='error' id='i1' to='{ENTRANCE}'>"
     refused = answered(Answer("error", "", condition, kind))
@@ -803,7 +824,7 @@ HOLD_ELEMENT = "<hold xmlns='xmpp-qos:store:0'>h</hold>"
 def test_a_hold_is_read_inside_the_error_and_beside_it(
     before: str, inside: str, after: str
 ) -> None:
-    """protocol.md §2, marks: earlier versions wrote it beside the error."""
+    """docs/design/protocol.md §2.7: earlier versions wrote it beside the error."""
     error = f"<error type='cancel'><item-not-found xmlns='{STANZAS}'/>{inside}</error>"
     text = f"<iq xmlns='jabber:client' type='error' id='i1'>{before}{error}{after}</iq>"
     reply = stanza.parse_reply(ET.fromstring(text))  # noqa: S314 - our own text

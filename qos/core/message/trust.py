@@ -154,7 +154,7 @@ def _folded(jid: str) -> str:
     """A JID in a form in which equal JIDs are equal texts.
 
     Accounts compare without regard to case, resources with regard to it (RFC 7622 §3).
-    A dot at the end of the domain is dropped (§3.2).
+    A dot at the end of the domain is dropped (RFC 7622 §3.2).
     """
     account, slash, resource = jid.partition("/")
     return account.lower().removesuffix(".") + slash + resource

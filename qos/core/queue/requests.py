@@ -349,7 +349,7 @@ class Items:
 class Subscriptions:
     """List the requester's subscriptions, to a node or ('') to all (XEP-0060 §5.6).
 
-    With `owner`: all subscriptions to this node, for its owner (§8.8.1).
+    With `owner`: all subscriptions to this node, for its owner (XEP-0060 §8.8.1).
     """
 
     node: str

@@ -216,7 +216,7 @@ def test_each_row_of_the_table_is_met() -> None:
 def _assured(
     state: S, *, marked: bool, trusted: bool, exceeded: str | None
 ) -> tuple[S, tuple[str, ...]]:
-    """Section 3, the order of the rules for `assured`."""
+    """docs/design/protocol.md §3.2: the order of the rules for `assured`."""
     if state is S.RELEASING:
         return state, ("Defer",)  # 3, "just being released"
     if not trusted or (state is S.DROPPED and marked):
@@ -314,7 +314,7 @@ def test_a_refusal_names_its_condition_and_is_reported_without_the_payload(
 
 
 def _deliver(state: S, hold: str) -> tuple[S, tuple[str, ...]]:
-    """Section 3, `deliver` with a hold and without."""
+    """docs/design/protocol.md §3.7, §3.8: `deliver` with a hold and without."""
     not_found = ("item-not-found", "Report")
     if state is S.RELEASING:
         return state, ("Defer",)
@@ -701,7 +701,7 @@ REQUESTS = st.builds(
 
 
 def _identity(asked: Request) -> tuple[str, ...]:
-    """The parts that identify a message (protocol, section 3)."""
+    """The parts that identify a message: docs/design/protocol.md §3.1."""
     if asked.mark:
         return ("marked", asked.source.partition("/")[0], asked.mark, asked.msg_id)
     return ("unmarked", asked.source, asked.msg_id)

@@ -150,7 +150,7 @@ def test_a_resource_that_speaks_another_namespace_is_found() -> None:
 
 
 def test_every_resource_that_may_hold_the_message_is_asked_in_turn() -> None:
-    """Section 4: "not mine" means to go on looking, not to ask the same one again.
+    """docs/design/protocol.md §4.8: "not mine" means to ask another one.
 
     The device is back as lamp@x/old with a low priority, another of the account
     has a high one: asking only the latter would leave the message in doubt.

@@ -514,7 +514,7 @@ def _answer(name: str, kind: str, source: str) -> I | None:
 def test_a_reply_of_the_addressed_jid_means_what_its_kind_says(
     name: str, kind: str
 ) -> None:
-    """Each cell of this table is one rule of section 4."""
+    """Each cell of this table is one rule of docs/design/protocol.md §4."""
     expected: I | None = getattr(KINDS[kind], name, None)
     assert _answer(name, kind, PEER) is expected
 

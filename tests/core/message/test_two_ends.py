@@ -328,7 +328,7 @@ class Sender(Process):
             hold="" if offer else record.hold or "",
         )
         self.asked[request.iq_id] = record.msg_id
-        # Section 2: a retry repeats the same bytes (only the addresses change).
+        # docs/design/protocol.md §2.4: the same bytes (only the addresses change).
         content = replace(request, source="", to="")
         assert self.bytes_of.setdefault(request.iq_id, content) == content
         self.world.flight.append(request)
@@ -672,7 +672,8 @@ class PlainDevice:
     def idle(self) -> None:
         """Drop what nobody will ask for again: the text has no expiry.
 
-        Only in the end: else it would be one of the faults of section 9.
+        Only in the end: else it would be a fault that this page names:
+        docs/promises.md#to-a-receiver-that-is-not-ours.
         """
         own, wanted = self.world.sender.own, self.world.sender.disk
         if self.tidies:
@@ -961,9 +962,10 @@ class OurPeer(EitherPeer):
 
 
 class PlainPeer(EitherPeer):
-    """A receiver that is not ours, and the faults that section 9 does not list.
+    """A receiver that is not ours, without the faults of its own.
 
-    It does not die, forget or change places, and no stanza overtakes another.
+    It does not die, forget or change places, and no stanza overtakes another: see
+    docs/promises.md#to-a-receiver-that-is-not-ours.
     """
 
     @initialize()

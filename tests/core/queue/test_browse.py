@@ -24,7 +24,7 @@ def browse(it: World, *, by: str = OWNER, **asked: object) -> tuple[list[str], i
 
 
 def test_it_shows_what_waits_what_is_locked_and_what_is_delayed() -> None:
-    """P6: in the order of publishing, without ended items."""
+    """docs/design/queue.md P6: in the order of publishing, without ended items."""
     it = World({**PLAIN, "queue#keep_accepted": "60"})
     it.subscribe(BEE)
     it.publish(
@@ -57,7 +57,7 @@ def test_it_shows_the_items_that_are_asked_for() -> None:
 
 @pytest.mark.parametrize("state", ["live", "dead"])
 def test_page_by_page_each_item_comes_once(state: str) -> None:
-    """A22; also those that have gone to the dead-letter node."""
+    """AMQP 1.0 messaging §3.5.2; also those that have gone to the dead-letter node."""
     it = World({**PLAIN, "queue#dedupe_window": "0"})
     it.create("graves", PLAIN)
     it.publish(*"abcdefg")

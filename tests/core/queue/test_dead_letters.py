@@ -1,4 +1,4 @@
-"""Dead items and how they are requeued; queue decisions §5."""
+"""Dead items and how they are requeued; docs/design/queue.md §5."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Dispatch: which worker gets which item, and when; queue decisions §4."""
+"""Dispatch: which worker gets which item, and when; docs/design/queue.md §4."""
 
 import pytest
 

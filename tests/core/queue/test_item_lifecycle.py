@@ -172,7 +172,7 @@ def test_the_third_failure_of_three_is_the_last(before: int, dead: bool) -> None
 
 @pytest.mark.parametrize("input_", [ItemInput.RELEASE, ItemInput.MODIFY])
 def test_the_maximum_is_compared_at_each_unlock(input_: ItemInput) -> None:
-    """Queue decisions §5: it may be lower than when the item failed last."""
+    """docs/design/queue.md §5.3: it may be lower than at the last failure."""
     item = replace(LOCKED, delivery_count=3)
     after = step(item, input_, options=options(max_deliveries="3"))
     assert (after.state, after.delivery_count) == (ARCHIVED, 3)
@@ -226,7 +226,7 @@ def test_an_accepted_item_is_kept_for_as_long_as_was_asked() -> None:
 
 
 def test_what_expires_says_so() -> None:
-    """Queue decisions §5: expired goes to the dead letter, with that reason."""
+    """docs/design/queue.md §5.4: an expired item is dead, with that reason."""
     assert step(ITEM, ItemInput.EXPIRE).history == (Failure(150.0, "", "expired"),)
 
 
@@ -262,7 +262,7 @@ def test_of_many_failures_the_first_and_the_latest_are_kept() -> None:
 
 
 def test_a_requeued_item_begins_again_with_its_history() -> None:
-    """Queue decisions §5: requeue restores the item itself, count 0, history kept."""
+    """docs/design/queue.md §5.7: requeue restores the item, count 0, history kept."""
     item = replace(
         DEAD,
         excluded=frozenset({BEE}),

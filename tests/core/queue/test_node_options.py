@@ -170,7 +170,7 @@ def test_queue_requests_is_from_one_to_its_cap(value: str) -> None:
 
 
 def test_the_options_of_a_subscription_have_defaults_but_for_one() -> None:
-    """Never a silent default for queue_requests (X6)."""
+    """Never a silent default for queue_requests (docs/design/queue.md X6)."""
     assert subscribe_options({}) is None
     assert subscribe_options({"queue#batch": "2"}) is None
     assert subscribe_options({QUEUE_REQUESTS: "1000"}) == SubscribeOptions(

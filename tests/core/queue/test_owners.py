@@ -280,7 +280,7 @@ def test_affiliations_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_purge_takes_all_that_is_there() -> None:
-    """Queue decisions §5: locked items too; a later retract does not find them."""
+    """docs/design/queue.md §5.9: locked items too; a later retract finds none."""
     it = World(PLAIN)
     it.subscribe(BEE, 2)
     it.publish("dead", "locked", "waits", entry("later", delay=9.0))

@@ -175,7 +175,7 @@ def test_unavailable_presence_of_others_means_nothing() -> None:
 def test_a_worker_that_failed_to_answer_gets_nothing_until_it_is_heard(
     how: str,
 ) -> None:
-    """Queue decisions §4.
+    """docs/design/queue.md §4.6.
 
     It may be dead, and would use up one delivery after another.
     """
@@ -361,7 +361,7 @@ def test_presence_wakes_the_bare_subscription() -> None:
 
 
 def test_after_a_start_locks_have_their_deadlines_and_tokens() -> None:
-    """Queue decisions §4."""
+    """docs/design/queue.md §4.5."""
     it = World(PLAIN)
     it.subscribe(BEE)
     it.publish("a")
@@ -402,7 +402,7 @@ def test_after_a_start_nobody_gets_anything_until_it_is_heard() -> None:
 
 
 def test_what_it_holds_is_sent_again_though_it_has_unsubscribed() -> None:
-    """A lock outlives the subscription (row 9), and a restart."""
+    """A lock outlives the subscription (docs/design/queue.md §1.9), and a restart."""
     it = World(PLAIN)
     it.subscribe(BEE, 2)
     it.publish("a", "b")

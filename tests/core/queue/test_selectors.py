@@ -1,4 +1,4 @@
-"""Selectors of subscriptions: each worker gets only what it wants; selector.md §5."""
+"""Selectors of subscriptions: each worker gets what it wants; docs/design/selector.md §5."""
 
 from __future__ import annotations
 

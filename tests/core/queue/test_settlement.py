@@ -1,4 +1,4 @@
-"""Rights to retract or unlock: section 2 of the queue decisions, row by row."""
+"""Rights to retract or unlock: docs/design/queue.md §2, row by row."""
 
 import itertools
 

@@ -57,7 +57,7 @@ def subscribed(
 def test_without_queue_requests_the_options_form_is_asked_for(
     options: dict[str, str] | None,
 ) -> None:
-    """X1, X3, X6: a MUST of XEP-0254 §2.1, and never a silent default."""
+    """docs/design/queue.md X1, X3, X6: a MUST, and never a silent default."""
     it = World(PLAIN)
     request = Subscribe(NODE, BEE, options)
     expected = ("not-acceptable", "modify", "configuration-required")
@@ -69,14 +69,14 @@ def test_without_queue_requests_the_options_form_is_asked_for(
 
 @pytest.mark.parametrize("value", ["0", "-1", "1001", "1000000000", "many", ""])
 def test_a_bad_number_is_an_invalid_option(value: str) -> None:
-    """X5; a number is never silently reduced."""
+    """docs/design/queue.md X5: a number is never silently reduced."""
     it = World(PLAIN)
     request = Subscribe(NODE, BEE, {"pubsub#queue_requests": value})
     assert it.refused(request, BEE) == ("bad-request", "modify", "invalid-options")
 
 
 def test_with_options_it_is_subscribed_and_told_how() -> None:
-    """X4: the result has them all."""
+    """docs/design/queue.md X4: the result has them all."""
     it = World(PLAIN)
     found = subscribed(it, BEE, {**ONE, "queue#batch": "2"})
     assert (found.node, found.jid, found.via) == (NODE, BEE, BEE)
@@ -86,7 +86,7 @@ def test_with_options_it_is_subscribed_and_told_how() -> None:
 
 
 def test_subscribing_again_changes_the_options_and_nothing_else() -> None:
-    """P11: the worker subscribes again at intervals."""
+    """docs/design/queue.md P11: the worker subscribes again at intervals."""
     it = World(PLAIN)
     first = subscribed(it, BEE, ONE)
     it.publish("a")
@@ -235,7 +235,7 @@ def test_who_wants_no_durable_locks_takes_none_over() -> None:
 
 @pytest.mark.parametrize("jid", [ANT, "ant@y", "x/1", "bee@x.org/1"])
 def test_nobody_subscribes_another(jid: str) -> None:
-    """P10: XEP-0060 §6.1.3.1."""
+    """docs/design/queue.md P10; XEP-0060 §6.1.3.1."""
     it = World(PLAIN)
     assert it.refused(Subscribe(NODE, jid, ONE), BEE) == INVALID_JID
     it.subscribe(ANT)
@@ -265,7 +265,7 @@ def test_nobody_subscribes_another(jid: str) -> None:
 def test_who_may_subscribe(
     access: str, what: Affiliation, expected: tuple[str, str, str] | None
 ) -> None:
-    """P3: access models open and whitelist, with an error that names the reason."""
+    """docs/design/queue.md P3: an error names the reason."""
     it = World({"pubsub#access_model": access})
     it.ask(SetAffiliations(NODE, {"ant@y": what}), OWNER)
     request = Subscribe(NODE, ANT, ONE)
@@ -312,7 +312,7 @@ def test_a_foreign_domain_and_all_have_so_many_subscriptions() -> None:
 
 
 def test_unsubscribing_leaves_the_locks() -> None:
-    """X19; no new items come."""
+    """docs/design/queue.md X19: no new items come."""
     it = World(PLAIN)
     first = subscribed(it, BEE, ONE)
     it.publish("a", "b")
@@ -387,7 +387,7 @@ def test_subscriptions_are_listed_to_whose_they_are() -> None:
 
 @pytest.mark.parametrize("how", ["outcast", "narrowed"])
 def test_who_may_not_work_here_any_more_loses_subscription_and_locks(how: str) -> None:
-    """Queue decisions §5. The account is told, and the items go to others."""
+    """docs/design/queue.md §5.11: it is told, and the items go to others."""
     it = World(PLAIN)
     it.subscribe("bee@x", 2, by=BEE)
     it.subscribe(BEE_2, durable_locks="1")

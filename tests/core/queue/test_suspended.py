@@ -1,4 +1,4 @@
-"""Subscribers that are away for a while: suspended termini of AMQP 1.0 (§3.5.6)."""
+"""Subscribers that are away for a while: suspended termini of AMQP 1.0 messaging §3.5.6."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Locks that run out, extensions, ttl and delays; queue decisions §4 and §5."""
+"""Locks that run out, extensions, ttl and delays; docs/design/queue.md §4 and §5."""
 
 import pytest
 
@@ -97,7 +97,7 @@ def test_a_durable_lock_can_be_extended_by_its_account() -> None:
 
 
 def test_a_reconfigure_changes_no_running_deadline() -> None:
-    """Queue decisions §5."""
+    """docs/design/queue.md §5.10."""
     it = World(PLAIN)
     it.subscribe(BEE)
     it.publish("a", entry("b", ttl=500.0))
@@ -110,7 +110,7 @@ def test_a_reconfigure_changes_no_running_deadline() -> None:
 
 
 def test_what_is_not_locked_expires_and_what_is_locked_does_not() -> None:
-    """Queue decisions §5; AMQP would take it away from the worker."""
+    """docs/design/queue.md §5.4; AMQP would take it away from the worker."""
     it = World(PLAIN)
     it.subscribe(BEE)
     it.publish(entry("a", ttl=5.0), entry("b", ttl=5.0))

@@ -1,4 +1,7 @@
-"""U2, U3, U5 and U7: each course of forwarding a message, request by request."""
+"""Each course of forwarding a message, request by request.
+
+docs/rest-checklist.md U2, U3, U5 and U7.
+"""
 
 from collections.abc import Mapping, Sequence
 

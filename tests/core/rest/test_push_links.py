@@ -1,4 +1,7 @@
-"""U1 and U6: the Atom link that a subscriber posts, also as S has written it."""
+"""The Atom link that a subscriber posts.
+
+docs/rest-checklist.md U1 and U6.
+"""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""H14: retries within a delivery, as a table."""
+"""docs/rest-checklist.md H14: retries within a delivery, as a table."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,7 @@
-"""The form that subscribes to a topic, and the place of a reader."""
+"""The form that subscribes to a topic, and the place of a reader.
+
+The rows are those of docs/rest-checklist.md.
+"""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""The forms of HornetQ's requests; rows H6, H7 and H15."""
+"""The forms of HornetQ's requests.
+
+The rows are those of docs/rest-checklist.md.
+"""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""HornetQ's names: of queues, and of headers as properties; rows H15 and H16."""
+"""HornetQ's names: of queues, and of headers as properties.
+
+docs/rest-checklist.md H15 and H16.
+"""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""The place of a pull consumer: which of its links is due."""
+"""The place of a pull consumer: which of its links is due.
+
+The rows are those of docs/rest-checklist.md.
+"""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""The document by which a client of HornetQ asks for push; row H14."""
+"""The document by which a client of HornetQ asks for push; docs/rest-checklist.md H14."""
 
 import contextlib
 import re
