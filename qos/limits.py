@@ -583,7 +583,7 @@ LIMITS: Final = (
         "failures in a row until a push subscriber is disabled",
     ),
     Limit(
-        "qos.rest.push.handlers:_AUTHORIZATION_CHARS_MAX",
+        "qos.rest.pushing:_AUTHORIZATION_CHARS_MAX",
         "characters of the Authorization for a push target",
     ),
     Limit(

@@ -6,16 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from qos.core.queue.requests import Refusal, Request, no_node
+from qos.core.queue.requests import Request, no_node
 from qos.core.queue.results import Result
 from qos.core.rest.link_header import Link, render_links
 from qos.engine.gateway import ask
 from qos.engine.queue_state import Rights
 from qos.rest.paths import url
+from qos.rest.waiting import taken_away
 from qos.steps import Steps
 
 if TYPE_CHECKING:
-    from qos.rest.gateway import Gateway
+    from qos.rest.services import Services
     from qos.users import Grant
 
 __all__ = ["Answer", "Call", "as_text", "no_node"]
@@ -30,7 +31,7 @@ class Call:
     """A request of a user.
 
     Attributes:
-        gateway: that has it.
+        services: serve it.
         method: of the request.
         base: the scheme and authority by which the client has reached the gateway; '': it
             did not say.
@@ -43,7 +44,7 @@ class Call:
         grant: by which the user is logged in; None: it is never taken away.
     """
 
-    gateway: Gateway
+    services: Services
     method: str
     base: str
     account: str
@@ -71,7 +72,7 @@ class Call:
             Refusal: there is no such node, or it is hidden from the user.
         """
         node = node or self.node
-        rights = self.gateway.engine.rights(node, self.jid)
+        rights = self.services.engine.rights(node, self.jid)
         if rights is None:
             raise no_node(node)
         return rights
@@ -82,7 +83,7 @@ class Call:
         Raises:
             Refusal: its grant has been taken away.
         """
-        if self.grant is not None and not self.gateway.users.stands(self.grant):
+        if self.grant is not None and not self.services.users.stands(self.grant):
             raise taken_away()
 
     def url(self, name: str, **variables: str) -> str:
@@ -92,7 +93,7 @@ class Call:
 
     async def stepped(self, steps: Steps[T]) -> T:
         """Do work that comes in steps, in turns of the account."""
-        return await self.gateway.engine.payers.stepped(self.account, steps)
+        return await self.services.engine.payers.stepped(self.account, steps)
 
     async def ask(
         self, request: Request, jid: str = ""
@@ -102,7 +103,7 @@ class Call:
         Raises:
             Refusal: the request is refused.
         """
-        return await ask(self.gateway.engine, request, jid or self.jid)
+        return await ask(self.services.engine, request, jid or self.jid)
 
 
 @dataclass(slots=True)
@@ -130,12 +131,6 @@ class Answer:
         kept = self.headers.get("Link")
         shown = render_links(self.links)
         return {**self.headers, "Link": f"{shown}, {kept}" if kept else shown}
-
-
-def taken_away() -> Refusal:
-    """The user was removed or has another password since it has logged in."""
-    text = "this user was removed, or has another password or token now"
-    return Refusal(text, condition="not-authorized", type="auth")
 
 
 def as_text(status: int, text: str, **headers: str) -> Answer:

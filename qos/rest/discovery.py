@@ -32,7 +32,7 @@ async def service(call: Call) -> Answer:
     """The queues that the user may use, each with its link."""
     told: asyncio.Future[list[str] | Refusal]
     told = asyncio.get_running_loop().create_future()
-    call.gateway.engine.nodes(call.jid, lambda seen: _tell(told, seen))
+    call.services.engine.nodes(call.jid, lambda seen: _tell(told, seen))
     names = await told
     if isinstance(names, Refusal):
         raise names
@@ -42,9 +42,9 @@ async def service(call: Call) -> Answer:
     written: dict[str, list[str]] = {"queue": [], "topic": []}
     for first in range(0, len(names), _NODES_A_TURN):
         if first:
-            await call.gateway.engine.payers.turn(call.account)
+            await call.services.engine.payers.turn(call.account)
         for name in names[first : first + _NODES_A_TURN]:
-            rel = call.gateway.engine.node_type(name) or "queue"
+            rel = call.services.engine.node_type(name) or "queue"
             text_of_node = write(Link(url(rel, node=name), rel), name)
             written[rel if kind == _JSON else "queue"].append(text_of_node)
     if kind == HTML:
@@ -57,7 +57,7 @@ async def service(call: Call) -> Answer:
 
 async def queue(call: Call) -> Answer:
     """A queue or a topic: its links by what the user may do, and its counts."""
-    engine, node = call.gateway.engine, call.node
+    engine, node = call.services.engine, call.node
     rights = call.rights()
     told: asyncio.Future[Stats | Refusal] = asyncio.get_running_loop().create_future()
     if not engine.stats(node, call.jid, lambda seen: _tell(told, seen)):

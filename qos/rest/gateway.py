@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 from qos.core.payers import BURST_S, Rates
 from qos.core.queue.requests import Refusal
@@ -13,18 +13,19 @@ from qos.core.rest.one_off import OneOffLinks
 from qos.core.rest.push_targets import PushRules
 from qos.core.token_bucket import TokenBuckets
 from qos.engine.doors import Door
-from qos.engine.gateway import Consumer, ConsumersPort
+from qos.engine.gateway import ConsumersPort
 from qos.engine.queue_engine import QueueEngine
 from qos.rest import bounds
-from qos.rest.calls import taken_away
-from qos.rest.hornetq.registry import PullConsumers
 from qos.rest.login import Login
+from qos.rest.pull.registry import PullConsumers
 from qos.rest.push.client import PushClient
-from qos.rest.push.pushers import Client, Pushers
+from qos.rest.push.ports import Client
+from qos.rest.push.pushers import Pushers
 from qos.rest.server import HttpServer
 from qos.rest.targets import Targets
+from qos.rest.waiting import HttpConsumer, taken_away
 from qos.tls_files import Tls
-from qos.users import Grant, Users
+from qos.users import Users
 from xep_qos.relay import Relay
 
 __all__ = ["Gateway"]
@@ -33,39 +34,10 @@ __all__ = ["Gateway"]
 _CLOSE_S = 3.0
 
 
-class HttpConsumer(Consumer, Protocol):
-    """A subscriber of this gateway.
-
-    Attributes:
-        grant: by which its user is logged in; None: it is never taken away.
-    """
-
-    @property
-    def grant(self) -> Grant | None:
-        """See the class."""
-
-    def fail(self, refusal: Refusal) -> None:
-        """End the wait: the service has ended the subscription."""
-
-
 class Gateway(ConsumersPort[HttpConsumer]):
     """Lets HTTP clients publish to the nodes of a queue service, and consume.
 
-    Attributes:
-        engine: of the queues.
-        users: may send requests; nobody else.
-        closing: it stops, and takes no more requests.
-        readers: an event of each request that waits for a message of a topic; each is set
-            when the gateway closes.
-        link_headers: of HornetQ's dialect; see the constructor.
-        property_headers: the same, in lower case.
-        base: see the constructor.
-        relay: sends assured messages; None: nobody may send any.
-        targets: who may be sent to.
-        sends: the rate of all messages that are sent.
-        sends_of_accounts: that of each account, half of it.
-        pull_consumers: of HornetQ's dialect.
-        pushers: the push subscribers.
+    It is the `Services` of its requests.
     """
 
     def __init__(

@@ -151,7 +151,7 @@ def _made(call: Call, use: str) -> Answer:
 
 
 def _next(call: Call, use: str) -> Link:
-    gateway = call.gateway
+    gateway = call.services
     token = gateway.one_off.new(
         use, call.node, call.account, item_id=new_id(), now=gateway.engine.now()
     )
@@ -171,7 +171,7 @@ def link_of(call: Call, use: str, to: str) -> OneOff:
     Raises:
         Refusal: it was not made here, or not for this user.
     """
-    link = call.gateway.one_off.read(call.path["link"], use, to, call.account)
+    link = call.services.one_off.read(call.path["link"], use, to, call.account)
     if link is None:
         text = "this link was not made here, or not for you"
         raise Refusal(text, condition="item-not-found", type="cancel")
@@ -213,7 +213,7 @@ def _reading(
         headers,
         call.query,
         item_id=item_id,
-        now=call.gateway.engine.now(),
+        now=call.services.engine.now(),
         bytes_max=ITEM_BYTES_MAX,
         more=reply_to,
     )

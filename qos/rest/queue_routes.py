@@ -10,8 +10,8 @@ from qos.core.rest.messages import TIME_MS_MAX
 from qos.core.rest.replying import CORRELATION_BYTES_MAX, QUERY
 from qos.core.rest.statuses import Act
 from qos.rest import bounds, consuming, discovery, posting
+from qos.rest import pushing as push
 from qos.rest.needs import Need
-from qos.rest.push import handlers as push
 from qos.rest.route import Route
 from qos.rest.schemas import (
     ATOM,

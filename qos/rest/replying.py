@@ -46,7 +46,7 @@ def read_reply_to(
     if found is None or found[0] not in {"queue", "topic"}:
         raise _bad(f"{path!r} is no queue; /queues/NAME is expected")
     name = found[1]["node"]
-    rights = call.gateway.engine.rights(name, call.jid)
+    rights = call.services.engine.rights(name, call.jid)
     if rights is None or not rights.publish:
         raise _bad(f"there is no queue {name!r} that {call.account} may publish to")
     return {**headers, "link": rest}, {REPLY_TO: name}
@@ -65,7 +65,7 @@ def reply_links(call: Call, item: Item, payload: str) -> list[Link]:
         item: the message.
         payload: of the item.
     """
-    engine, name = call.gateway.engine, item.properties.get(REPLY_TO)
+    engine, name = call.services.engine, item.properties.get(REPLY_TO)
     if not isinstance(name, str):
         return []
     kind, rights = engine.node_type(name), engine.rights(name, call.jid)

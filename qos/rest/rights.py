@@ -59,14 +59,14 @@ def _subscribe(call: Call) -> None:
 
 def _settle(call: Call) -> None:
     """A user keeps its locks when it has lost its rights."""
-    engine = call.gateway.engine
+    engine = call.services.engine
     jid = consumer_jid(call.account, "http", call.path["etag"].partition(".")[0])
     if engine.rights(call.node, jid) is None and not engine.held(call.node, jid):
         raise no_node(call.node)
 
 
 def _create(call: Call) -> None:
-    if not call.gateway.engine.creates(call.account):
+    if not call.services.engine.creates(call.account):
         text = f"{call.account} may not create nodes here"
         raise Refusal(text, condition="forbidden", type="auth")
 
@@ -84,10 +84,10 @@ _CHECKS: Mapping[Need, Callable[[Call], None]] = {
 def why_not_here(call: Call) -> str:
     """The error if the URL is one of a queue, but the node a topic, or vice versa; '': none."""
     node = call.path.get("node", "")
-    node_type = call.gateway.engine.node_type(node)
+    node_type = call.services.engine.node_type(node)
     if node_type in {None, "topic" if call.topic else "queue"}:
         return ""
-    if call.gateway.engine.rights(node, call.jid) is None:
+    if call.services.engine.rights(node, call.jid) is None:
         # Who may not use it is not told that it is there.
         return str(no_node(node))
     return f"{node!r} is a {node_type}: its URL is {url(str(node_type), node=node)}"

@@ -42,7 +42,7 @@ async def check_device(call: Call) -> None:
     to = _to(call)
     key = idempotency_key(call.headers) if call.method == "POST" else ""
     if key:
-        msg_id = call.gateway.one_off.message_id(to, call.account, key)
+        msg_id = call.services.one_off.message_id(to, call.account, key)
         if await _relay(call).once.known(msg_id) is not None:
             return
     _check(call, to)
@@ -87,9 +87,9 @@ async def send(call: Call) -> Answer:
 async def sent(call: Call) -> Answer:
     """Tell the outcome of a message; wait for it, if the client asks for that."""
     to = _to(call)
-    relay = call.gateway.relay
+    relay = call.services.relay
     wait = wait_of(call.headers)
-    msg_id = call.gateway.one_off.message_id(to, call.account, call.path["item"])
+    msg_id = call.services.one_off.message_id(to, call.account, call.path["item"])
     if relay is not None and wait.seconds:
         message = relay.find(msg_id)
         if message is not None and not isinstance(message, Ended):
@@ -122,7 +122,7 @@ async def _send(
         item_id: of the link, or the key.
         link: None: a repeat has to have the same content.
     """
-    gateway = call.gateway
+    gateway = call.services
     relay = _relay(call)
     msg_id = gateway.one_off.message_id(to, call.account, item_id)
     found = await relay.once.known(msg_id)
@@ -152,7 +152,7 @@ async def _read(call: Call, relay: Relay) -> Sending:
         call.body,
         call.headers,
         call.query,
-        now=call.gateway.engine.now(),
+        now=call.services.engine.now(),
         original_from="" if relay.speaks_as(call.account) else call.account,
     )
     return await call.stepped(reading)
@@ -199,7 +199,7 @@ def _check(call: Call, to: str) -> None:
     Raises:
         Refusal: the user may not send to this JID.
     """
-    targets = call.gateway.targets
+    targets = call.services.targets
     if targets is None or not targets.allow(call.account, to):
         text = f"{call.account} may not send to {to}"
         raise Refusal(text, condition="forbidden", type="auth")
@@ -212,14 +212,14 @@ def _count(call: Call) -> None:
         Refusal: too many are sent at this moment.
     """
     now = asyncio.get_running_loop().time()
-    own = call.gateway.sends_of_accounts
+    own = call.services.sends_of_accounts
     if own.wait_s(call.account, now):
         text = "this user sends too many messages at this moment"
         raise Refusal(text, condition="policy-violation", type="wait")
-    if call.gateway.sends.wait_s("", now):
+    if call.services.sends.wait_s("", now):
         text = "too many messages are sent at this moment"
         raise Refusal(text, condition="resource-constraint", type="wait")
-    call.gateway.sends.take("", 1, now)
+    call.services.sends.take("", 1, now)
     own.take(call.account, 1, now)
 
 
@@ -229,10 +229,10 @@ def _relay(call: Call) -> Relay:
     Raises:
         Refusal: there is none.
     """
-    if call.gateway.relay is None:
+    if call.services.relay is None:
         text = "this service sends no messages to devices"
         raise Refusal(text, condition="forbidden", type="cancel")
-    return call.gateway.relay
+    return call.services.relay
 
 
 def _to(call: Call) -> str:
@@ -251,7 +251,7 @@ def _to(call: Call) -> str:
 
 
 def _next(call: Call, to: str) -> Link:
-    gateway = call.gateway
+    gateway = call.services
     token = gateway.one_off.new(
         _USE, to, call.account, item_id=new_id(), now=gateway.engine.now()
     )

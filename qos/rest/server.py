@@ -37,7 +37,7 @@ from qos.tls_files import Tls
 from qos.users import Grant, TooBusy
 
 if TYPE_CHECKING:
-    from qos.rest.gateway import Gateway
+    from qos.rest.services import Services
 
 __all__ = ["HttpServer"]
 
@@ -70,10 +70,10 @@ _WITHOUT_BODY = frozenset({"GET", "HEAD", "DELETE"})
 class HttpServer:
     """The connections of a gateway."""
 
-    def __init__(self, gateway: Gateway, login: Login) -> None:
-        self._gateway = gateway
+    def __init__(self, services: Services, login: Login) -> None:
+        self._services = services
         self._login = login
-        self._payers = gateway.engine.payers
+        self._payers = services.engine.payers
         self._shares = Shares(self._payers)
         self._room = Room()
         self._arrivals: dict[asyncio.BaseProtocol, Arrival] = {}
@@ -81,7 +81,7 @@ class HttpServer:
 
     async def listen(self, host: str, port: int, *, tls: Tls | None) -> Door:
         """Listen."""
-        doors = self._gateway.engine.doors
+        doors = self._services.engine.doors
         return await doors.listen(host, port, self._connection, tls=tls)
 
     async def aclose(self, timeout_s: float) -> None:
@@ -148,7 +148,7 @@ class HttpServer:
         return count
 
     async def _answer(self, request: web.BaseRequest) -> Answer:
-        if self._gateway.closing:
+        if self._services.closing:
             return refused(503, "the service stops")
         headers = _headers(request)
         twice = _twice(request)
@@ -189,7 +189,7 @@ class HttpServer:
             return as_text(405, f"only {allowed} are possible here", Allow=allowed)
         base = base_of(request.scheme, headers.get("host", ""))
         if request.method not in _SAFE and is_cross_site(
-            headers, base, self._gateway.base
+            headers, base, self._services.base
         ):
             return as_text(403, "a page of another site may not do that")
         why = "" if is_hornetq else _why_not(pairs, route.query)
@@ -198,9 +198,9 @@ class HttpServer:
         if is_hornetq:
             variables = in_plain_words(name, variables)
         call = Call(
-            gateway=self._gateway,
+            services=self._services,
             method=request.method,
-            base=self._gateway.base or base,
+            base=self._services.base or base,
             account=grant.account,
             grant=grant,
             topic=name.partition("-")[0] == "topic",

@@ -73,7 +73,7 @@ async def _read(call: Call, rel: str, after: int, *, last: bool) -> Answer:
     wait = wait_of(call.headers)
     applied = {"Preference-Applied": wait.applied} if wait.applied else {}
     request = Items(node=call.node, max_items=1, after=str(after), last=last)
-    gateway, answer = call.gateway, None
+    gateway, answer = call.services, None
     with gateway.engine.watching(call.node) as changed:
         answer = await _found(call, request)
         gateway.readers.add(changed)
@@ -122,7 +122,7 @@ def _stops() -> Refusal:
 
 async def subscribe(call: Call) -> Answer:
     """Create a queue that copies from the topic; the same again is no error."""
-    rights = call.gateway.engine.rights(call.node, call.jid)
+    rights = call.services.engine.rights(call.node, call.jid)
     if rights is None:
         raise _none(call.node)
     if not rights.subscribe:

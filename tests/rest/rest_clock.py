@@ -2,7 +2,7 @@
 
 import pytest
 
-from qos.rest import bodies, consuming
+from qos.rest import bodies, waiting
 from qos.rest.push import client
 from qos.testing import ManualClock
 from turned_time import turned
@@ -23,5 +23,5 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
     And a target of pushes may take as long as it likes.
     """
-    monkeypatch.setattr(consuming, "_LOOK_S", LIMIT_S)
+    monkeypatch.setattr(waiting, "_LOOK_S", LIMIT_S)
     turned(monkeypatch, client)

@@ -22,7 +22,7 @@ from qos.core.queue.selector import Selector
 from qos.core.queue.selector.parser import SEARCHES_MAX
 from qos.core.queue.selector.tokens import TEXT_CHARS_MAX
 from qos.core.queue.selector_time import ACCOUNT_S, FREE_S, SLICE_S, STEP_S
-from qos.rest import consuming
+from qos.rest import waiting
 from qos.testing import ManualClock
 from rest_bench import Response, RestBench, rest
 from turned_time import turned
@@ -171,11 +171,11 @@ async def test_a_wait_ends_as_asked_for_whatever_selectors_are_doing(
     """Also one without a wait, which looks through what is there for a second."""
     # They come to no end.
     monkeypatch.setattr(selector_time.SelectorTime, "is_over", True)
-    clock = turned(monkeypatch, consuming)
+    clock = turned(monkeypatch, waiting)
     async with rest(tmp_path) as bench:
         await bench.create("orders")
         await bench.publish("orders", "<x/>")
-        for wait, seconds in (("wait=2", 2.0), ("", consuming._LOOK_S)):
+        for wait, seconds in (("wait=2", 2.0), ("", waiting._LOOK_S)):
             pulling = asyncio.create_task(
                 bench.post("/queues/orders/consumer?selector=n+%3D+1", Prefer=wait)
             )

@@ -15,7 +15,7 @@ from amqp_bench import DOMAIN
 from qos.core.queue.item import Affiliation
 from qos.core.queue.requests import Configure, Delete, SetAffiliations
 from qos.rest import bounds
-from qos.rest.hornetq import consumers
+from qos.rest.pull import consumers
 from qos.testing import ManualClock
 from rest_bench import Response, RestBench, rest
 from turned_time import turned

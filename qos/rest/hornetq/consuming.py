@@ -13,7 +13,9 @@ from qos.core.rest.waits import wait_of
 from qos.ids import new_id
 from qos.rest.calls import Answer, Call, as_text
 from qos.rest.consuming import form_of, message_answer
-from qos.rest.hornetq.consumers import (
+from qos.rest.hornetq.creating import rights_at
+from qos.rest.hornetq.paths import url
+from qos.rest.pull.consumers import (
     DURABLE,
     VOLATILE,
     Identity,
@@ -24,8 +26,6 @@ from qos.rest.hornetq.consumers import (
     is_late,
     settled,
 )
-from qos.rest.hornetq.creating import rights_at
-from qos.rest.hornetq.paths import url
 from qos.rest.rights import may_not_subscribe
 
 __all__ = [
@@ -66,7 +66,7 @@ async def pull_consumers(call: Call) -> Answer:
     identity = Identity(
         call.node, call.account, new_id(), form.auto_ack, bool(form.selector)
     )
-    return made(call, call.gateway.pull_consumers.make(identity, form.selector), 201)
+    return made(call, call.services.pull_consumers.make(identity, form.selector), 201)
 
 
 def check_may_subscribe(call: Call, kind: str) -> None:
@@ -81,7 +81,7 @@ def check_may_subscribe(call: Call, kind: str) -> None:
 
 def made(call: Call, consumer: PullConsumer, status: int) -> Answer:
     """Show a consumer to whoever has asked for it."""
-    identity, gateway = consumer.identity, call.gateway
+    identity, gateway = consumer.identity, call.services
     mode = _NAMES[identity.auto, identity.selected, identity.subscription]
     token = gateway.one_off.new(
         _USE + mode,
@@ -108,7 +108,7 @@ async def consumer(call: Call) -> Answer:
     """Show which link is due, or delete the consumer."""
     identity = _identity(call)
     if call.method == "DELETE":
-        await call.gateway.pull_consumers.delete(identity)
+        await call.services.pull_consumers.delete(identity)
         return Answer(204)
     found = _found(call, identity)
     if found is None:
@@ -124,7 +124,7 @@ async def next_message(call: Call) -> Answer:
     found = _found(call, identity)
     if found is None:
         if identity.auto and after != START:
-            await settled(call.gateway, identity, acceptance(identity, after))
+            await settled(call.services.engine, identity, acceptance(identity, after))
         return _timed_out(call, identity)
     own = Link(url("hornetq-consumer", **_path(call)), "consumer")
     try:
@@ -199,15 +199,15 @@ def _identity(call: Call) -> Identity:
         Refusal: there is none, or it was deleted.
     """
     mode, token = call.path["mode"], call.path["consumer"]
-    link = call.gateway.one_off.read(token, _USE + mode, call.node, call.account)
+    link = call.services.one_off.read(token, _USE + mode, call.node, call.account)
     if mode not in _MODES or link is None:
         raise _unknown("there is no such consumer, or it is not yours")
     identity = Identity(call.node, call.account, link.item_id, *_MODES[mode])
-    creator = call.gateway.engine.creator(call.node)
+    creator = call.services.engine.creator(call.node)
     if identity.subscription and creator not in {None, call.account}:
         # Another queue has the name of the subscription by now.
         raise _unknown("the subscription has ended")
-    if call.gateway.pull_consumers.is_deleted(identity):
+    if call.services.pull_consumers.is_deleted(identity):
         raise _unknown("the consumer has been deleted")
     return identity
 
@@ -218,7 +218,7 @@ def _found(call: Call, identity: Identity) -> PullConsumer | None:
     None: it would need its selector, which nobody knows any more, or its subscription,
     which is not durable.
     """
-    consumers = call.gateway.pull_consumers
+    consumers = call.services.pull_consumers
     found = consumers.get(identity)
     if found is None and not (identity.selected or identity.subscription == VOLATILE):
         found = consumers.make(identity)

@@ -110,7 +110,7 @@ def rights_at(call: Call, kind: str) -> Rights:
         Refusal: there is no such node, or it is hidden from the user.
     """
     rights = call.rights()
-    if call.gateway.engine.is_topic(call.node) != (kind == "topic"):
+    if call.services.engine.is_topic(call.node) != (kind == "topic"):
         raise Refusal(
             f"there is no {kind} {call.node!r}",
             condition="item-not-found",
@@ -144,7 +144,7 @@ async def create(call: Call) -> Answer:
 async def create_with_id(call: Call) -> Answer:
     """Make the message of a one-off link, or of an id that the client has chosen."""
     given = call.path["id"]
-    link = call.gateway.one_off.read(given, _USE, call.node, call.account)
+    link = call.services.one_off.read(given, _USE, call.node, call.account)
     if link is None and (len(given) > ITEM_ID_CHARS_MAX or not given.isprintable()):
         raise _bad(f"an id has at most {ITEM_ID_CHARS_MAX} printable characters")
     entry = await _entry(call, given if link is None else link.item_id)
@@ -162,7 +162,7 @@ async def create_with_id(call: Call) -> Answer:
 
 def _created(call: Call) -> Answer:
     """A message has been made, now or before."""
-    rights = call.gateway.engine.rights(call.node, call.jid)
+    rights = call.services.engine.rights(call.node, call.jid)
     href = url("hornetq-create", node=call.node)
     if rights is not None and rights.once_s:
         href = _one_off(call)
@@ -170,7 +170,7 @@ def _created(call: Call) -> Answer:
 
 
 def _one_off(call: Call) -> str:
-    gateway = call.gateway
+    gateway = call.services
     token = gateway.one_off.new(
         _USE, call.node, call.account, item_id=new_id(), now=gateway.engine.now()
     )
@@ -183,9 +183,9 @@ async def _entry(call: Call, item_id: str) -> PublishedItem:
         call.headers,
         create_query(call.query),
         item_id=item_id,
-        now=call.gateway.engine.now(),
+        now=call.services.engine.now(),
         bytes_max=ITEM_BYTES_MAX,
-        more=properties_of(call.headers, call.gateway.property_headers),
+        more=properties_of(call.headers, call.services.property_headers),
     )
     return await call.stepped(reading)
 

@@ -45,7 +45,7 @@ def _shown(call: Call, answer: Answer) -> Answer:
     links = [replace(each, href=absolute(call, each.href)) for each in answer.links]
     if "Location" in answer.headers:
         answer.headers["Location"] = absolute(call, answer.headers["Location"])
-    if call.gateway.link_headers:
+    if call.services.link_headers:
         answer.links = [_titled(each) for each in links]
         return answer
     answer.links = []

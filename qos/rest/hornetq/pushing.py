@@ -16,8 +16,8 @@ from qos.rest.calls import Answer, Call
 from qos.rest.hornetq.consuming import check_may_subscribe
 from qos.rest.hornetq.paths import url
 from qos.rest.hornetq.subscribing import create_subscription, subscription_node
-from qos.rest.push.handlers import switch
 from qos.rest.push.pusher import Pusher
+from qos.rest.pushing import switch
 
 __all__ = [
     "check_push_consumer",
@@ -33,7 +33,7 @@ async def push_consumers(call: Call) -> Answer:
     """Make a push consumer."""
     check_may_subscribe(call, "queue")
     made = _asked(call, call.node)
-    await call.gateway.pushers.add(made)
+    await call.services.pushers.add(made)
     path = {"node": call.node, "subscriber": made.subscriber_id}
     return Answer(201, {"Location": url("hornetq-push-consumer", **path)})
 
@@ -48,9 +48,9 @@ async def push_subscriptions(call: Call) -> Answer:
         call, queue, made.jid, selector=made.selector, durable=made.durable
     )
     try:
-        await call.gateway.pushers.add(made)
+        await call.services.pushers.add(made)
     except Refusal:
-        call.gateway.engine.request(Delete(queue), call.jid, _ignore)
+        call.services.engine.request(Delete(queue), call.jid, _ignore)
         raise
     path = {"node": call.node, "subscriber": name}
     return Answer(201, {"Location": url("hornetq-push-subscription", **path)})
@@ -75,7 +75,7 @@ async def check_push_subscription(call: Call) -> None:
 def _of_subscription(call: Call) -> Pusher:
     """Raises Refusal: the user has no such push subscription."""
     queue = subscription_node(call, call.path["subscriber"])
-    for pusher in call.gateway.pushers.of(queue, call.account):
+    for pusher in call.services.pushers.of(queue, call.account):
         return pusher
     raise _unknown(f"push subscription to {call.node!r}")
 
@@ -88,7 +88,7 @@ def _asked(call: Call, node: str) -> PushSubscriber:
         node=node,
         account=call.account,
         rel=asked.link.rel,
-        href=call.gateway.pushers.target(asked.link.href),
+        href=call.services.pushers.target(asked.link.href),
         base=call.base,
         authorization=asked.authorization,
         digest=asked.digest,
@@ -101,7 +101,7 @@ def _asked(call: Call, node: str) -> PushSubscriber:
         retry_wait_s=asked.retry_wait_s,
         disable_on_failure=asked.disable_on_failure,
         durable=asked.durable,
-        created_at=call.gateway.engine.now(),
+        created_at=call.services.engine.now(),
         enabled=asked.enabled,
         reason="" if asked.enabled else "it was made so",
     )
@@ -111,7 +111,7 @@ async def push_consumer(call: Call) -> Answer:
     """Show a push consumer, switch it on or off, or end it."""
     pusher = _found(call)
     if call.method == "DELETE":
-        await call.gateway.pushers.remove(pusher)
+        await call.services.pushers.remove(pusher)
         return Answer(204)
     if call.method == "POST":
         return await switch(call, pusher)
@@ -130,7 +130,7 @@ def _shown(pusher: Pusher, *, topic: bool = False) -> Answer:
 
 def _found(call: Call) -> Pusher:
     path = call.path
-    pusher = call.gateway.pushers.find(call.node, call.account, path["subscriber"])
+    pusher = call.services.pushers.find(call.node, call.account, path["subscriber"])
     if pusher is None:
         raise _unknown(f"push consumer of {call.node!r}")
     return pusher

@@ -24,8 +24,8 @@ from qos.core.rest.hornetq.forms import SubscriptionForm, subscription_form
 from qos.ids import new_id
 from qos.rest.calls import Answer, Call, as_text
 from qos.rest.consuming import form_of
-from qos.rest.hornetq.consumers import DURABLE, VOLATILE, Identity
 from qos.rest.hornetq.consuming import check_may_subscribe, made
+from qos.rest.pull.consumers import DURABLE, VOLATILE, Identity
 from xep_0254.requests import NODE_CHARS_MAX
 
 __all__ = ["create_subscription", "pull_subscriptions", "subscription_node"]
@@ -36,13 +36,13 @@ async def pull_subscriptions(call: Call) -> Answer:
     form = subscription_form(form_of(call))
     check_may_subscribe(call, "topic")
     node = subscription_node(call, form.name or new_id())
-    consumers = call.gateway.pull_consumers
+    consumers = call.services.pull_consumers
     kind = DURABLE if form.durable else VOLATILE
     identity = Identity(
         *(node, call.account, new_id()), form.auto_ack, False, subscription=kind
     )
     known = consumers.of_subscription(node)
-    exists = call.gateway.engine.rights(node, call.jid) is not None
+    exists = call.services.engine.rights(node, call.jid) is not None
     if known is None and exists:
         if not await _is_same(call, node, form):
             return _other("it has another selector or durability")
@@ -67,7 +67,7 @@ async def pull_subscriptions(call: Call) -> Answer:
         consumers.discard(consumer)
         # Its client may have gone before it knew of the queue.
         close = CloseLink(node)
-        call.gateway.engine.request(close, identity.jid, _ignore)
+        call.services.engine.request(close, identity.jid, _ignore)
         raise
     with consumer.used():
         return made(call, consumer, 204 if exists else 201)
@@ -109,7 +109,7 @@ async def create_subscription(
     config = {TOPIC: call.node}
     if selector:
         config[SELECTOR] = selector
-    engine = call.gateway.engine
+    engine = call.services.engine
     lifetime = None if durable else Lifetime.DELETE_ON_CLOSE
     answered: asyncio.Future[Refusal | None]
     answered = asyncio.get_running_loop().create_future()

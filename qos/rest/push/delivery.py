@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from qos.core.opaque_body import OCTETS
 from qos.core.queue.hops import hops_of, why_stop
@@ -22,9 +22,7 @@ from qos.core.rest.push_links import AtomLink
 from qos.core.rest.push_retries import retry_wait_s, verdict_of
 from qos.rest import bounds
 from qos.rest.paths import url
-
-if TYPE_CHECKING:
-    from qos.rest.push.pusher import Pusher
+from qos.rest.push.ports import Deliverer
 
 __all__ = ["deliver"]
 
@@ -33,7 +31,7 @@ _LOCK_S_MIN = 2 * bounds.PUSH_S
 
 
 async def deliver(
-    pusher: Pusher, item: Item, payload: str, unused: str
+    pusher: Deliverer, item: Item, payload: str, unused: str
 ) -> Verdict | None:
     """Send a message, and again if that fails and its subscriber wants it.
 
@@ -69,7 +67,7 @@ async def deliver(
 
 
 async def _attempt(
-    pusher: Pusher, item: Item, body: bytes, headers: Mapping[str, str], unused: str
+    pusher: Deliverer, item: Item, body: bytes, headers: Mapping[str, str], unused: str
 ) -> Verdict | None:
     """Send a message once; None: it is not the subscriber's any more."""
     its, kept = pusher.subscriber, pusher.links.get(item.seq)
@@ -96,7 +94,7 @@ async def _attempt(
         return verdict
 
 
-def _link(pusher: Pusher, item: Item, request: PushRequest) -> PushLink | None:
+def _link(pusher: Deliverer, item: Item, request: PushRequest) -> PushLink | None:
     """The link to write down before a request; None: nothing new."""
     if not request.keep:
         return None
@@ -105,7 +103,7 @@ def _link(pusher: Pusher, item: Item, request: PushRequest) -> PushLink | None:
 
 
 async def _keep(
-    pusher: Pusher, item: Item, lock_s: float, link: PushLink | None = None
+    pusher: Deliverer, item: Item, lock_s: float, link: PushLink | None = None
 ) -> bool:
     """Write down where a message is posted next; False: it is not ours any more.
 

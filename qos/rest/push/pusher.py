@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import Any, ParamSpec
 
 from qos.core.backoff import Backoff
 from qos.core.queue.effects import Notification, NotifySubscription
@@ -41,9 +41,7 @@ from qos.engine.gateway import ask
 from qos.engine.queue_outputs import Payloads
 from qos.rest import bounds
 from qos.rest.push.delivery import deliver
-
-if TYPE_CHECKING:
-    from qos.rest.push.pushers import Pushers
+from qos.rest.push.ports import PusherHost
 
 __all__ = ["Pusher"]
 
@@ -86,7 +84,7 @@ class Pusher:
 
     grant = None
 
-    def __init__(self, pushers: Pushers, subscriber: PushSubscriber) -> None:
+    def __init__(self, pushers: PusherHost, subscriber: PushSubscriber) -> None:
         """Take what is on disk; `start` lets it push."""
         self.subscriber = subscriber
         self.pushers = pushers

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, MutableMapping
-from typing import Any, Protocol
+from collections.abc import Callable, Coroutine, MutableMapping
+from typing import Any
 
 from qos.core.queue.effects import Change
 from qos.core.queue.push import (
@@ -16,36 +16,15 @@ from qos.core.queue.push import (
     SavePushSubscriber,
 )
 from qos.core.queue.requests import Refusal
-from qos.core.rest.forwarding import Fate, NoReply, PushReply, PushRequest
-from qos.core.rest.push_targets import BadTarget, PushRules
+from qos.core.rest.forwarding import Fate
+from qos.core.rest.push_targets import BadTarget
 from qos.engine.gateway import save
 from qos.engine.queue_engine import QueueEngine
 from qos.rest import bounds
+from qos.rest.push.ports import Client
 from qos.rest.push.pusher import Pusher
 
-__all__ = ["Client", "Pushers"]
-
-
-class Client(Protocol):
-    """Makes the requests of all subscribers; it is a PushClient.
-
-    Attributes:
-        rules: where it may push to.
-    """
-
-    rules: PushRules
-
-    async def send(
-        self,
-        request: PushRequest,
-        body: bytes,
-        headers: Mapping[str, str],
-        subscriber: PushSubscriber,
-    ) -> PushReply | NoReply:
-        """Make a request; nothing is raised. See PushClient."""
-
-    async def aclose(self) -> None:
-        """Close all connections."""
+__all__ = ["Pushers"]
 
 
 class Pushers:

@@ -9,7 +9,7 @@ __all__ = ["PULL"]
 PULL = (
     Mutant(
         "acknowledged-when-it-is-sent",
-        "qos.rest.hornetq.consumers",
+        "qos.rest.pull.consumers",
         "self._now() + max(left_s - _BEFORE_END_S, left_s / 2)",
         "self._now()",
         "With auto-ack a message is acknowledged by the post for the next one.",
@@ -18,7 +18,7 @@ PULL = (
     ),
     Mutant(
         "what-was-not-sent-is-acknowledged",
-        "qos.rest.hornetq.consumers",
+        "qos.rest.pull.consumers",
         "settlement = _settlement(delivery_of(item), ItemOutcome.RELEASED)\n"
         "        self._request(Unlock(self.identity.node, (settlement,)))",
         "self._request(acceptance(self.identity, delivery_of(item)))",
@@ -37,7 +37,7 @@ PULL = (
     ),
     Mutant(
         "the-same-post-gives-another",
-        "qos.rest.hornetq.consumers",
+        "qos.rest.pull.consumers",
         "*(identity.node, identity.account, identity.resource),\n",
         "*(identity.node, identity.account),\n",
         "The same post again gives the same message.",
@@ -46,7 +46,7 @@ PULL = (
     ),
     Mutant(
         "given-before-the-subscription-has-ended",
-        "qos.rest.hornetq.consumers",
+        "qos.rest.pull.consumers",
         "            await waiting.ended.wait()\n            if",
         "            if",
         "A message is given when its lock needs no subscription any more.",

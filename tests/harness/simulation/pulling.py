@@ -221,7 +221,7 @@ class PullClient(Machine):
         answer = await handled(
             ROUTES[name],
             Call(
-                gateway=gateway,
+                services=gateway,
                 method="POST",
                 base="",
                 account=PULLER,

@@ -30,10 +30,10 @@ async def subscribers(call: Call) -> Answer:
     """Make a push subscriber, or list those of the user (docs/rest-checklist.md U1, R4)."""
     _check_right(call, call.node)
     if call.method != "POST":
-        found = call.gateway.pushers.of(call.node, call.account)
+        found = call.services.pushers.of(call.node, call.account)
         return Answer(200, dict(_JSON), body=_as_json([_shown(each) for each in found]))
     link = read_atom_link(call.body, call.headers.get("content-type", ""))
-    href = call.gateway.pushers.target(link.href)
+    href = call.services.pushers.target(link.href)
     made = PushSubscriber(
         subscriber_id=new_id(),
         node=call.node,
@@ -42,9 +42,9 @@ async def subscribers(call: Call) -> Answer:
         href=href,
         base=call.base,
         authorization=_authorization(call),
-        created_at=call.gateway.engine.now(),
+        created_at=call.services.engine.now(),
     )
-    await call.gateway.pushers.add(made)
+    await call.services.pushers.add(made)
     return Answer(201, {"Location": _url(made)})
 
 
@@ -55,7 +55,7 @@ async def check_own(call: Call) -> None:
 
 def _own(call: Call) -> Pusher:
     """Raises Refusal: the user has no such push subscriber."""
-    pushers, its_id = call.gateway.pushers, call.path["subscriber"]
+    pushers, its_id = call.services.pushers, call.path["subscriber"]
     pusher = pushers.find(call.node, call.account, its_id)
     if pusher is None:
         text = f"you have no such push subscriber of {call.node!r}"
@@ -70,7 +70,7 @@ async def subscriber(call: Call) -> Answer:
     """
     pusher = _own(call)
     if call.method == "DELETE":
-        await call.gateway.pushers.remove(pusher)
+        await call.services.pushers.remove(pusher)
         return Answer(204)
     if call.method == "POST":
         return await switch(call, pusher)

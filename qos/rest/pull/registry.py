@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from qos.core.counting import uncount
 from qos.core.queue.requests import Refusal
 from qos.core.queue.shares import has_room
 from qos.core.registry import register
 from qos.rest import bounds
-from qos.rest.hornetq.consumers import Identity, PullConsumer
-
-if TYPE_CHECKING:
-    from qos.rest.gateway import Gateway
+from qos.rest.pull.consumers import Identity, PullConsumer
+from qos.rest.waiting import ConsumerHost
 
 __all__ = ["PullConsumers"]
 
@@ -26,10 +23,10 @@ class PullConsumers:
         idle_s: seconds after which one without a request has timed out.
     """
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, host: ConsumerHost) -> None:
         """Begin without consumers."""
         self.idle_s = bounds.CONSUMER_IDLE_S
-        self._gateway = gateway
+        self._host = host
         self._all: dict[str, PullConsumer] = {}
         self._subscriptions: dict[str, PullConsumer] = {}
         self._accounts: Counter[str] = Counter()
@@ -67,7 +64,7 @@ class PullConsumers:
         own, total = self._shares[node, account], self._nodes[node]
         if not has_room(own, total, bounds.CONSUMERS_PER_NODE_MAX):
             raise _too_many(f"{account} at {node!r}")
-        made = PullConsumer(self._gateway, identity, selector, self._end)
+        made = self._new(identity, selector, self._end)
         register(self._all, identity.resource, made)
         if identity.subscription:
             register(self._subscriptions, node, made)
@@ -76,15 +73,18 @@ class PullConsumers:
         self._shares[node, account] += 1
         return made
 
+    def _new(
+        self, identity: Identity, selector: str, ended: Callable[[PullConsumer], object]
+    ) -> PullConsumer:
+        return PullConsumer(self._host, identity, selector, ended, idle_s=self.idle_s)
+
     async def delete(self, identity: Identity) -> None:
         """Delete a consumer.
 
         Raises:
             Refusal: the store cannot be written.
         """
-        consumer = self.get(identity) or PullConsumer(
-            self._gateway, identity, "", lambda _: None
-        )
+        consumer = self.get(identity) or self._new(identity, "", lambda _: None)
         self._deleted[identity.resource] = None
         while len(self._deleted) > bounds.DELETED_CONSUMERS_MAX:
             self._deleted.popitem(last=False)

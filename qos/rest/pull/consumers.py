@@ -31,10 +31,10 @@ from qos.core.rest.hornetq.position import Place, Position
 from qos.core.rest.statuses import Act, status_of
 from qos.core.rest.waits import Wait
 from qos.engine.gateway import ask
-from qos.rest.consuming import WaitingConsumer
+from qos.engine.queue_engine import QueueEngine
+from qos.rest.waiting import ConsumerHost, WaitingConsumer
 
 if TYPE_CHECKING:
-    from qos.rest.gateway import Gateway
     from qos.users import Grant
 
 __all__ = [
@@ -104,10 +104,10 @@ def _settlement(
     return Settlement(item_id=item_id, token=token or "-", outcome=outcome)
 
 
-async def settled(gateway: Gateway, identity: Identity, request: Request) -> None:
+async def settled(engine: QueueEngine, identity: Identity, request: Request) -> None:
     """End a delivery, if it has not ended yet."""
     try:
-        await ask(gateway.engine, request, identity.jid)
+        await ask(engine, request, identity.jid)
     except Refusal as refusal:
         if not is_late(refusal):
             raise
@@ -135,26 +135,29 @@ class PullConsumer:
 
     def __init__(
         self,
-        gateway: Gateway,
+        host: ConsumerHost,
         identity: Identity,
         selector: str,
         ended: Callable[[PullConsumer], object],
+        *,
+        idle_s: float,
     ) -> None:
         """Begin with what its JID holds.
 
         Args:
-            gateway: that has it.
+            host: has it.
             identity: of it.
             selector: which messages it takes; '': all.
             ended: is called at its end.
+            idle_s: see the class.
         """
         self.identity = identity
         self.position = Position(identity.auto)
-        for item in gateway.engine.held(identity.node, identity.jid):
+        for item in host.engine.held(identity.node, identity.jid):
             self.position = Position(identity.auto, Place.GIVEN, delivery_of(item))
-        self.idle_s = gateway.pull_consumers.idle_s
+        self.idle_s = idle_s
         self.delete_when_idle = identity.subscription == VOLATILE
-        self._gateway = gateway
+        self._host = host
         self._selector = selector
         self._ended = ended
         self._closed = False
@@ -207,7 +210,9 @@ class PullConsumer:
                 taking = self._taking
                 if self.position.acknowledges(after):
                     await settled(
-                        self._gateway, self.identity, acceptance(self.identity, after)
+                        self._host.engine,
+                        self.identity,
+                        acceptance(self.identity, after),
                     )
                     self.position = self.position.settled(after)
                 found = await self._take(wait, grant)
@@ -230,7 +235,7 @@ class PullConsumer:
         if self._closed:
             raise _closed()
         self._waiting = waiting = WaitingConsumer(
-            self._gateway,
+            self._host,
             *(identity.node, identity.account, identity.resource),
             grant=grant,
         )
@@ -261,7 +266,7 @@ class PullConsumer:
             return
         with self.used():
             try:
-                await ask(self._gateway.engine, request, self.identity.jid)
+                await ask(self._host.engine, request, self.identity.jid)
             except Refusal as refusal:
                 if is_late(refusal):
                     self.position = self.position.settled(delivery)
@@ -274,11 +279,11 @@ class PullConsumer:
         """End the consumer: an auto-acknowledged message has arrived, any other is available."""
         request = self._close()
         if request is not None:
-            await settled(self._gateway, self.identity, request)
-        self._gateway.engine.departed(self.identity.jid)
+            await settled(self._host.engine, self.identity, request)
+        self._host.engine.departed(self.identity.jid)
         end = self._end_of_subscription()
         if end is not None:
-            await settled(self._gateway, self.identity, end)
+            await settled(self._host.engine, self.identity, end)
 
     def stop(self) -> None:
         """Stop its timer: the service stops."""
@@ -293,7 +298,7 @@ class PullConsumer:
         place, last = self.position.place, self.position.last
         identity = self.identity
         if place is Place.GIVEN and not identity.auto:
-            held = self._gateway.engine.held(identity.node, identity.jid)
+            held = self._host.engine.held(identity.node, identity.jid)
             if last not in map(delivery_of, held):
                 self.position = self.position.settled(last)
 
@@ -312,7 +317,7 @@ class PullConsumer:
         self._request(Unlock(self.identity.node, (settlement,)))
 
     def _request(self, request: Request) -> None:
-        self._gateway.engine.request(request, self.identity.jid, _ignore)
+        self._host.engine.request(request, self.identity.jid, _ignore)
 
     def _close(self) -> Request | None:
         """Stop, and return the request for the end of its message."""
@@ -330,7 +335,7 @@ class PullConsumer:
     # -- time --------------------------------------------------------------
 
     def _now(self) -> float:
-        return self._gateway.engine.now()
+        return self._host.engine.now()
 
     def _arm(self) -> None:
         if self._timer is not None:
@@ -362,7 +367,7 @@ class PullConsumer:
         request = self._close()
         if request is not None:
             self._request(request)
-        self._gateway.engine.departed(self.identity.jid)
+        self._host.engine.departed(self.identity.jid)
         end = self._end_of_subscription()
         if end is not None and self.delete_when_idle:
             self._request(end)

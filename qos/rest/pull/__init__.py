@@ -1,0 +1,1 @@
+"""Pull consumers of HornetQ's dialect: what the gateway keeps of them."""
