@@ -106,6 +106,32 @@ _REVOKED = (
         test=f"{_REST_REVOKING}what_waits_for_a_removed_user_ends_within_a_second",
     ),
     Mutant(
+        "steps-are-done-at-once",
+        "qos.engine.payers",
+        "            if self.now() >= until:",
+        "            if False:",
+        "What is posted is read in turns, however dear a byte is.",
+        test="rest/test_posting.py::test_what_is_posted_is_read_in_turns[feed]",
+    ),
+    Mutant(
+        "an-entry-has-any-number-of-elements",
+        "qos.xml_reading",
+        "if count > elements_max:",
+        "if False:",
+        "What is kept of a feed in memory is bounded.",
+        test="rest/test_posting.py::test_an_entry_with_too_many_elements_is_refused_"
+        "before_the_rest_is_read",
+    ),
+    Mutant(
+        "a-request-in-steps-lets-the-next-go-first",
+        "xep_0254.request_turns",
+        "        if returned is not _MORE:\n            waiting.popleft()",
+        "        waiting.rotate(-1)\n        if returned is not _MORE:\n            waiting.pop()",
+        "The requests of an account are done in their order.",
+        test="xep_0254/test_request_turns.py::test_a_request_in_steps_goes_on_before_the_"
+        "next_of_its_account",
+    ),
+    Mutant(
         "removed-users-keep-their-hornetq-consumers",
         "qos.rest.gateway",
         "        self.pull_consumers.revoke(self.users.has_account)\n",
