@@ -20,6 +20,15 @@ SEEDS ?= 2000
 STATES ?= 500
 # For example: make test PYTEST_ARGS='--durations=20'.
 PYTEST_ARGS ?=
+# The Pythons of `make matrix`.
+VERSIONS ?= 3.11 3.12 3.13 3.14 3.15
+
+# The tests of `make quick`: no server, no Java, no extra, and 90 s on two cores.
+QUICK := $(addprefix tests/,core engine stream xep_qos xep_0254 xep_0337) \
+  --ignore=tests/engine/test_two_engines.py
+# And those of `make light-test`, which take longer.
+LIGHT := $(addprefix tests/,core engine stream xep_qos xep_0254 xep_0337 stores journal client worker)
+HERE_ONLY := -m 'not long and not xmpp'
 
 BIN := .venv/bin
 # What tries to break it is not installed.
@@ -56,10 +65,14 @@ MINUTES ?= 10
 HOURS ?= 1
 CAMPAIGN_ARGS ?=
 
-.PHONY: help demo test test-all docs simulate campaign soak power-cut bench bench-guard calls fuzz flood slow scale looks readers sends pushes newest check format clean system installed java compiler
+.PHONY: help demo light quick light-test matrix test test-all docs simulate campaign soak power-cut bench bench-guard calls fuzz flood slow scale looks readers sends pushes newest check format clean system installed java compiler
 
 help:
 	@echo 'make demo         see it work: a bad link, killed workers, an audit; no server needed'
+	@echo 'make light        the .venv of a contributor: no Java, no C compiler, no server; a minute'
+	@echo 'make quick        format, lint, and the tests that need no server: nearly everything in 90 s'
+	@echo 'make light-test   all tests that need no server, no Java and no extra; some minutes'
+	@echo 'make matrix       light-test on each Python found here, of $(VERSIONS)'
 	@echo 'make test         the gate: check, docs, every branch of the core, every test that is not long'
 	@echo 'make test-all     the gate with the long tests: clusters, many kills, typed pages, mutants'
 	@echo 'make campaign     try to break it, with real servers and processes, MINUTES=10'
@@ -88,13 +101,30 @@ demo: .venv/runtime.stamp
 	@$(MAKE) --no-print-directory java || :
 	$(BIN)/xmpp-qos demo
 
-# What is red or unsteady, and where the time went, is on the last page that it prints.
+light: .venv/light.stamp
+
+quick: .venv/light.stamp
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/pytest -n $(JOBS) $(HERE_ONLY) $(PYTEST_ARGS) $(QUICK)
+
+light-test: .venv/light.stamp
+	$(BIN)/pytest -n $(JOBS) $(HERE_ONLY) $(PYTEST_ARGS) $(LIGHT)
+
+# Each has an environment of its own in build/matrix. For example: make matrix VERSIONS=3.13.
+matrix:
+	@test -n '$(PYTHON)' || { echo 'Please install Python 3.11 or later, then try again.' >&2; exit 1; }
+	@$(PYTHON) tests/harness/matrix.py build/matrix $(VERSIONS) \
+	  -- -n $(JOBS) $(HERE_ONLY) $(PYTEST_ARGS) $(LIGHT)
+
+# What is red or unsteady, and where the time went, is on the last page that it prints. It
+# dies with this make, so there is no shell between them.
 test: installed
-	@$(HARNESS) -m gate --jobs $(JOBS) -- $(PYTEST_ARGS)
+	@exec env $(HARNESS) -m gate --jobs $(JOBS) -- $(PYTEST_ARGS)
 
 # Those that take long too: on a cluster, under many kills, on two servers, typed pages.
 test-all: installed
-	@$(HARNESS) -m gate --all --jobs $(JOBS) -- $(PYTEST_ARGS)
+	@exec env $(HARNESS) -m gate --all --jobs $(JOBS) -- $(PYTEST_ARGS)
 
 # The guide and the reference of the API. Its pages are read by the tests of tests/docs.
 docs: .venv/dev.stamp
@@ -264,8 +294,14 @@ java:
 	@touch $@
 
 # `--group` needs pip 25.1, and Python 3.11 to 3.13 come with an older one.
+.venv/light.stamp: pyproject.toml | .venv/bin/pip
+	@echo 'Installing Python packages into .venv.'
+	$(BIN)/pip install --quiet 'pip>=25.1'
+	$(BIN)/pip install --quiet --editable . --group light
+	@touch $@
+
 .venv/dev.stamp: pyproject.toml | .venv/bin/pip compiler
 	@echo 'Installing Python packages into .venv; the first time this takes some minutes.'
 	$(BIN)/pip install --quiet 'pip>=25.1'
 	$(BIN)/pip install --quiet --editable '.[spark,amqp,rest]' --group dev
-	@touch $@ .venv/runtime.stamp
+	@touch $@ .venv/runtime.stamp .venv/light.stamp

@@ -10,8 +10,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from parents import die_with_parent
 from virtual_clock import repair
 from waiting import PATIENCE
+
+# A process of pytest-xdist would go on with its test when the run is killed, and so would
+# the processes that the test has started.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    die_with_parent()
 
 # A JVM that ends within a minute does not profit from the optimising compiler, which
 # takes time. But with the other compiler alone, it has room for a fifth of the code.

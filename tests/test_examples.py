@@ -15,6 +15,7 @@ import pytest
 
 from qos.core.queue.node_options import NODE_FIELDS
 from qos.testing import LoopbackServer, friends, logged_in, queue_service
+from qos.testing.processes import Child
 from waiting import LIMIT_S
 from xep_0254 import XEP_0254, NewItem
 
@@ -70,6 +71,7 @@ def test_quickstart_that_is_killed_in_the_middle_gets_its_message_again(
 async def example(folder: Path, name: str, *words: str | int) -> AsyncIterator[Process]:
     """An example with arguments, in a folder for its store."""
     process = await asyncio.create_subprocess_exec(
+        *Child.mortal(),
         sys.executable,
         ROOT / "examples" / name,
         *map(str, words),

@@ -96,7 +96,8 @@ def test_a_source_distribution_can_be_tested(tmp_path: Path) -> None:
     tests = {str(path.relative_to(ROOT)) for path in ROOT.glob("tests/**/*.py")}
     guide = {str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md")}
     front = {"CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"}
-    front |= {"LICENSE", "Makefile", "pyproject.toml"}
+    front |= {"LICENSE", "Makefile", "pyproject.toml", ".pre-commit-config.yaml"}
+    front |= {".ci/run", ".github/workflows/ci.yml"}
     assert tests | guide | front <= names
 
 

@@ -19,7 +19,7 @@ from forked import Forked
 from qos.ids import new_id
 from qos.testing import LoopbackServer, friends, logged_in
 from qos.testing.ports import free_ports
-from qos.testing.processes import Process
+from qos.testing.processes import Child, Process
 from waiting import LIMIT_S, limit
 from worker_setup import NODE, QUEUE, SECRET, Queue
 
@@ -182,7 +182,9 @@ class Bridges:
         process: asyncio.subprocess.Process | Forked
         if program:
             process = await asyncio.create_subprocess_exec(
-                *program, *command, env=environment, stderr=subprocess.PIPE
+                *(*Child.mortal(), *program, *command),
+                env=environment,
+                stderr=subprocess.PIPE,
             )
         else:
             process = await Forked.start(forked.command, command, environment)

@@ -17,6 +17,7 @@ import pytest
 import turned_clock
 from forked import Forked
 from qos.testing import sasl
+from qos.testing.processes import Child
 from qos.testing.prosody import Prosody, mutual
 from qos.testing.server import LoopbackServer
 from waiting import LIMIT_S, limit
@@ -169,6 +170,7 @@ class Commands:
             process = await Forked.start(self.function, given, environment)
         else:
             process = await asyncio.create_subprocess_exec(
+                *Child.mortal(),
                 *self.command_line(*words, user=user, tls=tls),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=stdout,

@@ -20,6 +20,7 @@ import pytest
 import fork_settings
 from qos.cli.output import note, print_json, print_text
 from qos.cli.status import CommandError, Status
+from qos.testing.processes import Child
 from waiting import limit
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ async def start_listen(
     """`listen` as Bob; with a wrapper, its Python has an unbuffered stdout."""
     if wrapper:
         process = await asyncio.create_subprocess_exec(
-            *wrapper,
+            *(*Child.mortal(), *wrapper),
             *commands.command_line("listen", *words, user="bob"),
             env={**commands.environment("bob"), "PYTHONUNBUFFERED": "1"},
             stdin=asyncio.subprocess.PIPE,

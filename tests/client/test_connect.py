@@ -25,6 +25,7 @@ from proxy import LinkFault, Proxy
 from qos import CannotConnect, Device, LocalProtocolError
 from qos.cli import inbox, stored
 from qos.testing import LoopbackServer, friends
+from qos.testing.processes import Child
 from qos.testing.prosody import Prosody, mutual
 from waiting import LIMIT_S, limit, until
 
@@ -550,7 +551,9 @@ async def test_a_kill_in_the_body_brings_the_message_again(
     store = f"sqlite:{tmp_path / 'lamp.db'}"
     async with device(server, CONTROLLER) as controller, limit():
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", _VICTIM, str(server.port), store), stdout=PIPE
+            *(*Child.mortal(), sys.executable),
+            *("-c", _VICTIM, str(server.port), store),
+            stdout=PIPE,
         )
         assert process.stdout is not None
         assert await process.stdout.readline() == b"ready\n"

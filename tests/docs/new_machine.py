@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from qos.testing.processes import Child
+
 ROOT = Path(__file__).parents[2]
 
 #: What pip would load from the network: these, and what they need.
@@ -27,12 +29,13 @@ def run_on_new_machine(folder: Path, *command: str, timeout_s: float) -> str:
     """
     (folder / "machine").mkdir()
     (folder / "packages").mkdir()
-    _copy_packages(folder / "packages")
+    copy_packages(folder / "packages", _WANTED)
     # An overlay needs root; the users of a namespace of users can have it.
     users = [] if os.geteuid() == 0 else ["--user", "--map-root-user", "--map-auto"]
     done = subprocess.run(
         [
-            *("unshare", *users, "--mount", "--net", "--pid", "--uts", "--ipc"),
+            *(*Child.mortal(), "unshare", *users, "--mount", "--net", "--pid"),
+            *("--uts", "--ipc"),
             *("--fork", "--kill-child", "bash", ROOT / "tests" / "docs" / "enter.sh"),
             *(folder / "machine", ROOT, folder / "packages"),
             os.path.realpath(sys.executable),
@@ -52,8 +55,9 @@ def run_on_new_machine(folder: Path, *command: str, timeout_s: float) -> str:
     return done.stdout
 
 
-def _copy_packages(folder: Path) -> None:
-    for each in {dist.name: dist for dist in _needed(_WANTED)}.values():
+def copy_packages(folder: Path, names: tuple[str, ...]) -> None:
+    """Copy these packages, and all that they need, from our own environment."""
+    for each in {dist.name: dist for dist in _needed(names)}.values():
         for file in each.files or ():
             if ".." not in file.parts and file.suffix != ".pyc":
                 (folder / file).parent.mkdir(parents=True, exist_ok=True)

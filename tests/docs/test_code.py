@@ -15,6 +15,7 @@ from slixmpp import ComponentXMPP
 from qos import connect
 from qos.testing import LoopbackServer, friends, logged_in
 from qos.testing.clients import close, new_client
+from qos.testing.processes import Child
 from waiting import LIMIT_S
 from xep_qos import XEP_QOS, json_of
 
@@ -99,7 +100,8 @@ async def test_a_gateway_speaks_for_its_lamps(
 async def one_life(folder: Path, server: LoopbackServer) -> asyncio.subprocess.Process:
     """The consumer, ready."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, CODE / "consumer.py", "log@localhost/1", str(server.port)),
+        *(*Child.mortal(), sys.executable),
+        *(CODE / "consumer.py", "log@localhost/1", str(server.port)),
         cwd=folder,
         env=os.environ | {"XMPP_QOS_PASSWORD": "secret"},
         stdout=PIPE,

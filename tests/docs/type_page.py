@@ -25,7 +25,7 @@ STOP = "<!-- stop the second terminal -->"
 MARKS = (*TERMINALS, PRINTED, STOP)
 
 #: For a machine under load.
-PATIENCE_S = 100.0
+PATIENCE_S = 100.0 * float(os.environ.get("PATIENCE", "1"))
 
 
 class Block(NamedTuple):

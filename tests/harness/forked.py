@@ -30,6 +30,7 @@ _OF_SLIXMPP = (
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
     [
+        "mortal_server",
         *(f"qos.cli.{name}" for name in ("entry", *_COMMANDS, *_OF_QUEUE)),
         *(f"slixmpp.{name}" for name in _OF_SLIXMPP),
         "role_processes",

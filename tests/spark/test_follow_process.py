@@ -19,6 +19,7 @@ from parquet import rows_of
 from published import differences, wrong_verdicts
 from qos.audit.batch_tables import TABLES
 from qos.cli import main
+from qos.testing.processes import Child
 
 COMMAND = "import sys; from qos.cli import main; sys.exit(main())"
 
@@ -36,7 +37,8 @@ class Process:
     def __init__(self, journals: Sequence[str], out: Path, *options: str) -> None:
         self._process = subprocess.Popen(
             (
-                *(sys.executable, "-c", COMMAND, "audit", *journals),
+                *(*Child.mortal(), sys.executable),
+                *("-c", COMMAND, "audit", *journals),
                 *("--out", str(out)),
                 *("--master", "local[2]", "--json", *options),
             ),

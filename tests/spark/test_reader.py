@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from benchmarks.synth import Plan, synthesise
 from qos.audit.driver import audit
 from qos.audit.tables import Limits
+from qos.testing.processes import Child
 
 pytestmark = [
     pytest.mark.spark,
@@ -49,7 +50,10 @@ class Auditor:
 
     def __init__(self, out: Path, journals: Sequence[Path]) -> None:
         self._process = subprocess.Popen(
-            (sys.executable, FOLDER / "auditing_child.py", out, *journals),
+            (
+                *(*Child.mortal(), sys.executable),
+                *(FOLDER / "auditing_child.py", out, *journals),
+            ),
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
@@ -90,7 +94,7 @@ def test_each_read_beside_killed_audits_is_of_one_whole_audit(
     )
     arguments = (str(each) for each in (out, READS, PAUSE_S, stop, json.dumps(states)))
     reader = subprocess.Popen(
-        (sys.executable, FOLDER / "reading_child.py", *arguments),
+        (*Child.mortal(), sys.executable, FOLDER / "reading_child.py", *arguments),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

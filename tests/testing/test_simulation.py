@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from qos.core.message.model import Level
-from simulation import Fault, Plan, door_invariants, invariants, plan_of, run, shrink
+from simulation import door_invariants, invariants
 from simulation.by_hand import PLANS
 from simulation.campaign import hunt, run_some
 from simulation.command import main
@@ -18,10 +18,14 @@ from simulation.mutants import MUTANTS, Mutant
 from simulation.plan import (
     FAULTS,
     MACHINES,
+    Fault,
+    Plan,
     PlannedItem,
     PlannedMessage,
 )
-from simulation.shrinking import minimal
+from simulation.planner import plan_of
+from simulation.shrinking import minimal, shrink
+from simulation.world import run
 
 #: `make simulate` runs any number of them, `make test-all` these, and `make test` the
 #: first of them.
@@ -166,7 +170,8 @@ def test_the_same_plan_is_the_same_run(seed: int) -> None:
 def test_a_run_does_not_depend_on_its_process() -> None:
     """The order in a set of strings differs between processes."""
     code = (
-        "from simulation import plan_of, run\n"
+        "from simulation.planner import plan_of\n"
+        "from simulation.world import run\n"
         "for seed in range(40):\n"
         "    print(*run(plan_of(seed), traced=True).trace, sep='\\n')\n"
     )

@@ -20,6 +20,7 @@ from datetime import date, timedelta
 from pathlib import Path
 
 from benchmarks.synth_slice import Anomaly, Slice, write_slice
+from parents import die_with_parent
 
 __all__ = ["EXPECTED", "Plan", "Synthesised", "synthesise"]
 
@@ -132,7 +133,9 @@ def _all(slices: list[Slice], out: Path, processes: int) -> Iterator[Synthesised
         return
     # Not by fork: the caller may have threads.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+    with ProcessPoolExecutor(
+        processes, mp_context=context, initializer=die_with_parent
+    ) as pool:
         tasks = [pool.submit(_made, each, out) for each in slices]
         try:
             for task in as_completed(tasks):

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gate.run import Gate
+from parents import die_with_parent
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -50,4 +51,5 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    die_with_parent()
     sys.exit(main())

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from gate.results import Results, read
+from qos.testing.processes import Child
 
 #: If more tests than this fail, all of them have failed: there is no second try.
 UNSTEADY_MAX: Final = 5
@@ -132,7 +133,8 @@ class Gate:
 
 
 def _status(command: Sequence[str]) -> int:
-    return subprocess.run(command, check=False).returncode
+    """Run a command that dies with this process."""
+    return subprocess.run((*Child.mortal(), *command), check=False).returncode
 
 
 def _minutes(seconds: float) -> str:

@@ -95,12 +95,13 @@ def _hunt(mutant: dict[str, Any], *, first: int, seeds: int) -> dict[str, Any]:
             found["runs"] = 1
             found["violation"] = _fails(mutant)
             return found
-        simulation = importlib.import_module("simulation")
+        planner = importlib.import_module("simulation.planner")
+        world = importlib.import_module("simulation.world")
         if mutant["module"] not in sys.modules:
             raise LookupError(f"the simulation does not use {mutant['module']}")
         tried = (mutant["seed"], *range(first, first + seeds))
         for runs, seed in enumerate(tried, start=1):
-            result = simulation.run(simulation.plan_of(seed))
+            result = world.run(planner.plan_of(seed))
             violated = {each.invariant for each in result.violations}
             finders = [each for each in mutant["by"] if each in violated]
             if finders:
