@@ -483,6 +483,10 @@ LIMITS: Final = (
         "suspended links, of each direction, whose unsettled deliveries are kept",
     ),
     Limit(
+        "qos.amqp.unsettled:KEPT_PER_ACCOUNT_MAX",
+        "those of one account",
+    ),
+    Limit(
         "qos.amqp.source:OVERSHOOT_MAX",
         "times its credit that a broker may have unsettled at a bridge",
     ),
@@ -578,6 +582,10 @@ LIMITS: Final = (
     Limit("qos.rest.bounds:PUSH_S", "seconds of a request to a push target"),
     Limit("qos.rest.bounds:PUSH_LOCK_S", "seconds of the lock of a pushed message"),
     Limit("qos.rest.bounds:PUSH_ANSWER_BYTES_MAX", "bytes of an answer of a target"),
+    Limit(
+        "qos.rest.bounds:PUSH_INFORMATIONAL_MAX",
+        "informational answers (1xx) of a target to one request",
+    ),
     Limit(
         "qos.rest.bounds:PUSH_FAILURES_MAX",
         "failures in a row until a push subscriber is disabled",

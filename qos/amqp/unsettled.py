@@ -8,9 +8,10 @@ written, and of one delivery there may be a part of its message.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from proton import Condition, Session
 
@@ -18,18 +19,31 @@ from qos.amqp.termini import Expiry
 from qos.core.amqp.positions import position_of
 from qos.core.amqp.resuming import State
 from qos.core.queue.item import ItemOutcome
+from qos.core.strings import bare
 
-__all__ = ["KEPT_MAX", "Publication", "Publications", "Sent", "Unsettled"]
+__all__ = [
+    "KEPT_MAX",
+    "KEPT_PER_ACCOUNT_MAX",
+    "Publication",
+    "Publications",
+    "Sent",
+    "Unsettled",
+]
 
-#: The most suspended links of each direction whose deliveries are kept. The oldest are
-#: forgotten first, and a delivery that is forgotten is sent again as a new one.
+#: The most suspended links of each direction whose deliveries are kept, and those of one
+#: account. Of the account that has the most the oldest link is forgotten first, and a
+#: delivery that is forgotten is sent again as a new one.
 KEPT_MAX = 250
+KEPT_PER_ACCOUNT_MAX = KEPT_MAX // 2
 
 #: By token, the outcome of a delivery to a consumer; None: it has none that we know.
 Sent: TypeAlias = dict[str, ItemOutcome | None]
 
 #: The account, the container-id and the link name.
 LinkName: TypeAlias = tuple[str, str, str]
+
+_Link = TypeVar("_Link")
+_Kept = TypeVar("_Kept")
 
 
 @dataclass(slots=True)
@@ -110,8 +124,7 @@ class Unsettled:
     def keep_sent(self, jid: str, sent: Sent) -> None:
         """Keep the unsettled deliveries of a link to a consumer."""
         self._sent[jid] = sent
-        while len(self._sent) > KEPT_MAX:
-            del self._sent[next(iter(self._sent))]
+        _make_room(self._sent, bare, bare(jid))
 
     def sent(self, jid: str) -> Sent:
         """Take out the unsettled deliveries of the link of this full JID."""
@@ -121,8 +134,7 @@ class Unsettled:
         """Keep the unsettled deliveries of a link from a publisher."""
         published.until = math.inf
         self._published[name] = published
-        while len(self._published) > KEPT_MAX:
-            del self._published[next(iter(self._published))]
+        _make_room(self._published, _account, _account(name))
 
     def published(
         self, name: LinkName, node: str | None, now: float
@@ -132,6 +144,22 @@ class Unsettled:
             del self._published[old]
         found = self._published.pop(name, None)
         return None if found is None or found.node != node else found
+
+
+def _account(name: LinkName) -> str:
+    return name[0]
+
+
+def _make_room(
+    kept: dict[_Link, _Kept], account_of: Callable[[_Link], str], account: str
+) -> None:
+    """Forget a link if there are too many, now that this account has one more."""
+    counts = Counter(map(account_of, kept))
+    if counts[account] <= KEPT_PER_ACCOUNT_MAX:
+        if len(kept) <= KEPT_MAX:
+            return
+        ((account, _),) = counts.most_common(1)
+    del kept[next(each for each in kept if account_of(each) == account)]
 
 
 @dataclass(slots=True)

@@ -91,7 +91,7 @@ def _add_http(serve: Parser) -> None:
         metavar="NAME",
         help="in the dialect of HornetQ, let the header Foo-Bar of a message be its property "
         "http_foo$bar, which selectors and all consumers can read; can be repeated "
-        "(default: only Link and Content-…)",
+        "(default: only Link and Content-Type, -Encoding and -Language)",
     )
     group.add_argument(
         "--http-base",

@@ -24,6 +24,7 @@ __all__ = [
     "PUSH_ANSWER_BYTES_MAX",
     "PUSH_CONNECTIONS_MAX",
     "PUSH_FAILURES_MAX",
+    "PUSH_INFORMATIONAL_MAX",
     "PUSH_LINKS_MAX",
     "PUSH_LOCK_S",
     "PUSH_LOOKUPS_MAX",
@@ -110,6 +111,10 @@ PUSH_LOCK_S = 120.0
 
 #: Bytes of the answer of a target that are read; the rest is cut off.
 PUSH_ANSWER_BYTES_MAX = 64 * 1024
+
+#: Informational answers (1xx) of a target to one request; with one more, the attempt has
+#: failed.
+PUSH_INFORMATIONAL_MAX = 16
 
 #: Attempts in a row that fail until a subscriber is disabled: with the delays between
 #: them, about an hour.

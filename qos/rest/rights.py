@@ -88,6 +88,6 @@ def why_not_here(call: Call) -> str:
     if node_type in {None, "topic" if call.topic else "queue"}:
         return ""
     if call.services.engine.rights(node, call.jid) is None:
-        # Who may not use it is not told that it is there.
-        return str(no_node(node))
+        # The handler answers as for a node that is not there.
+        return ""
     return f"{node!r} is a {node_type}: its URL is {url(str(node_type), node=node)}"

@@ -32,6 +32,7 @@ __all__ = [
     "function_of",
     "handlers",
     "is_started",
+    "is_wanted",
     "matcher_of",
     "negotiate",
     "quicken_scram",
@@ -61,6 +62,12 @@ def handlers(xmpp: BaseXMPP) -> list[BaseHandler]:
     """The handlers of stanzas: slixmpp's own list, the same for ever."""
     found: list[BaseHandler] = vars(xmpp)[HANDLERS]
     return found
+
+
+def is_wanted(xmpp: BaseXMPP, xml: ET.Element) -> bool:
+    """Whether a handler of slixmpp's plugins, or of the application, is for this stanza."""
+    stanza = xmpp._build_stanza(xml)
+    return any(each.match(stanza) for each in handlers(xmpp))
 
 
 def event_handlers(xmpp: BaseXMPP) -> dict[str, list[tuple[Any, bool]]]:

@@ -112,6 +112,25 @@ async def test_a_shell_script_posts_and_takes(commands: Commands) -> None:
     assert not (await commands.queue("browse")).out
 
 
+async def test_whole_links_begin_with_the_base_that_serve_is_given(
+    commands: Commands,
+) -> None:
+    """Behind a proxy with TLS the service cannot know what clients call it."""
+    base = "https://queue.example.org"
+    words = ("--http-users", user_file(commands), "--http-base", base)
+    url = await serve(commands, *words)
+    assert (await commands.queue("create")).status == 0
+    given = await commands.queue("affiliate", "shop@queue.localhost=owner")
+    assert given.status == 0, given.err
+    queue = f"{url}/hornetq/queues/orders"
+    status, head, _ = await curl("-u", "shop:secret", "-I", queue)
+    assert status == 200
+    links = re.findall(r"^msg-[a-z-]+: (.*)\r?$", head, re.MULTILINE)
+    assert links
+    for each in links:
+        assert each.startswith(f"{base}/hornetq/queues/orders/"), head
+
+
 async def test_a_worker_that_replies_need_not_see_the_replies_of_others(
     commands: Commands,
 ) -> None:

@@ -248,8 +248,8 @@ _CONDITIONS = (
     *("bad-request", "gone", "nonsense"),
 )
 
-#: Iqs of type set that slixmpp 1.17 leaves unanswered, and that none of our handlers
-#: sees: a query of XEP-0030, and an error.
+#: Iqs of type set that slixmpp 1.17 leaves unanswered, and that a device does not look at: a
+#: query of XEP-0030, and an error. A queue service answers them.
 _LEFT_BY_SLIXMPP = re.compile(rb"<iq[^>]*><(p:)?(query|error)\b")
 
 REQUESTS = ("assured",) * 3 + ("deliver",) * 2 + ("acknowledged", "batch", "batch")
@@ -291,6 +291,7 @@ class Grammar:
         requests: names of the children that an iq may have.
         sources: JIDs of peers.
         pending: the present ids of requests that wait for an answer.
+        answers_all: the JID is one of a queue service, which answers each iq.
         names: a suffix that makes names and ids different from earlier ones.
     """
 
@@ -302,6 +303,7 @@ class Grammar:
         requests: Sequence[str] = REQUESTS,
         sources: Sequence[str] = ("alice@localhost/a", "alice@localhost/b", "m@x/y"),
         pending: Sequence[str] = (),
+        answers_all: bool = False,
         names: str = "",
     ) -> None:
         self._chance = Random(0)
@@ -310,6 +312,7 @@ class Grammar:
         self._requests = requests
         self._sources = sources
         self._pending = pending
+        self._answers_all = answers_all
         self._names = names
         self._count = 0
 
@@ -349,7 +352,8 @@ class Grammar:
         head = {"from": source, "to": self._to, "id": iq_id, "type": kind}
         # RFC 6120 §8.2.3: one child; but a server passes on others as well.
         data = self._stanza("iq", head, about, first=True)
-        is_asked = not (_LEFT_BY_SLIXMPP.match(data) and kind == "set")
+        is_left = kind == "set" and _LEFT_BY_SLIXMPP.match(data) is not None
+        is_asked = self._answers_all or not is_left
         return Written(data, Asked(source, iq_id) if is_asked else None)
 
     # -- elements ----------------------------------------------------------

@@ -84,6 +84,7 @@ async def test_no_stanza_of_a_peer_harms_a_queue_service(
             QUEUES,
             namespace="jabber:component:accept",
             requests=(*QUEUE_REQUESTS, "assured", "acknowledged", "deliver", "batch"),
+            answers_all=True,
         )
         stanzas = [_create(), *[grammar.stanza(seed) for seed in seeds]]
         await siege.endure(stanzas, cuts)

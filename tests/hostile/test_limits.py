@@ -23,6 +23,7 @@ import qos.engine
 import qos.journal
 import qos.rest
 import qos.rest.hornetq
+import qos.rest.pull
 import qos.rest.push
 import qos.stream
 import xep_0254
@@ -35,7 +36,14 @@ from xep_qos.settings import _LEAST
 #: These modules decide what a peer can make us do.
 PACKAGES = (
     *(qos.core, qos.core.message, qos.core.queue, qos.core.rest, qos.core.rest.hornetq),
-    *(qos.engine, qos.journal, qos.rest, qos.rest.hornetq, qos.rest.push),
+    *(
+        qos.engine,
+        qos.journal,
+        qos.rest,
+        qos.rest.hornetq,
+        qos.rest.pull,
+        qos.rest.push,
+    ),
     *(qos.stream, qos.client, xep_0254, xep_0337, xep_qos),
 )
 

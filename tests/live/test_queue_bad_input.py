@@ -6,6 +6,7 @@ which all nodes depend.
 
 import asyncio
 from collections.abc import AsyncIterator
+from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree as ET
 from xml.sax.saxutils import quoteattr
@@ -106,6 +107,17 @@ async def test_an_iq_without_one_child_is_a_bad_request(queues: Served) -> None:
         for query in (info, items):
             assert await alice.refused(query, "set") == Refused("modify", "bad-request")
             await alice.done(query, "get")
+
+
+async def test_an_unknown_request_is_refused(queues: Served) -> None:
+    """RFC 6120 §8.4; a set with an error, too, which slixmpp would never answer."""
+    unknown = ("<x xmlns='urn:x'/>", "<error/>", "<error type='cancel'/>")
+    async with peers(queues, "alice/a") as (alice,):
+        for kind, content in product(("get", "set"), unknown):
+            refused = await alice.refused(content, kind)
+            assert refused == Refused("cancel", "service-unavailable"), content
+        # What slixmpp knows is still its own.
+        await alice.done(f"<query xmlns='{DISCO_INFO}'/>", "get")
 
 
 async def test_what_lacks_something_is_refused_by_name(queues: Served) -> None:

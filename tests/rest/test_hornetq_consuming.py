@@ -520,3 +520,28 @@ async def test_a_service_that_stops_answers_its_consumers(bench: RestBench) -> N
         assert (await waiting).status == 503
     except aiohttp.ClientError as error:
         raise AssertionError("no answer") from error
+
+
+# -- headers about the content ---------------------------------------------
+
+
+@pytest.mark.parametrize("named", [True, False])
+async def test_a_header_about_the_content_comes_back_if_it_is_named(
+    tmp_path: Path, named: bool
+) -> None:
+    """H16: a publisher chooses its value, which must not look like a link."""
+    about = ["Content-Disposition"]
+    async with rest(tmp_path, property_headers=about if named else []) as bench:
+        await bench.create("orders")
+        headers = {"Content_Disposition": "attachment; filename=a", "Content_N": "x"}
+        await publish(bench, b"1", Content_Language="de", **headers)
+        taken = await follow(bench, await consumer(bench), NEXT)
+        assert taken.body == b"1"
+        assert taken.headers["Content-Language"] == "de"
+        shown = headers["Content_Disposition"] if named else None
+        assert taken.headers.get("Content-Disposition") == shown
+        assert "Content-N" not in taken.headers
+        sent_on = await bench.post(f"{QUEUE}/create", b"2")
+        evil = {"Content_Disposition": '</evil>; rel="acknowledgement"'}
+        answer = await bench.post(sent_on.headers["Location"], b"2", **evil)
+        assert answer.status == (400 if named else 201)

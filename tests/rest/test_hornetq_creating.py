@@ -287,7 +287,7 @@ async def test_only_creators_make_queues(tmp_path: Path) -> None:
 
 
 async def test_a_header_is_a_property_that_selectors_read(bench: RestBench) -> None:
-    """H16: `Foo-Bar` is `http_foo$bar`; only what is about the content travels."""
+    """H16: `Foo-Bar` is `http_foo$bar`; nobody has named the others."""
     posted = await bench.post(
         await one_off(bench),
         b"1",
@@ -303,7 +303,6 @@ async def test_a_header_is_a_property_that_selectors_read(bench: RestBench) -> N
     (item,) = (await bench.items("orders")).values()
     assert dict(item.properties) == {
         "http_foo$bar": "x",
-        "http_content$disposition": "inline",
         "http_content$type": "text/plain",
     }
     chosen = "/queues/orders/consumer?selector=http_foo$bar%3D%27x%27"

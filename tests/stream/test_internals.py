@@ -11,6 +11,7 @@ import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Literal
+from xml.etree import ElementTree as ET
 
 import pytest
 import slixmpp
@@ -59,6 +60,17 @@ async def test_the_lists_are_slixmpps_own_and_stay_the_same(xmpp: BaseXMPP) -> N
     assert events is internals.event_handlers(xmpp)
     assert not events["an_event"]
     assert "ours" not in {each.name for each in handlers}
+
+
+async def test_a_stanza_is_wanted_if_a_handler_is_for_it(xmpp: BaseXMPP) -> None:
+    """Any other request can be refused, and nobody misses it."""
+    space = xmpp.default_ns
+    request = f"<iq xmlns='{space}' type='get'><x xmlns='y'/></iq>"
+    stanza = ET.fromstring(request)  # noqa: S314 - ours
+    assert not internals.is_wanted(xmpp, stanza)
+    path = MatchXPath(f"{{{space}}}iq/{{y}}x")
+    xmpp.register_handler(Callback("ours", path, print))
+    assert internals.is_wanted(xmpp, stanza)
 
 
 async def test_a_handler_has_a_matcher_with_criteria_and_calls_a_function(

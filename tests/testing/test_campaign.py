@@ -22,7 +22,7 @@ from campaign.count import count_items, count_messages
 from campaign.disk import SmallDisk
 from campaign.faults import KINDS
 from campaign.files import Files
-from campaign.member import Member
+from campaign.member import GATEWAY_KINDS, Member
 from campaign.mutants import NO_SELECTOR
 from campaign.supervisor import NODE, WORKERS, queue_jid
 from message_roles import EFFECTS
@@ -114,6 +114,27 @@ async def test_two_minutes_of_faults_on_two_servers_break_nothing_and_nothing_gr
         assert re.search(
             r"^The audit of the journals: [\d,]+ lines, ", out, re.MULTILINE
         )
+
+
+@pytest.mark.long
+@pytest.mark.crash
+@pytest.mark.xmpp
+@pytest.mark.timeout(CAMPAIGN_S + 30)
+async def test_a_minute_of_faults_at_the_gateways_breaks_nothing(
+    tmp_path: Path,
+) -> None:
+    """Each kind of client works and is killed: httpx, pyamqp, two links of one name."""
+    evidence = tmp_path / "evidence"
+    status, out, err = await run(
+        *("--minutes", "1", "--server", "prosody", "--store", "sqlite"),
+        *("--programs", "gateways", "--out", str(evidence)),
+    )
+    assert status == Status.DONE, f"{out}\n{err}"
+    assert "Traceback" not in err
+    assert re.search(r"^Kept: \d+ faults?, [\d,]+ messages and ", out, re.MULTILINE)
+    for kind in GATEWAY_KINDS:
+        (log,) = evidence.rglob(f"{kind}.log")
+        assert log.read_text(), f"{kind} has done nothing"
 
 
 @pytest.mark.long

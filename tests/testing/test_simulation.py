@@ -34,6 +34,8 @@ FIRST_CHUNKS = 1
 
 COMMAND = "simulation"
 
+SOURCES = Path(__file__).parents[2]
+
 #: Processor time in seconds, of a processor that others may be using as well.
 pytestmark = pytest.mark.timeout(300)
 
@@ -117,6 +119,20 @@ def test_a_mutant_changes_one_place_of_the_source(mutant: Mutant) -> None:
     assert bool(mutant.by) != bool(mutant.test)
     rules = vars(invariants).keys() | vars(door_invariants).keys()
     assert rules >= set(mutant.by)
+
+
+def test_the_pages_say_how_many_mutants_there_are() -> None:
+    """A number that nobody counts again is soon a wrong one."""
+    by_test = sum(bool(each.test) for each in MUTANTS)
+    by_seed = len(MUTANTS) - by_test
+    tried = " ".join((SOURCES / "docs/tried.md").read_text("utf-8").split())
+    readme = (SOURCES / "README.md").read_text("utf-8")
+    put_in = f"{len(MUTANTS)} faults put into the code on purpose"
+    assert f"| {put_in}: each found out |" in tried
+    assert f"| {put_in} | each was found out |" in readme
+    assert f"{len(MUTANTS)} faults were put into" in tried
+    assert f"found out: {by_seed} by a seed" in tried
+    assert f"and {by_test} at sockets," in tried
 
 
 def test_a_mutant_is_found_out_by_what_it_breaks_and_by_nothing_else() -> None:

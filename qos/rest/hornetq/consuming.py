@@ -146,7 +146,8 @@ async def next_message(call: Call) -> Answer:
         for name, value in render_headers(item).items()
         if not name.startswith("Msg-")
     }
-    content = {name.title(): text for name, text in headers_of(item.properties).items()}
+    named = headers_of(item.properties, call.services.property_headers)
+    content = {name.title(): text for name, text in named.items()}
     answer = message_answer(item, payload, {**about, **content, **applied})
     if identity.auto:
         answer.links.append(_next(identity, _path(call), delivery_of(item)))

@@ -1,8 +1,8 @@
 """The connection to a push target: it ends where the target answers without end.
 
-aiohttp parses all that has come in one step, and takes informational answers (1xx) for as
-long as they come. Here they are counted, and what has come is parsed in pieces, so that
-little is parsed after the last answer that counts.
+aiohttp parses all bytes that have come in one step, and takes informational answers (1xx)
+for as long as they come. Here these are counted, the bytes are parsed in pieces, and
+nothing is parsed after a second answer or after the bytes of a body that are read.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Endless(aiohttp.ClientError):
 
 def parse_in_pieces(connector: aiohttp.BaseConnector) -> None:
     """Let the connections that a connector makes be of the kind of this module."""
-    loop = asyncio.get_running_loop()
-    connector._factory = partial(_Answers, loop=loop)
+    made = partial(_Answers, loop=asyncio.get_running_loop())
+    connector._factory = made  # type: ignore[assignment]  # it is a subclass
 
 
 class _Answers(ResponseHandler):
@@ -48,12 +48,15 @@ class _Answers(ResponseHandler):
         #: Of the present request.
         self._informational = 0
         self._answered = False
+        #: Bytes that have come since its answer.
+        self._body_bytes = 0
         self._ended = False
 
     def set_response_params(self, **params: object) -> None:
         """Begin a request."""
         self._informational = 0
         self._answered = False
+        self._body_bytes = 0
         super().set_response_params(**params)  # type: ignore[arg-type]  # passed on
 
     def data_received(self, data: bytes) -> None:
@@ -62,7 +65,13 @@ class _Answers(ResponseHandler):
         for start in range(0, max(len(data), 1), _PIECE_BYTES):
             if self._ended:
                 return
-            super().data_received(data[start : start + _PIECE_BYTES])
+            piece = data[start : start + _PIECE_BYTES]
+            if self._answered:
+                self._body_bytes += len(piece)
+            if self._body_bytes > bounds.PUSH_ANSWER_BYTES_MAX:
+                self._end()
+                return
+            super().data_received(piece)
 
     def feed_data(
         self, data: tuple[RawResponseMessage, StreamReader], size: int = 0
@@ -72,21 +81,24 @@ class _Answers(ResponseHandler):
             return
         code = data[0].code
         if self._answered:
-            # Nobody has asked for a second answer; the first one counts.
+            # Nobody has asked for a second answer: the first one counts.
             self._end()
         elif 100 <= code < 200 and code != _SWITCHING_PROTOCOLS:
             self._informational += 1
             if self._informational > bounds.PUSH_INFORMATIONAL_MAX:
                 self._end()
                 self.set_exception(Endless())
-                return
-            super().feed_data(data, size)
+            else:
+                super().feed_data(data, size)
         else:
             self._answered = True
             super().feed_data(data, size)
 
     def _end(self) -> None:
+        """Parse nothing more, and use the connection for no other request."""
         self._ended = True
         self.force_close()
-        if self.transport is not None:
+        # The client closes it when it has read what there is of a body.
+        is_read = self._payload is None or self._payload.is_eof()
+        if is_read and self.transport is not None:
             self.transport.abort()

@@ -27,6 +27,7 @@ from qos.core.queue.push import PushSubscriber
 from qos.core.rest.forwarding import NoReply, PushReply, PushRequest
 from qos.core.rest.push_targets import BadTarget, PushRules, Target
 from qos.rest import bounds
+from qos.rest.push.answers import Endless, parse_in_pieces
 from qos.rest.push.lookups import Lookups
 
 __all__ = ["PushClient"]
@@ -121,6 +122,8 @@ class PushClient:
             return NoReply(f"no connection to {target.host}: {why}", unsent=True)
         except TimeoutError:
             return NoReply(f"{target.host} does not answer")
+        except Endless as error:
+            return NoReply(f"{target.host}: {error}")
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if type(error) is aiohttp.ClientError:  # a challenge that has no answer
                 return NoReply(f"{target.host}: {error}", forbidden=True)
@@ -176,6 +179,7 @@ class PushClient:
                 use_dns_cache=False,
                 limit=bounds.PUSH_CONNECTIONS_MAX,
             )
+            parse_in_pieces(connector)
             self._session = aiohttp.ClientSession(
                 connector=connector,
                 cookie_jar=aiohttp.DummyCookieJar(),

@@ -2,7 +2,8 @@
 
 The header `Foo-Bar` of a message is its property `http_foo$bar`, if the operator has named
 it: a request has many more headers, of proxies and of programs that log in, and an item is
-read by others. What is about the content travels in any case.
+read by others. The headers of `qos.core.content_headers.KEPT` are kept in any case. Of the
+others those named `Content-…` come back to the consumer, in a form that is no link and no URL.
 """
 
 from __future__ import annotations
@@ -10,14 +11,22 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from qos.core.content_headers import CONTENT_TYPE_MAX, is_header_value
+from qos.core.content_headers import (
+    CONTENT_TYPE_MAX,
+    KEPT,
+    is_header_value,
+    why_no_header,
+)
 from qos.core.queue.properties import NAME_CHARS_MAX, Properties
 from qos.core.queue.requests import Refusal
 
 __all__ = ["check_header", "headers_of", "plain_name", "properties_of"]
 
 _PREFIX = "http_"
-_CONTENT = f"{_PREFIX}content$"
+_CONTENT = "content-"
+
+#: Headers that would say something about the answer in which they come back.
+_OF_ANSWER = frozenset({"content-length", "content-location", "content-range"})
 
 _OF_REQUEST = frozenset(
     {
@@ -27,8 +36,6 @@ _OF_REQUEST = frozenset(
         *("range", "referer", "te", "trailer", "transfer-encoding", "upgrade"),
         *("upgrade-insecure-requests", "user-agent", "via", "x-real-ip", "x-rs-wait"),
         *("x-request-id", "x-requested-with", "traceparent", "tracestate", "baggage"),
-        # They would say something about the answer in which they come back.
-        *("content-length", "content-range"),
     }
 )
 _OF_REQUEST_TOO = (
@@ -46,7 +53,11 @@ _SECRETS = frozenset(
 
 #: What a selector can have as a name.
 _NAME = re.compile(r"[a-z0-9_.-]+")
-_IS_HEADER = re.compile(r"[a-z0-9_$.]+")
+
+#: A word, maybe with parameters, without the characters of which links and URLs are made.
+_WORD = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_TEXT = r'"[^"\\<>/:]*"'
+_WORDS = re.compile(rf"{_WORD}(?:[ \t]*;[ \t]*{_WORD}=(?:{_WORD}|{_TEXT}))*")
 
 
 def plain_name(name: str, kind: str) -> str:
@@ -64,11 +75,14 @@ def check_header(name: str) -> str:
     """The name of a header that may become a property, in lower case.
 
     Raises:
-        ValueError: it is about the request, its connection or its user.
+        ValueError: it is about the request, its connection or its user, or about an
+            answer.
     """
     name = name.lower()
     if not _can_be_property(name):
         raise ValueError(f"{name!r} is no name of a header that a selector can have")
+    if name in _OF_ANSWER:
+        raise ValueError(f"{name} would be about the answer in which it comes back")
     if not _may_be_of_message(name):
         raise ValueError(
             f"{name} is about the request, its connection or its user, and all consumers "
@@ -90,26 +104,33 @@ def properties_of(
         Refusal: a value cannot be kept.
     """
     found: dict[str, str] = {}
-    for name, value in headers.items():
-        key = _PREFIX + name.replace("-", "$")
-        if not value or not (name in allowed or _is_of_content(name)):
+    for name, given in headers.items():
+        if not given or not (name in KEPT or name in allowed):
             continue
-        if len(value) > CONTENT_TYPE_MAX or not is_header_value(value.strip()):
-            raise Refusal(
-                f"{name}: at most {CONTENT_TYPE_MAX} characters of ASCII",
-                condition="bad-request",
-                type="modify",
-            )
-        found[key] = value.strip()
+        value = given.strip()
+        if why := _why_not(name, value):
+            raise Refusal(why, condition="bad-request", type="modify")
+        found[_key(name)] = value
     return found
 
 
-def _is_of_content(name: str) -> bool:
-    return (
-        (name == "link" or name.startswith("content-"))
-        and _can_be_property(name)
-        and _may_be_of_message(name)
-    )
+def _key(name: str) -> str:
+    """The property that a header becomes."""
+    return KEPT.get(name, _PREFIX + name.replace("-", "$"))
+
+
+def _why_not(name: str, value: str) -> str:
+    """Why a header cannot have this value; '': it can."""
+    if name in KEPT:
+        return why_no_header(KEPT[name], value)
+    if len(value) > CONTENT_TYPE_MAX or not is_header_value(value):
+        return f"{name}: at most {CONTENT_TYPE_MAX} characters of ASCII"
+    if name.startswith(_CONTENT) and not _WORDS.fullmatch(value):
+        return (
+            f"{name}: a word with parameters is expected, such as "
+            f"attachment; filename=a.txt, without any of <>/:, not {value[:40]!r}"
+        )
+    return ""
 
 
 def _can_be_property(name: str) -> bool:
@@ -126,17 +147,18 @@ def _may_be_of_message(name: str) -> bool:
     )
 
 
-def headers_of(properties: Properties) -> dict[str, str]:
-    """The headers that travel to the consumer: those about the content."""
+def headers_of(properties: Properties, allowed: Collection[str]) -> dict[str, str]:
+    """The headers `Content-…` that come back to the consumer, beside those of KEPT.
+
+    Args:
+        properties: of the item. One that was published in another way may have any value.
+        allowed: see `properties_of`.
+    """
     found: dict[str, str] = {}
-    for key, value in properties.items():
-        name = key.removeprefix(_PREFIX).replace("$", "-")
-        if (
-            key.startswith(_CONTENT)
-            and isinstance(value, str)
-            and _IS_HEADER.fullmatch(key)
-            and _is_of_content(name)
-            and is_header_value(value)
-        ):
+    for name in allowed:
+        if name in KEPT or not name.startswith(_CONTENT):
+            continue
+        value = properties.get(_key(name))
+        if isinstance(value, str) and not _why_not(name, value):
             found[name] = value
     return found

@@ -36,6 +36,7 @@ def test_a_header_is_a_property() -> None:
     [
         *("authorization", "cookie", "host", "accept-language", "sec-fetch-site"),
         *("x-forwarded-for", "content-length", "content-security-policy"),
+        *("content-location", "content-range"),
         *("msg-properties", "session-token", "x-api-key", "x.secret", "foo!bar"),
         "x" * 256,
     ],
@@ -43,7 +44,7 @@ def test_a_header_is_a_property() -> None:
 def test_what_is_not_of_the_message_is_not_kept(name: str) -> None:
     """A secret of the sender would be read by all consumers, so no option allows it."""
     assert properties_of({name: "x"}) == {}
-    with pytest.raises(ValueError, match=r"header|consumers"):
+    with pytest.raises(ValueError, match=r"header|consumers|answer"):
         check_header(name)
 
 
@@ -52,6 +53,7 @@ def test_what_is_not_of_the_message_is_not_kept(name: str) -> None:
     [
         *("x-authorization", "x-passwd", "x-user", "cf-connecting-ip", "foo-bar"),
         *("x-amzn-trace-id", "ocp-apim-subscription-key", "x-client-cert", "n"),
+        *("content-disposition", "content-md5", "content-n"),
     ],
 )
 def test_a_header_that_nobody_has_named_is_not_kept(name: str) -> None:
@@ -66,18 +68,47 @@ def test_a_value_that_cannot_be_kept_is_refused(value: str) -> None:
         properties_of({"foo-bar": value}, {"foo-bar"})
 
 
-def test_a_name_that_is_too_long_is_not_kept() -> None:
-    assert properties_of({f"content-{'x' * 256}": "x"}) == {}
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("content-type", '</evil>; rel="acknowledgement"'),
+        ("content-encoding", "http://evil/"),
+        ("content-language", "<x>"),
+        ("content-disposition", '</evil>; rel="acknowledgement"'),
+        ("content-disposition", 'inline; x="</evil>; rel=acknowledgement"'),
+        ("content-disposition", "http://evil/"),
+        ("content-disposition", "/evil"),
+        ("content-disposition", "inline; x=//evil"),
+        ("content-disposition", 'inline; x="\\""'),
+    ],
+)
+def test_a_header_about_the_content_is_no_link_and_no_url(
+    name: str, value: str
+) -> None:
+    """A client could send its password there."""
+    with pytest.raises(Refusal, match=f"{name}: .* expected"):
+        properties_of({name: value}, {"content-disposition"})
+    published_by_xmpp: Properties = {f"http_{name.replace('-', '$')}": value}
+    assert headers_of(published_by_xmpp, {"content-disposition", name}) == {}
 
 
-def test_headers_about_the_content_travel() -> None:
-    given: Properties = {
-        "http_content$disposition": "inline",
-        "http_foo$bar": "x",
-        "http_content$length": "9",
-        "http_content$security$policy": "default-src *",
-        "http_content$a b": "x",
-        "http_content$n": 5,
-        "http_content$umlaut": "ü",
-    }
-    assert headers_of(given) == {"content-disposition": "inline"}
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("inline", "attachment; filename=a.txt", 'attachment; filename="a b.txt"'),
+        "attachment; filename*=UTF-8''%e2%82%ac; x=y",
+    ],
+)
+def test_a_header_about_the_content_that_is_named_comes_back(value: str) -> None:
+    """Nobody has to name those that are always kept, and another does not come back."""
+    allowed = {"content-disposition", "foo-bar"}
+    given = {"content-disposition": value, "foo-bar": "x", "content-n": "x"}
+    kept = properties_of(given, allowed)
+    assert kept == {"http_content$disposition": value, "http_foo$bar": "x"}
+    assert headers_of(kept, allowed) == {"content-disposition": value}
+    assert headers_of(kept, {"foo-bar"}) == {}
+
+
+def test_a_property_that_is_no_text_does_not_come_back() -> None:
+    """By XMPP it may be a number."""
+    assert headers_of({"http_content$n": 5}, {"content-n"}) == {}
