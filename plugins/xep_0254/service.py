@@ -21,21 +21,21 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 import xep_qos
 from qos import arguments
 from qos.core.queue.bounds import MESSAGE_QUOTAS, QueueBounds
-from qos.core.queue.requests import (
-    Refusal,
-)
+from qos.core.queue.requests import Refusal
 from qos.core.queue.results import Result
 from qos.core.quota import Quotas, own_domains
 from qos.core.strings import bare
-from qos.engine.clock import LoopClock
+from qos.engine.clock import ListeningClock
 from qos.engine.queue_engine import QueueEngine
 from qos.engine.queue_ports import GatewayPort, QueuePorts
 from qos.ids import new_key
 from qos.journal.writer import JournalWriter, check_folder
 from qos.steps import Steps
-from qos.stores.queue_store import MESSAGES, QueueStore, queue_store_from_url
+from qos.stores.queue_base import QueueStore
+from qos.stores.queue_store import MESSAGES, queue_store_of
 from qos.stream.closing import close_at_once
 from qos.stream.gate import in_session
+from qos.stream.internals import is_wanted
 from qos.stream.tap import Part, Tap
 from xep_0254 import disco
 from xep_0254.discovery import Discovery
@@ -60,6 +60,13 @@ _NOT_ONE_CHILD = Refusal(
     "an iq of type get or set has exactly one child",
     condition="bad-request",
     type="modify",
+)
+
+#: RFC 6120 §8.4.
+_UNKNOWN = Refusal(
+    "this service does not know such a request",
+    condition="service-unavailable",
+    type="cancel",
 )
 
 
@@ -90,7 +97,8 @@ class QueueService:
 
         Args:
             xmpp: the stream.
-            store: `sqlite:PATH`, or a store that is not open.
+            store: `sqlite:PATH`, or a QueueStore that is not open. If its URL is not
+                `sqlite:PATH`, xep_qos must be registered before.
             creators: the accounts that may create nodes. `domain`: the accounts of the
                 service's domain, which is that of its account, or for a component the
                 domain above its own. `anyone`: all who can reach the service. Or
@@ -116,14 +124,15 @@ class QueueService:
         may_create = creators_of(creators, xmpp)
         if journal is not None:
             arguments.path("journal", journal)
-        if not isinstance(store, QueueStore):
-            store = queue_store_from_url(store)
+        store = queue_store_of(store)
         arguments.instance(Quotas, "quotas", quotas, "Quotas")
         arguments.flag("relays", relays)
         if bounds is not None:
             arguments.instance(QueueBounds, "bounds", bounds, "QueueBounds or None")
+        self._registers_qos = "xep_qos" not in xmpp.plugin
         options = {
-            "store": f"{store.url}{MESSAGES}",
+            # Not used, like the other options, if xep_qos is registered already.
+            "store": f"{store.url}{MESSAGES}" if self._registers_qos else "memory:",
             "trust": self._publishes if trust == "publishers" else trust,
             "journal": journal,
             **{f"quota_{name}": each for name, each in asdict(quotas).items()},
@@ -134,7 +143,7 @@ class QueueService:
         self._xmpp = xmpp
         own = own_domains(str(xmpp.requested_jid), component=xmpp.is_component)
         bounds = bounds or QueueBounds()
-        clock = LoopClock(xmpp.loop)
+        self._clock = clock = ListeningClock(xmpp.loop)
         new_journal: Callable[[str], JournalWriter] | None = None
         if journal is not None:
             check_folder(journal)
@@ -158,10 +167,10 @@ class QueueService:
         self._discovery = Discovery(self._engine, self._events)
         self._messages = PublishedMessages(xmpp, self._engine, self._events)
         self._closed = False
-        self._registers_qos = "xep_qos" not in xmpp.plugin
         if self._registers_qos:
             self._register_qos(options)
         self._step_in()
+        clock.start()
 
     def _register_qos(self, options: dict[str, object]) -> None:
         """Register xep_qos with these options; if that fails, close the queue store."""
@@ -197,6 +206,7 @@ class QueueService:
         self._closed = True
         self._session_lost()
         await self._engine.aclose()
+        self._clock.stop()
         qos = self._qos()
         if self._registers_qos and qos is not None:
             await qos.aclose()
@@ -302,11 +312,14 @@ class QueueService:
                 self._events.send(self._refusal(xml, busy))
             return True
         self._engine.heard(requester)
-        if len(xml) == 1:
-            return self._discovery.take(xml, requester)
+        if len(xml) == 1 and self._discovery.take(xml, requester):
+            return True
         if kind not in {"get", "set"} or _is_of_qos(xml):
             return False
-        self._events.send(self._refusal(xml, _NOT_ONE_CHILD))
+        if len(xml) == 1 and is_wanted(self._xmpp, xml):
+            return False
+        why = _UNKNOWN if len(xml) == 1 else _NOT_ONE_CHILD
+        self._events.send(self._refusal(xml, why))
         return True
 
     def _request(self, xml: ET.Element, requester: str) -> Steps[None]:

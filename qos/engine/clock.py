@@ -10,9 +10,16 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["Clock", "LoopClock", "Timers"]
+__all__ = ["Clock", "ListeningClock", "LoopClock", "Timers"]
 
 K = TypeVar("K", bound=Hashable)
+
+#: Seconds between two looks of a ListeningClock at itself, and by how much the next one may
+#: be late.
+_TICK_S, _LATE_S = 1.0, 1.0
+
+#: The part by which a ListeningClock that is behind is faster.
+_GAIN = 0.02
 
 #: The number of outdated heap entries that are kept, in addition to as many as there
 #: are valid ones.
@@ -56,6 +63,55 @@ class LoopClock:
     ) -> asyncio.TimerHandle:
         """See Clock."""
         return self._loop.call_at(when - self._offset, callback)
+
+
+class ListeningClock(LoopClock):
+    """A clock of an event loop that stands still while the process does not listen.
+
+    A process that is stopped, swapped out or busy with one long step hears nobody. That
+    time is not its peers': a lock is a worker's promise to speak within its time-out, and
+    a worker that has spoken must not lose it since nobody read that. So the clock goes
+    on by a tick at most from one look at it to the next, and looks at itself each tick.
+    What it has lost that way it gains again, slowly.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin as a LoopClock, until `start`."""
+        super().__init__(loop)
+        self._heard_at = math.inf
+        self._lost_s = 0.0
+        self._handle: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Listen from now on."""
+        self._tick()
+
+    def now(self) -> float:
+        """Seconds since the epoch, by a clock that never goes back."""
+        self._listen()
+        return super().now()
+
+    def stop(self) -> None:
+        """Be a LoopClock again."""
+        if self._handle is not None:
+            self._handle.cancel()
+        self._heard_at = math.inf
+
+    def _listen(self) -> None:
+        now = self._loop.time()
+        gap_s = now - self._heard_at
+        if gap_s > _TICK_S + _LATE_S:
+            self._offset -= gap_s - _TICK_S
+            self._lost_s += gap_s - _TICK_S
+            self._heard_at = now
+
+    def _tick(self) -> None:
+        self._listen()
+        self._heard_at = self._loop.time()
+        gained_s = min(self._lost_s, _TICK_S * _GAIN)
+        self._lost_s -= gained_s
+        self._offset += gained_s
+        self._handle = self._loop.call_later(_TICK_S, self._tick)
 
 
 class Timers(Generic[K]):

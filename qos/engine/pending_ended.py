@@ -19,7 +19,7 @@ from qos.core.queue.effects import (
     SaveItem,
 )
 from qos.core.queue.item import EndedItem, Item, ItemOutcome
-from qos.stores.queue_store import QueueStore
+from qos.stores.queue_base import QueueStore
 
 __all__ = ["PendingEndedItems"]
 

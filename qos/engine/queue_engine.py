@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -21,7 +22,7 @@ from typing import TypeAlias, TypeVar
 
 from qos.core.payers import Rates
 from qos.core.queue.access import may_use
-from qos.core.queue.bounds import QueueBounds
+from qos.core.queue.bounds import RECOVER_FOR_S, QueueBounds
 from qos.core.queue.contents import QueueContents
 from qos.core.queue.effects import (
     Change,
@@ -56,7 +57,7 @@ from qos.engine.watchers import Watchers
 from qos.errors import StoreError
 from qos.journal.items import ItemJournal, ItemRecorder
 from qos.journal.writer import JournalWriter
-from qos.stores.queue_store import QueueStore
+from qos.stores.queue_base import QueueStore
 
 __all__ = ["Answer", "Parts", "QueueEngine", "Stats", "Unwritten"]
 
@@ -88,6 +89,9 @@ class QueueEngine(QueueState):
         payers: the budgets of all who use the service by any door, and their turns.
         doors: where clients of other protocols come in.
         selector_time: measures selectors.
+        recover_for_s: the time after which it is given up, if the store can be opened
+            and not be read any more.
+        given_up: it has served nothing for so long. It still tries again.
     """
 
     def __init__(
@@ -153,6 +157,10 @@ class QueueEngine(QueueState):
         self._outputs = QueueOutputs(store, port, self.payers)
         self._timers: Timers[str] = Timers(clock, self._time)
         self._timers.set("forget", clock.now())
+        self.recover_for_s = RECOVER_FOR_S
+        self.given_up = asyncio.Event()
+        #: When the queues could not be read for the first time since they could.
+        self._failing_at = math.inf
 
     def _new_core(self, start: QueueContents) -> Queues:
         return Queues(
@@ -495,17 +503,30 @@ class QueueEngine(QueueState):
                 output.tell(unwritten(error))
 
     def _read_again(self) -> None:
+        """Begin anew from the store; try again after whatever goes wrong.
+
+        A service that is there and serves nothing would be the worst of all.
+        """
+        now = self._clock.now()
         try:
             contents = self.store.contents()
             core = self._core = self._new_core(contents)
             self._journal.start_again(contents.items)
-        except StoreError as error:
-            log.error("the queues could not be read: %s", error)
-            self._timers.set("read", self._clock.now() + _READ_AGAIN_S)
-        else:
-            self._did(core.start(self._clock.now()))
+            self._did(core.start(now))
             self._port.restarted()
             self.online()
+        except Exception as error:
+            # Memory may have run out, for example.
+            self._core, self._commit = None, QueueCommit()
+            if not isinstance(error, StoreError):
+                log.exception("the queues could not be started again")
+            log.error("the queues could not be read: %s", str(error) or "see above")
+            self._timers.set("read", now + _READ_AGAIN_S)
+            self._failing_at = min(self._failing_at, now)
+            if now - self._failing_at >= self.recover_for_s:
+                self.given_up.set()
+        else:
+            self._failing_at = math.inf
 
     # -- time --------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from qos.engine.queue_commit import (
     unwritten,
 )
 from qos.errors import StoreError
-from qos.stores.queue_store import QueueStore
+from qos.stores.queue_base import QueueStore
 
 __all__ = ["Payloads", "QueueOutputs", "QueuePort", "SentEvent"]
 

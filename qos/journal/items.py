@@ -20,7 +20,7 @@ from qos.core.queue.item import EndedItem, Item, ItemOutcome, ItemState
 from qos.journal.messages import NOT_STORED
 from qos.journal.schema import Entry, QueueEvent, Role
 from qos.journal.writer import JournalWriter
-from qos.stores.queue_store import QueueStore
+from qos.stores.queue_base import QueueStore
 
 __all__ = ["ItemEvents", "ItemJournal", "ItemRecorder"]
 

@@ -1,10 +1,9 @@
-"""The store of a queue service: nodes, items and remembered ends in one SQLite file.
+"""The store of a queue service as one SQLite file.
 
-It keeps the values of `qos.core.queue.item` as `qos.core.queue.effects` asks it to, and
-decides nothing. The file can be read with any SQLite tool, even while it is in use. The
-payloads are in a table of their own, so that a lock does not write a payload again. See
-queue_schema.py for the tables, queue_rows.py for the rows, sqlite_file.py for
-durability.
+See `qos.stores.queue_base` for what it promises. The file can be read with any SQLite
+tool, even while it is in use. The payloads are in a table of their own, so that a lock
+does not write a payload again. See queue_schema.py for the tables, queue_rows.py for the
+rows, sqlite_file.py for durability.
 """
 
 # ruff: noqa: S608 - the SQL is put together of our own names; values are bound
@@ -21,6 +20,7 @@ from qos.core.queue.item import EndedItem, Item, ItemOutcome
 from qos.core.queue.push import PushLink, PushSubscriber
 from qos.core.queue.terminus import Terminus
 from qos.errors import InvalidArgument, StoreError
+from qos.stores.queue_base import QueueStore
 from qos.stores.queue_rows import (
     ENDED,
     ITEM,
@@ -45,8 +45,9 @@ __all__ = [
     "APPLICATION_ID",
     "MESSAGES",
     "MIGRATIONS",
-    "QueueStore",
+    "SqliteQueueStore",
     "queue_store_from_url",
+    "queue_store_of",
 ]
 
 #: The store of the messages that a queue service receives has the name of its own store, and
@@ -60,14 +61,8 @@ _PAYLOADS = _IDS = 256
 _SELECT_ENDED = f"SELECT {names(ENDED)} FROM ended WHERE node = ? AND"
 
 
-class QueueStore(SqliteFile[QueueContents, Change]):
-    """`sqlite:PATH`, for a queue service; `open`, `write`, `close`: see Store.
-
-    Changing an item that is not there (a SaveItem without a payload) fails the write:
-    it builds on a write that has failed. All reads see committed data, which may be a
-    moment before the future of the write is done. They raise a StoreError if the store
-    is not open, or damaged.
-    """
+class SqliteQueueStore(SqliteFile[QueueContents, Change]):
+    """`sqlite:PATH`, for a queue service; see QueueStore."""
 
     _application_id = APPLICATION_ID
     _tables = (
@@ -86,11 +81,11 @@ class QueueStore(SqliteFile[QueueContents, Change]):
         return MIGRATIONS
 
     def contents(self) -> QueueContents:
-        """The result of `open`, as of now."""
+        """See QueueStore."""
         return self._contents()
 
     def payloads(self, seqs: Sequence[int]) -> dict[int, str]:
-        """The payloads of these items; missing items are left out."""
+        """See QueueStore."""
         found: dict[int, str] = {}
         for start in range(0, len(seqs), _PAYLOADS):
             some = seqs[start : start + _PAYLOADS]
@@ -105,21 +100,13 @@ class QueueStore(SqliteFile[QueueContents, Change]):
         return items[0] if items else None
 
     def ended(self, node: str, item_id: str) -> list[EndedItem]:
-        """The remembered ends of items with this id."""
+        """See QueueStore."""
         return self.all_ended(node, [item_id]).get(item_id, [])
 
     def all_ended(
         self, node: str, item_ids: Sequence[str], *, since: float = -math.inf
     ) -> dict[str, list[EndedItem]]:
-        """The remembered ends of items with these ids, by id.
-
-        Ids without any are left out.
-
-        Args:
-            node: the name of the node.
-            item_ids: their ids.
-            since: only ends after this time.
-        """
+        """See QueueStore."""
         found: dict[str, list[EndedItem]] = {}
         for start in range(0, len(item_ids), _IDS):
             some = item_ids[start : start + _IDS]
@@ -133,7 +120,7 @@ class QueueStore(SqliteFile[QueueContents, Change]):
     def settled(
         self, node: str, tokens: Sequence[tuple[str, str]]
     ) -> dict[str, EndedItem]:
-        """The ends with these pairs of item id and token, by item id."""
+        """See QueueStore."""
         found: dict[str, EndedItem] = {}
         for item_id, token in tokens:
             sql = f"{_SELECT_ENDED} item_id = ? AND token = ?"
@@ -150,11 +137,7 @@ class QueueStore(SqliteFile[QueueContents, Change]):
         limit: int,
         now: float = -math.inf,
     ) -> list[Item]:
-        """The items that a node keeps after this outcome, with seq > after, by seq.
-
-        Items whose `forget_at` is not after now are left out: their time is over,
-        though they are still in the table. A list shorter than the limit is the end.
-        """
+        """See QueueStore."""
         return self._items(
             "WHERE state = 'archived' AND outcome = ? AND node = ? AND seq > ?"
             " AND (forget_at IS NULL OR forget_at > ?) ORDER BY seq LIMIT ?",
@@ -168,7 +151,7 @@ class QueueStore(SqliteFile[QueueContents, Change]):
     def count_archived(
         self, node: str, outcome: ItemOutcome, *, now: float = -math.inf
     ) -> int:
-        """How many items a node keeps after this outcome; see archived."""
+        """See QueueStore."""
         kept = "state = 'archived' AND outcome = ? AND node = ?"
         # Two counts, each by an index: with one, SQLite would read every row.
         sql = (
@@ -182,7 +165,7 @@ class QueueStore(SqliteFile[QueueContents, Change]):
     def find_archived(
         self, node: str, item_id: str, outcome: ItemOutcome
     ) -> list[Item]:
-        """The items with this id that a node keeps after this outcome, by seq."""
+        """See QueueStore."""
         return self._items(
             # Otherwise SQLite may read all items that the node keeps.
             "INDEXED BY item_by_id WHERE node = ? AND item_id = ?"
@@ -193,14 +176,14 @@ class QueueStore(SqliteFile[QueueContents, Change]):
         )
 
     def push_subscribers(self) -> list[PushSubscriber]:
-        """All push subscribers, the oldest first."""
+        """See QueueStore."""
         sql = (
             f"SELECT {names(PUSH_SUBSCRIBER)} FROM push_subscriber ORDER BY created_at"
         )
         return self._records(push_subscriber_from, PUSH_SUBSCRIBER, sql)
 
     def push_links(self, subscriber_id: str) -> dict[int, PushLink]:
-        """The links of the messages that are on their way to a subscriber, by seq."""
+        """See QueueStore."""
         sql = f"SELECT {names(PUSH_LINK)} FROM push_link WHERE subscriber_id = ?"
         found = self._records(
             lambda plain: PushLink(**plain), PUSH_LINK, sql, subscriber_id
@@ -208,10 +191,7 @@ class QueueStore(SqliteFile[QueueContents, Change]):
         return {each.seq: each for each in found}
 
     async def link_key(self) -> str:
-        """A secret of this store, made when it is asked for the first time.
-
-        It is for the one-off links of an HTTP gateway, which survive restarts.
-        """
+        """See QueueStore."""
         if self._thread is None:
             raise StoreError(self.url, "is not open")
         loop = asyncio.get_running_loop()
@@ -275,6 +255,19 @@ def queue_store_from_url(url: str) -> QueueStore:
     if isinstance(url, str):
         scheme, _, path = url.partition(":")
         if scheme == "sqlite" and path and "\0" not in path:
-            return QueueStore(path)
+            return SqliteQueueStore(path)
     why = "memory: would not survive, and files: is for messages"
     raise InvalidArgument("store", url, "the URL sqlite:PATH", why=why)
+
+
+def queue_store_of(store: QueueStore | str) -> QueueStore:
+    """The store that a user has made, or named by its URL; not open yet.
+
+    Raises:
+        InvalidArgument: it is neither a QueueStore nor such a URL.
+    """
+    if isinstance(store, QueueStore):
+        return store
+    if isinstance(store, str):
+        return queue_store_from_url(store)
+    raise InvalidArgument("store", store, "a URL or a QueueStore")

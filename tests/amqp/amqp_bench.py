@@ -43,7 +43,7 @@ from qos.engine.queue_engine import QueueEngine
 from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.engine.queue_ports import QueuePorts
 from qos.ids import new_id
-from qos.stores.queue_store import QueueStore
+from qos.stores.queue_store import SqliteQueueStore
 from waiting import LIMIT_S, limit, until
 
 __all__ = [
@@ -135,7 +135,7 @@ class Bench:
             self.users_file.chmod(0o600)
         self.xmpp = Xmpp()
         self.ports = QueuePorts(self.xmpp)
-        self.store = QueueStore(folder / "queues.sqlite")
+        self.store = SqliteQueueStore(folder / "queues.sqlite")
         self.engine = QueueEngine(
             self.store,
             self.ports,

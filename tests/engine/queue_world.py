@@ -115,7 +115,7 @@ class World:
         self.waiting: list[Notification] = []
         self.sent: list[Notification] = []
         self.core = Queues(
-            self.disk.start(),
+            self.disk.contents(),
             _Memory(self),
             creators=self.creators,
             bounds=self.bounds,

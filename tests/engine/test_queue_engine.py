@@ -43,7 +43,7 @@ from qos.core.queue.results import (
 from qos.engine import seen_nodes
 from qos.engine.queue_engine import Answer, QueueEngine, Stats, Unwritten
 from qos.engine.queue_outputs import Payloads, QueuePort
-from qos.stores.queue_store import QueueStore
+from qos.stores.queue_store import SqliteQueueStore
 from qos.testing.clock import ManualClock
 from waiting import LIMIT_S, limit, until
 
@@ -108,9 +108,9 @@ class Bench(QueuePort):
         self.engine = self._new_engine()
 
     def _new_engine(self) -> QueueEngine:
-        store = QueueStore(self._path)
-        store.probe = self.disk
-        return QueueEngine(store, self, clock=self.clock)
+        self.store = SqliteQueueStore(self._path)
+        self.store.probe = self.disk
+        return QueueEngine(self.store, self, clock=self.clock)
 
     async def restart(self) -> None:
         await self.engine.aclose()
@@ -440,12 +440,54 @@ async def test_a_store_that_cannot_be_read_is_tried_again(
     bench.disk.error = OSError(errno.EIO, os.strerror(errno.EIO))
     assert isinstance(await bench.ask(Publish(NODE, (entry("a"),))), Unwritten)
     bench.disk.error = None
-    reader, bench.engine.store._reader = bench.engine.store._reader, None
+    reader, bench.store._reader = bench.store._reader, None
     bench.clock.advance(1.0)
     assert isinstance(await bench.ask(Publish(NODE, (entry("a"),))), Unwritten)
-    bench.engine.store._reader = reader
+    bench.store._reader = reader
     bench.clock.advance(1.0)
     assert isinstance(await bench.ask(Publish(NODE, (entry("a"),))), PublishResult)
+
+
+@pytest.mark.parametrize("where", ["contents", "core", "port"])
+async def test_whatever_goes_wrong_when_the_queues_start_again_it_is_tried_again(
+    where: str, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory ran out, and the service was there for ever and served nothing."""
+
+    def fail(*_args: object, **_options: object) -> None:
+        raise MemoryError
+
+    bench.disk.error = OSError(errno.EIO, os.strerror(errno.EIO))
+    assert isinstance(await bench.ask(Publish(NODE, (entry("a"),))), Unwritten)
+    bench.disk.error = None
+    with monkeypatch.context() as patch:
+        match where:
+            case "contents":
+                patch.setattr(bench.engine.store, "contents", fail)
+            case "core":
+                patch.setattr(bench.engine, "_new_core", fail)
+            case _:
+                patch.setattr(bench.engine._port, "restarted", fail)
+        for _ in range(3):
+            bench.clock.advance(1.0)
+            assert isinstance(await bench.ask(Publish(NODE, (entry("a"),))), Unwritten)
+    bench.clock.advance(1.0)
+    assert isinstance(await bench.ask(Publish(NODE, (entry("a"),))), PublishResult)
+    assert not bench.engine.given_up.is_set()
+
+
+async def test_a_service_that_serves_nothing_for_a_minute_is_given_up(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that its process ends, and a supervisor starts another."""
+    bench.disk.error = OSError(errno.EIO, os.strerror(errno.EIO))
+    assert isinstance(await bench.ask(Publish(NODE, (entry("a"),))), Unwritten)
+    bench.store._reader, reader = None, bench.store._reader
+    for _ in range(61):
+        assert not bench.engine.given_up.is_set()
+        bench.clock.advance(1.0)
+    assert bench.engine.given_up.is_set()
+    bench.store._reader = reader
 
 
 async def test_locks_and_tokens_survive_a_restart_and_are_sent_again(

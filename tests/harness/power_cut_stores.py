@@ -34,10 +34,10 @@ from qos.stores.base import ForgetEnded, Remember
 from qos.stores.durable_store import DurableStore
 from qos.stores.files import FilesStore
 from qos.stores.files_index import outgoing_name
-from qos.stores.queue_store import QueueStore
+from qos.stores.queue_store import SqliteQueueStore
 from qos.stores.sqlite import SqliteStore
+from qos.testing.queue_store_records import ended_item, item
 from qos.testing.store_records import ended, incoming, outgoing
-from queue_records import ended_item, item
 
 __all__ = ["FILES", "KINDS", "QUEUE", "SQLITE", "Kind"]
 
@@ -149,7 +149,7 @@ def _queue_writes() -> list[list[Any]]:
     ]
 
 
-def _queue_snapshot(store: QueueStore, contents: Any) -> object:
+def _queue_snapshot(store: SqliteQueueStore, contents: Any) -> object:
     seqs = range(contents.next_seq)
     ids = [f"item {seq}" for seq in seqs]
     return (
@@ -169,7 +169,7 @@ SQLITE = Kind(
     *((_IN_A_SYNC,), _OF_SQLITE),
 )
 QUEUE = Kind(
-    *("queue, sqlite", QueueStore, _queue_writes(), _queue_snapshot),
+    *("queue, sqlite", SqliteQueueStore, _queue_writes(), _queue_snapshot),
     *((_IN_A_SYNC,), _OF_SQLITE),
 )
 FILES = Kind(

@@ -26,7 +26,7 @@ from qos.core.queue import item_lifecycle
 from qos.core.queue.effects import Change
 from qos.errors import RequestFailed
 from qos.journal.writer import JournalWriter
-from qos.stores.queue_store import QueueStore
+from qos.stores.queue_store import SqliteQueueStore
 from qos.testing.ports import ADDRESS
 from qos.testing.xmpp_server import XmppServer
 from qos.users import Users
@@ -185,7 +185,7 @@ class Service(Role):
         await ends.wait()
 
     async def _begin_journal(self) -> None:
-        store = QueueStore(self.store)
+        store = SqliteQueueStore(self.store)
         store.open()
         await store.close()
         with contextlib.closing(sqlite3.connect(self.store)) as db:
@@ -193,7 +193,7 @@ class Service(Role):
                 db.executescript(f"BEGIN; {_JOURNAL} COMMIT;")
 
 
-class _DyingStore(QueueStore):
+class _DyingStore(SqliteQueueStore):
     """Kills its process at a commit, if asked to."""
 
     def __init__(self, path: str, say: Say) -> None:

@@ -42,7 +42,7 @@ from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.journal.messages import not_stored
 from qos.journal.writer import JournalWriter
 from qos.stores import SqliteStore
-from qos.stores.queue_store import QueueStore
+from qos.stores.queue_store import SqliteQueueStore
 from waiting import limit
 
 NODE = "node@example.org/1"
@@ -179,7 +179,7 @@ class Service(QueuePort):
     """A queue with one worker, which fails once with each item."""
 
     def __init__(self, folder: Path, probe: Probe) -> None:
-        store = QueueStore(folder / "store")
+        store = SqliteQueueStore(folder / "store")
         store.probe = probe
 
         def journal(store_id: str) -> JournalWriter:

@@ -33,7 +33,7 @@ from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.errors import StoreFull
 from qos.journal.writer import JournalWriter
 from qos.stores import SqliteStore
-from qos.stores.queue_store import QueueStore
+from qos.stores.queue_store import SqliteQueueStore
 from qos.testing.clock import ManualClock
 
 NODE = "node@example.org/1"
@@ -240,7 +240,7 @@ class _Port(QueuePort):
 async def test_an_item_that_was_not_stored_was_withdrawn(tmp_path: Path) -> None:
     """Its publisher was refused; the items of others continue as on disk."""
     clock, disk = ManualClock(1000.0), Disk()
-    store = QueueStore(tmp_path / "queues")
+    store = SqliteQueueStore(tmp_path / "queues")
     store.probe = disk
     folder = tmp_path / "journal"
     engine = QueueEngine(

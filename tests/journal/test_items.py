@@ -16,7 +16,7 @@ class Journaled(World):
 
     def boot(self) -> None:
         super().boot()
-        self.events = ItemEvents(self.disk.start().items)
+        self.events = ItemEvents(self.disk.contents().items)
         self.lines: list[str] = []
         self.purged: set[str] = set()
 

@@ -23,6 +23,7 @@ from slixmpp import ClientXMPP, ComponentXMPP
 
 from clients import log_in, make_client, make_component
 from qos.core.queue.bounds import QueueBounds
+from qos.stores.queue_store import SqliteQueueStore
 from qos.stream.closing import close
 from qos.testing.prosody import Prosody, mutual
 from qos.testing.xmpp_server import XmppServer
@@ -152,6 +153,7 @@ class Served:
 
         assert self._service is not None
         store = self._service._engine.store
+        assert isinstance(store, SqliteQueueStore)
         before, store.probe = store.probe, probe
         try:
             yield

@@ -12,27 +12,15 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
-import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from killed_runs import kills_at, main
 from qos.core.queue.effects import Change
-from qos.stores.queue_store import QueueStore
+from qos.stores.queue_store import SqliteQueueStore
+from row_probes import probe_rows
 
 TABLES = ("node", "subscription", "item", "item_payload", "ended")
-
-
-def probe_rows(writer: sqlite3.Connection, probe: Callable[[str], None]) -> None:
-    writer.create_function("probe", 1, probe)
-    for table in TABLES:
-        for when in ("BEFORE", "AFTER"):
-            for what in ("INSERT", "UPDATE", "DELETE"):
-                step = f"{when} {what} ON {table}"
-                writer.execute(
-                    f'CREATE TEMP TRIGGER "{step}" {step}'
-                    f" BEGIN SELECT probe('{step}'); END"
-                )
 
 
 async def live(folder: Path, number: int) -> None:
@@ -40,11 +28,11 @@ async def live(folder: Path, number: int) -> None:
     probe = kills_at(number)
     writes = pickle.loads((folder / "writes").read_bytes())  # noqa: S301 - the test's
     acks = os.open(folder / "acks", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    store = QueueStore(folder / "store.db")
+    store = SqliteQueueStore(folder / "store.db")
     store.probe = probe
     store.open()
     assert store._writer is not None
-    probe_rows(store._writer, probe)
+    probe_rows(store._writer, TABLES, probe)
 
     async def write(changes: Sequence[Change]) -> None:
         written = store.write(changes)

@@ -11,7 +11,7 @@ import pytest
 import qos.stores
 from qos.errors import InvalidArgument
 from qos.stores import FilesStore, SqliteStore, store_from_url
-from qos.stores.queue_store import QueueStore, queue_store_from_url
+from qos.stores.queue_store import SqliteQueueStore, queue_store_from_url
 from wrong_values import accepted
 
 #: Not called by applications: values, and the protocol of a store.
@@ -53,4 +53,4 @@ def test_the_store_of_a_queue_is_a_file_of_sqlite(url: str) -> None:
 def test_the_path_of_a_queue_store_is_checked(path: str) -> None:
     """Like that of the other stores."""
     with pytest.raises(InvalidArgument, match="path must be a path"):
-        QueueStore(path)
+        SqliteQueueStore(path)

@@ -22,12 +22,10 @@ from qos.core.queue.effects import (
     ForgetOld,
     RemoveItem,
     RemoveNode,
-    RemoveTerminus,
     SaveEnded,
     SaveItem,
     SaveNode,
     SaveSubscription,
-    SaveTerminus,
 )
 from qos.core.queue.item import (
     Affiliation,
@@ -39,7 +37,7 @@ from qos.core.queue.item import (
     Subscription,
 )
 from qos.core.queue.properties import Properties
-from qos.core.queue.terminus import ExpiryPolicy, Terminus
+from qos.core.queue.terminus import Terminus
 from qos.errors import (
     LocalProtocolError,
     StoreDamaged,
@@ -50,8 +48,9 @@ from qos.errors import (
     StoreTooNew,
 )
 from qos.stores import SqliteStore, queue_rows, queue_store, sqlite_file
-from qos.stores.queue_store import QueueStore, queue_store_from_url
-from queue_records import ended_item, item
+from qos.stores.queue_base import QueueStore
+from qos.stores.queue_store import SqliteQueueStore, queue_store_from_url
+from qos.testing.queue_store_records import ended_item, item, write
 
 if TYPE_CHECKING:
     from tests.stores.conftest import Disk, Place
@@ -87,12 +86,6 @@ def run(store: QueueStore, *writes: list[Change]) -> None:
     asyncio.run(runs())
 
 
-async def write(store: QueueStore, *changes: Change) -> None:
-    written = store.write(changes)
-    assert written is not None
-    await written
-
-
 def query(path: Path, sql: str) -> list[tuple[Any, ...]]:
     with closing(sqlite3.connect(path)) as db:
         found = db.execute(sql).fetchall()
@@ -110,7 +103,7 @@ def path(tmp_path: Path) -> Path:
 
 async def test_to_change_an_item_that_is_not_there_fails_the_write(path: Path) -> None:
     """Its first write has failed: it must not return as an item without a payload."""
-    store = QueueStore(path)
+    store = SqliteQueueStore(path)
     store.open()
     try:
         with pytest.raises(UnicodeEncodeError):
@@ -126,66 +119,9 @@ async def test_to_change_an_item_that_is_not_there_fails_the_write(path: Path) -
     assert query(path, "SELECT * FROM node") == []
 
 
-@pytest.mark.parametrize("count", [1, 9, 600])
-async def test_items_are_changed_together_if_all_of_them_are_there(
-    path: Path, count: int
-) -> None:
-    """The rows that only fill a statement do not count."""
-    store = QueueStore(path)
-    store.open()
-    try:
-        await write(store, *(SaveItem(item(seq), "x") for seq in range(1, count + 1)))
-        locked = [item(seq, holder="w@b/1") for seq in range(1, count + 1)]
-        await write(store, *map(SaveItem, locked))
-        assert store.contents().items == locked
-        await write(store, RemoveItem(count))
-        with pytest.raises(StoreError, match="no such item"):
-            await write(store, *map(SaveItem, locked))
-    finally:
-        await store.close()
-
-
-def test_a_seq_never_comes_back(path: Path) -> None:
-    """Even after its item is gone: the seq orders the queue."""
-    store = QueueStore(path)
-    run(store, [SaveItem(item(7), "x")], [RemoveItem(7)])
-    assert store.open().next_seq == 8
-    asyncio.run(store.close())
-
-
-async def test_the_key_of_links_is_made_once_and_kept(path: Path) -> None:
-    """A link of before a restart is genuine, and no other store could have made it."""
-    keys: list[str] = []
-    for each in (path, path, path.with_name("other")):
-        store = QueueStore(each)
-        with pytest.raises(StoreError, match="is not open"):
-            await store.link_key()
-        store.open()
-        # Beside a commit, which is in another turn of the same thread.
-        written = store.write([SaveNode(NODE)])
-        keys += await asyncio.gather(store.link_key(), store.link_key())
-        assert written is not None
-        await written
-        await store.close()
-    assert keys[0] == keys[1] == keys[2] == keys[3] != keys[4] == keys[5]
-    assert len(bytes.fromhex(keys[0])) == 32
-
-
-async def test_what_is_closed_cannot_be_asked(path: Path) -> None:
-    """Before it is opened, and after it is closed."""
-    store = QueueStore(path)
-    for _ in range(2):
-        with pytest.raises(StoreError, match="is not open"):
-            store.get(1)
-        with pytest.raises(StoreError, match="is not open"):
-            store.write([SaveNode(NODE)])
-        store.open()
-        await store.close()
-
-
 async def test_what_is_written_at_once_is_one_commit(path: Path) -> None:
     """A queue in which each item waits for the disk alone is worth nothing."""
-    store = QueueStore(path)
+    store = SqliteQueueStore(path)
     commits: list[str] = []
     store.probe = commits.append
     store.open()
@@ -200,7 +136,7 @@ async def test_what_is_written_at_once_is_one_commit(path: Path) -> None:
 
 async def test_a_lock_does_not_write_the_payload_again(path: Path) -> None:
     """A delivery of an item of 1 MB writes some kilobytes."""
-    store, wal = QueueStore(path), path.with_name("queue_store.db-wal")
+    store, wal = SqliteQueueStore(path), path.with_name("queue_store.db-wal")
     store.open()
     assert store._writer is not None
     store._writer.execute("PRAGMA wal_autocheckpoint = 0")
@@ -233,7 +169,7 @@ def test_nothing_is_left_of_what_is_removed(path: Path) -> None:
     def rows() -> list[int]:
         return [query(path, f"SELECT COUNT(*) FROM {each}")[0][0] for each in tables]  # noqa: S608
 
-    store = QueueStore(path)
+    store = SqliteQueueStore(path)
     run(store, everything)
     assert rows() == [1, 1, 3, 3, 1]
     run(store, [ForgetOld(99.9)])
@@ -248,7 +184,7 @@ def test_nothing_is_left_of_what_is_removed(path: Path) -> None:
 
 # -- what it costs ----------------------------------------------------------
 
-COSTS: dict[str, Change | Callable[[QueueStore], object]] = {
+COSTS: dict[str, Change | Callable[[SqliteQueueStore], object]] = {
     "publish": SaveItem(item(10_001), "x"),
     "lock": SaveItem(item(7, state=ItemState.ACQUIRED, holder="w@b/1")),
     "kill": SaveItem(item(8, state=ItemState.ARCHIVED, outcome=ItemOutcome.REJECTED)),
@@ -276,7 +212,7 @@ COSTS: dict[str, Change | Callable[[QueueStore], object]] = {
 
 async def costs(path: Path, count: int) -> dict[str, int]:
     """SQLite's instructions for each step, with this many of everything."""
-    store = QueueStore(path)
+    store = SqliteQueueStore(path)
     store.open()
     live = [SaveItem(item(seq), "x") for seq in range(1, 11)]
     kept = [SaveItem(accepted(seq), "x") for seq in range(11, count + 11)]
@@ -320,14 +256,14 @@ async def test_nothing_costs_more_when_there_is_more(tmp_path: Path) -> None:
 
 def test_the_file_says_whose_it_is_and_which_version(path: Path) -> None:
     """By SQLite's means for this."""
-    run(QueueStore(path))
+    run(SqliteQueueStore(path))
     assert query(path, "PRAGMA application_id") == [(int.from_bytes(b"QoSq"),)]
     assert query(path, "PRAGMA user_version") == [(len(queue_store.MIGRATIONS),)]
 
 
 def test_the_tables_have_what_the_values_have(path: Path) -> None:
     """A field without a column would fail every write; so would the reverse."""
-    run(QueueStore(path))
+    run(SqliteQueueStore(path))
     tables = {
         "item": Item,
         "ended": EndedItem,
@@ -345,7 +281,7 @@ def test_an_older_file_is_brought_forward(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A newer file is left alone."""
-    store = QueueStore(path)
+    store = SqliteQueueStore(path)
     run(store, [SaveItem(item(1), "x")])
     more = (*queue_store.MIGRATIONS, ("CREATE TABLE audit (note TEXT)",))
     with monkeypatch.context() as patch:
@@ -364,10 +300,10 @@ def _file_of_version_2(
 
     Name, config, owners.
     """
-    store = QueueStore(path)
+    store = SqliteQueueStore(path)
     with patch.context() as older:
         older.setattr(queue_store, "MIGRATIONS", queue_store.MIGRATIONS[:2])
-        older.setattr(QueueStore, "_termini", lambda _: [])
+        older.setattr(SqliteQueueStore, "_termini", lambda _: [])
         older.setattr(queue_store, "NODE", ("name",))
         older.setattr(queue_store, "node_from", lambda plain: plain)
         older.setattr(queue_store, "SUBSCRIPTION", ("jid",))
@@ -451,13 +387,13 @@ def test_items_and_subscriptions_of_version_3_have_neither_properties_nor_select
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They go on as they were, and get both from then on."""
-    store = QueueStore(path)
+    store = SqliteQueueStore(path)
     wish = Subscription(
         node="jobs", jid="w@b/1", subid="s", via="w@b/1", queue_requests=3
     )
     with monkeypatch.context() as patch:
         patch.setattr(queue_store, "MIGRATIONS", queue_store.MIGRATIONS[:3])
-        patch.setattr(QueueStore, "_termini", lambda _: [])
+        patch.setattr(SqliteQueueStore, "_termini", lambda _: [])
         patch.setattr(queue_store, "SUBSCRIPTION", ("jid",))
         patch.setattr(queue_store, "ITEM", ("seq",))
         run(store)
@@ -505,10 +441,10 @@ def test_a_file_of_version_1_keeps_what_it_remembers(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It knew one end for an id, and not of which item; now it can know all of them."""
-    store = QueueStore(path)
+    store = SqliteQueueStore(path)
     with monkeypatch.context() as patch:
         patch.setattr(queue_store, "MIGRATIONS", queue_store.MIGRATIONS[:1])
-        patch.setattr(QueueStore, "_termini", lambda _: [])
+        patch.setattr(SqliteQueueStore, "_termini", lambda _: [])
         patch.setattr(queue_store, "NODE", ("name",))
         patch.setattr(queue_store, "SUBSCRIPTION", ("jid",))
         patch.setattr(queue_store, "ITEM", ("seq",))
@@ -538,18 +474,24 @@ def test_a_file_of_version_1_keeps_what_it_remembers(
         await store.close()
 
     asyncio.run(scenario())
-    run(QueueStore(path.with_name("new.db")))
+    run(SqliteQueueStore(path.with_name("new.db")))
     tables = "SELECT type, name, sql FROM sqlite_schema ORDER BY name"
     assert query(path, tables) == query(path.with_name("new.db"), tables)
 
 
 def test_a_store_of_messages_is_none_of_a_queue(tmp_path: Path) -> None:
     """Nor the reverse: a mixed-up path must not mix the two."""
-    messages, items = SqliteStore(tmp_path / "messages"), QueueStore(tmp_path / "items")
+    messages, items = (
+        SqliteStore(tmp_path / "messages"),
+        SqliteQueueStore(tmp_path / "items"),
+    )
     for store in (messages, items):
         store.open()
         asyncio.run(store.close())
-    for mixed in (QueueStore(tmp_path / "messages"), SqliteStore(tmp_path / "items")):
+    for mixed in (
+        SqliteQueueStore(tmp_path / "messages"),
+        SqliteStore(tmp_path / "items"),
+    ):
         with pytest.raises(StoreDamaged, match="the database of another application"):
             mixed.open()
 
@@ -589,7 +531,7 @@ sys.stdin.read()
 
 def test_another_process_has_it_until_it_dies(path: Path) -> None:
     """Two services would deliver every item twice."""
-    store = QueueStore(path)
+    store = SqliteQueueStore(path)
     with holder(HOLDS, store.url), pytest.raises(StoreInUse, match=store.url):
         store.open()
     run(store)
@@ -612,7 +554,7 @@ def test_another_process_has_it_until_it_dies(path: Path) -> None:
 )
 def test_a_row_that_is_no_value_is_damage(path: Path, statement: str) -> None:
     """Somebody has edited it; the rest is not changed."""
-    store = QueueStore(path)
+    store = SqliteQueueStore(path)
     run(store, [SaveNode(NODE), SaveItem(item(1), "x")])
     query(path, statement)
     with pytest.raises(StoreDamaged, match=str(path)):
@@ -624,7 +566,7 @@ def test_a_damaged_payload_of_a_great_store_is_found_when_it_is_read(
 ) -> None:
     """Reading all payloads at each start would take too long; the rest is checked."""
     monkeypatch.setattr(sqlite_file, "_CHECKED_BYTES_MAX", 0)
-    store = QueueStore(path)
+    store = SqliteQueueStore(path)
     run(store, [SaveItem(item(1), "x"), SaveEnded(ended("a"))])
     overwrite(path, "item_payload")
     assert store.open().items == [item(1)]
@@ -647,7 +589,7 @@ def overwrite(path: Path, table: str) -> None:
 
 def test_a_full_disk_loses_nothing_and_is_no_end(disk: Disk) -> None:
     """A write that does not fit is refused completely, and the queue goes on later."""
-    store = QueueStore(disk.folder / "queue_store.db")
+    store = SqliteQueueStore(disk.folder / "queue_store.db")
 
     async def scenario() -> None:
         store.open()
@@ -669,51 +611,9 @@ def test_a_full_disk_loses_nothing_and_is_no_end(disk: Disk) -> None:
 
 def test_a_store_that_cannot_be_written_is_said_to_be_one(place: Place) -> None:
     """When it is opened, not when the first item comes."""
-    store = QueueStore(place.folder / "queue_store.db")
+    store = SqliteQueueStore(place.folder / "queue_store.db")
     run(store, [SaveItem(item(1), "x")])
     with place.read_only(), pytest.raises(StoreReadOnly, match=store.url):
         store.open()
     assert store.open().items == [item(1)]
     asyncio.run(store.close())
-
-
-async def test_lifetimes_and_annotations_are_kept(path: Path) -> None:
-    """The fields that AMQP 1.0 clients add."""
-    store = QueueStore(path)
-    store.open()
-    node = replace(NODE, lifetime="delete-on-no-links")
-    await write(store, SaveNode(node), SaveItem(item(1, annotations="wQA="), "<x/>"))
-    await store.close()
-    contents = store.open()
-    assert contents.nodes == [node]
-    assert contents.items == [item(1, annotations="wQA=")]
-    await store.close()
-
-
-async def test_the_termini_of_links_are_kept_until_their_node_is_gone(
-    path: Path,
-) -> None:
-    terminus = Terminus(
-        jid="a@b/1",
-        container="c",
-        link="l",
-        node="jobs",
-        address="jobs?dead",
-        selector="n > 5",
-        copies=True,
-        durability=2,
-        policy=ExpiryPolicy.CONNECTION_CLOSE,
-        timeout_s=60,
-        cursor=2**40,
-        until=1.5,
-    )
-    other = replace(terminus, jid="a@b/2", node="others")
-    store = QueueStore(path)
-    store.open()
-    await write(store, SaveTerminus(terminus), SaveTerminus(other))
-    await write(store, SaveTerminus(replace(other, until=None)))
-    await store.close()
-    assert store.open().termini == [terminus, replace(other, until=None)]
-    await write(store, RemoveTerminus("a@b/2"), RemoveNode("jobs"))
-    assert store.contents().termini == []
-    await store.close()

@@ -23,6 +23,7 @@ from qos.stores.base import INCOMING_FIELDS, OUTGOING_FIELDS
 from qos.testing.store_contract import StoreContract
 from qos.testing.store_faults import Probe
 from qos.testing.store_records import incoming, opened, outgoing, records, write
+from row_probes import probe_rows
 
 
 @pytest.mark.timeout(240)
@@ -36,7 +37,7 @@ class TestContract(StoreContract):
         assert isinstance(store, SqliteStore)
         store.probe = probe
         if store._writer is not None:
-            probe_rows(store._writer, probe)
+            probe_rows(store._writer, TABLES, probe)
 
 
 @pytest.mark.timeout(240)
@@ -49,18 +50,6 @@ class TestContractOfGreatCommits(TestContract):
 
 
 TABLES = ("outgoing", "outgoing_payload", "incoming", "incoming_payload", "remembered")
-
-
-def probe_rows(writer: sqlite3.Connection, probe: Probe) -> None:
-    writer.create_function("probe", 1, probe)
-    for table in TABLES:
-        for when in ("BEFORE", "AFTER"):
-            for what in ("INSERT", "UPDATE", "DELETE"):
-                step = f"{when} {what} ON {table}"
-                writer.execute(
-                    f'CREATE TEMP TRIGGER IF NOT EXISTS "{step}" {step}'
-                    f" BEGIN SELECT probe('{step}'); END"
-                )
 
 
 def query(path: Path, sql: str) -> list[tuple[object, ...]]:
@@ -287,7 +276,7 @@ async def test_a_great_batch_is_all_or_none_as_well(tmp_path: Path) -> None:
                 raise OSError("the cable is loose")
 
         assert store._writer is not None
-        probe_rows(store._writer, fails_late)
+        probe_rows(store._writer, TABLES, fails_late)
         with pytest.raises(StoreError):
             await write(store, *map(Save, sent))
         assert records(store) == ([], [])

@@ -9,7 +9,7 @@ import pytest
 from killed_runs import Runs
 from qos.core.queue.effects import Change
 from qos.core.queue.requests import Create, Publish, Request
-from qos.stores.queue_store import QueueStore
+from qos.stores.queue_store import SqliteQueueStore
 from queue_world import BEE, OWNER, PLAIN, PUBLISHER, World, entry
 
 TOPIC, QUEUES = "prices", ("audit", "mail")
@@ -38,7 +38,7 @@ def writes() -> list[list[Change]]:
 
 async def stored(path: Path) -> set[str]:
     """The ids that were published, checked against the copies."""
-    store = QueueStore(path)
+    store = SqliteQueueStore(path)
     items = store.open().items
     try:
         ids: dict[str, set[str]] = {}

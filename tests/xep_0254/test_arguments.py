@@ -14,6 +14,8 @@ from slixmpp import ClientXMPP
 
 from qos.core.queue.item import Affiliation, ItemOutcome
 from qos.errors import InvalidArgument, NoAnswer
+from qos.stores import SqliteStore
+from qos.stores.queue_store import SqliteQueueStore
 from wrong_values import NO_JIDS, NO_SECONDS, accepted, parameters_of
 from xep_0254 import XEP_0254, Event, NewItem, QueueService
 from xep_0254.channel import Channel
@@ -234,7 +236,10 @@ async def test_every_argument_of_a_service_is_checked_and_nothing_is_left(
     client = ClientXMPP("queue@localhost/1", "secret")
     monkeypatch.chdir(tmp_path)
     wrong: Wrong = {
-        "store": ("", "memory:", "files:x", "sqlite:", "queue.db"),
+        "store": (
+            *("", "memory:", "files:x", "sqlite:", "queue.db"),
+            *(5, None, SqliteStore("messages.db"), SqliteQueueStore),
+        ),
         "creators": ("boss", "", "domain,anyone", "all", "a@b,", [""], ["a b@c"], [5]),
         "journal": ("",),
         "relays": (None, "yes", 1),

@@ -7,12 +7,22 @@ from collections.abc import Collection
 from qos.core.quota import Quotas, Share, Tally, domain_of
 from qos.core.record import record
 
-__all__ = ["MESSAGE_QUOTAS", "QueueBounds", "may_create"]
+__all__ = [
+    "MESSAGE_QUOTAS",
+    "RECOVER_FOR_S",
+    "QueueBounds",
+    "may_create",
+]
 
 #: Limits for messages that wait at a service until they are published. That takes
 #: almost no time, so the limits are much lower than for a device that may be away. A
 #: publisher that is refused tries again later.
 MESSAGE_QUOTAS = Quotas(messages=100, bytes=1024 * 1024)
+
+
+#: The time in which a store cannot be read any more, after which a service is given up, in
+#: seconds.
+RECOVER_FOR_S = 60.0
 
 
 @record(frozen=True, slots=True, kw_only=True)

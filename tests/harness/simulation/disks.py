@@ -25,23 +25,18 @@ from qos.core.message.model import (
     Outgoing,
     OutgoingState,
 )
-from qos.core.queue.contents import QueueContents
-from qos.core.queue.effects import Change as QueueChange
-from qos.core.queue.item import EndedItem, Item, ItemOutcome
-from qos.core.queue.push import PushLink, PushSubscriber
 from qos.engine.clock import Clock
 from qos.errors import StoreError, StoreFull
 from qos.stores.base import Change, Contents, Journal, Parameters, accounts_of
 from qos.stores.group_commit import GroupCommit
 from qos.stores.memory import MemoryStore
-from simulation.queue_disk import QueueDisk
 
 __all__ = [
     "COMMIT_S",
+    "Commits",
     "Disk",
     "Effect",
     "MessageDisk",
-    "SimulatedQueueStore",
     "SimulatedStore",
 ]
 
@@ -87,6 +82,10 @@ class Disk(Generic[_Change]):
         if self.full:
             return StoreFull(f"sim:{self.name}", "no space left on device")
         return self.fails(self.commits)
+
+    def refusal(self, _changes: Sequence[_Change]) -> StoreError | None:
+        """Why these changes cannot be made, with any disk; None: they can."""
+        return None
 
     def left(self, changes: Sequence[_Change], error: StoreError | None) -> None:
         """A commit has begun, and will end in this way: decide on its changes.
@@ -184,7 +183,7 @@ class MessageDisk(Disk[Change | Effect]):
         )
 
 
-class _Commits(Generic[_Change]):
+class Commits(Generic[_Change]):
     """The commits of one process to a disk.
 
     Attributes:
@@ -196,6 +195,15 @@ class _Commits(Generic[_Change]):
         self._disk = disk
         self._clock = clock
         self._group = GroupCommit(self._start)
+
+    @property
+    def journal(self) -> Journal:
+        """It is ahead of each commit."""
+        return self._group.journal
+
+    @journal.setter
+    def journal(self, journal: Journal) -> None:
+        self._group.journal = journal
 
     def write(self, changes: Sequence[_Change]) -> asyncio.Future[None] | None:
         return self._group.write(changes) if changes else None
@@ -216,11 +224,15 @@ class _Commits(Generic[_Change]):
         return done
 
     def _start(
-        self, changes: list[_Change], _before: Callable[[], None] | None
+        self, changes: list[_Change], before: Callable[[], None] | None
     ) -> asyncio.Future[None]:
+        if before is not None:
+            before()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        error = self._disk.begin()
-        self._disk.left(changes, error)
+        error = self._disk.refusal(changes)
+        if error is None:
+            error = self._disk.begin()
+            self._disk.left(changes, error)
         takes_s = COMMIT_S + self._disk.slow(self._disk.commits)
         now = self._clock.now()
         self._disk.busy_until = now + takes_s
@@ -249,7 +261,7 @@ class SimulatedTransaction:
     See Transaction.
     """
 
-    def __init__(self, commits: _Commits[Change | Effect]) -> None:
+    def __init__(self, commits: Commits[Change | Effect]) -> None:
         self._commits = commits
         self._effects: list[Change | Effect] = []
         self._begun = self._ended = False
@@ -310,7 +322,7 @@ class SimulatedStore:
         self.journal: Journal | None = None
         self.disk = disk
         self._clock = clock
-        self._commits: _Commits[Change | Effect] = _Commits(disk, clock)
+        self._commits: Commits[Change | Effect] = Commits(disk, clock)
         self._effect = effect
 
     def kill(self) -> SimulatedStore:
@@ -370,119 +382,6 @@ class SimulatedStore:
     def incoming(self) -> Iterator[Incoming]:
         """See Store."""
         return self.disk.kept.incoming()
-
-
-class QueueServiceDisk(Disk[QueueChange]):
-    """The nodes and items of a queue service.
-
-    Attributes:
-        kept: the contents.
-        seen: called with each change that is synced.
-        committed: called after the changes of each commit.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        seen: Callable[[QueueChange], None],
-        committed: Callable[[], None],
-    ) -> None:
-        super().__init__(name)
-        self.kept = QueueDisk()
-        self.seen = seen
-        self.committed = committed
-
-    def apply(self, changes: Sequence[QueueChange]) -> None:
-        """See Disk."""
-        for change in changes:
-            self.kept.apply(change)
-            self.seen(change)
-        self.committed()
-
-
-class SimulatedQueueStore:
-    """The interface of `qos.stores.queue_store.QueueStore` on a simulated disk."""
-
-    def __init__(
-        self, disk: QueueServiceDisk, clock: Clock, effect: Callable[[], None]
-    ) -> None:
-        """Not open yet; see SimulatedStore."""
-        self.store_id = disk.name
-        self.disk = disk
-        self._commits = _Commits(disk, clock)
-        self._effect = effect
-
-    def open(self) -> QueueContents:
-        """See DurableStore."""
-        self.disk.recover()
-        return self.contents()
-
-    def contents(self) -> QueueContents:
-        """The result of `open`, as of now."""
-        return self.disk.kept.start()
-
-    def write(self, changes: Sequence[QueueChange]) -> asyncio.Future[None] | None:
-        """See DurableStore."""
-        self._effect()
-        return self._commits.write(changes)
-
-    async def close(self) -> None:
-        """See DurableStore."""
-        await self._commits.drain()
-
-    def payloads(self, seqs: Sequence[int]) -> dict[int, str]:
-        """See QueueStore."""
-        payloads = self.disk.kept.payloads
-        return {seq: payloads[seq] for seq in seqs if seq in payloads}
-
-    def push_subscribers(self) -> list[PushSubscriber]:
-        """See QueueStore."""
-        return list(self.disk.kept.push_subscribers.values())
-
-    def push_links(self, subscriber_id: str) -> dict[int, PushLink]:
-        """See QueueStore."""
-        links = self.disk.kept.push_links.values()
-        return {each.seq: each for each in links if each.subscriber_id == subscriber_id}
-
-    def all_ended(
-        self, node: str, item_ids: Sequence[str], *, since: float
-    ) -> dict[str, list[EndedItem]]:
-        """See QueueStore."""
-        return self.disk.kept.all_ended(node, item_ids, since=since)
-
-    def settled(
-        self, node: str, tokens: Sequence[tuple[str, str]]
-    ) -> dict[str, EndedItem]:
-        """See QueueStore."""
-        return self.disk.kept.settled(node, tokens)
-
-    def archived(
-        self,
-        node: str,
-        outcome: ItemOutcome,
-        *,
-        after: int = 0,
-        limit: int,
-        now: float = -math.inf,
-    ) -> list[Item]:
-        """See QueueStore."""
-        found = self.disk.kept.archived(node, outcome)
-        kept = [item for item in found if item.seq > after and item.is_kept(now)]
-        return kept[:limit]
-
-    def count_archived(
-        self, node: str, outcome: ItemOutcome, *, now: float = -math.inf
-    ) -> int:
-        """See QueueStore."""
-        found = self.disk.kept.archived(node, outcome)
-        return sum(item.is_kept(now) for item in found)
-
-    def find_archived(
-        self, node: str, item_id: str, outcome: ItemOutcome
-    ) -> list[Item]:
-        """See QueueStore."""
-        found = self.disk.kept.archived(node, outcome)
-        return [item for item in found if item.item_id == item_id]
 
 
 def _never(_commit: int) -> StoreError | None:

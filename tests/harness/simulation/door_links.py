@@ -42,8 +42,8 @@ from qos.engine.doors import Arrival
 from qos.engine.payers import TURN_S
 from qos.engine.queue_engine import QueueEngine
 from simulation import door_invariants as invariants
-from simulation.disks import QueueServiceDisk
 from simulation.door_scene import Scene
+from simulation.queue_store import QueueServiceDisk
 
 __all__ = ["links"]
 

@@ -8,19 +8,18 @@ import random
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from qos.core.queue.effects import Notification
 from qos.core.queue.selector_time import Meter
 from qos.engine.queue_engine import QueueEngine
 from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.engine.queue_ports import QueuePorts
-from qos.stores.queue_store import QueueStore
 from qos.testing.clock import ManualClock
 from simulation import door_invariants as invariants
-from simulation.disks import QueueServiceDisk, SimulatedQueueStore
 from simulation.invariants import Violation
 from simulation.loop import SimulatedLoop
+from simulation.queue_store import QueueServiceDisk, SimulatedQueueStore
 
 __all__ = ["Scene", "SceneLoop", "SilentPort"]
 
@@ -117,7 +116,7 @@ class Scene:
         self.disk = QueueServiceDisk("doors", lambda _change: None, lambda: None)
         self.ports = QueuePorts(SilentPort())
         engine = QueueEngine(
-            cast(QueueStore, SimulatedQueueStore(self.disk, self.clock, lambda: None)),
+            SimulatedQueueStore(self.disk, self.clock, lambda: None),
             self.ports,
             clock=self.clock,
             meter=meter or self.clock.now,

@@ -1,6 +1,6 @@
-"""The disk of a queue service as dictionaries, for `qos.stores.queue_store`.
+"""The disk of a queue service as dictionaries, for a queue store.
 
-It applies changes as the tables do, and decides nothing.
+It applies changes as the tables of `qos.stores.queue_store` do, and decides nothing.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from qos.core.queue.contents import QueueContents
 from qos.core.queue.effects import (
     Change,
     RemoveItem,
@@ -18,19 +17,14 @@ from qos.core.queue.effects import (
     RemoveTerminus,
     SaveItem,
 )
-from qos.core.queue.item import (
-    EndedItem,
-    Item,
-    ItemOutcome,
-    ItemState,
-)
-from queue_tables import QueueTables
+from qos.core.queue.item import EndedItem, Item, ItemState
+from qos.testing.queue_store_model import QueueModel
 
 __all__ = ["QueueDisk"]
 
 
 @dataclass
-class QueueDisk(QueueTables):
+class QueueDisk(QueueModel):
     """The tables on disk. A change that no service would make is an error."""
 
     def apply(self, change: Change) -> None:
@@ -77,24 +71,3 @@ class QueueDisk(QueueTables):
         found = [item for item in self.items.values() if item.node == node]
         found = [item for item in found if item.state is not ItemState.ARCHIVED]
         return sorted(found, key=lambda item: item.seq)
-
-    def archived(self, node: str, outcome: ItemOutcome) -> list[Item]:
-        """The archived items with this outcome, by seq."""
-        found = [item for item in self.items.values() if item.node == node]
-        found = [item for item in found if item.outcome is outcome]
-        return sorted(found, key=lambda item: item.seq)
-
-    def start(self) -> QueueContents:
-        """The contents that a service gets when it starts."""
-        dead = {
-            name: len(self.archived(name, ItemOutcome.REJECTED)) for name in self.nodes
-        }
-        return QueueContents(
-            nodes=list(self.nodes.values()),
-            subscriptions=list(self.subscriptions.values()),
-            termini=list(self.termini.values()),
-            items=[item for name in self.nodes for item in self.live(name)],
-            dead={name: count for name, count in dead.items() if count},
-            next_seq=self.last_seq + 1,
-            next_order=max((each.order for each in self.items.values()), default=0) + 1,
-        )

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
 from qos.core.queue.bounds import QueueBounds
 from qos.core.queue.effects import Change as QueueChange
@@ -36,9 +35,8 @@ from qos.core.strings import bare
 from qos.engine.queue_engine import QueueEngine
 from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.engine.queue_ports import QueuePorts
-from qos.stores.queue_store import QueueStore
+from qos.stores.queue_base import QueueStore
 from simulation.copies import CopyLedger
-from simulation.disks import QueueServiceDisk, SimulatedQueueStore
 from simulation.gate import Gate
 from simulation.items import ItemLedger
 from simulation.kept_link import KeptLink
@@ -53,6 +51,7 @@ from simulation.pushing import (
     PushGateway,
     subscribers,
 )
+from simulation.queue_store import QueueServiceDisk, SimulatedQueueStore
 from simulation.target import PushTarget
 from xep_0254.events import DeliveredItem, Event
 
@@ -201,9 +200,11 @@ class QueueMachine(Machine, QueuePort):
     def boot(self) -> None:
         """See Machine."""
         clock = self._clock = self.clock()
+        # The lock of the process before has ended with it.
+        self.disk.holder = None
         store = SimulatedQueueStore(self.disk, clock, self.effect)
         self._probes.clear()
-        self._engine = self._open(cast(QueueStore, store), clock)
+        self._engine = self._open(store, clock)
         self.restarted()
 
     def _open(self, store: QueueStore, clock: MachineClock) -> QueueEngine:

@@ -1,9 +1,13 @@
-"""The tables of a queue store as dictionaries: what is in them after some changes."""
+"""A model of a store of a queue service: its contents after changes, as dictionaries."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
+from qos.core.queue.contents import QueueContents
 from qos.core.queue.effects import (
     Change,
     ForgetOld,
@@ -17,7 +21,14 @@ from qos.core.queue.effects import (
     SaveSubscription,
     SaveTerminus,
 )
-from qos.core.queue.item import EndedItem, Item, Node, Subscription
+from qos.core.queue.item import (
+    EndedItem,
+    Item,
+    ItemOutcome,
+    ItemState,
+    Node,
+    Subscription,
+)
 from qos.core.queue.push import (
     LINK_S,
     PushLink,
@@ -28,13 +39,17 @@ from qos.core.queue.push import (
     SavePushSubscriber,
 )
 from qos.core.queue.terminus import Terminus
+from qos.stores.queue_base import QueueStore
 
-__all__ = ["QueueTables"]
+__all__ = ["QueueModel", "State", "state_of"]
+
+#: More than any test writes.
+_ALL = 10_000
 
 
 @dataclass
-class QueueTables:
-    """The contents of a queue store.
+class QueueModel:
+    """The contents of a store of a queue service, if nothing ever fails.
 
     Attributes:
         nodes: by name.
@@ -57,6 +72,11 @@ class QueueTables:
     push_subscribers: dict[str, PushSubscriber] = field(default_factory=dict)
     push_links: dict[tuple[str, int], PushLink] = field(default_factory=dict)
     last_seq: int = 0
+
+    def make(self, changes: Iterable[Change]) -> None:
+        """Make these changes, in their order."""
+        for change in changes:
+            self.apply(change)
 
     def apply(self, change: Change) -> None:
         """Make one change, as the store does."""
@@ -126,3 +146,109 @@ class QueueTables:
         for key, link in list(self.push_links.items()):
             if link.kept_at <= now - LINK_S:
                 del self.push_links[key]
+
+    # -- reading ---------------------------------------------------------------
+
+    def contents(self) -> QueueContents:
+        """See QueueStore."""
+        items = [self.items[seq] for seq in sorted(self.items)]
+        dead = Counter(
+            item.node
+            for item in items
+            if item.state is ItemState.ARCHIVED and item.outcome is ItemOutcome.REJECTED
+        )
+        return QueueContents(
+            nodes=[self.nodes[name] for name in sorted(self.nodes)],
+            subscriptions=[
+                self.subscriptions[key] for key in sorted(self.subscriptions)
+            ],
+            termini=[self.termini[jid] for jid in sorted(self.termini)],
+            items=[item for item in items if item.state is not ItemState.ARCHIVED],
+            dead=dict(dead),
+            next_seq=self.last_seq + 1,
+            next_order=1 + max((item.order for item in items), default=0),
+        )
+
+    def archived(self, node: str, outcome: ItemOutcome) -> list[Item]:
+        """The items that a node keeps after this outcome, by seq."""
+        kept = (ItemState.ARCHIVED, outcome, node)
+        found = [
+            item
+            for item in self.items.values()
+            if (item.state, item.outcome, item.node) == kept
+        ]
+        return sorted(found, key=lambda item: item.seq)
+
+    def state(self) -> State:
+        """The state that a store with these contents must show."""
+        archived = {
+            seq: item
+            for seq, item in self.items.items()
+            if item.state is ItemState.ARCHIVED and item.outcome is not None
+        }
+        return State(
+            contents=self.contents(),
+            payloads=dict(self.payloads),
+            archived=archived,
+            ended=frozenset(self.ended.values()),
+            push_subscribers=dict(self.push_subscribers),
+            push_links=dict(self.push_links),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Everything that an open store shows.
+
+    Attributes:
+        contents: see QueueStore.contents.
+        payloads: of all items, by seq.
+        archived: the items that nodes keep after an outcome, by seq.
+        ended: the remembered ends.
+        push_subscribers: by their ids.
+        push_links: by the id of a subscriber, and seq.
+    """
+
+    contents: QueueContents
+    payloads: dict[int, str]
+    archived: dict[int, Item]
+    ended: frozenset[EndedItem]
+    push_subscribers: dict[str, PushSubscriber]
+    push_links: dict[tuple[str, int], PushLink]
+
+
+def state_of(store: QueueStore, nodes: Sequence[str], ids: Sequence[str]) -> State:
+    """The state of an open store.
+
+    Args:
+        store: open.
+        nodes: the names of all nodes that may be in it.
+        ids: all ids of items and of push subscribers that may be in it.
+    """
+    contents = store.contents()
+    archived = [
+        item
+        for node, outcome in product(nodes, ItemOutcome)
+        for item in store.archived(node, outcome, limit=_ALL)
+    ]
+    ended = [
+        each
+        for node in nodes
+        for some in store.all_ended(node, ids).values()
+        for each in some
+    ]
+    links = {
+        (each.subscriber_id, seq): each
+        for subscriber_id in ids
+        for seq, each in store.push_links(subscriber_id).items()
+    }
+    return State(
+        contents=contents,
+        payloads=store.payloads(range(contents.next_seq)),
+        archived={item.seq: item for item in archived},
+        ended=frozenset(ended),
+        push_subscribers={
+            each.subscriber_id: each for each in store.push_subscribers()
+        },
+        push_links=links,
+    )

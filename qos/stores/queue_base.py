@@ -1,0 +1,161 @@
+"""The contract of a store of a queue service.
+
+Such a store keeps nodes, subscriptions, termini, items with their payloads, remembered
+ends, and the push subscribers of an HTTP gateway with their links. It keeps the values
+of `qos.core.queue.item` as the changes of `qos.core.queue.effects` say, and decides
+nothing. `qos.testing.queue_store_contract` is this contract as tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from qos.core.queue.contents import QueueContents
+from qos.core.queue.effects import Change
+from qos.core.queue.item import EndedItem, Item, ItemOutcome
+from qos.core.queue.push import PushLink, PushSubscriber
+from qos.stores.base import Journal
+
+__all__ = ["QueueStore"]
+
+
+@runtime_checkable
+class QueueStore(Protocol):
+    """Keeps everything of one queue service.
+
+    An item is identified by its seq. Saving a value again replaces it; removing one
+    that is not there does nothing. Each change does what its class says.
+
+    Everything that a queue has confirmed must survive its process. So a store is on
+    disk, and a written change survives a crash.
+
+    All reads see committed data, which may be a moment before the future of the write
+    is done. They raise a StoreError if the store is not open, or damaged.
+
+    Used by one thread, that of the event loop; only `open` may run elsewhere.
+
+    Attributes:
+        url: the name for users. A service that registers xep_qos keeps the messages
+            which it receives in the store of messages with this URL and `-messages` at
+            its end.
+        store_id: random, made with the store and kept as long as it lives. Valid once
+            it is open; before that it may be ''.
+        journal: written before each commit, if there is one, so that the store never
+            has a change that the journal does not have (`qos.stores.group_commit`).
+    """
+
+    url: str
+    store_id: str
+    journal: Journal | None
+
+    def open(self) -> QueueContents:
+        """Open or create the store, and return its contents.
+
+        Blocks; the time grows with the number of items that are not archived. A closed
+        store may be opened again.
+
+        Raises:
+            StoreInUse: another process, or another store object of this one, has it
+                open.
+            StoreTooNew, StoreDamaged, StoreReadOnly, StoreFull, StoreError: as they
+                say; the store is left as it was.
+        """
+
+    def contents(self) -> QueueContents:
+        """The result of `open`, as of now.
+
+        Nodes are by name, subscriptions by node and JID, termini by JID, and the items
+        that are not archived by seq. The next seq is larger than each that was there at
+        the end of any commit, even if its item is gone.
+        """
+
+    def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
+        """Write the changes, all or none, after all earlier writes.
+
+        A process that dies in a write leaves all of its changes or none.
+
+        Returns:
+            None if there are no changes, or a future that is done when they are on
+            disk. It may fail with a StoreError; then none of the changes was made, and
+            the next write may succeed. All writes of a commit share the future, which
+            cannot be cancelled, and fail together. To change an item that is not there
+            (a SaveItem without a payload) fails the write: it builds on a write that
+            has failed.
+
+        Raises:
+            StoreError: it is not open.
+        """
+
+    async def close(self) -> None:
+        """Finish all writes, then let go of the store.
+
+        May be repeated. A write that is not possible any more fails its own future.
+        """
+
+    def payloads(self, seqs: Sequence[int]) -> dict[int, str]:
+        """The payloads of these items; missing items are left out."""
+
+    def ended(self, node: str, item_id: str) -> list[EndedItem]:
+        """The remembered ends of items with this id, in any order."""
+
+    def all_ended(
+        self, node: str, item_ids: Sequence[str], *, since: float = -math.inf
+    ) -> dict[str, list[EndedItem]]:
+        """The remembered ends of items with these ids, by id.
+
+        Ids without any are left out.
+
+        Args:
+            node: the name of the node.
+            item_ids: their ids.
+            since: only ends after this time.
+        """
+
+    def settled(
+        self, node: str, tokens: Sequence[tuple[str, str]]
+    ) -> dict[str, EndedItem]:
+        """The ends with these pairs of item id and token, by item id.
+
+        Pairs without an end are left out.
+        """
+
+    def archived(
+        self,
+        node: str,
+        outcome: ItemOutcome,
+        *,
+        after: int = 0,
+        limit: int,
+        now: float = -math.inf,
+    ) -> list[Item]:
+        """The items that a node keeps after this outcome, with seq > after, by seq.
+
+        Items whose `forget_at` is not after now are left out: their time is over,
+        though they may still be in the store. A list shorter than the limit is the end.
+        """
+
+    def count_archived(
+        self, node: str, outcome: ItemOutcome, *, now: float = -math.inf
+    ) -> int:
+        """How many items a node keeps after this outcome; see archived."""
+
+    def find_archived(
+        self, node: str, item_id: str, outcome: ItemOutcome
+    ) -> list[Item]:
+        """The items with this id that a node keeps after this outcome, by seq."""
+
+    def push_subscribers(self) -> list[PushSubscriber]:
+        """All push subscribers, the oldest first."""
+
+    def push_links(self, subscriber_id: str) -> dict[int, PushLink]:
+        """The links of the messages that are on their way to a subscriber, by seq."""
+
+    async def link_key(self) -> str:
+        """A secret of this store, made when it is asked for the first time.
+
+        It is on disk when this returns. It is for the one-off links of an HTTP gateway,
+        which survive restarts.
+        """

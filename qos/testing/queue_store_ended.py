@@ -1,0 +1,172 @@
+"""The part of the contract of a queue store that is about ended items, and about pushes."""
+
+# ruff: noqa: S106 - tokens of deliveries
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from qos.core.queue.effects import ForgetOld, SaveEnded, SaveItem
+from qos.core.queue.item import ItemOutcome
+from qos.core.queue.push import (
+    LINK_S,
+    RemovePushLink,
+    RemovePushSubscriber,
+    SavePushLink,
+    SavePushSubscriber,
+)
+from qos.testing.queue_store_model import state_of
+from qos.testing.queue_store_reads import QueueReadContract
+from qos.testing.queue_store_records import (
+    archived_item,
+    ended_item,
+    item,
+    opened,
+    push_link,
+    push_subscriber,
+    write,
+)
+from qos.testing.store_faults import run
+
+__all__ = ["QueueEndedContract"]
+
+
+class QueueEndedContract(QueueReadContract):
+    """The tests of remembered ends, archived items, and push subscribers."""
+
+    # -- items that have ended ---------------------------------------------
+
+    def test_each_end_of_an_id_is_remembered(self, tmp_path: Path) -> None:
+        """An id was used again, or its item was requeued."""
+        first = ended_item(1, item_id="a", token="t1", ended_at=2.0)
+        second = ended_item(2, item_id="a", token="t2", ended_at=3.0)
+        others = [
+            ended_item(3, item_id="b", token="t1"),
+            ended_item(4, item_id="a", token="t1", node="others"),
+        ]
+        silent = ended_item(5, item_id="c", outcome=None)
+        again = replace(silent, forget_at=200.0)
+
+        async def scenario() -> None:
+            async with opened(store := self.new_store(tmp_path)):
+                await write(store, *map(SaveEnded, (first, second, *others, silent)))
+                # Both ended without a token.
+                await write(store, SaveEnded(again))
+            async with opened(store := self.new_store(tmp_path)):
+                assert set(store.ended("jobs", "a")) == {first, second}
+                assert store.ended("jobs", "c") == [again]
+                found = store.all_ended("jobs", ["a", "b", "none"])
+                assert found.keys() == {"a", "b"}
+                assert found["b"] == [others[0]]
+                tokens = [("a", "t2"), ("b", "t1"), ("b", "t2"), ("none", "t1")]
+                found_settled = store.settled("jobs", tokens)
+                assert found_settled == {"a": second, "b": others[0]}
+
+        run(scenario())
+
+    def test_an_end_is_in_the_dedupe_window_or_not(self, tmp_path: Path) -> None:
+        """The window of a node may be shorter than the end is remembered."""
+        ends = [ended_item(seq, item_id="a", ended_at=float(seq)) for seq in (1, 2, 3)]
+
+        async def scenario() -> None:
+            async with opened(store := self.new_store(tmp_path)):
+                await write(store, *map(SaveEnded, ends))
+                for since in (0.5, 1.0, 2.9, 3.0):
+                    recent = {each for each in ends if each.ended_at > since}
+                    found = store.all_ended("jobs", ["a"], since=since)
+                    assert found.keys() == ({"a"} if recent else set())
+                    assert set(found.get("a", [])) == recent
+
+        run(scenario())
+
+    def test_what_is_outdated_is_forgotten(self, tmp_path: Path) -> None:
+        """A moment before its time it is there, and at its time it is not."""
+        dead = archived_item(3, ItemOutcome.REJECTED)
+
+        async def scenario() -> None:
+            async with opened(store := self.new_store(tmp_path)):
+                await write(
+                    store,
+                    SaveItem(item(1), "live"),
+                    SaveItem(archived_item(2), "accepted"),
+                    SaveItem(dead, "dead"),
+                    SaveEnded(ended_item(4)),
+                    SavePushLink(push_link("pushed", 1, kept_at=100.0 - LINK_S)),
+                    SavePushLink(push_link("pushed", 2, kept_at=100.5 - LINK_S)),
+                )
+                shown = state_of(store, ["jobs"], ["id-4", "pushed"])
+                await write(store, ForgetOld(99.9))
+                assert state_of(store, ["jobs"], ["id-4", "pushed"]) == shown
+                await write(store, ForgetOld(100.0))
+            async with opened(store := self.new_store(tmp_path)):
+                left = state_of(store, ["jobs"], ["id-4", "pushed"])
+                assert left.contents.items == [item(1)]
+                assert left.payloads == {1: "live", 3: "dead"}
+                assert left.archived == {3: dead}
+                assert left.ended == frozenset()
+                assert left.push_links.keys() == {("pushed", 2)}
+
+        run(scenario())
+
+    def test_an_archive_is_read_by_page(self, tmp_path: Path) -> None:
+        """In the order of publishing, each page beginning after the last."""
+        accepted = [archived_item(seq, item_id=f"id-{seq % 2}") for seq in (1, 2, 5, 8)]
+        others = [
+            archived_item(3, ItemOutcome.REJECTED),
+            archived_item(4, node="others"),
+            item(6, outcome=ItemOutcome.ACCEPTED),
+        ]
+        outdated = archived_item(7, forget_at=50.0)
+
+        async def scenario() -> None:
+            async with opened(store := self.new_store(tmp_path)):
+                written = [*reversed(accepted), *others, outdated]
+                await write(store, *(SaveItem(each, "x") for each in written))
+
+                def page(after: int, limit: int) -> list[int]:
+                    found = store.archived(
+                        "jobs", ItemOutcome.ACCEPTED, after=after, limit=limit, now=50.0
+                    )
+                    return [each.seq for each in found]
+
+                assert [page(0, 3), page(5, 3), page(8, 3)] == [[1, 2, 5], [8], []]
+                count = store.count_archived
+                assert count("jobs", ItemOutcome.ACCEPTED, now=50.0) == 4
+                assert count("jobs", ItemOutcome.ACCEPTED, now=49.0) == 5
+                assert count("jobs", ItemOutcome.ACCEPTED) == 5
+                found = store.find_archived("jobs", "id-0", ItemOutcome.ACCEPTED)
+                assert found == [accepted[1], accepted[3]]
+                assert store.contents().dead == {"jobs": 1}
+
+        run(scenario())
+
+    # -- push --------------------------------------------------------------
+
+    def test_push_subscribers_come_oldest_first_and_have_links(
+        self, tmp_path: Path
+    ) -> None:
+        """A message that was posted before a crash may be known to its target."""
+        subscribers = [
+            push_subscriber("b", created_at=2.0),
+            push_subscriber("c", created_at=1.0, enabled=False, reason="gone"),
+            push_subscriber("a", created_at=3.0, disable_on_failure=True),
+        ]
+        links = [push_link("b", 1), push_link("b", 2), push_link("a", 1)]
+        newer = push_link("b", 2, url="https://example.org/newer")
+
+        async def scenario() -> None:
+            async with opened(store := self.new_store(tmp_path)):
+                saved = map(SavePushSubscriber, subscribers)
+                await write(store, *saved, *map(SavePushLink, (*links, newer)))
+            async with opened(store := self.new_store(tmp_path)):
+                oldest = [subscribers[1], subscribers[0], subscribers[2]]
+                assert store.push_subscribers() == oldest
+                assert store.push_links("b") == {1: links[0], 2: newer}
+                await write(store, RemovePushLink("b", 1))
+                assert store.push_links("b") == {2: newer}
+                await write(store, RemovePushSubscriber("b"))
+                assert store.push_links("b") == {}
+                assert store.push_links("a") == {1: links[2]}
+                assert store.push_subscribers() == [subscribers[1], subscribers[2]]
+
+        run(scenario())

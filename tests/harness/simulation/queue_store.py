@@ -1,0 +1,174 @@
+"""A queue store on a simulated disk."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+
+from qos.core.queue.contents import QueueContents
+from qos.core.queue.effects import Change
+from qos.core.queue.item import EndedItem, Item, ItemOutcome
+from qos.core.queue.push import PushLink, PushSubscriber
+from qos.engine.clock import Clock
+from qos.errors import StoreError, StoreInUse
+from qos.stores.base import Journal, NoJournal
+from simulation.disks import Commits, Disk
+from simulation.queue_disk import QueueDisk
+
+__all__ = ["QueueServiceDisk", "SimulatedQueueStore"]
+
+
+class QueueServiceDisk(Disk[Change]):
+    """The nodes and items of a queue service.
+
+    Attributes:
+        kept: the contents.
+        seen: called with each change that is synced.
+        committed: called after the changes of each commit.
+        holder: the store that has it open, or None.
+        link_key: see QueueStore.link_key; '': not made yet.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        seen: Callable[[Change], None],
+        committed: Callable[[], None],
+    ) -> None:
+        super().__init__(name)
+        self.kept = QueueDisk()
+        self.holder: SimulatedQueueStore | None = None
+        self.link_key = ""
+        self.seen = seen
+        self.committed = committed
+
+    def apply(self, changes: Sequence[Change]) -> None:
+        """See Disk."""
+        for change in changes:
+            self.kept.apply(change)
+            self.seen(change)
+        self.committed()
+
+
+class SimulatedQueueStore:
+    """A queue store on a simulated disk; see QueueStore."""
+
+    def __init__(
+        self, disk: QueueServiceDisk, clock: Clock, effect: Callable[[], None]
+    ) -> None:
+        """Not open yet; see SimulatedStore."""
+        self.url = f"sim:{disk.name}"
+        self.store_id = disk.name
+        self.disk = disk
+        self._commits = Commits(disk, clock)
+        self._effect = effect
+
+    @property
+    def journal(self) -> Journal | None:
+        """See QueueStore."""
+        return self._commits.journal
+
+    @journal.setter
+    def journal(self, journal: Journal | None) -> None:
+        self._commits.journal = NoJournal() if journal is None else journal
+
+    @property
+    def _kept(self) -> QueueDisk:
+        """The contents of the open store."""
+        if self.disk.holder is not self:
+            raise StoreError(self.url, "is not open")
+        return self.disk.kept
+
+    def open(self) -> QueueContents:
+        """See QueueStore."""
+        if self.disk.holder is not None:
+            raise StoreInUse(self.url, "a store has it open")
+        self.disk.recover()
+        self.disk.holder = self
+        return self.contents()
+
+    def contents(self) -> QueueContents:
+        """See QueueStore."""
+        return self._kept.contents()
+
+    def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
+        """See QueueStore."""
+        self._effect()
+        if self.disk.holder is not self:
+            raise StoreError(self.url, "is not open")
+        return self._commits.write(changes)
+
+    async def close(self) -> None:
+        """See QueueStore."""
+        await self._commits.drain()
+        if self.disk.holder is self:
+            self.disk.holder = None
+
+    def payloads(self, seqs: Sequence[int]) -> dict[int, str]:
+        """See QueueStore."""
+        payloads = self._kept.payloads
+        return {seq: payloads[seq] for seq in seqs if seq in payloads}
+
+    def push_subscribers(self) -> list[PushSubscriber]:
+        """See QueueStore."""
+        found = self._kept.push_subscribers.values()
+        return sorted(found, key=lambda each: each.created_at)
+
+    def push_links(self, subscriber_id: str) -> dict[int, PushLink]:
+        """See QueueStore."""
+        links = self._kept.push_links.values()
+        return {each.seq: each for each in links if each.subscriber_id == subscriber_id}
+
+    def ended(self, node: str, item_id: str) -> list[EndedItem]:
+        """See QueueStore."""
+        return self.all_ended(node, [item_id]).get(item_id, [])
+
+    def all_ended(
+        self, node: str, item_ids: Sequence[str], *, since: float = -math.inf
+    ) -> dict[str, list[EndedItem]]:
+        """See QueueStore."""
+        return self._kept.all_ended(node, item_ids, since=since)
+
+    def settled(
+        self, node: str, tokens: Sequence[tuple[str, str]]
+    ) -> dict[str, EndedItem]:
+        """See QueueStore."""
+        return self._kept.settled(node, tokens)
+
+    def archived(
+        self,
+        node: str,
+        outcome: ItemOutcome,
+        *,
+        after: int = 0,
+        limit: int,
+        now: float = -math.inf,
+    ) -> list[Item]:
+        """See QueueStore."""
+        found = self._kept.archived(node, outcome)
+        kept = [item for item in found if item.seq > after and item.is_kept(now)]
+        return kept[:limit]
+
+    def count_archived(
+        self, node: str, outcome: ItemOutcome, *, now: float = -math.inf
+    ) -> int:
+        """See QueueStore."""
+        found = self._kept.archived(node, outcome)
+        return sum(item.is_kept(now) for item in found)
+
+    def find_archived(
+        self, node: str, item_id: str, outcome: ItemOutcome
+    ) -> list[Item]:
+        """See QueueStore."""
+        found = self._kept.archived(node, outcome)
+        return [item for item in found if item.item_id == item_id]
+
+    async def link_key(self) -> str:
+        """See QueueStore."""
+        if self.disk.holder is not self:
+            raise StoreError(self.url, "is not open")
+        if not self.disk.link_key:
+            self.disk.link_key = hashlib.sha256(self.url.encode()).hexdigest()
+        return self.disk.link_key
