@@ -65,7 +65,7 @@ MINUTES ?= 10
 HOURS ?= 1
 CAMPAIGN_ARGS ?=
 
-.PHONY: help demo light quick light-test matrix test test-all docs simulate campaign soak power-cut bench bench-guard calls fuzz flood slow scale looks readers sends pushes newest check format clean system installed java compiler
+.PHONY: help demo light quick light-test matrix test test-all docs simulate campaign soak power-cut bench bench-guard calls house fuzz flood slow scale looks readers sends pushes newest check format clean system installed java compiler
 
 help:
 	@echo 'make demo         see it work: a bad link, killed workers, an audit; no server needed'
@@ -82,6 +82,7 @@ help:
 	@echo 'make bench        speed and cost, beside the fastest possible and others: BENCH_ARGS=--help'
 	@echo 'make bench-guard  it has not become slower beside its floor, in a minute'
 	@echo 'make calls        which calls of our own an assured message takes, both ends together'
+	@echo 'make house        the size of the house: lines, long files, names that say nothing'
 	@echo 'make fuzz         hostile stanzas, as many lists as you like: make fuzz EXAMPLES=10000'
 	@echo 'make flood        50 senders at 10 times their quotas, and what strangers do at the doors'
 	@echo 'make slow         what slow links and servers cost, beside what is needed; some minutes'
@@ -159,6 +160,11 @@ bench-guard: .venv/dev.stamp
 # The same whatever else the machine does: calls are counted, no time is measured.
 calls: .venv/dev.stamp
 	$(BIN)/python tests/bench/calls.py
+
+# Lines, files, long functions, names that say nothing, and the way of a message.
+house: .venv/dev.stamp
+	$(HARNESS) -m house
+	$(BIN)/python tests/bench/calls.py | sed -n 1p
 
 # Each handler gets as many lists of stanzas. A list that fails is made as short as can be.
 fuzz: .venv/dev.stamp

@@ -70,6 +70,7 @@ async def run(arguments: argparse.Namespace) -> int:
             hint = "each service needs its own (--store)"
             raise CommandError(f"{error}; {hint}", Status.STORE) from None
         service.engine.doors.shares.limits = connections
+        service.engine.recover_for_s = arguments.recover_for
         warning = _open_to_everybody(arguments.creators, *service.open_nodes())
         if warning:
             note(warning)
@@ -149,9 +150,19 @@ async def _serve(
         await queue_amqp.listen(arguments, amqp)
         await queue_http.listen(arguments, http)
         tell_systemd()
+    reporting = asyncio.create_task(_report(session))
+    try:
+        await engine.given_up.wait()
+    finally:
+        reporting.cancel()
+    text = f"the queues could not be read for {engine.recover_for_s:g} s; see above"
+    raise CommandError(text, Status.STORE)
+
+
+async def _report(session: Session) -> None:
+    """Say when the first session is there."""
     await session.online.wait()
     report_ready(session.xmpp.boundjid.full)
-    await asyncio.Event().wait()
 
 
 def _session_from(arguments: argparse.Namespace) -> tuple[Session, str]:

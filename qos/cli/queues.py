@@ -15,7 +15,7 @@ from typing import TypeAlias
 from qos.cli import queue_gateways, queue_help, queue_options, queue_values
 from qos.cli.listing import add_json
 from qos.cli.options import add_journal, add_quotas
-from qos.core.queue.bounds import MESSAGE_QUOTAS, QueueBounds
+from qos.core.queue.bounds import MESSAGE_QUOTAS, RECOVER_FOR_S, QueueBounds
 from qos.core.queue.item import PRIORITIES, PRIORITY, Affiliation
 from qos.core.queue.node_options import NODE_FIELDS, NODE_TYPE
 from qos.options.login import add_login
@@ -170,6 +170,15 @@ def _add_serve(verbs: _Verbs) -> None:
         help="the most workers of one account at each queue; for all accounts of a "
         f"foreign domain together {_BOUNDS.subscriptions_per_domain} (default: "
         "%(default)s)",
+    )
+    group.add_argument(
+        "--recover-for",
+        type=seconds,
+        default=RECOVER_FOR_S,
+        metavar="S",
+        help="if the store cannot be read any more, try again for this many seconds; then "
+        "end with status 5, so that a supervisor starts the service anew (default: "
+        "%(default)g)",
     )
     add_journal(group)
     queue_gateways.add_options(serve)

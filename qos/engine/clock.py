@@ -75,10 +75,22 @@ class ListeningClock(LoopClock):
     What it has lost that way it gains again, slowly.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin as a LoopClock, until `start`."""
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Begin as a LoopClock, until `start`.
+
+        Args:
+            loop: the event loop.
+            monotonic: real time. A test may turn the time of its loop: that is no time
+                in which nobody listened.
+        """
         super().__init__(loop)
-        self._heard_at = math.inf
+        self._monotonic = monotonic
+        self._heard_at = self._really_at = math.inf
         self._lost_s = 0.0
         self._handle: asyncio.TimerHandle | None = None
 
@@ -98,16 +110,16 @@ class ListeningClock(LoopClock):
         self._heard_at = math.inf
 
     def _listen(self) -> None:
-        now = self._loop.time()
-        gap_s = now - self._heard_at
+        now, really = self._loop.time(), self._monotonic()
+        gap_s = min(now - self._heard_at, really - self._really_at)
         if gap_s > _TICK_S + _LATE_S:
             self._offset -= gap_s - _TICK_S
             self._lost_s += gap_s - _TICK_S
-            self._heard_at = now
+            self._heard_at, self._really_at = now, really
 
     def _tick(self) -> None:
         self._listen()
-        self._heard_at = self._loop.time()
+        self._heard_at, self._really_at = self._loop.time(), self._monotonic()
         gained_s = min(self._lost_s, _TICK_S * _GAIN)
         self._lost_s -= gained_s
         self._offset += gained_s

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import fork_settings
+import turned_clock
+from qos.cli.status import Status
 from qos.testing.server import LoopbackServer
 
 if TYPE_CHECKING:
@@ -218,3 +221,18 @@ async def test_a_store_that_is_none_is_left_alone(
     assert str(path) in ended.err
     assert len(ended.notes) == 1, ended.err
     assert content is None or path.read_bytes() == content
+
+
+async def test_a_service_that_serves_nothing_ends_with_a_line_and_a_status(
+    commands: Commands,
+) -> None:
+    """So that its supervisor starts it anew: it was there for ever, without queues."""
+    commands.function = fork_settings.unreadable
+    running = await commands.serve("--recover-for", "0.1")
+    commands.function = turned_clock.command
+    # Nobody can be served, and the first who asks finds out.
+    refused = await commands.queue("create")
+    assert refused.status != 0
+    ended = await running.end()
+    assert ended.status == Status.STORE
+    assert "the queues could not be read for 0.1 s; see above" in ended.notes[-1]

@@ -9,8 +9,11 @@ import os
 import resource
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
+from typing import NoReturn
 
 import turned_clock
+from qos.errors import StoreError
+from qos.stores.queue_store import SqliteQueueStore
 
 
 def command(
@@ -37,4 +40,15 @@ def command(
     if stdout is not None:
         os.dup2(stdout.fileno(), 1)
         stdout.close()
+    return turned_clock.command(words, environment)
+
+
+def unreadable(words: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run it on a store of queues that is opened, and then neither written nor read."""
+
+    def fail(*_args: object) -> NoReturn:
+        raise StoreError("queues.db", "the disk is gone")
+
+    for name in ("write", "contents"):
+        setattr(SqliteQueueStore, name, fail)
     return turned_clock.command(words, environment)

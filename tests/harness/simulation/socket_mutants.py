@@ -106,6 +106,22 @@ _REVOKED = (
         test=f"{_REST_REVOKING}what_waits_for_a_removed_user_ends_within_a_second",
     ),
     Mutant(
+        "a-stop-of-the-service-is-time",
+        "qos.engine.clock",
+        "if gap_s > _TICK_S + _LATE_S:",
+        "if False:",
+        "Time in which a service does not listen is not its workers'.",
+        test="engine/test_clock.py::test_a_deadline_moves_by_the_stop",
+    ),
+    Mutant(
+        "what-a-clock-has-lost-it-never-gains",
+        "qos.engine.clock",
+        "self._offset += gained_s",
+        "pass",
+        "The times of a service that was stopped come back to those of all others.",
+        test="engine/test_clock.py::test_what_is_lost_is_gained_again_slowly",
+    ),
+    Mutant(
         "steps-are-done-at-once",
         "qos.engine.payers",
         "            if self.now() >= until:",
@@ -193,7 +209,7 @@ _CARRIED = (
         "answer = await answer_before_body(route, call)",
         "answer = None",
         "No body is read of a stranger to the node.",
-        test="rest/test_bodies.py::test_without_a_right_no_body_is_read[asks-messages-POST]",
+        test="rest/test_bodies.py::test_without_a_right_no_body_is_read[asks]",
     ),
     Mutant(
         "push-does-not-count-its-hop",
