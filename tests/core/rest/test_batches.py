@@ -5,7 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qos.core.queue.requests import Refusal
-from qos.core.rest.batches import PARTS_MAX, Part, read_batch
+from qos.core.rest.batches import (
+    _SEARCHED_BYTES,
+    ENTRY_ELEMENTS_MAX,
+    PARTS_MAX,
+    Part,
+    read_batch,
+)
 
 MIXED = "multipart/mixed; boundary=next"
 
@@ -132,3 +138,34 @@ def test_another_entry_is_refused(entry: str, says: str) -> None:
     with pytest.raises(Refusal) as caught:
         read_batch(feed([entry]), "application/atom+xml")
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("offset", [-12, -9, -1, 0, 1, 700_000])
+def test_a_delimiter_is_found_wherever_a_step_ends(offset: int) -> None:
+    """A step looks through a part of the body; a delimiter may lie across two of them."""
+    body = b"x" * (_SEARCHED_BYTES + offset)
+    first, second = read_batch(mixed(b"\r\n" + body, b"\r\nend"), MIXED)
+    assert first.body == body
+    assert second.body == b"end"
+
+
+def test_what_is_no_entry_of_a_feed_is_passed_over() -> None:
+    """Such as its title (RFC 4287 §4.1.1)."""
+    body = feed(["<content>1</content>"]).replace(
+        b"<entry>", b"<title>t</title><entry>"
+    )
+    (part,) = read_batch(body, "application/atom+xml")
+    assert part.body == b"1"
+
+
+@pytest.mark.parametrize("elements", [ENTRY_ELEMENTS_MAX, ENTRY_ELEMENTS_MAX + 1])
+def test_the_elements_of_an_entry_are_bounded(elements: int) -> None:
+    """Entry and content count as well; of another entry, anew."""
+    inside = f"<a xmlns='u'>{'<b/>' * (elements - 3)}</a>"
+    content = f"<content type='application/x+xml'>{inside}</content>"
+    body = feed([content, "<content>2</content>"])
+    if elements > ENTRY_ELEMENTS_MAX:
+        with pytest.raises(Refusal, match="more than 50000 inside"):
+            read_batch(body, "application/atom+xml")
+    else:
+        assert len(read_batch(body, "application/atom+xml")) == 2
