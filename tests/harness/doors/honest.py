@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import itertools
 import time
 from collections import Counter
@@ -92,9 +91,6 @@ class Honest:
         asyncio.get_running_loop().set_default_executor(
             ThreadPoolExecutor(CLIENTS)  # one for each client of proton
         )
-        # Python's collector runs in any thread. There it would free what proton has made
-        # for the connection of another one.
-        gc.disable()
         clients: dict[str, Callable[[Place], _Client]] = {
             "http": _Http,
             "amqp": _Amqp,
