@@ -14,9 +14,10 @@ __all__ = ["Clock", "ListeningClock", "LoopClock", "Timers"]
 
 K = TypeVar("K", bound=Hashable)
 
-#: Seconds between two looks of a ListeningClock at itself, and by how much the next one may
-#: be late.
-_TICK_S, _LATE_S = 1.0, 1.0
+#: Seconds between two looks of a ListeningClock at itself. The next one may be as late
+#: again; from then on nobody has listened.
+_TICK_S = 1.0
+_GAP_S_MIN = 2 * _TICK_S
 
 #: The part by which a ListeningClock that is behind is faster.
 _GAIN = 0.02
@@ -100,8 +101,10 @@ class ListeningClock(LoopClock):
 
     def now(self) -> float:
         """Seconds since the epoch, by a clock that never goes back."""
-        self._listen()
-        return super().now()
+        now = self._loop.time()
+        if now - self._heard_at > _GAP_S_MIN:
+            self._listen()
+        return now + self._offset
 
     def stop(self) -> None:
         """Be a LoopClock again."""
@@ -112,7 +115,7 @@ class ListeningClock(LoopClock):
     def _listen(self) -> None:
         now, really = self._loop.time(), self._monotonic()
         gap_s = min(now - self._heard_at, really - self._really_at)
-        if gap_s > _TICK_S + _LATE_S:
+        if gap_s > _GAP_S_MIN:
             self._offset -= gap_s - _TICK_S
             self._lost_s += gap_s - _TICK_S
             self._heard_at, self._really_at = now, really

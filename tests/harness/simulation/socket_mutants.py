@@ -108,7 +108,7 @@ _REVOKED = (
     Mutant(
         "a-stop-of-the-service-is-time",
         "qos.engine.clock",
-        "if gap_s > _TICK_S + _LATE_S:",
+        "if gap_s > _GAP_S_MIN:",
         "if False:",
         "Time in which a service does not listen is not its workers'.",
         test="engine/test_clock.py::test_a_deadline_moves_by_the_stop",
