@@ -88,13 +88,8 @@ def is_deeper(xml: str, levels: int) -> bool:
 
 def first_tag(xml: str) -> str:
     """The tag of the root of a well-formed document, without reading the rest."""
-    parser: ET.XMLPullParser[ET.Element] = ET.XMLPullParser(events=("start",))
-    for at in range(0, len(xml), _SLICE_BYTES):
-        parser.feed(xml[at : at + _SLICE_BYTES])
-        events = cast("Iterator[tuple[str, ET.Element]]", parser.read_events())
-        for _, element in events:
-            return element.tag
-    raise ValueError("a document without an element")
+    slices = _slices(xml.encode())
+    return next(element.tag for events in slices for _, _, element in events)
 
 
 def has_long_namespace(xml: bytes) -> bool:

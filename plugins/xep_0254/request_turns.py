@@ -27,7 +27,7 @@ _ALL_WAITING_MAX = 5_000
 
 _Call: TypeAlias = Callable[[], object]
 
-#: What a call returns if it is to be called again, before anything else of its account.
+#: Returned by a call that has more to do. It is called again, before the next of its account.
 _MORE = object()
 
 

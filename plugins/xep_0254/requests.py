@@ -66,7 +66,6 @@ __all__ = [
     "NODE_CHARS_MAX",
     "is_request",
     "parse_publish_message",
-    "parse_request",
     "reading_request",
 ]
 
@@ -90,19 +89,12 @@ _RSM_INDEX = f"{{{RSM}}}index"
 
 
 def is_request(iq: ET.Element) -> bool:
-    """Whether an iq is for `parse_request`, well-formed or not."""
+    """Whether an iq is for `reading_request`, well-formed or not."""
     return (
         iq.tag in _IQS
         and iq.get("type") in _TYPES
         and any(child.tag in _PUBSUBS for child in iq)
     )
-
-
-def parse_request(
-    iq: ET.Element, *, new_id: Callable[[], str], item_bytes_max: int = ITEM_BYTES_MAX
-) -> Request:
-    """Read a request at once; see `reading_request`."""
-    return at_once(reading_request(iq, new_id=new_id, item_bytes_max=item_bytes_max))
 
 
 def reading_request(
@@ -147,12 +139,12 @@ def parse_publish_message(
 
     Args:
         message: the message.
-        new_id: as for parse_request.
+        new_id: as for reading_request.
         check: raises a Refusal, before anything is read, if the publish is not allowed.
-        item_bytes_max: as for parse_request.
+        item_bytes_max: as for reading_request.
 
     Raises:
-        Refusal: as for parse_request.
+        Refusal: as for reading_request.
     """
     if message.get("type") == "error":
         return None
@@ -172,8 +164,8 @@ class _Asked:
     Attributes:
         element: the child of `<pubsub/>` that names the request.
         companion: the child that goes with it: options, a form, pages; or None.
-        new_id: see parse_request.
-        item_bytes_max: see parse_request.
+        new_id: see reading_request.
+        item_bytes_max: see reading_request.
         properties: of items to publish.
     """
 

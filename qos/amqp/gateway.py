@@ -37,14 +37,7 @@ _RESOURCE = "/amqp-"
 class Gateway(ConsumersPort[ConsumerLink]):
     """Lets AMQP 1.0 clients publish to the nodes of a queue service, and consume.
 
-    Attributes:
-        engine: of the queues.
-        users: may log in with a password or a certificate; None: nobody.
-        anonymous: the account of everybody who logs in as ANONYMOUS; None: nobody may.
-        name: the container-id.
-        termini: those that are suspended.
-        unsettled: the unsettled deliveries of their links.
-        links: those that are attached, of all connections.
+    It is the `Hub` of its connections, where its attributes are described.
     """
 
     def __init__(

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from slixmpp import ClientXMPP
 from slixmpp.stanza import Message
@@ -15,9 +16,8 @@ from qos.bench.figures import Figures, figures_of
 from qos.bench.pace import keep_in_flight
 from qos.core.message.model import Level, OutgoingState
 from xep_qos import XEP_QOS
-from xep_qos.settings import Options
 
-__all__ = ["WAIT_S", "Traffic", "options"]
+__all__ = ["NO_LIMITS", "WAIT_S", "Traffic", "options"]
 
 #: Nobody says that a message of level unacknowledged is lost; so a row waits this long, in
 #: seconds. Likewise for a delivered message that the other session has not handed over yet.
@@ -26,10 +26,16 @@ WAIT_S = 10.0
 #: A message that has not ended by then is missing.
 _DEADLINE_S = 60.0
 
-_UNBOUNDED = 10**9
+#: A quota would be measured, and not the server.
+NO_LIMITS: Final[Mapping[str, int]] = {
+    "quota_messages": 10**9,
+    "quota_total_messages": 10**9,
+    "quota_bytes": 10**15,
+    "quota_total_bytes": 10**15,
+}
 
 
-def options(store: str, sender: str, window: int) -> Options:
+def options(store: str, sender: str, window: int) -> dict[str, Any]:
     """The options of the plugin at both ends.
 
     Args:
@@ -42,11 +48,7 @@ def options(store: str, sender: str, window: int) -> Options:
         "trust": [sender],
         "deadline_s": _DEADLINE_S,
         "window_max": window,
-        # A quota would be measured, and not the server.
-        "quota_messages": _UNBOUNDED,
-        "quota_total_messages": _UNBOUNDED,
-        "quota_bytes": _UNBOUNDED,
-        "quota_total_bytes": _UNBOUNDED,
+        **NO_LIMITS,
     }
 
 

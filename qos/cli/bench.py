@@ -215,7 +215,7 @@ async def _messages(arguments: argparse.Namespace, login: Login) -> int:
         ]
 
         def prepare(session: AccountSession, number: int) -> None:
-            session.client.register_plugin("xep_qos", dict(plugins[number]))
+            session.client.register_plugin("xep_qos", plugins[number])
 
         async with _sessions(ends, prepare) as (sender, receiver):
 
@@ -313,16 +313,12 @@ async def _sessions(
             sessions.append(session)
         for session in sessions:
             try:
-                await session.work(_online(session))
+                await session.work(session.online.wait())
             except CannotConnect as error:
                 # There may be two accounts.
                 name = session.client.requested_jid.bare
                 raise CannotConnect(f"{name}: {error}") from None
         yield sessions
-
-
-async def _online(session: AccountSession) -> None:
-    await session.online.wait()
 
 
 def _distinct(values: Sequence[_T]) -> list[_T]:

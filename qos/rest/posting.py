@@ -151,9 +151,9 @@ def _made(call: Call, use: str) -> Answer:
 
 
 def _next(call: Call, use: str) -> Link:
-    gateway = call.services
-    token = gateway.one_off.new(
-        use, call.node, call.account, item_id=new_id(), now=gateway.engine.now()
+    services = call.services
+    token = services.one_off.new(
+        use, call.node, call.account, item_id=new_id(), now=services.engine.now()
     )
     href = call.url(_LINKS[use], link=token)
     text = call.query.get(QUERY, "")

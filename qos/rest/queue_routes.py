@@ -156,7 +156,7 @@ NODE: Final[Answers] = {
 
 _ELSEWHERE = "nothing is created here: post the message to the link create-next"
 
-#: What is done with messages of a queue, and likewise of a topic.
+#: The routes for messages of a queue; a topic has the same ones.
 MESSAGES: Final = (
     Route(
         name="messages",

@@ -122,12 +122,13 @@ async def _send(
         item_id: of the link, or the key.
         link: None: a repeat has to have the same content.
     """
-    gateway = call.services
+    services = call.services
     relay = _relay(call)
-    msg_id = gateway.one_off.message_id(to, call.account, item_id)
+    msg_id = services.one_off.message_id(to, call.account, item_id)
     found = await relay.once.known(msg_id)
+    sending: Sending | None = None
     if found is None:
-        if link is not None and gateway.engine.now() >= link.issued_at + ONCE_S_MAX:
+        if link is not None and services.engine.now() >= link.issued_at + ONCE_S_MAX:
             return as_text(410, "the link is too old, and nothing was sent by it")
         _check(call, to)
         sending = await _read(call, relay)
@@ -138,9 +139,11 @@ async def _send(
             found = await _accepted(call, relay, to, msg_id, sending)
     if found is not None and link is not None:
         return as_text(405, "it was sent before", **USED)
-    if found is not None and found.digest != (await _read(call, relay)).digest:
-        text = f"another message to {to} had this Idempotency-Key"
-        raise Refusal(text, condition="conflict", type="cancel")
+    if found is not None:
+        sending = sending or await _read(call, relay)
+        if found.digest != sending.digest:
+            text = f"another message to {to} had this Idempotency-Key"
+            raise Refusal(text, condition="conflict", type="cancel")
     found = found or relay.find(msg_id)
     answer = Answer(202, _headers(), body=render_outcome(found) if found else b"")
     answer.headers["Content-Location"] = url("sent", jid=to, item=item_id)
@@ -251,9 +254,9 @@ def _to(call: Call) -> str:
 
 
 def _next(call: Call, to: str) -> Link:
-    gateway = call.services
-    token = gateway.one_off.new(
-        _USE, to, call.account, item_id=new_id(), now=gateway.engine.now()
+    services = call.services
+    token = services.one_off.new(
+        _USE, to, call.account, item_id=new_id(), now=services.engine.now()
     )
     return Link(url("send", jid=to, link=token), "create-next")
 

@@ -1,4 +1,4 @@
-"""What the handlers of requests need of the gateway."""
+"""The services of the gateway that the handlers of requests use."""
 
 from __future__ import annotations
 

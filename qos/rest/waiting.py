@@ -56,7 +56,7 @@ class HttpConsumer(Consumer, Protocol):
 
 
 class ConsumerHost(Protocol):
-    """What consumers need of their gateway.
+    """The part of the gateway that consumers use.
 
     Attributes:
         engine: of the queues.

@@ -118,7 +118,7 @@ class QueueStoreContract(QueueEndedContract):
         run(scenario())
 
     def test_the_journal_is_ahead_of_each_commit(self, tmp_path: Path) -> None:
-        """What the store has, the journal has too, whenever the process dies."""
+        """Whenever the process dies, each change in the store is in the journal, too."""
         journal, unwritten = _Journal(), []
 
         def step(name: str) -> None:

@@ -1,4 +1,4 @@
-"""What is kept of suspended links: no account pushes out what is kept for others."""
+"""Kept deliveries of suspended links: no account pushes out those of another."""
 
 from collections.abc import Callable
 

@@ -17,7 +17,6 @@ from qos.cli.status import Status
 from qos.errors import CannotConnect, NotDelivered, QosError, RequestRefused
 from qos.testing import Link, LoopbackServer, friends, logged_in, queue_service
 from xep_0254.queueing import XEP_0254
-from xep_qos.settings import Options
 
 QUEUES = "queue.localhost"
 ROW = ("--seconds", "0.1", "--size", "100")
@@ -143,7 +142,7 @@ async def test_messages_that_are_refused_are_missing(
     """With the reason, and a status that a script sees."""
     usual = messages.options
 
-    def distrusting(store: str, _sender: str, window: int) -> Options:
+    def distrusting(store: str, _sender: str, window: int) -> dict[str, Any]:
         return usual(store, "nobody@localhost", window)
 
     monkeypatch.setattr(messages, "options", distrusting)

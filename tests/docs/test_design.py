@@ -71,7 +71,7 @@ def docstring_of(source: str) -> str:
 
 @cache
 def targets_of(page: str) -> frozenset[str]:
-    """What a page of the guide has to be cited: numbers, rows and headings."""
+    """The targets of citations on a page of the guide: numbers, rows and headings."""
     text = (ROOT / "docs" / page).read_text("utf-8")
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     slugs = {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in titles}

@@ -132,7 +132,7 @@ WRONG_CONTENT = {
 async def test_what_is_malformed_is_refused_from_friend_and_stranger(
     prosody: Prosody, xmlns: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What a stranger's request holds is not even looked at.
+    """The content of a stranger's request is not even looked at.
 
     docs/design/protocol.md §2.5 and §3.2.
     """

@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 
 from qos.core.queue.item import Item, ItemOutcome, ItemState
 from qos.core.queue.properties import Properties, content_digest
-from qos.core.queue.requests import Publish, PublishedItem, Refusal
+from qos.core.queue.requests import Publish, PublishedItem, Refusal, Request
 from qos.core.queue.results import ItemsResult
 from qos.errors import InvalidArgument
+from qos.steps import at_once
 from xep_0254 import client_answers, client_stanza, events
 from xep_0254.events import parse_event
 from xep_0254.items import NewItem
 from xep_0254.request_items import ITEM_BYTES_MAX
-from xep_0254.requests import parse_publish_message, parse_request
+from xep_0254.requests import parse_publish_message, reading_request
 from xep_0254.service_stanza import render_result
 
 PUBSUB = "http://jabber.org/protocol/pubsub"
@@ -36,6 +37,10 @@ TYPES: Properties = {
     "no": False,
     "like a number": "5",
 }
+
+
+def parse_request(iq: ET.Element, **options: Any) -> Request:
+    return at_once(reading_request(iq, **options))
 
 
 def item_of(item_id: str = "a", **changes: Any) -> Item:

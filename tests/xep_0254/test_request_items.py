@@ -1,6 +1,7 @@
 """The items of a request: payloads, priorities and times, outcomes and tokens."""
 
 from collections.abc import Callable
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -15,6 +16,7 @@ from qos.core.queue.requests import (
     Settlement,
     Unlock,
 )
+from qos.steps import at_once
 from xep_0254.elements import decimal, whole
 from xep_0254.request_items import (
     IDS_BYTES_MAX,
@@ -26,7 +28,6 @@ from xep_0254.request_items import (
 )
 from xep_0254.requests import (
     NODE_CHARS_MAX,
-    parse_request,
     reading_request,
 )
 
@@ -38,6 +39,10 @@ NODE, ID = "a290fjsl29j19kjb", "ae890ac52d0df67ed7cfd51b644e901"
 BEE = "workerbee237@shakespeare.lit"
 STREAMS = ("jabber:client", "jabber:component:accept")
 PAYLOAD = "<example xmlns='urn:xmpp:example'>payload</example>"
+
+
+def parse_request(iq: ET.Element, **options: Any) -> Request:
+    return at_once(reading_request(iq, **options))
 
 
 def iq(

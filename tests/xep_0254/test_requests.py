@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -31,10 +32,11 @@ from qos.core.queue.requests import (
     Unlock,
     Unsubscribe,
 )
+from qos.steps import at_once
 from xep_0254.requests import (
     is_request,
     parse_publish_message,
-    parse_request,
+    reading_request,
 )
 
 PUBSUB = "http://jabber.org/protocol/pubsub"
@@ -45,6 +47,10 @@ NODE, ID = "a290fjsl29j19kjb", "ae890ac52d0df67ed7cfd51b644e901"
 BEE = "workerbee237@shakespeare.lit"
 STREAMS = ("jabber:client", "jabber:component:accept")
 PAYLOAD = "<example xmlns='urn:xmpp:example'>payload</example>"
+
+
+def parse_request(iq: ET.Element, **options: Any) -> Request:
+    return at_once(reading_request(iq, **options))
 
 
 def iq(

@@ -14,11 +14,11 @@ from xml.etree import ElementTree as ET
 
 from qos.core.queue.requests import Refusal
 from qos.core.record import record
-from qos.steps import Steps, at_once
+from qos.steps import Steps
 from qos.xml_reading import children
 from qos.xml_text import rendering
 
-__all__ = ["ENTRY_ELEMENTS_MAX", "PARTS_MAX", "Part", "read_batch", "reading_batch"]
+__all__ = ["ENTRY_ELEMENTS_MAX", "PARTS_MAX", "Part", "reading_batch"]
 
 #: As many items as one request of XEP-0254 may publish.
 PARTS_MAX = 1000
@@ -71,11 +71,6 @@ def reading_batch(body: bytes, content_type: str) -> Steps[list[Part]]:
     if not parts:
         raise _bad("it has no message")
     return parts
-
-
-def read_batch(body: bytes, content_type: str) -> list[Part]:
-    """Read a short batch at once; see `reading_batch`."""
-    return at_once(reading_batch(body, content_type))
 
 
 def _bad(why: str) -> Refusal:

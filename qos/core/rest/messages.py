@@ -35,14 +35,13 @@ from qos.core.rest.link_header import OWN_RELS, Link, read_links, render_links
 from qos.core.rest.msg_properties import read_properties, render_properties
 from qos.core.rest.replying import QUERY, read_correlation
 from qos.core.strings import utf8_size
-from qos.steps import Steps, at_once
+from qos.steps import Steps
 from qos.xml_reading import Document, parsing
 from qos.xml_text import XML_NAMESPACE, rendering
 
 __all__ = [
     "TIME_MS_MAX",
     "is_utf8",
-    "read_message",
     "reading_message",
     "reading_payload",
     "render_headers",
@@ -148,23 +147,6 @@ def reading_message(
         delay=(_number(query, "delay", 0, TIME_MS_MAX) or 0) / 1000,
         properties=properties,
     )
-
-
-def read_message(
-    body: bytes,
-    headers: Mapping[str, str],
-    query: Mapping[str, str],
-    *,
-    item_id: str,
-    now: float,
-    bytes_max: int,
-    more: Properties | None = None,
-) -> PublishedItem:
-    """Read a short HTTP message at once; see `reading_message`."""
-    steps = reading_message(
-        body, headers, query, item_id=item_id, now=now, bytes_max=bytes_max, more=more
-    )
-    return at_once(steps)
 
 
 def _bad(why: str) -> Refusal:

@@ -81,13 +81,13 @@ def check_may_subscribe(call: Call, kind: str) -> None:
 
 def made(call: Call, consumer: PullConsumer, status: int) -> Answer:
     """Show a consumer to whoever has asked for it."""
-    identity, gateway = consumer.identity, call.services
+    identity, services = consumer.identity, call.services
     mode = _NAMES[identity.auto, identity.selected, identity.subscription]
-    token = gateway.one_off.new(
+    token = services.one_off.new(
         _USE + mode,
         *(identity.node, identity.account),
         item_id=identity.resource,
-        now=gateway.engine.now(),
+        now=services.engine.now(),
     )
     path = {"node": identity.node, "mode": mode, "consumer": token}
     answer = Answer(status, {"Location": url("hornetq-consumer", **path)})

@@ -170,9 +170,9 @@ def _created(call: Call) -> Answer:
 
 
 def _one_off(call: Call) -> str:
-    gateway = call.services
-    token = gateway.one_off.new(
-        _USE, call.node, call.account, item_id=new_id(), now=gateway.engine.now()
+    services = call.services
+    token = services.one_off.new(
+        _USE, call.node, call.account, item_id=new_id(), now=services.engine.now()
     )
     return url("hornetq-create-id", node=call.node, id=token)
 

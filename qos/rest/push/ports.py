@@ -1,4 +1,4 @@
-"""What the parts of push need of each other."""
+"""Protocols between the parts of push."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Client(Protocol):
 
 
 class PusherHost(Protocol):
-    """What a subscriber needs of `Pushers`, which has the meaning of each.
+    """The part of `Pushers` that a subscriber uses; the class has the details.
 
     Attributes:
         engine: of the queues.
@@ -68,7 +68,7 @@ class PusherHost(Protocol):
 
 
 class Deliverer(Protocol):
-    """What a delivery needs of its subscriber.
+    """The part of a subscriber that its deliveries use.
 
     Attributes:
         subscriber: as it is on disk.

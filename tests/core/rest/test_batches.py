@@ -10,10 +10,15 @@ from qos.core.rest.batches import (
     ENTRY_ELEMENTS_MAX,
     PARTS_MAX,
     Part,
-    read_batch,
+    reading_batch,
 )
+from qos.steps import at_once
 
 MIXED = "multipart/mixed; boundary=next"
+
+
+def read_batch(body: bytes, content_type: str) -> list[Part]:
+    return at_once(reading_batch(body, content_type))
 
 
 def mixed(*parts: bytes) -> bytes:

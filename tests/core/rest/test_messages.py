@@ -1,6 +1,7 @@
 """HTTP messages as items: bodies byte for byte, XML readable, headers kept."""
 
 from dataclasses import replace
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -14,12 +15,17 @@ from qos.core.queue.properties import Properties
 from qos.core.queue.requests import PublishedItem, Refusal
 from qos.core.rest.messages import (
     TIME_MS_MAX,
-    read_message,
+    reading_message,
     render_headers,
     render_message,
 )
+from qos.steps import at_once
 
 NOW = 1_000_000.0
+
+
+def read_message(*args: Any, **options: Any) -> PublishedItem:
+    return at_once(reading_message(*args, **options))
 
 
 def root_of(entry: PublishedItem) -> ET.Element:

@@ -1,12 +1,13 @@
 """Where replies go, and by what they are matched."""
 
 from base64 import b64encode
+from typing import Any
 
 import pytest
 
 from qos.core.queue.item import Item
-from qos.core.queue.requests import Refusal
-from qos.core.rest.messages import read_message
+from qos.core.queue.requests import PublishedItem, Refusal
+from qos.core.rest.messages import reading_message
 from qos.core.rest.replying import (
     CORRELATION_BYTES_MAX,
     correlation_of,
@@ -14,8 +15,13 @@ from qos.core.rest.replying import (
     split_reply_to,
     with_correlation,
 )
+from qos.steps import at_once
 
 BASE, URL = "http://queue.example", "/queues/orders/messages"
+
+
+def read_message(*args: Any, **options: Any) -> PublishedItem:
+    return at_once(reading_message(*args, **options))
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,11 @@ from typing import Any, Self, TypeAlias
 
 from benchmarks.node import Task
 from benchmarks.report import aligned
-from benchmarks.rows import NO_LIMITS, with_resource
+from benchmarks.rows import with_resource
 from benchmarks.sample import BenchFailed
 from benchmarks.servers import Server
 from benchmarks.usage import Usage, usage_of
+from qos.bench.messages import NO_LIMITS
 from qos.core.message.model import Level
 from qos.testing.processes import PATIENCE_S, Child
 

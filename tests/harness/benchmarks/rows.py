@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,24 +15,17 @@ from benchmarks.servers import Server
 from benchmarks.settings import Settings
 from benchmarks.times import sample_of, unpack
 from benchmarks.usage import Watch
+from qos.bench.messages import NO_LIMITS
 from qos.core.message.model import Level
 from qos.stream.server import Component, Login
 from qos.testing.processes import PATIENCE_S, Child
 
-__all__ = ["NO_LIMITS", "Row", "with_resource"]
+__all__ = ["Row", "with_resource"]
 
 _ENDS = ("sender", "receiver")
 
 #: The time in which the next addresses are met, in seconds.
 _MEET_S = 0.5
-
-#: Large enough for any number and size of messages in flight.
-NO_LIMITS: Mapping[str, int] = {
-    "quota_messages": 10**9,
-    "quota_total_messages": 10**9,
-    "quota_bytes": 10**15,
-    "quota_total_bytes": 10**15,
-}
 
 
 class Row:
