@@ -422,6 +422,7 @@ LIMITS: Final = (
         "seconds whose requests and bytes a user may send at once after a silence",
     ),
     Limit("qos.engine.payers:TURN_S", "seconds of work until the others have a turn"),
+    Limit("qos.engine.payers:TASKS_MAX", "requests of HTTP that begin in one turn"),
     Limit(
         "qos.engine.payers:UNWRITTEN_MAX",
         "items of a user by AMQP that are being written at a time",

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from qos.core.quota import domain_of
 from qos.core.strings import bare
-from qos.engine.payers import Payers
+from qos.engine.payers import STEP_S, Payers
 from qos.steps import Steps
 
 __all__ = ["RequestTurns", "stepped"]
@@ -106,6 +106,18 @@ class RequestTurns:
         return account if domain in self._own_domains else domain
 
     def _step(self, payer: str) -> bool:
+        """Do requests of an account for `STEP_S`; returns whether there are more.
+
+        Not one request only: the account may have a job for each of a hundred requests of
+        HTTP, and this is one job among them.
+        """
+        until = self._payers.now() + STEP_S
+        while self._one(payer):
+            if self._payers.now() >= until:
+                return True
+        return False
+
+    def _one(self, payer: str) -> bool:
         waiting = self._waiting[payer]
         returned: object = None
         try:

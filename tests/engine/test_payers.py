@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from qos.core.payers import Rates
-from qos.engine.payers import STEP_S, TURN_S, UNWRITTEN_MAX, Payers
+from qos.engine.payers import STEP_S, TASKS_MAX, TURN_S, UNWRITTEN_MAX, Payers
 from qos.steps import Steps
 from waiting import limit
 
@@ -164,6 +164,40 @@ async def test_a_task_waits_for_its_turn_and_pays_for_it(
     assert len(done) == 21
     assert done.index(B) <= 2
     assert max(rounds) <= TURN_S * 1000 + 4
+
+
+async def test_a_turn_chooses_as_many_tasks_as_fit_into_it(
+    payers: Payers, time: Time
+) -> None:
+    """A round of a busy loop takes long: with one task a round, few requests a second."""
+    in_rounds: list[list[str]] = []
+
+    async def request(payer: str, seconds: float) -> None:
+        await payers.turn(payer)
+        time.now_s += seconds
+        in_rounds[-1].append(payer)
+
+    async def rounds(*seconds: float) -> list[int]:
+        in_rounds.clear()
+        async with asyncio.TaskGroup() as group:
+            for number, each in enumerate(seconds):
+                group.create_task(request((A, B)[number % 2], each))
+            while payers.waiting or sum(map(len, in_rounds)) < len(seconds):
+                in_rounds.append([])
+                await asyncio.sleep(0)
+        return [len(tasks) for tasks in in_rounds if tasks]
+
+    # Nothing is known of them: one a turn. Then each of them is known to be short.
+    counts = await rounds(*[TURN_S / 10] * 100)
+    assert counts[0] == 1
+    assert max(counts) == counts[-2] == TASKS_MAX
+    # Of two accounts that wait, neither has the whole of a turn.
+    assert all(set(tasks) == {A, B} for tasks in in_rounds if len(tasks) == TASKS_MAX)
+    # One that takes long is the last one that has others beside it.
+    counts = await rounds(2 * TURN_S, *[TURN_S / 10] * 20)
+    assert counts[0] == TASKS_MAX
+    assert counts[1] == 1
+    assert max(counts[1:]) <= 2
 
 
 async def test_work_in_steps_waits_for_a_turn_each_millisecond(

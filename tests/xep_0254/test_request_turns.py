@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from qos.engine.payers import TURN_S, Payers
+from qos.core.strings import bare
+from qos.engine.payers import STEP_S, TURN_S, Payers
 from qos.steps import Steps
 from xep_0254 import request_turns
 from xep_0254.request_turns import RequestTurns, stepped
@@ -71,6 +72,32 @@ async def test_the_requests_of_a_flood_wait_in_order_while_others_are_served(
         "gone",
     ]
     assert not payers.waiting
+
+
+async def test_other_jobs_of_an_account_do_not_hold_its_requests_up(
+    turns: RequestTurns, payers: Payers, time: Time
+) -> None:
+    """Its requests by XMPP are one job, and each of its requests by HTTP is another."""
+    done: list[str] = []
+
+    def work(name: str) -> bool:
+        time.now_s += STEP_S / 4
+        done.append(name)
+        return False
+
+    payers.do(FLOOD, lambda: work("something else"))
+    for number in range(8):
+        turns.do(CALM, lambda number=number: work(f"xmpp {number}"))  # type: ignore[misc]
+    for number in range(40):
+        payers.do(bare(CALM), lambda number=number: work(f"http {number}"))  # type: ignore[misc]
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not payers.waiting
+    assert [name for name in done if name.startswith("xmpp")] == [
+        f"xmpp {number}" for number in range(8)
+    ]
+    # Four of them take a millisecond, and each has one of HTTP behind it.
+    assert done.index("xmpp 3") < done.index("http 0")
 
 
 async def test_too_many_requests_of_one_account_are_refused(
