@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import itertools
 import time
 from collections import Counter
@@ -88,9 +89,10 @@ class Honest:
             where: the fields of a Place.
         """
         found = Place(**where)
-        asyncio.get_running_loop().set_default_executor(
-            ThreadPoolExecutor(CLIENTS)  # one for each client of proton
-        )
+        if door == "amqp":
+            # The collector would free proton's objects of one client in the thread of
+            # another, while the first is inside of proton: that ends the process.
+            gc.disable()
         clients: dict[str, Callable[[Place], _Client]] = {
             "http": _Http,
             "amqp": _Amqp,
@@ -113,6 +115,7 @@ class Honest:
         Returns:
             By the kind of request, its waits in seconds and its failures.
         """
+        gc.collect()  # while no client works
         waits: dict[str, _Waits] = {"requests": _Waits()}
         works = [
             self._requests(client, number, waits["requests"], seconds)
@@ -259,14 +262,20 @@ def _web(user: str) -> aiohttp.ClientSession:
 
 
 class _Amqp:
-    """Publishes and takes with the client of Qpid Proton, in threads."""
+    """Publishes and takes with the client of Qpid Proton, in a thread of its own.
+
+    One thread: a call that was given up goes on until its own limit, and the next one, be
+    it to close the connection, must not begin beside it. Proton's objects are not made for
+    two threads.
+    """
 
     def __init__(self, where: Place) -> None:
         self._where = where
         self._connection: Any = None
+        self._thread = ThreadPoolExecutor(1)
 
     async def begin(self) -> None:
-        await _blocking(self._begin)
+        await self._blocking(self._begin)
 
     def _begin(self) -> None:
         domain = SSLDomain(SSLDomain.MODE_CLIENT)
@@ -287,12 +296,12 @@ class _Amqp:
     async def end(self) -> None:
         if self._connection is not None:
             with contextlib.suppress(_Failed):
-                await _blocking(self._connection.close)
+                await self._blocking(self._connection.close)
 
     async def cycle(self, number: int) -> AsyncIterator[None]:
-        await _blocking(partial(self._sender.send, Message(body=str(number))))
+        await self._blocking(partial(self._sender.send, Message(body=str(number))))
         yield
-        await _blocking(self._take)
+        await self._blocking(self._take)
         yield
 
     def _take(self) -> None:
@@ -308,17 +317,16 @@ class _Amqp:
         finally:
             peer.abort()
 
+    async def _blocking(self, call: Callable[[], object]) -> None:
+        """Call proton in the thread.
 
-async def _blocking(call: Callable[[], object]) -> None:
-    """Call proton in a thread.
-
-    Raises:
-        _Failed: the connection is broken: proton takes some attributes away.
-    """
-    try:
-        await asyncio.to_thread(call)
-    except AttributeError:
-        raise _Failed("the connection is lost") from None
+        Raises:
+            _Failed: the connection is broken: proton takes some attributes away.
+        """
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, call)
+        except AttributeError:
+            raise _Failed("the connection is lost") from None
 
 
 class _Xmpp:
