@@ -248,30 +248,6 @@ def test_the_command_measures_what_is_chosen(
     assert max(map(len, out.splitlines())) <= 120
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--only", "speed"), "'speed'"),
-        (("--only",), "--only"),
-        (("--messages", "0"), "'0' is not a number of messages like 500k"),
-        (("--messages", "many"), "'many' is not a number of messages"),
-        (("--flat-messages", "1k"), "'1k' is less than 2000"),
-        (("--repeat", "0"), "'0' is not a whole number from 1"),
-        (("--seconds", "0"), "'0' is not a time in seconds"),
-        (("--events", "1M"), "--events"),
-    ],
-)
-def test_wrong_usage_is_one_line_and_status_2(
-    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Nothing is started, and it ends at once."""
-    assert main(["footprint", *words]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1, err
-    assert said in err
-
-
 def test_without_a_prosody_it_says_what_to_install(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

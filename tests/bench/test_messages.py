@@ -572,55 +572,6 @@ async def test_an_error_says_of_whom_it_is(tmp_path: Path) -> None:
 
 # -- wrong usage -----------------------------------------------------------
 
-NAMED = ("--jid", "a@localhost", "--host", "127.0.0.1", "--tls", "off")
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("speed",), "'speed'"),
-        (("--levels", "sure"), "'sure'"),
-        (("--stores", "redis"), "'redis'"),
-        (("--windows", "0"), "'0' is not a whole number from 1"),
-        (("--windows", "1", "many"), "'many' is not a whole number"),
-        (("--sizes", "300000"), "'300000' is not a whole number from 1 to 200000"),
-        (("--seconds", "0"), "'0' is not a time in seconds"),
-        (("--repeat", "0"), "'0' is not a whole number from 1"),
-        (("--plot", "no/p.svg"), "there is no folder no"),
-        (("--to", "b@localhost"), "--to is for a server of yours: --jid is needed"),
-        (("--host", "example.org"), "--host is for a server of yours"),
-        (("--to-password-file", "f"), "--to-password-file is for a server of yours"),
-        (NAMED, "--to is needed"),
-        ((*NAMED, "--to", "localhost"), "--to localhost: an account has the form"),
-        ((*NAMED, "--to", "b@localhost", "--embedded"), "name two servers"),
-        ((*NAMED, "--to", "b@localhost", "--nagle"), "--nagle is for the Prosody"),
-        ((*NAMED, "--to", "b@localhost"), "XMPP_QOS_PASSWORD is not set"),
-        (("--embedded", "--nagle"), "--nagle is for the Prosody"),
-        (("--embedded", "--sm"), "the embedded server has no XEP-0198"),
-        (("--latency", "--windows", "1"), "--latency is with a window of 1"),
-        (("--latency", "--peers"), "--latency is not for --peers"),
-        (("--latency", "--queue"), "--latency is not for --queue"),
-        ((*NAMED, "--to", "b@localhost", "--fan", "9"), "--fan needs a component"),
-        (("--fan", "1"), "'1' is not a whole number from 2 to 10000"),
-        (("--levels",), "--levels: there is nothing to measure"),
-    ],
-)
-def test_wrong_usage_is_one_line_and_status_2(
-    words: tuple[str, ...],
-    said: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Nothing is started, and it ends at once."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("XMPP_QOS_PASSWORD", raising=False)
-    assert main([*words]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1, err
-    assert said in err
-
 
 def test_without_prosody_there_is_another_way(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -11,7 +11,7 @@ import pytest
 from qos.bench import messages
 from qos.bench.figures import Figures, figures_of, head, line
 from qos.bench.queue import QueueTraffic
-from qos.cli import bench, main
+from qos.cli import bench
 from qos.cli.options import parse
 from qos.cli.status import Status
 from qos.errors import CannotConnect, NotDelivered, QosError, RequestRefused
@@ -254,33 +254,3 @@ def test_figures_are_those_of_what_ended_well() -> None:
         *("assured,", "window", "2", "2", "2.0", "4.0", "4.0", "4.0"),
         *("2,000", "1", "1"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ((), "WHAT"),
-        (("speed",), "'speed'"),
-        (("messages",), "--jid is needed"),
-        (("messages", "--jid", "alice"), "alice"),
-        (("messages", "--jid", "a@x", "--to", "x"), "user@domain"),
-        (("messages", "--jid", "a@x", "--to-password-file", "f"), "of --to"),
-        (("messages", "--jid", "a@x", "--levels", "sure"), "'sure'"),
-        (("messages", "--jid", "a@x", "--store", "disk"), "'disk'"),
-        (("messages", "--jid", "a@x", "--windows", "0"), "from 1 to 4096"),
-        (("messages", "--jid", "a@x", "--size", "many"), "'many'"),
-        (("messages", "--jid", "a@x", "--seconds", "0"), "'0' is not a time"),
-        (("queue", "--jid", "a@x"), "SERVICE"),
-        (("queue", QUEUES), "--jid is needed"),
-        (("queue", QUEUES, "--jid", "a@x", "--workers", "101"), "from 1 to 100"),
-        (("queue", QUEUES, "--jid", "a@x", "--levels", "assured"), "--levels"),
-    ],
-)
-def test_wrong_usage_is_one_line_and_status_2(
-    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["bench", *words]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1, err
-    assert said in err

@@ -13,8 +13,6 @@ from wrong_usage import WIDTH_MAX, refused
 SERVICE = ("queue.example.org", "orders")
 JID = ("--jid", "a@example.org")
 
-PUBLISH = ("publish", *SERVICE, *JID, "--payload", "<x/>")
-
 VERBS = (
     *(("create",), ("configure",), ("delete",), ("publish",), ("browse",), ("stats",)),
     *(("purge",), ("affiliate",), ("dead", "list"), ("dead", "requeue")),
@@ -48,96 +46,6 @@ def test_every_verb_refuses_wrong_usage(
     """A misunderstood request must not be sent."""
     payload = ("--payload", "<x/>") if verb == ("publish",) and words else ()
     assert said in refused(capsys, "queue", *verb, *words, *payload)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ((), "VERB"),
-        (("burn",), "'burn'"),
-        (("dead",), "VERB"),
-        (("dead", "burn"), "'burn'"),
-        (("stats", *SERVICE), "--jid is needed"),
-        (("stats", *SERVICE, "more", *JID), "more"),
-        (("create", *SERVICE, *JID, "--set", "ttl"), "'ttl' has no ="),
-        (("create", *SERVICE, *JID, "--set", "colour=red"), "no field 'colour'"),
-        (("create", *SERVICE, *JID, "--set", "=1"), "no field ''"),
-        (("create", *SERVICE, *JID, "--from", " "), "a topic needs a name"),
-        (("create", *SERVICE, *JID, "--topic", "--from", "t"), "not allowed with"),
-        (("configure", *SERVICE, *JID, "--topic"), "--topic"),
-        (
-            ("configure", *SERVICE, *JID, "--set", "ttl=0"),
-            "315360000, or empty, not '0'",
-        ),
-        ((*PUBLISH, "--property", "red"), "'red' is not NAME=VALUE"),
-        ((*PUBLISH, "--property", "=red"), "'=red' is not NAME=VALUE"),
-        ((*PUBLISH, "--property", "n:int=red"), "'red' is no int"),
-        ((*PUBLISH, "--property", "n:int=2.5"), "'2.5' is no int"),
-        ((*PUBLISH, "--property", "n:boolean=1"), "'1' is no boolean"),
-        ((*PUBLISH, "--property", "xml.a=1"), "names with xml. are read"),
-        ((*PUBLISH, "--property", "n=9223372036854775808"), "more than 64 bits"),
-        (("affiliate", *SERVICE, *JID, "b@example.org"), "does not end in ="),
-        (("affiliate", *SERVICE, *JID, "b@example.org=king"), "owner, publisher"),
-        (("affiliate", *SERVICE, *JID, "b@example.org/1=owner"), "not a bare JID"),
-        (("affiliate", *SERVICE, *JID, "@=owner"), "'@' is not a JID"),
-        (("browse", *SERVICE, *JID, "--max", "0"), "'0' is not a number of items"),
-        (("browse", *SERVICE, *JID, "--max", "all"), "'all' is not a number"),
-        (("browse", *SERVICE, *JID, "--state", "ill"), "'ill'"),
-        (("dead", "list", *SERVICE, *JID, "--state", "live"), "--state"),
-        (
-            ("publish", *SERVICE, *JID),
-            "one of --json, --text, --payload, --file and --lines is needed",
-        ),
-        (("publish", *SERVICE, *JID, "--payload", "<a>"), "--payload: not well-"),
-        (("publish", *SERVICE, *JID, "--payload", ""), "--payload: not well-formed"),
-        (("publish", *SERVICE, *JID, "--payload", "<a/><b/>"), "not well-formed"),
-        (("publish", *SERVICE, *JID, "--file", "no.xml"), "no.xml: No such file"),
-        (("publish", *SERVICE, *JID, "--payload", "<a/>", "--lines"), "--lines"),
-        (("publish", *SERVICE, *JID, "--lines", "--id", "x"), "--id is for one item"),
-        (
-            ("publish", *SERVICE, *JID, "--payload", "<a/>", "--priority", "10"),
-            "--priority",
-        ),
-        (
-            ("publish", *SERVICE, *JID, "--payload", "<a/>", "--priority", "high"),
-            "--priority",
-        ),
-        (("publish", *SERVICE, *JID, "--payload", "<a/>", "--ttl", "0"), "'0' is not"),
-        (
-            ("publish", *SERVICE, *JID, "--payload", "<a/>", "--delay", "-1"),
-            "'-1' is not a time",
-        ),
-        (
-            ("publish", *SERVICE, *JID, "--payload", "<a/>", "--deadline", "x"),
-            "'x' is not a time",
-        ),
-        (("serve",), "--component or --jid is needed"),
-        (("serve", *JID, "--component", "q.example.org"), "only one of them"),
-        (("serve", "--component", "a@example.org"), "not a component's JID"),
-        (("serve", "--component", "q.example.org/1"), "not a component's JID"),
-        (("serve", *JID, "--tls", "off"), "example.org is not known as one"),
-        (("serve", *JID, "--creators", ","), "names nobody"),
-        (("serve", *JID, "--creators", "a@b@c"), "'a@b@c' is not a JID"),
-        (("serve", *JID, "--creators", "nobody"), "'nobody' is neither an account"),
-        (("serve", *JID, "--creators", "a@b,@"), "'' is not a JID"),
-        (("serve", *JID, "--nodes-per-account", "0"), "'0' is not a whole number"),
-        (("serve", *JID, "--quota-domain-bytes", "x"), "'x' is not a whole number"),
-        (("serve", *JID, "--store", "files:x"), "in sqlite:PATH only"),
-        (("serve", *JID, "--store", "memory:"), "in sqlite:PATH only"),
-        (("serve", *JID, "--store", "sqlite:"), "--store sqlite:"),
-        (
-            ("serve", "--component", "q.example.org", "--host", "192.0.2.1"),
-            "192.0.2.1 is not known as one (or say --insecure)",
-        ),
-        (("serve", "--component", "q.example.org", "--port", "0"), "'0' is not a port"),
-    ],
-)
-def test_wrong_usage_is_one_line_and_status_2(
-    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """No store is created either."""
-    assert said in refused(capsys, "queue", *words)
-    assert not Path("state").exists() or not any(Path("state").rglob("*sqlite*"))
 
 
 NUMBERS = [field for field in NODE_FIELDS if field.least is not None]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qos.cli import main
 from qos.testing.server import LoopbackServer
 from raw_client import RawComponent
 from waiting import until
@@ -483,42 +482,3 @@ async def test_an_item_whose_id_no_command_can_be_given_is_rejected_alone(
         ended = await worker.end()
     assert ended.status == 0
     assert [line["outcome"] for line in ended.out] == ["rejected", "accepted"]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ((), "SERVICE, NODE, COMMAND"),
-        (SERVICE, "COMMAND"),
-        ((*SERVICE, "--"), "COMMAND"),
-        (("@", "orders", "--", "true"), "'@' is not a JID"),
-        ((*SERVICE, "--", "true"), "--jid is needed"),
-        ((*SERVICE, "--parallel", "0", "--", "true"), "'0' is not a whole number from"),
-        ((*SERVICE, "--parallel", "1001", "--", "true"), "from 1 to 1000"),
-        ((*SERVICE, "--parallel", "-1", "--", "true"), "'-1' is not a whole number"),
-        ((*SERVICE, "--parallel", "many", "--", "true"), "'many' is not a whole"),
-        ((*SERVICE, "--grace", "x", "--", "true"), "'x' is not a time in seconds"),
-        ((*SERVICE, "--drain", "0", "--", "true"), "'0' is not a time in seconds"),
-        ((*SERVICE, "--fly", "--", "true"), "--fly"),
-        (
-            (*SERVICE, "--jid", "a@localhost", "--", "no-such-command"),
-            "no-such-command",
-        ),
-        ((*SERVICE, "--jid", "a@localhost", "--", "/etc/passwd"), "/etc/passwd"),
-        ((*SERVICE, "--jid", "a@b", "--tls", "off", "--", "true"), "b is not known as"),
-    ],
-)
-def test_wrong_usage_is_one_line_and_status_2(
-    words: tuple[str, ...],
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """A missing command is reported before any item is taken for it."""
-    monkeypatch.setenv("XMPP_QOS_PASSWORD", "secret")
-    assert main(["worker", *words]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("xmpp-qos: ")
-    assert err.count("\n") == 1, err
-    assert said in err

@@ -105,45 +105,6 @@ def test_a_plan_has_about_so_many_events(events: int, tmp_path: Path) -> None:
     assert (anomalies.lost, anomalies.duplicated, anomalies.stuck) == (7, 5, 3)
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("speed",), "'speed'"),
-        (("audit", "--events", "many"), "'many' is not a number of events"),
-        (("audit", "--events", "1M", "0"), "'0' is not a number of events"),
-        (("audit", "--events", "1G"), "'1G' is not a number of events"),
-        (("audit", "--events", "1kM"), "'1kM' is not a number of events"),
-        (("audit", "--repeat", "0"), "'0' is not a whole number from 1"),
-        (("audit", "--cores", "-1"), "-1"),
-        (("audit", "--plot", "no/p.svg"), "there is no folder no"),
-        (("audit", "--keep", "full"), "--keep full: there is something in it"),
-        (("audit", "--keep", "full/file"), "--keep full/file: "),
-        (("synth",), "--out"),
-        (("synth", "--out", "o", "--messages", "many"), "'many'"),
-        (("synth", "--out", "o", "--devices", "0"), "from 1"),
-        (("synth", "--out", "o", "--messages", "3", "--lost", "4"), "more anomalies"),
-        (("synth", "--out", "full"), "there is something in it"),
-        (("synth", "--out", "o", "--first-day", "x"), "'x' is not a date"),
-    ],
-)
-def test_wrong_usage_is_one_line_and_status_2(
-    words: tuple[str, ...],
-    said: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Nothing is created, and it ends at once."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "file").write_text("x")
-    assert main([*words]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1, err
-    assert said in err
-
-
 def test_a_plot_without_its_extra_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,65 +34,6 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "full"
 
 
-FOLLOW = ("audit", "full", "--out", "o", "--follow")
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("audit",), "JOURNAL"),
-        (("audit", "full"), "--out"),
-        (("audit", "--out", "o"), "JOURNAL"),
-        (("audit", "nowhere", "--out", "o"), "nowhere: there is no such folder"),
-        (("audit", "file", "--out", "o"), "file: there is no such folder"),
-        (("audit", "other", "--out", "o"), "no date=… folder in it"),
-        (("audit", "", "--out", "o"), ": there is no such folder"),
-        (("audit", "full", "--out", "file"), "--out file: it is a file, and no folder"),
-        (
-            ("audit", "lamp@x/1=nowhere", "--out", "o"),
-            "nowhere: there is no such folder",
-        ),
-        (("audit", "@@x=full", "--out", "o"), "@@x=full: '@@x' is no JID"),
-        (("audit", "=full", "--out", "o"), "=full: '' is no JID"),
-        (
-            ("audit", "a@x=full", "full", "--out", "o"),
-            "given twice, not as of the same",
-        ),
-        (("audit", "a@x=full", "b@x=full", "--out", "o"), "full is given twice"),
-        (("audit", "full", "--out", ""), "--out: which folder?"),
-        (("audit", "full", "--out", "file/o"), "--out file/o: "),
-        (("audit", "full", "--out", "o", "--from", "today"), "'today' is not a date"),
-        (
-            (
-                "audit",
-                "full",
-                "--out",
-                "o",
-                "--from",
-                "2026-01-06",
-                "--to",
-                "2026-01-05",
-            ),
-            "--from 2026-01-06 is after --to 2026-01-05",
-        ),
-        (("audit", "full", "--out", "o", "--stuck-after", "0"), "'0' is not a time"),
-        (("audit", "full", "--out", "o", "--skew", "x"), "'x' is not a time"),
-        (("audit", "full", "--out", "o", "--once"), "--once is of --follow only"),
-        (("audit", "full", "--out", "o", "--every", "5"), "--every is of --follow"),
-        (("audit", "full", "--out", "o", "--late", "5"), "--late is of --follow only"),
-        ((*FOLLOW, "--late", "0"), "'0' is not a number of days"),
-        ((*FOLLOW, "--from", "2026-01-06"), "--follow has no --from and --to"),
-        ((*FOLLOW, "--once", "--every", "5"), "--once or --every"),
-        ((*FOLLOW, "--stuck-after", "86400", "--late", "1"), "make --late longer"),
-    ],
-)
-def test_wrong_usage_is_one_line_and_status_2(
-    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Nothing is written, and Spark's start of ten seconds is not waited for."""
-    assert said in refused(capsys, *words)
-
-
 AUDIT = ("audit", "full", "--out", "o")
 
 
