@@ -13,7 +13,9 @@ enables it, for publishers, owners and workers:
 
 from slixmpp.plugins.base import register_plugin
 
+from qos.core.queue.bounds import QueueBounds
 from qos.core.queue.item import Affiliation
+from qos.core.quota import Quotas
 from xep_0254.events import DeliveredItem, Event
 from xep_0254.items import BrowsedItem, NewItem, NodeInfo, Page, Published
 from xep_0254.queueing import XEP_0254
@@ -31,5 +33,7 @@ __all__ = [
     "NodeInfo",
     "Page",
     "Published",
+    "QueueBounds",
     "QueueService",
+    "Quotas",
 ]

@@ -134,6 +134,15 @@ async def test_every_line_is_done_by_two_workers_of_which_one_is_killed(
     # However long it takes, as long as it goes on.
     while (so_far := len(done())) < len(lines):
         await until(lambda: len(done()) > so_far)
+
+    async def stats() -> dict[str, object]:
+        (line,) = await desk.run("queue", "stats", user="alice")
+        return line
+
+    # What the killed worker had done, and had not reported, comes to the other one.
+    async with limit():
+        while (await stats())["accepted"] != count:
+            assert other.returncode is None
     other.terminate()
     ended = await ending
     # Nothing is left.
@@ -146,7 +155,7 @@ async def test_every_line_is_done_by_two_workers_of_which_one_is_killed(
     assert len(lines_in(outputs[0])) < len(lines), "the kill came too late"
     assert {each["outcome"] for each in ended} == {"accepted"}
     assert {each["id"] for each in ended} < {each["id"] for each in published}
-    (stats,) = await desk.run("queue", "stats", user="alice")
-    left = {name: stats[name] for name in ("available", "acquired", "delayed", "dead")}
+    counts = await stats()
+    left = {name: counts[name] for name in ("available", "acquired", "delayed", "dead")}
     assert left == {"available": 0, "acquired": 0, "delayed": 0, "dead": 0}
-    assert stats["accepted"] == count
+    assert counts["accepted"] == count
