@@ -19,7 +19,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from qos.core.counting import uncount
 from qos.core.payers import Budgets, FairOrder, Rates
@@ -50,6 +50,9 @@ STEP_S = 0.001
 #: Tasks that one turn chooses.
 TASKS_MAX = 8
 
+#: Seconds that a payer is charged when a task of it is chosen.
+_CHOSEN_S = 1e-6
+
 #: What remains of the time of the longest task with each further one.
 _TASK_DECAY = 0.9
 
@@ -78,21 +81,15 @@ class Over:
     rate: str
 
 
-class _Task(NamedTuple):
-    """A task whose turn it is, and the seconds that its payer was charged before."""
-
-    payer: str
-    charged_s: float
-
-
 class Job:
     """Work of one payer, done step by step."""
 
-    __slots__ = ("_cancelled", "payer", "step")
+    __slots__ = ("_cancelled", "chooses_task", "payer", "step")
 
-    def __init__(self, payer: str, step: Step) -> None:
+    def __init__(self, payer: str, step: Step, *, chooses_task: bool = False) -> None:
         self.payer = payer
         self.step = step
+        self.chooses_task = chooses_task
         self._cancelled = False
 
     def cancel(self) -> None:
@@ -127,10 +124,10 @@ class Payers:
         # By payer, those that have any: one of them is the running one, or it waits.
         self._jobs: dict[str, deque[Job]] = {}
         self._turn_handle: asyncio.Handle | None = None
-        # The chosen tasks that have not begun, and the running one; when the first of them
-        # and when this one began; the seconds that the longest of late has taken.
-        self._tasks: deque[_Task] = deque()
-        self._running: _Task | None = None
+        # The payers of the chosen tasks that have not begun, and of the running one; when
+        # the first of them and when this one began; the longest time of late.
+        self._tasks: deque[str] = deque()
+        self._running: str | None = None
         self._tasks_at = self._task_at = 0.0
         self._task_s = TURN_S
         # What was done at once since the event loop has gone round.
@@ -208,6 +205,11 @@ class Payers:
             step: is called again as long as it returns True.
         """
         job = Job(payer, step)
+        self._add(job)
+        return job
+
+    def _add(self, job: Job) -> None:
+        payer = job.payer
         jobs = self._jobs.get(payer)
         if jobs is None:
             self._jobs[payer] = deque((job,))
@@ -215,7 +217,6 @@ class Payers:
         else:
             jobs.append(job)
         self._turn_soon()
-        return job
 
     def do_now(self, payer: str, call: Callable[[], object]) -> bool:
         """Do a short piece of work at once, if nobody waits and there is time left.
@@ -249,15 +250,16 @@ class Payers:
 
         def step() -> bool:
             if not turn.done():
-                # The task runs before the next turn. It is charged what it is expected to
-                # take: its payer does not come first for the next one.
-                self._tasks.append(_Task(payer, self._task_s))
-                self._order.charge(payer, self._task_s)
+                # The task runs before the next turn, and is charged then. Until then its
+                # payer has used a little, so that others come first for the next task.
+                self._tasks.append(payer)
+                self._order.charge(payer, _CHOSEN_S)
                 loop.call_soon(self._task_begins)
                 turn.set_result(None)
             return False
 
-        job = self.do(payer, step)
+        job = Job(payer, step, chooses_task=True)
+        self._add(job)
         try:
             await turn
         finally:
@@ -278,6 +280,10 @@ class Payers:
             if self.now() >= until:
                 await self.turn(payer)
                 until = self.now() + STEP_S
+
+    def charge(self, payer: str, seconds: float) -> None:
+        """Charge a payer for work that others do for it, which cannot be measured."""
+        self._order.charge(payer, seconds)
 
     @contextmanager
     def paid_by(self, payer: str) -> Iterator[None]:
@@ -300,7 +306,7 @@ class Payers:
         """The next of the chosen tasks runs now; that before it has ended."""
         now = self.now()
         if self._running is not None:
-            self._charge(self._running, now - self._task_at)
+            self._charge_task(self._running, now - self._task_at)
         else:
             self._tasks_at = now
         self._running, self._task_at = self._tasks.popleft(), now
@@ -309,12 +315,12 @@ class Payers:
         """The last of the chosen tasks has ended; returns when the first of them began."""
         if self._running is None:
             return now
-        self._charge(self._running, now - self._task_at)
+        self._charge_task(self._running, now - self._task_at)
         self._running = None
         return self._tasks_at
 
-    def _charge(self, task: _Task, seconds: float) -> None:
-        self._order.charge(task.payer, seconds - task.charged_s)
+    def _charge_task(self, payer: str, seconds: float) -> None:
+        self._order.charge(payer, seconds)
         self._task_s = max(seconds, self._task_s * _TASK_DECAY)
 
     def _turn_soon(self) -> None:
@@ -332,7 +338,9 @@ class Payers:
         began = self._tasks_end(now)
         self.turn_until = began + TURN_S
         while self._order:
-            tasks = len(self._tasks)
+            if self._tasks and not self._may_choose(self._jobs[self._order.first][0]):
+                # The tasks wait for nothing else.
+                break
             payer = self._order.take()
             jobs = self._jobs[payer]
             job = jobs.popleft()
@@ -350,9 +358,7 @@ class Payers:
                 self._order.add(payer)
             else:
                 del self._jobs[payer]
-            if len(self._tasks) >= self._tasks_max():
-                break
-            if len(self._tasks) == tasks and now - began >= TURN_S:
+            if not self._tasks and now - began >= TURN_S:
                 break
         self._turn_handle = None
         if self._order or self._tasks:
@@ -360,6 +366,7 @@ class Payers:
         else:
             self._order.rest()
 
-    def _tasks_max(self) -> int:
-        """How many tasks fit into 3 ms."""
-        return min(TASKS_MAX, max(1, int(TURN_S / self._task_s)))
+    def _may_choose(self, job: Job) -> bool:
+        """Whether a job chooses one more of the tasks that fit into 3 ms."""
+        fit = min(TASKS_MAX, int(TURN_S / self._task_s))
+        return job.chooses_task and len(self._tasks) < fit

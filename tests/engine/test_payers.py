@@ -200,6 +200,28 @@ async def test_a_turn_chooses_as_many_tasks_as_fit_into_it(
     assert max(counts[1:]) <= 2
 
 
+async def test_dear_tasks_get_no_more_time_than_cheap_ones(
+    payers: Payers, time: Time
+) -> None:
+    """Each task is charged what it has taken, whatever it was expected to take."""
+    used = {A: 0.0, B: 0.0}
+
+    async def request(payer: str, seconds: float) -> None:
+        await payers.turn(payer)
+        time.now_s += seconds
+        used[payer] += seconds
+
+    tasks = [asyncio.create_task(request(A, TURN_S)) for _ in range(100)]
+    tasks += [asyncio.create_task(request(B, TURN_S / 10)) for _ in range(1000)]
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert used[B] > 10 * TURN_S
+    assert used[A] == pytest.approx(used[B], abs=3 * TURN_S)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def test_work_in_steps_waits_for_a_turn_each_millisecond(
     payers: Payers, time: Time
 ) -> None:
