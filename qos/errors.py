@@ -108,8 +108,8 @@ class InvalidArgument(LocalProtocolError, ValueError):
             why: what is wrong with the value, if `expected` does not explain it.
         """
         reason = f" ({why})" if why else ""
-        given = "" if value is str else f": {_shown.repr(value)}"
-        super().__init__(f"{name} must be {expected}{given}{reason}")
+        value_text = "" if value is str else f": {_shown.repr(value)}"
+        super().__init__(f"{name} must be {expected}{value_text}{reason}")
         self.name = name
         self.value = value
         self.expected = expected
@@ -159,8 +159,8 @@ class OutboxFull(LocalProtocolError):
             account: the user.
             plain: the limit is that of messages at level unacknowledged.
         """
-        whose = f"part of {account} in the outbox" if account else "outbox"
-        text = f"the {whose} is full: its limit is {limit} {unit}"
+        place = f"part of {account} in the outbox" if account else "outbox"
+        text = f"the {place} is full: its limit is {limit} {unit}"
         if plain:
             text = (
                 f"{limit} messages at level unacknowledged wait for a session, and no "
@@ -313,15 +313,15 @@ def why_not_delivered(
             f"no resource of {to} with QoS is known: is there a presence subscription, "
             "and is it online?"
         )
-    said = f" ({text})" if text else ""
+    detail = f" ({text})" if text else ""
     if condition in _NOT_THERE:
         # A server answers with the JID of the absent entity as the sender.
         about = by or to
         return (
-            f"{condition}, answered for {about}{said}: it is not online, or does not "
+            f"{condition}, answered for {about}{detail}: it is not online, or does not "
             "support QoS"
         )
-    reason = f"{condition}, said {by}{said}" if by else f"{condition}{said}"
+    reason = f"{condition}, said {by}{detail}" if by else f"{condition}{detail}"
     if condition == "not-allowed":
         return (
             f"{reason}: the receiver does not trust this account: it can add the "
@@ -381,11 +381,11 @@ class StillOutstanding(QosError):
             msg_id: its id.
             durable: whether its store outlives the process.
         """
-        goes_on = "it is in the store, and goes on at the next start"
-        gone = "its store was in memory, so what becomes of it is not known"
+        in_store = "it is in the store, and goes on at the next start"
+        in_memory = "its store was in memory, so what becomes of it is not known"
         super().__init__(
             f"the plugin was closed before {msg_id!r} had ended: "
-            f"{goes_on if durable else gone}"
+            f"{in_store if durable else in_memory}"
         )
         self.msg_id = msg_id
 
@@ -465,9 +465,9 @@ class RequestRefused(RequestFailed):
     ) -> None:
         specific = f" ({pubsub})" if pubsub else ""
         explained = text or _UNSAID.get(condition, "")
-        said = f": {explained}" if explained else ""
+        detail = f": {explained}" if explained else ""
         super().__init__(
-            f"{by or to} refused to {what}: {condition}{specific}{said}",
+            f"{by or to} refused to {what}: {condition}{specific}{detail}",
             to=to,
             what=what,
         )

@@ -38,10 +38,10 @@ def new_id() -> str:
         return _ids.pop()
     except IndexError:
         bits = os.urandom(_DRAWN * _BYTES).hex()
-        drawn = [bits[at : at + 2 * _BYTES] for at in range(0, len(bits), 2 * _BYTES)]
-        given = drawn.pop()
-        _ids.extend(drawn)
-        return given
+        ids = [bits[at : at + 2 * _BYTES] for at in range(0, len(bits), 2 * _BYTES)]
+        own_id = ids.pop()
+        _ids.extend(ids)
+        return own_id
 
 
 def new_key() -> str:

@@ -34,13 +34,13 @@ class Limit:
     def value(self) -> float:
         """The value in use. inf: there is no limit unless the user sets one."""
         module, _, constant = self.name.partition(":")
-        found: object = importlib.import_module(module)
+        target: object = importlib.import_module(module)
         names = constant.split(".", 1)
-        found = getattr(found, names[0])
+        target = getattr(target, names[0])
         if len(names) == 1:
-            assert isinstance(found, int | float)
-            return found
-        return _default(found, names[1])
+            assert isinstance(target, int | float)
+            return target
+        return _default(target, names[1])
 
     @property
     def is_option(self) -> bool:
@@ -51,10 +51,12 @@ class Limit:
 def _default(options: object, name: str) -> float:
     """The default of an option."""
     if is_dataclass(options):
-        (field,) = [each for each in fields(options) if each.name == name]
+        (field,) = [
+            candidate for candidate in fields(options) if candidate.name == name
+        ]
         return float(field.default)  # type: ignore[arg-type]  # it is a number
     assert isinstance(options, tuple)
-    (field,) = [each for each in options if each.var == name]
+    (field,) = [candidate for candidate in options if candidate.var == name]
     if field.default is None:
         return float(field.most)
     return float(field.default) if field.default else math.inf
@@ -144,6 +146,10 @@ LIMITS: Final = (
         "elements that may be open at once in a message that is sent, itself included",
     ),
     Limit(
+        "qos.stream.stream_limits:_DIGITS_MAX",
+        "digits of a limit that a server announces (XEP-0478)",
+    ),
+    Limit(
         "qos.stream.refusals:_READABLE_MAX",
         "addresses of stanzas that are known to be addresses",
     ),
@@ -193,6 +199,11 @@ LIMITS: Final = (
     Limit(
         "qos.core.message.pace:WINDOW_BYTES_MAX",
         "bytes that are on their way to the server and not known to be read",
+    ),
+    Limit(
+        "qos.core.stanza_sizes:_ON_WAY_MAX",
+        "stanzas on their way, each larger than all before it, that may prove to be over "
+        "the server's limit",
     ),
     Limit("xep_qos.settings:Settings.outcomes_max", "remembered outcomes"),
     Limit(
@@ -492,7 +503,7 @@ LIMITS: Final = (
         "times its credit that a broker may have unsettled at a bridge",
     ),
     Limit(
-        "qos.core.amqp.front:HANDLES_MAX",
+        "qos.core.amqp.frame_shim:HANDLES_MAX",
         "links of a connection that its peer has not detached, refused ones too",
     ),
     Limit(
@@ -582,6 +593,7 @@ LIMITS: Final = (
     Limit("qos.rest.bounds:PUSH_LOOKUPS_MAX", "names of targets looked up at a time"),
     Limit("qos.rest.bounds:PUSH_S", "seconds of a request to a push target"),
     Limit("qos.rest.bounds:PUSH_LOCK_S", "seconds of the lock of a pushed message"),
+    Limit("qos.rest.bounds:PUSH_BODY_S", "seconds for the body of a target's answer"),
     Limit("qos.rest.bounds:PUSH_ANSWER_BYTES_MAX", "bytes of an answer of a target"),
     Limit(
         "qos.rest.bounds:PUSH_INFORMATIONAL_MAX",
@@ -600,6 +612,10 @@ LIMITS: Final = (
     ),
     Limit("qos.core.rest.waits:WAIT_S_MAX", "seconds that a consumer waits"),
     Limit("qos.core.rest.waits:_DIGITS_MAX", "digits of a wait"),
+    Limit(
+        "qos.core.rest.status_lines:STATUS_LINE_BYTES_MAX",
+        "bytes of the status line of an answer of a target",
+    ),
     Limit("qos.core.rest.batches:PARTS_MAX", "messages in a batch"),
     Limit("qos.core.rest.batches:ENTRY_ELEMENTS_MAX", "elements in an entry of a feed"),
     Limit(
@@ -669,8 +685,8 @@ LIMITS: Final = (
         "messages of a push consumer of HornetQ on their way at a time",
     ),
     Limit(
-        "qos.core.rest.link_header:LINKS_BYTES_MAX",
-        "bytes of the links of a message, beside those of its publisher",
+        "qos.core.rest.header_room:HEADERS_BYTES_MAX",
+        "bytes of the headers of an answer",
     ),
     Limit("qos.core.rest.link_header:LINKS_MAX", "links in the headers of a response"),
     Limit(
@@ -718,6 +734,10 @@ LIMITS: Final = (
         "outdated timers, in addition to as many as there are valid ones",
     ),
     Limit("qos.journal.schema:LINE_BYTES_MAX", "bytes of a line of the journal"),
+    Limit(
+        "qos.cli.writer:NOTES_BYTES_MAX",
+        "bytes of lines that wait for stderr; further lines are dropped and counted",
+    ),
     Limit(
         "qos.journal.counts:ROUTES_MAX",
         "routes that are counted separately in one window",

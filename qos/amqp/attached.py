@@ -16,7 +16,7 @@ from proton import Link, Session
 
 from qos.amqp.deliveries import Delivery, address_of
 from qos.amqp.termini import Expiry
-from qos.core.amqp.front import Attach, LinkKey
+from qos.core.amqp.frame_shim import Attach, LinkKey
 from qos.core.registry import register
 
 __all__ = [
@@ -60,7 +60,7 @@ class Attached:
         owner: the links of its connection.
         link: proton's.
         full_name: the name of its terminus, and its direction.
-        asked: the attach of the peer.
+        attach: the attach of the peer.
         jid: a full JID of its own: of 128 random bits, and nobody else's.
         session: its session.
         expiry: of a terminus that may outlive the link; None: it cannot.
@@ -71,7 +71,7 @@ class Attached:
     owner: LinkOwner
     link: Link
     full_name: FullName
-    asked: Attach
+    attach: Attach
     jid: str
     session: Session
     expiry: Expiry | None
@@ -104,12 +104,12 @@ class AttachedLinks:
     def add(self, attached: Attached) -> None:
         """Add a link."""
         register(self._by_address, address_of(attached.link), attached)
-        register(self._by_key, attached.asked.key, attached)
+        register(self._by_key, attached.attach.key, attached)
 
     def remove(self, attached: Attached) -> None:
         """Remove a link."""
         del self._by_address[address_of(attached.link)]
-        del self._by_key[attached.asked.key]
+        del self._by_key[attached.attach.key]
 
     def at(self, address: int) -> Attached | None:
         """The link of this address of proton; None: it is refused, or has ended."""

@@ -291,9 +291,9 @@ class BrokerLink(asyncio.Protocol):
             self._flow()
 
     def _opened(self, link: Link) -> None:
-        its = link.remote_target if link.is_sender else link.remote_source
+        terminus = link.remote_target if link.is_sender else link.remote_source
         # Transport §2.6.3: an attach without a terminus announces its refusal.
-        if its.type != Terminus.UNSPECIFIED and not self._attached.done():
+        if terminus.type != Terminus.UNSPECIFIED and not self._attached.done():
             self._attached.set_result(None)
 
     def _ended(self, event: Event) -> None:
@@ -306,8 +306,8 @@ class BrokerLink(asyncio.Protocol):
         if condition is None:
             self._lose("the broker has closed the link")
             return
-        said = ": ".join(filter(None, (condition.name, condition.description)))
-        self._lose(said, lasting=condition.name in _LASTING)
+        text = ": ".join(filter(None, (condition.name, condition.description)))
+        self._lose(text, lasting=condition.name in _LASTING)
 
     def _delivery(self, delivery: Delivery) -> None:
         """Take a change of a delivery: bytes, state or settlement."""

@@ -69,7 +69,7 @@ class BrowsingLink:
         *,
         state: str,
         selector: str,
-        kept: Terminus | None = None,
+        terminus: Terminus | None = None,
     ) -> None:
         """Begin at the first item, or where the terminus was.
 
@@ -79,15 +79,15 @@ class BrowsingLink:
             node: the name of the node.
             state: of the items, as in `Items`.
             selector: of the items that it wants; '': of all.
-            kept: its terminus, if that is durable.
+            terminus: its terminus, if that is durable.
         """
         self._connection = connection
         self._link = link
         self._node = node
         self._state = state
         self._selector: Selector | None = None
-        self._kept = kept
-        self._cursor = 0 if kept is None else kept.cursor
+        self._terminus = terminus
+        self._cursor = 0 if terminus is None else terminus.cursor
         # Of a durable terminus: the seqs of copies that are not settled, in order; and
         # copies whose settlement waits for the cursor.
         self._unsettled: dict[int, None] = {}
@@ -108,18 +108,18 @@ class BrowsingLink:
             refusal = Refusal(text, condition="bad-request", type="modify")
             self._detach(condition_of(refusal))
             return
-        if kept is None:
+        if terminus is None:
             link.open()
             self.flow()
         else:
             # With the answer it is on disk; until then nothing is asked for.
             self._asking = True
-            self._keep(kept, self._is_kept)
+            self._keep(terminus, self._is_kept)
 
-    def _keep(self, kept: Terminus, answer: Answer) -> None:
+    def _keep(self, terminus: Terminus, answer: Answer) -> None:
         connection = self._connection
         answer = connection.guarded(answer)
-        connection.engine.request(KeepTerminus(kept), kept.jid, answer)
+        connection.engine.request(KeepTerminus(terminus), terminus.jid, answer)
 
     def _is_kept(self, result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
         self._asking = False
@@ -171,7 +171,7 @@ class BrowsingLink:
                 delivery = transfer(self._link, f"{item.seq}", message)
                 if self._link.snd_settle_mode == Link.SND_SETTLED:
                     delivery.settle()
-                elif self._kept is not None:
+                elif self._terminus is not None:
                     self._unsettled[item.seq] = None
             if self._ended:
                 return
@@ -196,11 +196,11 @@ class BrowsingLink:
             self._connection.engine.selector_time,
             bare(self._connection.jid),
         )
-        found, spent = time.evaluate(self._selector, ItemNames(item), (account,))
+        matches, spent = time.evaluate(self._selector, ItemNames(item), (account,))
         if spent:
             text = too_dear(account, time.wait_s(account))
             self._detach(Condition(RESOURCE_LIMIT, text))
-        return found and not spent
+        return matches and not spent
 
     def _look(self, seconds: float) -> None:
         """Look for items in so many seconds, and no earlier."""
@@ -224,7 +224,7 @@ class BrowsingLink:
         if self._ended:
             return
         if delivery.settled or delivery.remote_state:
-            if self._kept is None:
+            if self._terminus is None:
                 _settle(delivery)
             else:
                 self._unsettled.pop(int(delivery.tag), None)
@@ -234,15 +234,15 @@ class BrowsingLink:
 
     def _save(self) -> None:
         """Write the cursor of a durable terminus, and then settle."""
-        if self._kept is None or self._saving or self._ended:
+        if self._terminus is None or self._saving or self._ended:
             return
         # All before the first copy that is not settled.
         first = next(iter(self._unsettled), self._cursor + 1)
-        if first - 1 > self._kept.cursor:
-            self._kept = replace(self._kept, cursor=first - 1)
+        if first - 1 > self._terminus.cursor:
+            self._terminus = replace(self._terminus, cursor=first - 1)
             self._saving = True
             waiting, self._waiting = self._waiting, []
-            self._keep(self._kept, partial(self._saved, waiting))
+            self._keep(self._terminus, partial(self._saved, waiting))
         else:
             self._settle(self._waiting)
             self._waiting = []
@@ -274,16 +274,16 @@ class BrowsingLink:
 
     def suspend(self, seconds: float | None) -> None:
         """End the link, and keep its durable terminus for so many seconds; None: without a timer."""
-        assert self._kept is not None
+        assert self._terminus is not None
         self._stop()
         self._connection.engine.request(
-            Suspend(self._node, seconds), self._kept.jid, _ignore
+            Suspend(self._node, seconds), self._terminus.jid, _ignore
         )
 
     def end(self, *, released: bool) -> None:
         """End the link and its terminus."""
-        if self._kept is not None and not self._ended:
-            self._connection.engine.departed(self._kept.jid)
+        if self._terminus is not None and not self._ended:
+            self._connection.engine.departed(self._terminus.jid)
         self._stop()
 
     def _stop(self) -> None:

@@ -33,7 +33,7 @@ from qos.amqp.links import Links
 from qos.amqp.login import Login
 from qos.amqp.ports import Hub
 from qos.amqp.pump import Pump
-from qos.core.amqp.front import Attach, Front, InUse, Part
+from qos.core.amqp.frame_shim import Attach, FrameShim, InUse, Part
 from qos.core.amqp.values import DecodeError
 from qos.core.queue.consumer_jids import consumer_jid
 from qos.core.queue.terminus import TerminusName
@@ -85,7 +85,7 @@ class AmqpConnection(asyncio.Protocol):
         self._login: Login | None = None
         self._pump: Pump | None = None
         self._intake: Intake | None = None
-        self.front = Front(bounds.FRAME_BYTES_MAX)
+        self.shim = FrameShim(bounds.FRAME_BYTES_MAX)
         self._links = Links(self)
         self._timer: asyncio.TimerHandle | None = None
         self._heartbeats = Heartbeats(self._tick)
@@ -282,7 +282,7 @@ class AmqpConnection(asyncio.Protocol):
         amqp.channel_max = bounds.CHANNELS_MAX - 1
         amqp.idle_timeout = TOLD_RATIO * bounds.IDLE_S
         pump = self._pump = Pump(
-            self._tcp, amqp, self._handle, self._delivery, self.front.send
+            self._tcp, amqp, self._handle, self._delivery, self.shim.send
         )
         pump.may_write = self._may_write
         pump.connection.container = self.hub.name
@@ -294,7 +294,7 @@ class AmqpConnection(asyncio.Protocol):
             self._tcp,
             self.engine.payers,
             grant.account,
-            self.front,
+            self.shim,
             handle=self.guarded(self._part),
             flush=self.guarded(self._after_read),
         )
@@ -308,7 +308,7 @@ class AmqpConnection(asyncio.Protocol):
         if isinstance(part, bytes):
             self._pump.push(part)
         elif isinstance(part, Attach):
-            self._links.asked = part
+            self._links.attach = part
         elif isinstance(part, DecodeError):
             refused = isinstance(part, InUse)
             name = conditions.NOT_ALLOWED if refused else conditions.FRAMING_ERROR

@@ -13,20 +13,20 @@ from typing import TypeAlias
 
 from qos.amqp.deliveries import Delivery
 from qos.amqp.outcomes import settlement_of
-from qos.core.amqp.delivery_states import Told
+from qos.core.amqp.delivery_states import PeerOutcome
 from qos.core.queue.item import Item, ItemOutcome
 from qos.core.queue.requests import Refusal, Request, Retract, Unlock
 from qos.core.queue.results import Result
 from qos.engine.queue_engine import Answer, Parts
 
-__all__ = ["Ending", "Endings", "Held"]
+__all__ = ["Ending", "Endings", "Holding"]
 
 #: Makes a request, with what is asked instead if it is refused.
 Ask: TypeAlias = Callable[[Request, Answer, Parts | None], None]
 
 
 @dataclass(slots=True)
-class Held:
+class Holding:
     """A delivery that we have not settled.
 
     Attributes:
@@ -46,15 +46,15 @@ class Ending:
     """An outcome that is being applied.
 
     Attributes:
-        held: the delivery.
-        told: the outcome, as its consumer tells it.
+        holding: the delivery.
+        peer_outcome: the outcome, as its consumer tells it.
         delivery: its transfer; None: the outcome came with an attach, or with the end
             of the link.
         state: as the consumer tells it, by proton.
     """
 
-    held: Held
-    told: Told
+    holding: Holding
+    peer_outcome: PeerOutcome
     delivery: Delivery | None = None
     state: int = 0
 
@@ -86,13 +86,13 @@ class Endings:
 
     def add(self, ending: Ending) -> None:
         """Apply an outcome: at once, or accepted with the next `flush`."""
-        ending.held.settling = True
-        if ending.told.outcome is ItemOutcome.ACCEPTED:
+        ending.holding.settling = True
+        if ending.peer_outcome.outcome is ItemOutcome.ACCEPTED:
             if not self._accepted:
                 self._flush_later()
             self._accepted.append(ending)
         else:
-            settlement = settlement_of(ending.held.item, ending.told)
+            settlement = settlement_of(ending.holding.item, ending.peer_outcome)
             self._ask(Unlock(self._node, (settlement,)), self._answer((ending,)), None)
 
     def flush(self) -> None:
@@ -100,7 +100,10 @@ class Endings:
         accepted, self._accepted = self._accepted, []
         if not accepted:
             return
-        settlements = [settlement_of(each.held.item, each.told) for each in accepted]
+        settlements = [
+            settlement_of(ending.holding.item, ending.peer_outcome)
+            for ending in accepted
+        ]
 
         def parts() -> list[tuple[Request, Answer]]:
             return [

@@ -102,8 +102,10 @@ class Gateway(ConsumersPort[ConsumerLink]):
             self._watching.cancel()
         for door in self._doors:
             door.close()
-        for each in list(self._connections):
-            each.guarded(each.close)(Condition(conditions.FORCED, "the service stops"))
+        for connection in list(self._connections):
+            connection.guarded(connection.close)(
+                Condition(conditions.FORCED, "the service stops")
+            )
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_S):
                 await self._empty.wait()
@@ -115,18 +117,19 @@ class Gateway(ConsumersPort[ConsumerLink]):
         """
         assert self.users is not None
         text = "this user was removed, or has another password now"
-        for each in list(self._connections):
-            grant = each.grant
+        reason = Condition(conditions.UNAUTHORIZED, text)
+        for connection in list(self._connections):
+            grant = connection.grant
             # A grant without a name is everybody's.
             if grant is not None and grant.name and not self.users.stands(grant):
-                each.guarded(each.close)(Condition(conditions.UNAUTHORIZED, text))
-        for key, kept in list(self.termini.items()):
+                connection.guarded(connection.close)(reason)
+        for key, terminus in list(self.termini.items()):
             account = key[0]
             if account != self.anonymous and not self.users.has_account(account):
                 del self.termini[key]
-                self.unsettled.sent(kept.jid)
-                self.engine.request(CloseLink(kept.node), kept.jid, _ignore)
-                self.engine.departed(kept.jid)
+                self.unsettled.sent(terminus.jid)
+                self.engine.request(CloseLink(terminus.node), terminus.jid, _ignore)
+                self.engine.departed(terminus.jid)
 
     # -- see ConnectionHub ---------------------------------------------------
 
@@ -163,16 +166,16 @@ class Gateway(ConsumersPort[ConsumerLink]):
     def _is_kept(self, jid: str) -> bool:
         return _RESOURCE in jid and (
             self.engine.keeps(jid)
-            or any(each.jid == jid for each in self.termini.values())
+            or any(terminus.jid == jid for terminus in self.termini.values())
         )
 
     def restarted(self) -> None:
         """See QueuePort: what clients were told may be untrue now, so they are disconnected."""
         self.termini.clear()
         self.unsettled.clear()
-        for each in list(self._connections):
+        for connection in list(self._connections):
             condition = Condition(conditions.INTERNAL_ERROR, "the store has failed")
-            each.guarded(each.close)(condition)
+            connection.guarded(connection.close)(condition)
 
 
 def _ignore(_result: Result | Refusal, _payloads: Mapping[int, str]) -> None:

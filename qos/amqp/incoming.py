@@ -24,7 +24,7 @@ from qos.amqp.ports import LinkHost
 from qos.amqp.rights import check_publish
 from qos.amqp.unsettled import Publication, Publications
 from qos.core.amqp.delivery_states import write_unsettled
-from qos.core.amqp.front import Attach, AttachAnswer, Transfer
+from qos.core.amqp.frame_shim import Attach, AttachAnswer, Transfer
 from qos.core.amqp.messages import (
     MustDetach,
     ReceivedMessage,
@@ -60,12 +60,12 @@ class _Coming:
 
     Attributes:
         tag: its delivery-tag.
-        known: resumed: its outcome, as we have it.
+        publication: resumed: its outcome, as we have it.
         ignored: resumed, and we know nothing of it.
     """
 
     tag: bytes
-    known: Publication | None = None
+    publication: Publication | None = None
     ignored: bool = False
 
 
@@ -122,7 +122,7 @@ class IncomingLink:
         node: str | None,
         *,
         published: Publications | None = None,
-        asked: Attach | None = None,
+        attach: Attach | None = None,
         keeps: bool = False,
     ) -> None:
         """Begin, and grant credit.
@@ -132,28 +132,28 @@ class IncomingLink:
             link: attached by the peer, and not yet by us.
             node: where its messages go; None: each says so itself (`to`).
             published: the deliveries of an earlier link of this terminus.
-            asked: the attach of the peer.
+            attach: the attach of the peer.
             keeps: the terminus may outlive the link.
         """
         self._connection = connection
         self._link = link
         self._node = node
-        self._asked = asked
-        self.tracked = keeps or (asked is not None and asked.unsettled is not None)
+        self._attach = attach
+        self.tracked = keeps or (attach is not None and attach.unsettled is not None)
         if not self.tracked:
             # It asks for second and does not resume, so an outcome that is not settled
             # tells it nothing: Microsoft's clients wait for a settled one, and send again.
             link.rcv_settle_mode = Link.RCV_FIRST
         self._second = link.rcv_settle_mode == Link.RCV_SECOND
-        if asked is not None and self.tracked:
-            connection.front.tracked.add(asked.key)
+        if attach is not None and self.tracked:
+            connection.shim.tracked.add(attach.key)
         self._content = bytearray()
         self._new: _Batch | None = None
         self._settled = 0
         self._ended = False
         self._published = published or Publications(node)
         # Deliveries with an outcome that the publisher has not settled yet: their tags.
-        self._told: dict[Delivery, bytes] = {}
+        self._unsettled_tags: dict[Delivery, bytes] = {}
         self._coming: _Coming | None = None
         # Our map of unsettled deliveries was not complete.
         self._only_resumed = False
@@ -162,19 +162,21 @@ class IncomingLink:
 
     def _open(self) -> None:
         """Answer the attach, now that every delivery of the earlier link has its outcome."""
-        asked, published = self._asked, self._published
+        attach, published = self._attach, self._published
         if self._ended:
             return
-        theirs = None if asked is None else asked.unsettled
-        if asked is None or theirs is None:
+        theirs = None if attach is None else attach.unsettled
+        if attach is None or theirs is None:
             published.forget(lambda _tag: False)
         else:
-            if not asked.incomplete:
+            if not attach.incomplete:
                 # The publisher has settled the others.
                 published.forget(theirs.__contains__)
-            written, incomplete = write_unsettled(published.states(), asked.room)
-            self._connection.front.answer(asked.key, AttachAnswer(written, incomplete))
-            self._only_resumed = incomplete or asked.incomplete
+            unsettled, incomplete = write_unsettled(published.states(), attach.room)
+            self._connection.shim.answer(
+                attach.key, AttachAnswer(unsettled, incomplete)
+            )
+            self._only_resumed = incomplete or attach.incomplete
         self._link.open()
         self._link.flow(bounds.CREDIT)
         self._connection.write_soon()
@@ -195,12 +197,14 @@ class IncomingLink:
             text = "a new delivery, while a map of unsettled deliveries is incomplete"
             self._detach(Condition(conditions.NOT_ALLOWED, text))
         elif transfer.resume:
-            known = published.deliveries.get(tag)
+            publication = published.deliveries.get(tag)
             # One that is being written now is of this link, and cannot be resumed.
-            coming.known = known if known is not None and known.outcome else None
+            coming.publication = (
+                publication if publication is not None and publication.outcome else None
+            )
             state = transfer.state
             before = cut_at(part, state if isinstance(state, Position) else None)
-            coming.ignored = coming.known is None and (not part or before is None)
+            coming.ignored = coming.publication is None and (not part or before is None)
             if before:
                 self._goes_on(before)
 
@@ -236,8 +240,8 @@ class IncomingLink:
         delivery.advance()
         if coming is None:
             self._read(delivery, content, b"")
-        elif coming.known is not None:
-            self._resumed(delivery, coming.tag, coming.known)
+        elif coming.publication is not None:
+            self._resumed(delivery, coming.tag, coming.publication)
         elif coming.ignored:
             # Nothing is known of it, so it has to come as a new one.
             delivery.update(Delivery.RELEASED)
@@ -270,7 +274,9 @@ class IncomingLink:
         self._connection.unfinished(-len(self._content))
         self._content.clear()
 
-    def _resumed(self, delivery: Delivery, tag: bytes, known: Publication) -> None:
+    def _resumed(
+        self, delivery: Delivery, tag: bytes, publication: Publication
+    ) -> None:
         """Agree with the publisher about a delivery that has its outcome (messaging §3.4.6)."""
         if delivery.settled or delivery.remote_state in _STATES.values():
             # Its state is the definite one: it is echoed.
@@ -279,12 +285,12 @@ class IncomingLink:
             del self._published.deliveries[tag]
             self._settle(delivery)
             return
-        self._tell(delivery, tag, known)
+        self._tell(delivery, tag, publication)
 
     def _settled_by_peer(self, delivery: Delivery) -> None:
-        tag = self._told.get(delivery)
+        tag = self._unsettled_tags.get(delivery)
         if tag is not None and delivery.settled:
-            del self._told[delivery]
+            del self._unsettled_tags[delivery]
             self._published.deliveries.pop(tag, None)
             self._settle(delivery)
 
@@ -350,12 +356,14 @@ class IncomingLink:
         def answer(sources: Sequence[_Arrived]) -> Answer:
             tell = self._connection.guarded(partial(self._answer, sources))
 
-            def told(result: Result | Refusal, payloads: Mapping[int, str]) -> None:
+            def on_result(
+                result: Result | Refusal, payloads: Mapping[int, str]
+            ) -> None:
                 # Also if the connection is gone.
                 engine.payers.written(account, len(sources))
                 tell(result, payloads)
 
-            return told
+            return on_result
 
         def publish(entries: tuple[PublishedItem, ...]) -> Publish:
             return Publish(batch.node, entries, new_ids=batch.new_ids)
@@ -381,9 +389,9 @@ class IncomingLink:
         _payloads: Mapping[int, str],
     ) -> None:
         refusal = result if isinstance(result, Refusal) else None
-        for each in sources:
-            self._connection.pending(-each.size)
-            self._known(each, refusal)
+        for arrival in sources:
+            self._connection.pending(-arrival.size)
+            self._known(arrival, refusal)
 
     def _known(self, arrived: _Arrived, refusal: RemoteProtocolError | None) -> None:
         """Note the outcome of a message; tell the publisher, if the link is still attached."""
@@ -407,7 +415,7 @@ class IncomingLink:
         assert publication.outcome is not None
         delivery.update(_STATES[publication.outcome])
         if self._second and tag and not delivery.settled:
-            self._told[delivery] = tag
+            self._unsettled_tags[delivery] = tag
             self._connection.write_soon()
             return
         self._published.deliveries.pop(tag, None)

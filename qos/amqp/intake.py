@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 from qos.amqp import bounds
-from qos.core.amqp.front import Front, Part
+from qos.core.amqp.frame_shim import FrameShim, Part
 from qos.engine.payers import STEP_S, Job, Payers
 
 __all__ = ["Intake"]
@@ -34,7 +34,7 @@ class Intake:
         tcp: asyncio.Transport,
         payers: Payers,
         account: str,
-        front: Front,
+        shim: FrameShim,
         *,
         handle: Callable[[Part], None],
         flush: Callable[[], None],
@@ -45,7 +45,7 @@ class Intake:
             tcp: is read.
             payers: of all doors.
             account: that pays.
-            front: cuts the bytes.
+            shim: cuts the bytes.
             handle: takes each part; it does not raise.
             flush: is called at the end of each step; it does not raise.
         """
@@ -53,7 +53,7 @@ class Intake:
         self._tcp = tcp
         self._payers = payers
         self._account = account
-        self._front = front
+        self._shim = shim
         self._handle = handle
         self._flush = flush
         self._bytes = bytearray()
@@ -176,5 +176,5 @@ class Intake:
             return False
         cut = bytes(self._bytes[:_CUT_BYTES])
         del self._bytes[:_CUT_BYTES]
-        self._parts = self._front.parts(cut)
+        self._parts = self._shim.parts(cut)
         return True

@@ -22,7 +22,7 @@ from qos.amqp.rights import check_publish
 from qos.amqp.suspended import Suspended, SuspendedLinks
 from qos.amqp.termini import KeptTerminus, expiry_of
 from qos.amqp.unsettled import Away, Sent
-from qos.core.amqp.front import Attach, Transfer
+from qos.core.amqp.frame_shim import Attach, Transfer
 from qos.core.queue.consumer_jids import consumer_jid
 from qos.core.queue.requests import (
     CloseLink,
@@ -32,7 +32,7 @@ from qos.core.queue.requests import (
     Request,
 )
 from qos.core.queue.results import Result
-from qos.core.queue.terminus import Terminus as Kept
+from qos.core.queue.terminus import Terminus as DurableTerminus
 from qos.core.record import replace
 from qos.engine.queue_engine import Answer
 from qos.ids import new_id
@@ -44,11 +44,11 @@ class Links:
     """All links of a connection.
 
     Attributes:
-        asked: the attach that proton is about to tell of.
+        attach: the attach that proton is about to tell of.
     """
 
     def __init__(self, connection: LinkHost) -> None:
-        self.asked: Attach | None = None
+        self.attach: Attach | None = None
         self._connection = connection
         self._attached = AttachedLinks()
         self._suspended = SuspendedLinks(connection)
@@ -75,8 +75,8 @@ class Links:
         if not link.state & Endpoint.LOCAL_UNINIT:
             return
         self._connection.requested()
-        asked, self.asked = self.asked, None
-        assert asked is not None  # the front tells of each attach before proton does
+        attach, self.attach = self.attach, None
+        assert attach is not None  # the shim tells of each attach before proton does
         if len(self._attached) >= bounds.LINKS_MAX:
             text = f"a connection has at most {bounds.LINKS_MAX} links"
             self._connection.close(Condition(conditions.RESOURCE_LIMIT, text))
@@ -91,7 +91,7 @@ class Links:
             owner=self,
             link=link,
             full_name=(*connection.terminus_name(link.name), bool(link.is_sender)),
-            asked=asked,
+            attach=attach,
             jid=consumer_jid(connection.account, "amqp", new_id()),
             session=link.session,
             expiry=expiry_of(terminus),
@@ -110,9 +110,9 @@ class Links:
         connection is left if nothing can go on with its terminus: programs that share a
         container-id by mistake do not end each other's links.
         """
-        for other in self._connection.hub.links.of(attached.full_name):
-            if other is not attached and (other.owner is self or other.keeps):
-                other.owner.stolen(other, released=other.owner is self)
+        for earlier in self._connection.hub.links.of(attached.full_name):
+            if earlier is not attached and (earlier.owner is self or earlier.keeps):
+                earlier.owner.stolen(earlier, released=earlier.owner is self)
 
     def stolen(self, attached: Attached, *, released: bool) -> None:
         """End a link whose name is attached elsewhere; `released`: by the same peer."""
@@ -128,9 +128,9 @@ class Links:
         lifetime = terms.lifetime_of(terms.asked_by(link))
         container = self._connection.container
         node = f"{container[:100]}/{link.name[:100]}/{new_id()}"
-        made = self._connection.guarded(partial(self._made, link, attached, node))
+        answer = self._connection.guarded(partial(self._made, link, attached, node))
         # In the same turn: its lifetime begins with a link.
-        self._request(attached, Create(node, {}, lifetime), made)
+        self._request(attached, Create(node, {}, lifetime), answer)
         self._request(attached, OpenLink(node, made=True))
         attached.node = node
 
@@ -184,7 +184,7 @@ class Links:
             link,
             node,
             published=connection.hub.unsettled.published(name, node, now),
-            asked=attached.asked,
+            attach=attached.attach,
             keeps=attached.keeps,
         )
         return None
@@ -212,15 +212,20 @@ class Links:
             return no_topic
         self._steal(attached)
         durable = engine.terminus(name)
-        before, kept = self._resumed(link, attached, source, node, durable)
+        before, terminus = self._resumed(link, attached, source, node, durable)
         self._count(attached, node)
         terms.offer(link)
         if source.copies:
             link.source.distribution_mode = Terminus.DIST_MODE_COPY
             attached.ours = BrowsingLink(
-                connection, link, node, state=state, selector=source.selector, kept=kept
+                connection,
+                link,
+                node,
+                state=state,
+                selector=source.selector,
+                terminus=terminus,
             )
-            attached.expiry = None if kept is None else source.expiry
+            attached.expiry = None if terminus is None else source.expiry
             return None
         link.source.distribution_mode = Terminus.DIST_MODE_MOVE
         attached.expiry = source.expiry
@@ -231,8 +236,8 @@ class Links:
             attached.jid,
             selector=source.selector,
             before=before,
-            asked=attached.asked,
-            kept=kept,
+            attach=attached.attach,
+            terminus=terminus,
         )
         connection.hub.joined(attached.jid, ours)
         return None
@@ -243,8 +248,8 @@ class Links:
         attached: Attached,
         source: terms.Source,
         node: str,
-        durable: tuple[Kept, list[str]] | None,
-    ) -> tuple[Sent | None, Kept | None]:
+        durable: tuple[DurableTerminus, list[str]] | None,
+    ) -> tuple[Sent | None, DurableTerminus | None]:
         """The unsettled deliveries that a link to a consumer takes over from an earlier link.
 
         Its full JID is then that of the earlier one.
@@ -258,7 +263,7 @@ class Links:
         name = connection.terminus_name(link.name)
         suspended = connection.hub.termini.taken(name, now)
         self._suspended.attached(link.name)
-        terminus = Kept(
+        terminus = DurableTerminus(
             jid=attached.jid,
             container=connection.container,
             link=link.name,
@@ -267,7 +272,7 @@ class Links:
             selector=source.selector,
             copies=source.copies,
             durability=int(link.source.durability),
-            policy=source.expiry.kept(),
+            policy=source.expiry.core_policy(),
             timeout_s=source.expiry.timeout_s,
         )
         before = None
@@ -285,8 +290,8 @@ class Links:
         return before, terminus if terminus.durability or durable else None
 
     def _durable(
-        self, durable: tuple[Kept, list[str]], asked: Kept
-    ) -> tuple[Sent | None, Kept]:
+        self, durable: tuple[DurableTerminus, list[str]], new_terminus: DurableTerminus
+    ) -> tuple[Sent | None, DurableTerminus]:
         """The durable terminus that a link takes over by its name.
 
         Returns:
@@ -295,13 +300,13 @@ class Links:
         """
         terminus, tokens = durable
         same = (terminus.node, terminus.copies, terminus.address) == (
-            *(asked.node, asked.copies, asked.address),
+            *(new_terminus.node, new_terminus.copies, new_terminus.address),
         )
         if same:
-            kept = replace(asked, jid=terminus.jid, cursor=terminus.cursor)
-            return dict.fromkeys(tokens), kept
+            resumed = replace(new_terminus, jid=terminus.jid, cursor=terminus.cursor)
+            return dict.fromkeys(tokens), resumed
         self._connection.engine.departed(terminus.jid)
-        return None, asked
+        return None, new_terminus
 
     def _count(self, attached: Attached, node: str) -> None:
         """Let the node count this link, for a node whose lifetime depends on its links."""
@@ -330,23 +335,23 @@ class Links:
 
     def session_closed(self, session: Session) -> None:
         """The peer ends a session, and with it its links."""
-        for each in self._attached:
-            if each.session == session:
-                self._leave(each, Terminus.EXPIRE_WITH_SESSION, released=True)
+        for attached in self._attached:
+            if attached.session == session:
+                self._leave(attached, Terminus.EXPIRE_WITH_SESSION, released=True)
         self._suspended.session_closed(session)
 
     def end_all(self, *, released: bool) -> None:
         """End all links with the connection; `released`: it was closed in order."""
-        for each in self._attached:
-            self._leave(each, Terminus.EXPIRE_WITH_CONNECTION, released=released)
+        for attached in self._attached:
+            self._leave(attached, Terminus.EXPIRE_WITH_CONNECTION, released=released)
         self._suspended.connection_closed()
 
-    def _leave(self, attached: Attached, ended: int, *, released: bool) -> None:
+    def _leave(self, attached: Attached, scope: int, *, released: bool) -> None:
         """End a link; its terminus is kept if its expiry says so.
 
         Args:
             attached: the link.
-            ended: the policy that names what has ended.
+            scope: the policy that names what has ended.
             released: in order.
         """
         expiry = attached.expiry
@@ -354,10 +359,10 @@ class Links:
             self._end(attached, released=released)
             return
         name = attached.link.name
-        seconds, ours = expiry.after(ended), attached.ours
+        seconds, ours = expiry.after(scope), attached.ours
         if seconds != 0 and isinstance(ours, IncomingLink) and ours.tracked:
             away = Away(ours.suspend(), expiry, attached.session)
-            self._suspended.add_publisher(name, away, ended)
+            self._suspended.add_publisher(name, away, scope)
         if (
             seconds == 0
             or not isinstance(ours, OutgoingLink | BrowsingLink)
@@ -367,9 +372,9 @@ class Links:
             return
         self._forget(attached)
         ours.suspend(seconds)
-        kept = KeptTerminus(attached.jid, attached.node)
-        suspended = Suspended(kept, expiry, attached.session)
-        self._suspended.add_consumer(name, suspended, ended)
+        terminus = KeptTerminus(attached.jid, attached.node)
+        suspended = Suspended(terminus, expiry, attached.session)
+        self._suspended.add_consumer(name, suspended, scope)
 
     def _forget(self, attached: Attached) -> None:
         self._attached.remove(attached)

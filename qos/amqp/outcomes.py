@@ -8,7 +8,7 @@ from proton import Data, Disposition, symbol, ulong
 
 from qos.amqp import bounds
 from qos.amqp.deliveries import Delivery
-from qos.core.amqp.delivery_states import Told
+from qos.core.amqp.delivery_states import PeerOutcome
 from qos.core.amqp.messages import with_annotations
 from qos.core.queue.item import Item, ItemOutcome
 from qos.core.queue.requests import Settlement
@@ -25,16 +25,16 @@ OUTCOMES: dict[int, ItemOutcome] = {
 }
 STATES = {outcome: state for state, outcome in OUTCOMES.items()}
 
-_ACCEPTED = Told(ItemOutcome.ACCEPTED)
+_ACCEPTED = PeerOutcome(ItemOutcome.ACCEPTED)
 
 #: The outcomes with which nothing else is told.
 _ALONE = {
     ItemOutcome.ACCEPTED: _ACCEPTED,
-    ItemOutcome.RELEASED: Told(ItemOutcome.RELEASED),
+    ItemOutcome.RELEASED: PeerOutcome(ItemOutcome.RELEASED),
 }
 
 
-def told_by(delivery: Delivery) -> Told | None:
+def told_by(delivery: Delivery) -> PeerOutcome | None:
     """The outcome that a consumer tells; None: it has settled without one."""
     outcome = OUTCOMES.get(delivery.remote_state)
     if outcome is None or outcome in _ALONE:
@@ -43,11 +43,11 @@ def told_by(delivery: Delivery) -> Told | None:
     remote: Disposition = delivery.remote
     if outcome is ItemOutcome.MODIFIED:
         failed, undeliverable = bool(remote.failed), bool(remote.undeliverable)
-        return Told(outcome, failed, undeliverable, _annotations(remote))
+        return PeerOutcome(outcome, failed, undeliverable, _annotations(remote))
     condition = remote.condition
     if condition is None:
-        return Told(outcome)
-    return Told(
+        return PeerOutcome(outcome)
+    return PeerOutcome(
         outcome,
         condition=condition.name or "",
         description=condition.description or "",
@@ -69,18 +69,22 @@ def _annotations(remote: Disposition) -> bytes:
     return bytes(data.encode())
 
 
-def settlement_of(item: Item, told: Told) -> Settlement:
+def settlement_of(item: Item, peer_outcome: PeerOutcome) -> Settlement:
     """The settlement that is asked of the core."""
-    if told is _ACCEPTED:
+    if peer_outcome is _ACCEPTED:
         return Settlement(item_id=item.item_id, token=item.token)
-    reason = ": ".join(filter(None, (told.condition, told.description)))
-    annotations = with_annotations(item, told.annotations) if told.annotations else ""
+    reason = ": ".join(filter(None, (peer_outcome.condition, peer_outcome.description)))
+    annotations = (
+        with_annotations(item, peer_outcome.annotations)
+        if peer_outcome.annotations
+        else ""
+    )
     return Settlement(
         item_id=item.item_id,
         token=item.token,
-        outcome=told.outcome,
-        delivery_failed=told.failed,
-        undeliverable_here=told.undeliverable,
+        outcome=peer_outcome.outcome,
+        delivery_failed=peer_outcome.failed,
+        undeliverable_here=peer_outcome.undeliverable,
         reason=legal(reason)[: bounds.REASON_CHARS_MAX],
         annotations=annotations,
     )

@@ -18,13 +18,13 @@ from qos.amqp import bounds, conditions
 from qos.amqp.conditions import condition_of
 from qos.amqp.credit import LinkCredit
 from qos.amqp.deliveries import Delivery, transfer
-from qos.amqp.endings import Ending, Endings, Held
+from qos.amqp.endings import Ending, Endings, Holding
 from qos.amqp.outcomes import OUTCOMES, STATES, settle, settlement_of, told_by
 from qos.amqp.ports import LinkHost
 from qos.amqp.resuming import Resuming
 from qos.amqp.unsettled import Sent
-from qos.core.amqp.delivery_states import Told
-from qos.core.amqp.front import ABORTED, RESUMED, Attach, AttachAnswer
+from qos.core.amqp.delivery_states import PeerOutcome
+from qos.core.amqp.frame_shim import ABORTED, RESUMED, Attach, AttachAnswer
 from qos.core.amqp.messages import render_item
 from qos.core.amqp.resuming import Resumption, Step
 from qos.core.queue.effects import (
@@ -73,8 +73,8 @@ class OutgoingLink:
         *,
         selector: str,
         before: Sent | None,
-        asked: Attach | None,
-        kept: Terminus | None = None,
+        attach: Attach | None,
+        terminus: Terminus | None = None,
     ) -> None:
         """Subscribe; the link is attached when that is on disk.
 
@@ -86,21 +86,21 @@ class OutgoingLink:
             selector: of the items that it wants; '': of all.
             before: the deliveries that an earlier link of this terminus has not
                 settled, if they are known; None: there was no such link.
-            asked: the attach of the peer.
-            kept: its terminus, if that is durable.
+            attach: the attach of the peer.
+            terminus: its terminus, if that is durable.
         """
         self.jid = jid
         self._connection = connection
         self._link = link
         self._node = node
         self._settled = link.snd_settle_mode == Link.SND_SETTLED
-        self._resuming = Resuming(asked, before=before or {})
+        self._resuming = Resuming(attach, before=before or {})
         # With neither, there is nothing to agree about.
         self._resuming.ready = before is None and not self._resuming.resumes
         # Deliveries that have ended here, and that the consumer has not settled; once
         # the link is suspended, all that are not settled.
-        self._kept: Sent = {}
-        self._held: dict[str, Held] = {}
+        self._unsettled: Sent = {}
+        self._holdings: dict[str, Holding] = {}
         self._endings = Endings(
             node,
             self._request,
@@ -117,9 +117,9 @@ class OutgoingLink:
         }
         if selector:
             options[SELECTOR] = selector
-        if kept is not None:
+        if terminus is not None:
             # Before the subscription, with whose answer the link is attached.
-            self._request(KeepTerminus(kept), self._is_kept)
+            self._request(KeepTerminus(terminus), self._is_kept)
         self._request(Subscribe(node, jid, options, link=True), self._subscribed)
         # In the same turn: nothing is given out without credit.
         self._request(Credit(node, 0), self._begun)
@@ -137,7 +137,9 @@ class OutgoingLink:
             connection.guarded(answer),
             parts=None
             if parts is None
-            else lambda: [(each, connection.guarded(own)) for each, own in parts()],
+            else lambda: [
+                (part, connection.guarded(part_answer)) for part, part_answer in parts()
+            ],
         )
 
     def _is_kept(self, result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
@@ -162,10 +164,10 @@ class OutgoingLink:
 
     def _answer(self, answer: AttachAnswer) -> None:
         """Answer the attach."""
-        asked = self._resuming.asked
-        if asked is not None:
-            answer = replace(answer, default_outcome=asked.default_bytes)
-            self._connection.front.answer(asked.key, answer)
+        attach = self._resuming.attach
+        if attach is not None:
+            answer = replace(answer, default_outcome=attach.default_bytes)
+            self._connection.shim.answer(attach.key, answer)
         self._link.open()
         self._connection.write_soon()
 
@@ -230,7 +232,7 @@ class OutgoingLink:
     def items(self, items: Payloads) -> None:
         """Transfer items that were locked for this link."""
         for item, payload in items:
-            if self._ended or item.token in self._held:
+            if self._ended or item.token in self._holdings:
                 continue  # sent again for one who was heard of: it has that
             if not self._resuming.ready:
                 self._resuming.again[item.token] = item, payload
@@ -245,19 +247,19 @@ class OutgoingLink:
         Args:
             item: as it was locked.
             payload: of the item.
-            mark: of its delivery-tag; see `qos.core.amqp.front`.
+            mark: of its delivery-tag; see `qos.core.amqp.frame_shim`.
             new: it has taken credit of the core; a delivery of an earlier link is not
                 counted again.
         """
         message = render_item(item, payload, self._connection.engine.now())
         if self._settled:
             self._settling_bytes += len(message)
-            self._held[item.token] = Held(item, None, settling=True)
+            self._holdings[item.token] = Holding(item, None, settling=True)
             answer = partial(self._accepted_before, item, message, new)
             self._request(_retract(self._node, item), answer)
         else:
             delivery = transfer(self._link, item.token + mark, message)
-            self._held[item.token] = Held(item, delivery)
+            self._holdings[item.token] = Holding(item, delivery)
             self._credit.used += new
 
     def _accepted_before(
@@ -269,10 +271,10 @@ class OutgoingLink:
         _payloads: Mapping[int, str],
     ) -> None:
         """Send an item that is settled already: the consumer wants it at most once."""
-        self._held.pop(item.token, None)
+        self._holdings.pop(item.token, None)
         self._settling_bytes -= len(message)
         if self._ended:
-            self._kept.pop(item.token, None)
+            self._unsettled.pop(item.token, None)
             return
         self._credit.used += new
         if not isinstance(result, Refusal):
@@ -282,7 +284,7 @@ class OutgoingLink:
 
     def dropped(self, item: Item) -> None:
         """Note that an item which has taken credit is not sent."""
-        if item.token not in self._held:
+        if item.token not in self._holdings:
             self._credit.used += 1
             if self._credit.drained():
                 self._connection.write_soon()
@@ -303,7 +305,7 @@ class OutgoingLink:
             if token in resuming.again:
                 self._resume_held(token, step)
             elif step is None:
-                self._kept[token] = resuming.before[token]
+                self._unsettled[token] = resuming.before[token]
             elif step.step is Step.ABORT:
                 transfer(self._link, token + ABORTED, b"").settle()
             elif step.step is Step.RESTATE:
@@ -316,12 +318,12 @@ class OutgoingLink:
 
     def _resume_held(self, token: str, step: Resumption | None) -> None:
         item, payload = self._resuming.again[token]
-        told = self._resuming.told(token)
+        peer_state = self._resuming.state_at_peer(token)
         if step is None:
-            self._held[token] = Held(item, None)
-        elif isinstance(told, Told):
-            held = self._held[token] = Held(item, None)
-            self._endings.add(Ending(held, told))
+            self._holdings[token] = Holding(item, None)
+        elif isinstance(peer_state, PeerOutcome):
+            holding = self._holdings[token] = Holding(item, None)
+            self._endings.add(Ending(holding, peer_state))
         else:
             mark = RESUMED if step.step is Step.RESUME else ""
             self._give(item, payload, mark, new=False)
@@ -335,7 +337,7 @@ class OutgoingLink:
         if settled:
             delivery.settle()
         else:
-            self._kept[token] = outcome
+            self._unsettled[token] = outcome
         self._connection.write_soon()
 
     # -- outcomes ----------------------------------------------------------
@@ -345,38 +347,38 @@ class OutgoingLink:
         if self._ended:
             return
         token = _token(delivery)
-        held = self._held.get(token)
-        if held is None:
+        holding = self._holdings.get(token)
+        if holding is None:
             # Settled by us before: an outcome is final (messaging §3.4).
-            self._kept.pop(token, None)
+            self._unsettled.pop(token, None)
             delivery.settle()
             return
         state = delivery.remote_state
-        if held.settling or (state not in OUTCOMES and not delivery.settled):
+        if holding.settling or (state not in OUTCOMES and not delivery.settled):
             return
-        told = told_by(delivery) or self._resuming.default
-        self._endings.add(Ending(held, told, delivery, state))
+        peer_outcome = told_by(delivery) or self._resuming.default
+        self._endings.add(Ending(holding, peer_outcome, delivery, state))
 
     def flush(self) -> None:
         """End the items that were accepted together."""
         self._endings.flush()
 
     def _applied(self, endings: Sequence[Ending], refused: bool) -> None:
-        for each in endings:
-            token = each.held.item.token
-            self._held.pop(token, None)
+        for ending in endings:
+            token = ending.holding.item.token
+            self._holdings.pop(token, None)
             # A lock that has ended before has failed.
-            outcome = ItemOutcome.MODIFIED if refused else each.told.outcome
+            outcome = ItemOutcome.MODIFIED if refused else ending.peer_outcome.outcome
             if self._ended:
-                if token in self._kept:
-                    self._kept[token] = outcome
-            elif each.delivery is None:
+                if token in self._unsettled:
+                    self._unsettled[token] = outcome
+            elif ending.delivery is None:
                 settled = not refused
                 self._restate(token, settled, outcome)
             elif refused:
-                self._lost(each.delivery)
+                self._lost(ending.delivery)
             else:
-                settle(each.delivery, each.state)
+                settle(ending.delivery, ending.state)
         if not self._ended:
             self._connection.write_soon()
 
@@ -407,14 +409,16 @@ class OutgoingLink:
 
     def _end_locks(self, item_ids: Sequence[str] | None) -> None:
         """Settle deliveries that have ended without their consumer; None: all."""
-        for token, held in list(self._held.items()):
-            if held.settling or not (item_ids is None or held.item.item_id in item_ids):
+        for token, holding in list(self._holdings.items()):
+            if holding.settling or not (
+                item_ids is None or holding.item.item_id in item_ids
+            ):
                 continue
-            del self._held[token]
-            if held.delivery is None:
-                self._kept[token] = ItemOutcome.MODIFIED
+            del self._holdings[token]
+            if holding.delivery is None:
+                self._unsettled[token] = ItemOutcome.MODIFIED
             else:
-                self._lost(held.delivery)
+                self._lost(holding.delivery)
         self._connection.silent.add(self.jid)
         self._connection.write_soon()
 
@@ -429,37 +433,46 @@ class OutgoingLink:
             return
         self.flush()
         self._ended = True
-        for held in self._held.values():
-            told = self._at_end(held, released=released)
-            if told is not None:
-                self._endings.add(Ending(held, told))
+        for holding in self._holdings.values():
+            peer_outcome = self._at_end(holding, released=released)
+            if peer_outcome is not None:
+                self._endings.add(Ending(holding, peer_outcome))
         self.flush()
         self._connection.engine.departed(self.jid)
         self._connection.hub.left(self.jid)
 
-    def _at_end(self, held: Held, *, released: bool) -> Told | None:
+    def _at_end(self, holding: Holding, *, released: bool) -> PeerOutcome | None:
         """The outcome of a delivery whose link is gone; None: it fails."""
-        if held.settling:
+        if holding.settling:
             return None
-        return self._default(held) or (Told(ItemOutcome.RELEASED) if released else None)
+        return self._default(holding) or (
+            PeerOutcome(ItemOutcome.RELEASED) if released else None
+        )
 
-    def _default(self, held: Held) -> Told | None:
+    def _default(self, holding: Holding) -> PeerOutcome | None:
         """The outcome that the consumer asks for, of a delivery without one (messaging §3.3)."""
-        sent = held.delivery is not None and not held.delivery.pending
-        return self._resuming.asked_default if sent and not held.settling else None
+        was_sent = holding.delivery is not None and not holding.delivery.pending
+        return (
+            self._resuming.asked_default if was_sent and not holding.settling else None
+        )
 
     def suspend(self, seconds: float | None) -> None:
         """End the link, and keep its terminus for so many seconds; None: without a timer."""
         self.flush()
         self._ended = True
         self._request(Credit(self._node, 0), _ignore)
-        told = ((held.item, self._default(held)) for held in self._held.values())
-        defaults = tuple(settlement_of(item, each) for item, each in told if each)
+        outcomes = (
+            (holding.item, self._default(holding))
+            for holding in self._holdings.values()
+        )
+        defaults = tuple(
+            settlement_of(item, outcome) for item, outcome in outcomes if outcome
+        )
         self._request(Suspend(self._node, seconds, defaults), _ignore)
         self._connection.hub.left(self.jid)
-        self._kept.update(self._resuming.unsettled())
-        self._kept.update(dict.fromkeys(self._held))
-        self._connection.hub.unsettled.keep_sent(self.jid, self._kept)
+        self._unsettled.update(self._resuming.unsettled())
+        self._unsettled.update(dict.fromkeys(self._holdings))
+        self._connection.hub.unsettled.keep_sent(self.jid, self._unsettled)
 
     @property
     def ended(self) -> bool:

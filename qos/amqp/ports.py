@@ -11,7 +11,7 @@ from qos.amqp.attached import LinksByName
 from qos.amqp.deliveries import Delivery
 from qos.amqp.termini import KeptTermini
 from qos.amqp.unsettled import Unsettled
-from qos.core.amqp.front import Front
+from qos.core.amqp.frame_shim import FrameShim
 from qos.core.queue.terminus import TerminusName
 from qos.engine.gateway import Consumer
 from qos.engine.queue_engine import QueueEngine
@@ -29,13 +29,13 @@ class LinkHost(Protocol):
         engine: of the queues.
         jid: the full JID that publishes for this connection, once it is logged in.
         silent: the full JIDs of links that get nothing until the peer is heard of.
-        front: reads and writes what proton hides.
+        shim: reads and writes what proton hides.
     """
 
     engine: QueueEngine
     jid: str
     silent: set[str]
-    front: Front
+    shim: FrameShim
 
     @property
     def hub(self) -> Hub:

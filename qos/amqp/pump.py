@@ -60,8 +60,8 @@ class Pump:
             capacity = self._amqp.capacity()
             if capacity <= 0:
                 break
-            taken, data = data[:capacity], data[capacity:]
-            self._amqp.push(taken)
+            chunk, data = data[:capacity], data[capacity:]
+            self._amqp.push(chunk)
             self._events()
 
     def write(self) -> None:

@@ -26,12 +26,12 @@ class Suspended:
     """A suspended link to a consumer.
 
     Attributes:
-        kept: its terminus.
+        terminus: its terminus.
         expiry: of its terminus.
         session: that it had.
     """
 
-    kept: KeptTerminus
+    terminus: KeptTerminus
     expiry: Expiry
     session: Session | None
 
@@ -45,25 +45,25 @@ class SuspendedLinks:
         self._consumers: dict[str, Suspended] = {}
         self._publishers: list[Away] = []
 
-    def add_consumer(self, name: str, link: Suspended, ended: int) -> None:
+    def add_consumer(self, name: str, link: Suspended, scope: int) -> None:
         """Keep the terminus of a link to a consumer.
 
         Args:
             name: of the link.
             link: the link.
-            ended: the policy that names what has ended.
+            scope: the policy that names what has ended.
         """
         connection = self._connection
-        connection.hub.termini[connection.terminus_name(name)] = link.kept
+        connection.hub.termini[connection.terminus_name(name)] = link.terminus
         self._consumers[name] = link
-        self._start_timer(name, ended)
+        self._start_timer(name, scope)
 
-    def add_publisher(self, name: str, link: Away, ended: int) -> None:
+    def add_publisher(self, name: str, link: Away, scope: int) -> None:
         """Keep the unsettled deliveries of a link from a publisher, as for a consumer."""
         connection = self._connection
         full_name, published = connection.terminus_name(name), link.published
         connection.hub.unsettled.keep_published(full_name, published)
-        link.ended(ended, connection.engine.now())
+        link.ended(scope, connection.engine.now())
         if len(self._publishers) >= bounds.LINKS_MAX:
             self._publishers.pop(0).ended(
                 Terminus.EXPIRE_WITH_CONNECTION, connection.engine.now()
@@ -74,16 +74,16 @@ class SuspendedLinks:
         """A link to a consumer is attached again, or another one of its name."""
         self._consumers.pop(name, None)
 
-    def end(self, kept: KeptTerminus) -> None:
+    def end(self, terminus: KeptTerminus) -> None:
         """End a terminus: a link with its name goes on with another one."""
-        self._request(kept.jid, CloseLink(kept.node))
-        self._connection.hub.unsettled.sent(kept.jid)
-        self._connection.engine.departed(kept.jid)
+        self._request(terminus.jid, CloseLink(terminus.node))
+        self._connection.hub.unsettled.sent(terminus.jid)
+        self._connection.engine.departed(terminus.jid)
 
     def session_closed(self, session: Session) -> None:
         """A session has ended."""
-        for name, each in list(self._consumers.items()):
-            if each.session == session:
+        for name, link in list(self._consumers.items()):
+            if link.session == session:
                 self._start_timer(name, Terminus.EXPIRE_WITH_SESSION)
         now = self._connection.engine.now()
         for away in self._publishers:
@@ -100,19 +100,19 @@ class SuspendedLinks:
             away.ended(Terminus.EXPIRE_WITH_CONNECTION, now)
         self._publishers.clear()
 
-    def _start_timer(self, name: str, ended: int) -> None:
+    def _start_timer(self, name: str, scope: int) -> None:
         """Let the terminus of a consumer expire, if this starts its timer."""
         connection, link = self._connection, self._consumers[name]
-        kept, seconds = link.kept, link.expiry.after(ended)
+        terminus, seconds = link.terminus, link.expiry.after(scope)
         if seconds is None:
             return
         del self._consumers[name]
         # Unless another connection has attached it again.
-        if connection.hub.termini.get(connection.terminus_name(name)) is kept:
-            kept.until = connection.engine.now() + seconds
-            self._request(kept.jid, CloseLink(kept.node))
+        if connection.hub.termini.get(connection.terminus_name(name)) is terminus:
+            terminus.until = connection.engine.now() + seconds
+            self._request(terminus.jid, CloseLink(terminus.node))
             # The last request: with any other one, it would count as heard of.
-            self._request(kept.jid, Suspend(kept.node, seconds))
+            self._request(terminus.jid, Suspend(terminus.node, seconds))
 
     def _request(self, jid: str, request: Request) -> None:
         self._connection.engine.request(request, jid, _ignore)

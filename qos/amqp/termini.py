@@ -46,32 +46,32 @@ class Expiry:
         """Whether the terminus may outlive its link, session and connection."""
         return self.timeout_s > 0 or self.policy == Terminus.EXPIRE_NEVER
 
-    def after(self, ended: int) -> float | None:
+    def after(self, scope: int) -> float | None:
         """Seconds for which the terminus is kept after this; None: without a timer.
 
         Args:
-            ended: the policy that names what has ended: link, session or connection.
+            scope: the policy that names what has ended: link, session or connection.
         """
-        if EXPIRIES.index(self.policy) <= EXPIRIES.index(ended):
+        if EXPIRIES.index(self.policy) <= EXPIRIES.index(scope):
             return self.timeout_s
         return None
 
-    def kept(self) -> terminus.ExpiryPolicy:
+    def core_policy(self) -> terminus.ExpiryPolicy:
         """The policy as the core names it."""
         return _POLICIES[EXPIRIES.index(self.policy)]
 
     @classmethod
-    def of(cls, kept: terminus.Terminus) -> Expiry:
+    def of(cls, record: terminus.Terminus) -> Expiry:
         """The expiry of a terminus that the core keeps."""
-        return cls(EXPIRIES[_POLICIES.index(kept.policy)], kept.timeout_s)
+        return cls(EXPIRIES[_POLICIES.index(record.policy)], record.timeout_s)
 
 
 _POLICIES = tuple(terminus.ExpiryPolicy)
 
 
-def expiry_of(asked: Terminus) -> Expiry:
+def expiry_of(wish: Terminus) -> Expiry:
     """The expiry that a peer asks for; its time is at most our limit."""
-    return Expiry(int(asked.expiry_policy), min(int(asked.timeout), TIMEOUT_S_MAX))
+    return Expiry(int(wish.expiry_policy), min(int(wish.timeout), TIMEOUT_S_MAX))
 
 
 @dataclass(slots=True)
@@ -102,5 +102,5 @@ class KeptTermini(dict[tuple[str, str, str], KeptTerminus]):
 
     def clean(self, now: float) -> None:
         """Forget those that have ended."""
-        for key in [key for key, each in self.items() if each.until <= now]:
+        for key in [key for key, entry in self.items() if entry.until <= now]:
             del self[key]

@@ -24,7 +24,7 @@ from qos.amqp import conditions
 from qos.amqp.termini import Expiry, expiry_of
 from qos.core.queue.lifetime import Lifetime
 from qos.core.queue.terminus import DURABILITIES
-from qos.core.queue.terminus import Terminus as Kept
+from qos.core.queue.terminus import Terminus as DurableTerminus
 from qos.engine.queue_engine import QueueEngine
 
 __all__ = [
@@ -61,8 +61,8 @@ TOPIC, TEMPORARY_TOPIC = "topic", "temporary-topic"
 _LIFETIME = symbol("lifetime-policy")
 
 _POLICIES = {
-    each: (ulong(code), symbol(f"amqp:{each.value}:list"))
-    for code, each in enumerate(Lifetime, start=0x2B)
+    lifetime: (ulong(code), symbol(f"amqp:{lifetime.value}:list"))
+    for code, lifetime in enumerate(Lifetime, start=0x2B)
 }
 
 
@@ -70,13 +70,13 @@ def why_not(link: Link) -> Condition | None:
     """Why no node could serve this link; None: one could."""
     if link.remote_target.type == Terminus.COORDINATOR:
         return Condition(conditions.NOT_IMPLEMENTED, "there are no transactions here")
-    asked = asked_by(link)
-    if asked.dynamic and asked.address is not None:
+    terminus = asked_by(link)
+    if terminus.dynamic and terminus.address is not None:
         # Messaging §3.5.3.
         text = "a link that makes its node must not name one"
         return Condition(conditions.INVALID_FIELD, text)
-    wanted = capabilities_of(asked)
-    if TEMPORARY_TOPIC in wanted or (asked.dynamic and TOPIC in wanted):
+    capabilities = capabilities_of(terminus)
+    if TEMPORARY_TOPIC in capabilities or (terminus.dynamic and TOPIC in capabilities):
         text = "there are no temporary topics here: a link can make a queue"
         return Condition(conditions.NOT_IMPLEMENTED, text)
     return None
@@ -91,15 +91,15 @@ def no_topic(link: Link, node: str, engine: QueueEngine) -> Condition | None:
     return Condition(conditions.NOT_IMPLEMENTED, text)
 
 
-def capabilities_of(asked: Terminus) -> set[str]:
+def capabilities_of(terminus: Terminus) -> set[str]:
     """The capabilities that a peer wants of a terminus."""
-    wanted = asked.capabilities
-    wanted.rewind()
-    if wanted.next() is None:
+    data = terminus.capabilities
+    data.rewind()
+    if data.next() is None:
         return set()
-    found = wanted.get_object()
-    several = found.elements if isinstance(found, Array) else [found]
-    return {str(each) for each in several}
+    value = data.get_object()
+    several = value.elements if isinstance(value, Array) else [value]
+    return {str(name) for name in several}
 
 
 def refuse(link: Link, condition: Condition) -> None:
@@ -125,15 +125,15 @@ def copy_terms(link: Link) -> None:
 
     No target outlives the process: its durability is none.
     """
-    for ours, its in (
+    for local, remote in (
         (link.source, link.remote_source),
         (link.target, link.remote_target),
     ):
-        ours.type = its.type
-        if its.address is not None:
-            ours.address = its.address
-        ours.expiry_policy = its.expiry_policy
-        ours.timeout = expiry_of(its).timeout_s
+        local.type = remote.type
+        if remote.address is not None:
+            local.address = remote.address
+        local.expiry_policy = remote.expiry_policy
+        local.timeout = expiry_of(remote).timeout_s
     link.snd_settle_mode = link.remote_snd_settle_mode
     link.rcv_settle_mode = link.remote_rcv_settle_mode
     if link.is_sender and link.snd_settle_mode == Link.SND_MIXED:
@@ -149,28 +149,28 @@ def _shown(link: Link) -> Terminus:
     return link.source if link.is_sender else link.target
 
 
-def lifetime_of(asked: Terminus) -> Lifetime:
+def lifetime_of(terminus: Terminus) -> Lifetime:
     """The lifetime policy that a peer asks for; by default its node ends with its link."""
-    properties = asked.properties
+    properties = terminus.properties
     properties.rewind()
     if properties.next() is not None:
-        found = properties.get_object()
-        policy = found.get(_LIFETIME) if isinstance(found, dict) else None
+        value = properties.get_object()
+        policy = value.get(_LIFETIME) if isinstance(value, dict) else None
         if isinstance(policy, Described):
-            for each, (code, name) in _POLICIES.items():
+            for lifetime, (code, name) in _POLICIES.items():
                 if policy.descriptor in (code, name):
-                    return each
+                    return lifetime
     return Lifetime.DELETE_ON_CLOSE
 
 
 def show_dynamic(link: Link, node: str) -> None:
     """Show the node that was made for the link, and its properties (messaging §3.5.9)."""
-    shown = _shown(link)
-    shown.dynamic = True
-    shown.address = node
+    terminus = _shown(link)
+    terminus.dynamic = True
+    terminus.address = node
     code, _ = _POLICIES[lifetime_of(asked_by(link))]
     modes = [symbol("move"), symbol("copy")]
-    shown.properties.put_object(
+    terminus.properties.put_object(
         {
             _LIFETIME: Described(code, []),
             symbol("supported-dist-modes"): Array(UNDESCRIBED, Data.SYMBOL, *modes),  # type: ignore[arg-type]  # as proton's own reader makes it
@@ -184,8 +184,8 @@ def offer(link: Link) -> None:
     outcomes = link.source.outcomes
     outcomes.put_array(False, Data.SYMBOL)
     outcomes.enter()
-    for each in _OUTCOMES:
-        outcomes.put_symbol(symbol(each))
+    for outcome in _OUTCOMES:
+        outcomes.put_symbol(symbol(outcome))
     outcomes.exit()
 
 
@@ -194,25 +194,25 @@ def _selector_of(link: Link) -> str:
 
     A filter of any other type is left out: messaging §3.5.8.
     """
-    asked = link.remote_source.filter
-    asked.rewind()
-    if asked.next() is None:
+    data = link.remote_source.filter
+    data.rewind()
+    if data.next() is None:
         return ""
-    filters = asked.get_object()
-    found = {}
-    for name, each in filters.items() if isinstance(filters, dict) else ():
-        if not isinstance(each, Described) or not isinstance(each.value, str):
+    filters = data.get_object()
+    in_force = {}
+    for name, entry in filters.items() if isinstance(filters, dict) else ():
+        if not isinstance(entry, Described) or not isinstance(entry.value, str):
             continue
-        if each.descriptor in (_SELECTOR, _SELECTOR_CODE):
-            found[symbol(name)] = each
-    if not found:
+        if entry.descriptor in (_SELECTOR, _SELECTOR_CODE):
+            in_force[symbol(name)] = entry
+    if not in_force:
         return ""
-    link.source.filter.put_object(found)
-    selectors = [str(each.value) for each in found.values()]
+    link.source.filter.put_object(in_force)
+    selectors = [str(entry.value) for entry in in_force.values()]
     if len(selectors) == 1:
         return selectors[0]
     # All filters of a set have to hold.
-    return " AND ".join(f"({each})" for each in selectors)
+    return " AND ".join(f"({selector})" for selector in selectors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,10 +239,12 @@ def source_of(link: Link, address: str) -> Source:
     return Source(address, _selector_of(link), _copies(link), expiry)
 
 
-def source_again(link: Link, kept: Kept) -> Source:
+def source_again(link: Link, terminus: DurableTerminus) -> Source:
     """The source as it was, of a terminus that the core keeps; it is shown."""
-    _show_kept(link, kept)
-    return Source(kept.address, kept.selector, kept.copies, Expiry.of(kept))
+    _show_durable(link, terminus)
+    return Source(
+        terminus.address, terminus.selector, terminus.copies, Expiry.of(terminus)
+    )
 
 
 def _durability_of(link: Link, expiry: Expiry) -> int:
@@ -250,22 +252,22 @@ def _durability_of(link: Link, expiry: Expiry) -> int:
 
     It is lowered to none if nothing of the terminus outlives its connection.
     """
-    asked = int(link.remote_source.durability)
-    return min(asked, len(DURABILITIES) - 1) if expiry.keeps else 0
+    durability = int(link.remote_source.durability)
+    return min(durability, len(DURABILITIES) - 1) if expiry.keeps else 0
 
 
-def _show_kept(link: Link, kept: Kept) -> None:
+def _show_durable(link: Link, terminus: DurableTerminus) -> None:
     """Show the terms in force of a terminus that the core keeps (messaging §3.5.3)."""
-    shown, expiry = link.source, Expiry.of(kept)
-    shown.type = Terminus.SOURCE
-    shown.address = kept.address
-    shown.durability = kept.durability
-    shown.expiry_policy, shown.timeout = expiry.policy, expiry.timeout_s
-    mode = Terminus.DIST_MODE_COPY if kept.copies else Terminus.DIST_MODE_MOVE
-    shown.distribution_mode = mode
-    if kept.selector:
-        selector = Described(_SELECTOR_CODE, kept.selector)
-        shown.filter.put_object({symbol("selector"): selector})
+    source, expiry = link.source, Expiry.of(terminus)
+    source.type = Terminus.SOURCE
+    source.address = terminus.address
+    source.durability = terminus.durability
+    source.expiry_policy, source.timeout = expiry.policy, expiry.timeout_s
+    mode = Terminus.DIST_MODE_COPY if terminus.copies else Terminus.DIST_MODE_MOVE
+    source.distribution_mode = mode
+    if terminus.selector:
+        selector = Described(_SELECTOR_CODE, terminus.selector)
+        source.filter.put_object({symbol("selector"): selector})
 
 
 def _copies(link: Link) -> bool:

@@ -80,17 +80,19 @@ class Publications:
 
     def states(self) -> dict[bytes, State]:
         """The states of the deliveries, for our map of unsettled ones."""
-        found: dict[bytes, State] = {
-            tag: each.outcome for tag, each in self.deliveries.items()
+        states: dict[bytes, State] = {
+            tag: publication.outcome for tag, publication in self.deliveries.items()
         }
         if self.part:
-            found[self.part_tag] = position_of(self.part)
-        return found
+            states[self.part_tag] = position_of(self.part)
+        return states
 
     def forget(self, keep: Callable[[bytes], bool]) -> None:
         """Forget all deliveries whose tags are not to be kept."""
         self.deliveries = {
-            tag: each for tag, each in self.deliveries.items() if keep(tag)
+            tag: publication
+            for tag, publication in self.deliveries.items()
+            if keep(tag)
         }
         if not keep(self.part_tag):
             self.part = b""
@@ -102,7 +104,9 @@ class Publications:
 
     def known(self) -> None:
         """Note that a delivery has its outcome."""
-        if all(each.outcome is not None for each in self.deliveries.values()):
+        if all(
+            publication.outcome is not None for publication in self.deliveries.values()
+        ):
             waiting, self._waiting = self._waiting, []
             for call in waiting:
                 call()
@@ -121,9 +125,9 @@ class Unsettled:
         self._sent.clear()
         self._published.clear()
 
-    def keep_sent(self, jid: str, sent: Sent) -> None:
+    def keep_sent(self, jid: str, deliveries: Sent) -> None:
         """Keep the unsettled deliveries of a link to a consumer."""
-        self._sent[jid] = sent
+        self._sent[jid] = deliveries
         _make_room(self._sent, bare, bare(jid))
 
     def sent(self, jid: str) -> Sent:
@@ -140,10 +144,16 @@ class Unsettled:
         self, name: LinkName, node: str | None, now: float
     ) -> Publications | None:
         """Take out the unsettled deliveries of a publisher's link by its name; None: none kept."""
-        for old in [key for key, each in self._published.items() if each.until <= now]:
+        for old in [
+            key
+            for key, publications in self._published.items()
+            if publications.until <= now
+        ]:
             del self._published[old]
-        found = self._published.pop(name, None)
-        return None if found is None or found.node != node else found
+        publications = self._published.pop(name, None)
+        return (
+            None if publications is None or publications.node != node else publications
+        )
 
 
 def _account(name: LinkName) -> str:
@@ -151,15 +161,15 @@ def _account(name: LinkName) -> str:
 
 
 def _make_room(
-    kept: dict[_Link, _Kept], account_of: Callable[[_Link], str], account: str
+    links: dict[_Link, _Kept], account_of: Callable[[_Link], str], account: str
 ) -> None:
     """Forget a link if there are too many, now that this account has one more."""
-    counts = Counter(map(account_of, kept))
+    counts = Counter(map(account_of, links))
     if counts[account] <= KEPT_PER_ACCOUNT_MAX:
-        if len(kept) <= KEPT_MAX:
+        if len(links) <= KEPT_MAX:
             return
         ((account, _),) = counts.most_common(1)
-    del kept[next(each for each in kept if account_of(each) == account)]
+    del links[next(link for link in links if account_of(link) == account)]
 
 
 @dataclass(slots=True)
@@ -176,8 +186,8 @@ class Away:
     expiry: Expiry
     session: Session | None
 
-    def ended(self, what: int, now: float) -> None:
+    def ended(self, scope: int, now: float) -> None:
         """Start the expiry timer, if this event starts it."""
-        seconds = self.expiry.after(what)
+        seconds = self.expiry.after(scope)
         if seconds is not None:
             self.published.until = min(self.published.until, now + seconds)

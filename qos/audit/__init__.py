@@ -9,10 +9,11 @@ Modules, in the order in which the data passes them::
     schema    a line of the journal as Spark has it
     read      journals -> lines, checked -> events, and the problems of the files
     lines     checks lines in bulk, in the Python workers of Spark (`as_written`: many
-              at once)
+              at once; `foreign_lines`: lines of nodes that may not speak there)
     endpoint_summary  lines of messages -> what each node says of a message, far fewer
               rows
-    stage     keeps that, and the checked lines of all else, while tables are made of it
+    staged_journals   keeps that, and the checked lines of all else, while tables are
+              made of it
     tables    events -> the tables: pure functions, no session inside
     store     tables <-> Delta tables, by date; days are replaced in one commit (`delta`,
               `parquet_files`, `locations`, `hadoop`)
@@ -22,7 +23,8 @@ Modules, in the order in which the data passes them::
     driver    all of them in order: an audit
     carry_over  what one audit leaves to the next: messages and items without an end
     follow    the same, look by look: `follow_lock` locks a folder, `new_files` lists what is
-              new, `state` knows what was said of each of the `subjects` before, `step`
-              makes their rows again, `swap` replaces them, `staging` keeps the rest
+              new, `subject_records` has the earlier records of each of the `subjects`,
+              `step_tables` makes their rows again, `swap` replaces them, and
+              `follow_storage` keeps the rest
     declarative  the same tables as a Spark Declarative Pipeline, to be copied
 """

@@ -127,9 +127,9 @@ def in_bulk(content: bytes, lengths: Array) -> tuple[Array, list[pa.Table]]:
     """Whether our writer would write each line so; and the events of such lines."""
     if not len(lengths):
         return np.zeros(0, bool), []
-    found = _parsed(content, len(lengths))
-    if found is not None:
-        table, times = found
+    result = _parsed(content, len(lengths))
+    if result is not None:
+        table, times = result
         good = _as_written(table, times, lengths)
         columns = [times.get(f.name, table[f.name]) for f in _FIELDS]
         more = CHECKED.names[len(columns) :]
@@ -140,8 +140,8 @@ def in_bulk(content: bytes, lengths: Array) -> tuple[Array, list[pa.Table]]:
         return good, [events.cast(CHECKED)]
     good = _have_one_brace(content, lengths)
     if not good.all():
-        some = np.frombuffer(content, np.uint8)[np.repeat(good, lengths)].tobytes()
-        good[good], tables = in_bulk(some, lengths[good])
+        subset = np.frombuffer(content, np.uint8)[np.repeat(good, lengths)].tobytes()
+        good[good], tables = in_bulk(subset, lengths[good])
         return good, tables
     if len(lengths) <= _FEW_LINES:
         return np.zeros(len(lengths), bool), []
@@ -161,8 +161,8 @@ def _have_one_brace(content: bytes, lengths: Array) -> Array:
     """
     braces = np.frombuffer(content, np.uint8) == ord("{")
     starts = np.cumsum(lengths) - lengths
-    found: Array = np.add.reduceat(braces, starts, dtype=np.int64) == 1
-    return found
+    mask: Array = np.add.reduceat(braces, starts, dtype=np.int64) == 1
+    return mask
 
 
 def _parsed(
@@ -193,7 +193,7 @@ def _as_written(
         for name in table.column_names
         if table[name].null_count < len(table)
     }
-    there = {name: _there(column) for name, column in columns.items()}
+    presence = {name: _presence_of(column) for name, column in columns.items()}
     if not all(field.name in columns for field in FIELDS if field.always):
         return np.zeros(len(table), bool)
     # The braces; each field is followed by a comma or the newline.
@@ -206,13 +206,13 @@ def _as_written(
         else:
             texts.append(column)
             sizes = np.diff(_offsets(column)) + (size + 2)
-        least += sizes * there[name]
+        least += sizes * presence[name]
     if (least != lengths).any():
         least += _escaped(texts, len(table))
     good: Array = least == lengths
     for field in FIELDS:
         if field.always:
-            good &= there[field.name]
+            good &= presence[field.name]
     version = columns["v"].fill_null(0).to_numpy(zero_copy_only=False)
     good &= (version >= 1) & (version <= SCHEMA_VERSION)
     if "attempt" in columns:
@@ -221,15 +221,15 @@ def _as_written(
     for name in _TIMES:
         if name in columns:
             good &= _are_times(columns[name], times[name].chunk(0))
-    return good & _are_events(columns, there)
+    return good & _are_events(columns, presence)
 
 
-def _there(column: pa.Array) -> Array | np.bool:
+def _presence_of(column: pa.Array) -> Array | np.bool:
     """Whether each line has the field."""
     if not column.null_count:
         return np.True_
-    found: Array = column.is_valid().to_numpy(zero_copy_only=False)
-    return found
+    mask: Array = column.is_valid().to_numpy(zero_copy_only=False)
+    return mask
 
 
 def _offsets(texts: pa.StringArray) -> Array:
@@ -282,17 +282,17 @@ def _are_times(texts: pa.StringArray, times: pa.Array) -> Array:
         pc.match_like(texts, _AT_LIKE),
         pc.greater_equal(times.cast(pa.int64()), _AT_LEAST),
     )
-    found: Array = ours.fill_null(True).to_numpy(zero_copy_only=False)
-    return found
+    mask: Array = ours.fill_null(True).to_numpy(zero_copy_only=False)
+    return mask
 
 
 def _are_events(
-    columns: Mapping[str, pa.Array], there: Mapping[str, Array | np.bool]
+    columns: Mapping[str, pa.Array], presence: Mapping[str, Array | np.bool]
 ) -> Array:
     """Whether each event exists, and has its required fields."""
     roles, events = (columns[name].dictionary_encode() for name in ("role", "event"))
     names = events.dictionary.to_pylist()
-    needed = np.array(
+    required_bits = np.array(
         [
             _NEEDED.get((role, event), _NEVER)
             for role in [*roles.dictionary.to_pylist(), None]
@@ -301,10 +301,12 @@ def _are_events(
     )
     # A null gets the index after all others.
     role_at, event_at = (
-        each.indices.fill_null(len(each.dictionary)).to_numpy(zero_copy_only=False)
-        for each in (roles, events)
+        column.indices.fill_null(len(column.dictionary)).to_numpy(zero_copy_only=False)
+        for column in (roles, events)
     )
-    needed = needed[role_at.astype(np.int64) * (len(names) + 1) + event_at]
-    has = sum(there[name] * bit for name, bit in _BITS.items() if name in there)
-    found: Array = (needed & ~np.asarray(has)) == 0
-    return found
+    required_bits = required_bits[
+        role_at.astype(np.int64) * (len(names) + 1) + event_at
+    ]
+    has = sum(presence[name] * bit for name, bit in _BITS.items() if name in presence)
+    mask: Array = (required_bits & ~np.asarray(has)) == 0
+    return mask

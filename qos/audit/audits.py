@@ -122,7 +122,7 @@ class Audits:
             for name, table in tables.items():
                 self._vacuum(f"{self._out}/{name}", table)
         # A row is needed until the files of its versions may be removed.
-        kept = [
+        needed_rows = [
             row
             for row, newer in itertools.pairwise(rows)
             if newer["finished_at"] >= now - self._retention
@@ -135,7 +135,7 @@ class Audits:
             "last_day": last,
             "versions": list(versions.items()),
         }
-        former = [*kept, *rows[-1:]]
+        former = [*needed_rows, *rows[-1:]]
         self._write([*former, row])
         self._before = versions
         if is_first_today:
@@ -154,10 +154,10 @@ class Audits:
 
     def _audits(self) -> DeltaTable:
         folder = f"{self._out}/{AUDITS}"
-        there = delta.open_table(self._spark, folder)
-        if there is not None:
-            delta.sweep(self._spark, folder, there)
-            return there
+        table = delta.open_table(self._spark, folder)
+        if table is not None:
+            delta.sweep(self._spark, folder, table)
+            return table
         columns = self._spark.createDataFrame([], _COLUMNS).schema
         return delta.create(self._spark, folder, columns)
 
@@ -187,7 +187,7 @@ class Audits:
     def _refuse_others(self, name: str, table: DeltaTable) -> None:
         """Refuse changes of others: without a lock, two audits may interfere."""
         newer = table.version() - self._before.get(name, -1)
-        if newer and not all(delta.is_ours(each) for each in table.history(newer)):
+        if newer and not all(delta.is_ours(entry) for entry in table.history(newer)):
             raise CannotWrite(
                 f"{self._out}: another audit has written into {name} meanwhile: start "
                 "this one again when that one has ended"

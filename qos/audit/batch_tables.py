@@ -1,6 +1,6 @@
 """Writes the tables of a batch audit: all rows of some days, in place of former ones.
 
-A follower replaces single rows instead: see qos.audit.step.
+A follower replaces single rows instead: see qos.audit.step_tables.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from qos.audit import store, tables
-from qos.audit.at_once import at_once
 from qos.audit.boot_runs import RUN
 from qos.audit.judging import Judge
+from qos.audit.parallel import in_parallel
 from qos.audit.results import Days
 from qos.audit.schema import EVENT
-from qos.audit.small import without_compiling
+from qos.audit.small_journals import without_compiling
 from qos.audit.tables import Limits
 from qos.journal.schema import Role
 
@@ -69,7 +69,7 @@ def write_tables(
     Returns:
         Each table as it is on disk, for these days.
     """
-    written: dict[str, DataFrame] = {}
+    frames: dict[str, DataFrame] = {}
 
     def write(name: str, table: DataFrame, *, has_rows: bool = True) -> DataFrame:
         """Write a table; `has_rows` is False if it is known to have none."""
@@ -77,8 +77,8 @@ def write_tables(
         folder = f"{out}/{name}"
         save = store.replace_days if has_rows else store.clear_days
         save(table, folder, *days)
-        written[name] = store.read_table(table, folder, *days)
-        return written[name]
+        frames[name] = store.read_table(table, folder, *days)
+        return frames[name]
 
     def write_for(role: Role, name: str, table: DataFrame) -> DataFrame:
         """Write a table that is made from the lines of a role."""
@@ -97,23 +97,23 @@ def write_tables(
     messages = write("deliveries", messages)
 
     def write_anomalies() -> None:
-        found = tables.anomalies(messages)
+        anomalies = tables.anomalies(messages)
         if has_former:
-            before = store.read_table(found, f"{out}/anomalies", *days)
-            found = tables.revised(
-                found, before, messages, messages_before, judge.limits
+            before = store.read_table(anomalies, f"{out}/anomalies", *days)
+            anomalies = tables.revised(
+                anomalies, before, messages, messages_before, judge.limits
             )
-        write("anomalies", found, has_rows=has_suspects or has_former)
+        write("anomalies", anomalies, has_rows=has_suspects or has_former)
 
     def write_unproven() -> None:
-        found = tables.unproven_hourly(messages)
-        write("unproven_hourly", found, has_rows=has_suspects)
+        unproven = tables.unproven_hourly(messages)
+        write("unproven_hourly", unproven, has_rows=has_suspects)
 
     def write_queues() -> None:
         items = write_for(Role.QUEUE, "queue_items", tables.queue_items(events))
         write_for(Role.QUEUE, "queues_hourly", tables.queues_hourly(items))
 
-    at_once(
+    in_parallel(
         write_anomalies,
         lambda: write("routes_hourly", tables.routes_hourly(messages)),
         write_unproven,
@@ -122,7 +122,7 @@ def write_tables(
         write_queues,
         lambda: write_for(Role.WORKER, "workers_hourly", tables.workers_hourly(events)),
     )
-    return written
+    return frames
 
 
 def without_rows(spark: SparkSession, limits: Limits) -> dict[str, DataFrame]:
@@ -151,13 +151,13 @@ def _judged(messages: DataFrame, judge: Judge) -> tuple[DataFrame, bool]:
     """
     rows = tables.with_suspicion(messages, judge.limits)
     rows = rows.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
-    found = tables.judged_ok(rows.where(~F.col("is_suspect")), judge.limits)
+    verdicts = tables.judged_ok(rows.where(~F.col("is_suspect")), judge.limits)
     # All tasks look for them; a single one then has only these.
     suspects = rows.where("is_suspect").localCheckpoint()
     count = suspects.count()
     if not count:
-        return found, False
+        return verdicts, False
     few = count <= _SUSPECTS_FEW
-    with without_compiling(rows.sparkSession, wanted=few):
+    with without_compiling(rows.sparkSession, active=few):
         judged = judge(suspects.coalesce(1) if few else suspects).localCheckpoint()
-    return found.unionByName(judged), True
+    return verdicts.unionByName(judged), True

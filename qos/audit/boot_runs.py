@@ -51,7 +51,8 @@ _JUMP: Final = "struct<seq:bigint,before:timestamp,at:timestamp>"
 
 #: The columns of a run: its first and last line; the least and the greatest time of its
 #: lines; how often the clock went back within it, and the first place of this; and the
-#: journals that have lines of it (see qos.audit.speakers.journal_of; empty: not known).
+#: journals that have lines of it (see qos.audit.foreign_lines.journal_of; empty: not
+#: known).
 RUN: Final = (
     "node string, boot string, kind string, first_seq bigint, first_at timestamp, "
     "last_seq bigint, last_at timestamp, low_at timestamp, high_at timestamp, "
@@ -163,16 +164,16 @@ def merged(pieces: DataFrame, *, tolerance_s: int) -> DataFrame:
     begins = (~F.coalesce(touches, F.lit(False))).cast("int")
     follows = F.col("first_seq") == F.col("before.last_seq") + 1
     jumped = follows & went_back(F.col("before.last_at"), tolerance_s)
-    here = F.when(jumped, _jump(F.col("before.last_at")))
+    jump = F.when(jumped, _jump(F.col("before.last_at")))
     rows = rows.withColumns(
         {
             "run": F.sum(begins).over(order),
             "jumps": F.col("jumps") + F.coalesce(jumped, F.lit(False)).cast("long"),
             # Of its own jumps the first is later: the run begins here.
-            "jump": F.coalesce(here, F.col("jump")),
+            "jump": F.coalesce(jump, F.col("jump")),
         }
     )
-    found = rows.groupBy(*_BOOT, "kind", "run").agg(
+    merged_rows = rows.groupBy(*_BOOT, "kind", "run").agg(
         F.min("first_seq").alias("first_seq"),
         F.min_by("first_at", "first_seq").alias("first_at"),
         F.max("last_seq").alias("last_seq"),
@@ -185,7 +186,7 @@ def merged(pieces: DataFrame, *, tolerance_s: int) -> DataFrame:
     )
     # All columns by name: with "all but one", a declarative pipeline would look for the
     # table too early.
-    return found.select(*_COLUMNS)
+    return merged_rows.select(*_COLUMNS)
 
 
 def all_of(arrays: Column | str) -> Column:
@@ -208,10 +209,10 @@ def missing_lines(boots: DataFrame) -> DataFrame:
     Returns:
         See qos.audit.read.file_problems; `place` is the node and its boot.
     """
-    there = F.sum(F.col("last_seq") - F.col("first_seq") + 1)
+    line_count = F.sum(F.col("last_seq") - F.col("first_seq") + 1)
     rows = boots.where(~F.col("kind").isin(NEWER, NAMED))
     rows = rows.groupBy(*_BOOT).agg(
-        (F.max("last_seq") - F.min("first_seq") + 1 - there).alias("count"),
+        (F.max("last_seq") - F.min("first_seq") + 1 - line_count).alias("count"),
         F.min("first_seq").alias("first"),
         F.max("last_seq").alias("last"),
     )
@@ -237,10 +238,10 @@ def clocks_back(boots: DataFrame, *, tolerance_s: int) -> DataFrame:
     rows = boots.where(~F.col("kind").isin(NEWER, NAMED))
     rows = rows.withColumn("before", F.lag("last_at").over(order))
     over_hole = F.coalesce(went_back(F.col("before"), tolerance_s), F.lit(False))
-    here = F.when(over_hole, _jump(F.col("before")))
+    jump = F.when(over_hole, _jump(F.col("before")))
     rows = rows.groupBy(*_BOOT).agg(
         F.sum(F.col("jumps") + over_hole.cast("long")).alias("count"),
-        F.min(F.coalesce(here, F.col("jump"))).alias("one"),
+        F.min(F.coalesce(jump, F.col("jump"))).alias("one"),
     )
     return rows.where(F.col("count") > 0).select(
         F.lit("clock-back").alias("kind"),

@@ -16,15 +16,15 @@ from pyspark.sql import functions as F
 
 from qos.audit import read, tables
 from qos.audit.audits import HIDDEN
+from qos.audit.follow_storage import FollowStorage, Marks
 from qos.audit.judging import Judge
-from qos.audit.stage import Staged
-from qos.audit.staging import Marks, Staging
-from qos.audit.state import Known, State, few
-from qos.audit.step import Step, pending
+from qos.audit.staged_journals import Staged
+from qos.audit.step_tables import Step, pending
+from qos.audit.subject_records import Records, RecordStore, few
 from qos.audit.subjects import message_subject, subject
 from qos.journal.schema import Role
 
-__all__ = ["CarryOver", "known_of"]
+__all__ = ["CarryOver", "records_of"]
 
 #: How long a message that has ended is kept while its verdict may still change.
 _SUSPECTS_KEPT: Final = timedelta(days=7)
@@ -34,11 +34,11 @@ _SUSPECTS_KEPT: Final = timedelta(days=7)
 _RUNS_BEFORE: Final = timedelta(days=1)
 
 
-def known_of(staged: Staged) -> Known:
+def records_of(staged: Staged) -> Records:
     """The known facts about each subject, from staged lines."""
     events = read.events_of(staged.lines)
-    return Known(
-        staged.told.withColumn("subject", message_subject()),
+    return Records(
+        staged.messages.withColumn("subject", message_subject()),
         events.withColumn("subject", subject()),
         staged.roles,
     )
@@ -69,86 +69,86 @@ class CarryOver:
         self._out = out
         self._first = first
         self._last = last
-        self._state = State(spark, f"{out}/{HIDDEN}")
-        self._staging = Staging(spark, f"{out}/{HIDDEN}")
+        self._record_store = RecordStore(spark, f"{out}/{HIDDEN}")
+        self._storage = FollowStorage(spark, f"{out}/{HIDDEN}")
         self._number = number
-        self._marks = self._staging.marks(number)
-        self._state.clean(self._marks.parts)
-        self._staging.clean(self._marks, [])
-        self._former = self._state.nothing()
+        self._marks = self._storage.marks(number)
+        self._record_store.clean(self._marks.parts)
+        self._storage.clean(self._marks, [])
+        self._former = self._record_store.nothing()
         if first is not None and self._marks.parts:
-            self._former = self._state.read(self._marks.parts[0])
+            self._former = self._record_store.read(self._marks.parts[0])
 
-    def known(self, new: Known) -> Known:
+    def records(self, new: Records) -> Records:
         """The knowledge carried into the audit, together with what it has read."""
         return self._former + new
 
     def runs(self, pieces: DataFrame) -> DataFrame:
         """The runs of all known lines."""
         if self._first is not None:
-            pieces = pieces.unionByName(self._staging.boots(self._marks.batch))
+            pieces = pieces.unionByName(self._storage.boots(self._marks.batch))
         return pieces
 
     def write(
-        self, known: Known, runs: DataFrame, messages: DataFrame, judge: Judge
+        self, records: Records, runs: DataFrame, messages: DataFrame, judge: Judge
     ) -> None:
         """Replace the rows of earlier days, and keep what is carried out of the audit.
 
         Args:
-            known: see there.
+            records: see there.
             runs: merged runs.
             messages: those of the audit's days, with their verdicts.
             judge: gives messages their verdicts.
         """
-        items = tables.queue_items(known.lines).where(self._is_within())
-        if Role.QUEUE not in known.roles:
+        items = tables.queue_items(records.lines).where(self._is_within())
+        if Role.QUEUE not in records.roles:
             items = items.limit(0)
-        later = self._state.nothing()
+        later = self._record_store.nothing()
         if self._first is not None and self._marks.parts:
-            begun = _begun(self._former).localCheckpoint()
-            early = few(begun.where(F.col("begun") < F.lit(self._first)))
-            now, before = _only(known, early), _only(self._former, early)
+            first_days = _begun(self._former).localCheckpoint()
+            early = few(first_days.where(F.col("begun") < F.lit(self._first)))
+            now, before = _only(records, early), _only(self._former, early)
             step = self._step(before, now, judge)
             judged, _ = step.write_messages()
             step.write_items()
             messages = messages.unionByName(judged.select(*messages.columns))
             items = items.unionByName(tables.queue_items(now.lines))
             if self._last is not None:
-                after = few(begun.where(F.col("begun") > F.lit(self._last)))
+                after = few(first_days.where(F.col("begun") > F.lit(self._last)))
                 later = _only(self._former, after)
         since = self._last and self._last - _SUSPECTS_KEPT
-        left = pending(messages, since).select(_of_message().alias("subject"))
-        left = left.union(
+        open_subjects = pending(messages, since).select(_of_message().alias("subject"))
+        open_subjects = open_subjects.union(
             items.where(F.col("outcome").isNull()).select(_of_item().alias("subject"))
         )
-        left = few(left.distinct().localCheckpoint())
-        self._save(_only(known, left) + later, runs)
+        open_subjects = few(open_subjects.distinct().localCheckpoint())
+        self._save(_only(records, open_subjects) + later, runs)
 
-    def _step(self, before: Known, now: Known, judge: Judge) -> Step:
-        like = tables.deliveries_of(now.told)
+    def _step(self, before: Records, now: Records, judge: Judge) -> Step:
+        like = tables.deliveries_of(now.messages)
         nothing = tables.judged(like.limit(0), judge.runs, judge.limits)
         return Step(
             self._spark,
             self._out,
             before=before,
             now=now,
-            others=nothing,
+            undecided=nothing,
             limits=judge.limits,
             judged=judge,
             lines_between=now.lines.where,
             lines_of=lambda subjects: now.lines,
         )
 
-    def _save(self, left: Known, runs: DataFrame) -> None:
+    def _save(self, records: Records, runs: DataFrame) -> None:
         number = self._number + 1
-        part = self._state.write(left, number)
+        part = self._record_store.write(records, number)
         # If nothing is left, no run is needed.
-        since = self._state.read(part).told.agg(
+        since = self._record_store.read(part).messages.agg(
             (F.min("first_at") - F.lit(_RUNS_BEFORE)).alias("since")
         )
         runs = runs.join(F.broadcast(since), F.col("last_at") >= F.col("since"))
         runs = runs.drop("since")
-        self._staging.save(Marks(batch=number, parts=(part,)), runs)
+        self._storage.save(Marks(batch=number, parts=(part,)), runs)
 
     def _is_within(self) -> Column:
         within = F.lit(True)
@@ -159,19 +159,19 @@ class CarryOver:
         return within
 
 
-def _begun(known: Known) -> DataFrame:
+def _begun(records: Records) -> DataFrame:
     """The day of the first line of each subject."""
-    moments = known.told.select("subject", F.col("first_at").alias("at")).unionByName(
-        known.lines.select("subject", "at")
-    )
+    moments = records.messages.select(
+        "subject", F.col("first_at").alias("at")
+    ).unionByName(records.lines.select("subject", "at"))
     return moments.groupBy("subject").agg(F.to_date(F.min("at")).alias("begun"))
 
 
-def _only(known: Known, keys: DataFrame) -> Known:
+def _only(records: Records, keys: DataFrame) -> Records:
     """The knowledge about some subjects, the keys."""
-    return Known(
-        known.told.join(keys, "subject", "left_semi"),
-        known.lines.join(keys, "subject", "left_semi"),
+    return Records(
+        records.messages.join(keys, "subject", "left_semi"),
+        records.lines.join(keys, "subject", "left_semi"),
     )
 
 

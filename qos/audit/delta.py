@@ -80,18 +80,19 @@ def replace(
     folder: str,
     *,
     partition_by: Sequence[str] = (),
-    where: Where = None,
+    partition_filter: Where = None,
     removed: Sequence[RemoveAction] | None = None,
     data_change: bool = True,
 ) -> int:
     """Replace rows of a table by those of a frame, in one commit.
 
     Args:
-        frame: all its rows must match `where`.
+        frame: all its rows must match `partition_filter`.
         folder: the folder of the table, which is created if necessary.
         partition_by: columns; their values are in the names of folders.
-        where: the partitions to be replaced.
-        removed: the files to be replaced, instead of those that match `where`.
+        partition_filter: the partitions to be replaced.
+        removed: the files to be replaced, instead of those that match
+            `partition_filter`.
         data_change: whether the frame has rows that the table did not have.
 
     Returns:
@@ -109,13 +110,17 @@ def replace(
         writer = writer.partitionBy(*partition_by)
     writer.parquet(f"{folder}/{write}")
     with errors_name(folder):
-        there = files_of(spark, folder)
-        added = add_actions(there, write, data_change=data_change)
-        return commit(table, added, schema, partition_by, where, removed)
+        files = files_of(spark, folder)
+        added = add_actions(files, write, data_change=data_change)
+        return commit(table, added, schema, partition_by, partition_filter, removed)
 
 
 def clear(
-    like: DataFrame, folder: str, *, partition_by: Sequence[str], where: Where
+    like: DataFrame,
+    folder: str,
+    *,
+    partition_by: Sequence[str],
+    partition_filter: Where,
 ) -> int:
     """Remove rows of a table, in one commit, without any work of Spark.
 
@@ -123,7 +128,7 @@ def clear(
         like: a frame with the columns of the table; it is not computed.
         folder: see replace.
         partition_by: see replace.
-        where: the partitions to be removed.
+        partition_filter: the partitions to be removed.
 
     Returns:
         The new version of the table.
@@ -133,7 +138,7 @@ def clear(
     """
     table, schema = _table_for(like, folder, partition_by)
     with errors_name(folder):
-        return commit(table, [], schema, partition_by, where)
+        return commit(table, [], schema, partition_by, partition_filter)
 
 
 def _table_for(
@@ -152,17 +157,17 @@ def commit(
     added: Sequence[AddAction],
     schema: Schema,
     partition_by: Sequence[str] = (),
-    where: Where = None,
+    partition_filter: Where = None,
     removed: Sequence[RemoveAction] | None = None,
 ) -> int:
-    """Add files to a table in place of those that match `where`.
+    """Add files to a table in place of those that match `partition_filter`.
 
     Args:
         table: at the version that must still be the last one.
         added: the files.
         schema: the schema of the table from now on.
         partition_by: the partition columns of the table.
-        where: the partitions to be replaced.
+        partition_filter: the partitions to be replaced.
         removed: see replace.
 
     Returns:
@@ -176,7 +181,7 @@ def commit(
         mode="overwrite" if removed is None else "append",
         schema=schema,
         partition_by=list(partition_by),
-        partition_filters=None if where is None else list(where),
+        partition_filters=None if partition_filter is None else list(partition_filter),
         commit_properties=ours(),
         # A version must be readable as long as its row in `audits` exists.
         post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
@@ -197,9 +202,9 @@ def create(
     """
     with errors_name(folder):
         files = files_of(spark, folder)
-        found = files.get_file_info(pafs.FileSelector("", recursive=False))
+        entries = files.get_file_info(pafs.FileSelector("", recursive=False))
         # A process that was killed here may have left a log without an entry.
-        if any(info.path != "_delta_log" for info in found):
+        if any(info.path != "_delta_log" for info in entries):
             raise CannotWrite(
                 f"{folder}: there are files in it that belong to no Delta table: "
                 "give another folder, or remove them"
@@ -243,20 +248,20 @@ def sweep(spark: SparkSession, folder: str, table: DeltaTable) -> list[str]:
         The folders that were removed.
     """
     files = files_of(spark, folder)
-    found = files.get_file_info(pafs.FileSelector("", recursive=False))
-    writes = {info.path for info in found if info.path.startswith(_WRITE)}
+    entries = files.get_file_info(pafs.FileSelector("", recursive=False))
+    writes = {info.path for info in entries if info.path.startswith(_WRITE)}
     with errors_name(folder):
         active = pa.table(table.get_add_actions())["path"].to_pylist()
         # The files that vacuum would remove if it kept no former version.
         former = table.vacuum(0, dry_run=True, enforce_retention_duration=False)
-    left = writes - {path.partition("/")[0] for path in (*active, *former)}
+    orphans = writes - {path.partition("/")[0] for path in (*active, *former)}
     if local_path(folder) is None:
         youngest = _write_of(datetime.now(UTC) - _WRITE_TAKES_MAX)
-        left = {write for write in left if write < youngest}
-    for write in left:
+        orphans = {write for write in orphans if write < youngest}
+    for write in orphans:
         # Beside these, Hadoop has files with their checksums, which deltalake hides.
         remove(spark, f"{folder}/{write}")
-    return sorted(left)
+    return sorted(orphans)
 
 
 def new_write() -> str:
@@ -316,11 +321,11 @@ def _delta_schema(schema: StructType) -> Schema:
 
 def _nullable(value: Any) -> Any:
     if isinstance(value, list):
-        return [_nullable(each) for each in value]
+        return [_nullable(element) for element in value]
     if not isinstance(value, dict):
         return value
     always = {"nullable", "containsNull", "valueContainsNull"}
-    return {key: key in always or _nullable(each) for key, each in value.items()}
+    return {key: key in always or _nullable(inner) for key, inner in value.items()}
 
 
 def _schema_with(table: DeltaTable, schema: StructType, folder: str) -> Schema:

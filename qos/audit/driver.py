@@ -16,21 +16,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from qos.audit import boot_runs, pairing, read, store, tables
-from qos.audit.at_once import at_once
 from qos.audit.audits import STAGED, Audits
 from qos.audit.batch_tables import write_tables
 from qos.audit.boot_runs import CLOCK_BACK_S
-from qos.audit.carry_over import CarryOver, known_of
+from qos.audit.carry_over import CarryOver, records_of
 from qos.audit.follow_lock import alone
+from qos.audit.foreign_lines import Tied
 from qos.audit.journals import tied_folders
 from qos.audit.judging import Judge
 from qos.audit.lines import LineProblem
 from qos.audit.named_journals import named_runs
 from qos.audit.new_files import NewFile, file_problems, files_since
+from qos.audit.parallel import in_parallel
 from qos.audit.results import NEVER, Summary, draw
-from qos.audit.small import are_small, without_compiling
-from qos.audit.speakers import Tied
-from qos.audit.stage import stage
+from qos.audit.small_journals import are_small, without_compiling
+from qos.audit.staged_journals import stage
 from qos.audit.tables import Limits
 from qos.journal.schema import Role
 
@@ -67,19 +67,19 @@ def audit(
     Raises:
         CannotWrite: another audit writes there, or the folder has other content.
     """
-    began = time.monotonic()
+    started_at = time.monotonic()
     folders, tied = tied_folders(journals)
     with alone(out):
         progress("looking for files")
         since = None if first is None else first - MARGIN
         until = None if last is None else last + MARGIN
         files = files_since(spark, folders, since, last=until)
-        with without_compiling(spark, wanted=are_small(file.size for file in files)):
+        with without_compiling(spark, active=are_small(file.size for file in files)):
             audited = _audit(
                 spark, folders, files, tied, out, limits, first, last, progress
             )
     untied = len(folders) - len(tied.folders)
-    return replace(audited, untied=untied, seconds=time.monotonic() - began)
+    return replace(audited, untied=untied, seconds=time.monotonic() - started_at)
 
 
 def _audit(
@@ -100,50 +100,52 @@ def _audit(
     try:
         progress("reading the journals")
         sizes = {file.path: file.size for file in files if file.problem is None}
-        found = stage(spark, sizes, staged, tied=tied)
+        contents = stage(spark, sizes, staged, tied=tied)
         # They are few, and in memory from here on.
-        pieces = found.runs.localCheckpoint()
+        pieces = contents.runs.localCheckpoint()
         runs = boot_runs.merged(pieces, tolerance_s=CLOCK_BACK_S).localCheckpoint()
         count, first_day, last_day = _extent(pieces)
         carried = CarryOver(spark, out, first, last, audits.number)
-        known = carried.known(known_of(found))
+        records = carried.records(records_of(contents))
         all_runs = runs
         if first is not None:
             all_runs = boot_runs.merged(carried.runs(pieces), tolerance_s=CLOCK_BACK_S)
             all_runs = all_runs.localCheckpoint()
         judge = _judge(spark, folders, files, tied, all_runs, limits, first or last)
         days = first or first_day, last or last_day
-        messages_of = pairing.messages_of if found.has_pairs else tables.deliveries_of
+        messages_of = (
+            pairing.messages_of if contents.has_pairs else tables.deliveries_of
+        )
 
-        events = known.lines.drop("subject")
-        counts = _counts(events, known.roles)
+        events = records.lines.drop("subject")
+        counts = _counts(events, records.roles)
 
         def find_problems() -> DataFrame:
             progress("looking for problems of the journals")
-            problems = _problems(found.lines, runs, file_problems(spark, files))
-            if Role.JOURNAL in known.roles:
+            problems = _problems(contents.lines, runs, file_problems(spark, files))
+            if Role.JOURNAL in records.roles:
                 problems = problems.unionByName(tables.contradicting_counts(counts))
             store.replace_table(problems, f"{out}/problems")
             return store.read_table(problems, f"{out}/problems")
 
         def make_tables() -> dict[str, DataFrame]:
-            written = write_tables(
+            frames = write_tables(
                 events,
                 judge,
                 out,
                 # Without a line there is no day, and nothing to replace.
                 (days[0] or NEVER[0], days[1] or NEVER[1]),
-                messages=messages_of(known.told),
+                messages=messages_of(records.messages),
                 counts=counts,
-                roles=known.roles,
+                roles=records.roles,
                 from_margin=bool(first),
                 progress=progress,
             )
             progress("keeping what has not ended")
-            carried.write(known, all_runs, written["deliveries"], judge)
-            return written
+            carried.write(records, all_runs, frames["deliveries"], judge)
+            return frames
 
-        problems, written = at_once(find_problems, make_tables)
+        problems, frames = in_parallel(find_problems, make_tables)
     finally:
         store.remove(spark, staged)
     audits.record(*days)
@@ -154,7 +156,7 @@ def _audit(
         events=count,
     )
     progress("drawing the report")
-    return draw(written, problems, out, summary, limits)
+    return draw(frames, problems, out, summary, limits)
 
 
 def _judge(
@@ -213,7 +215,7 @@ def _extent(runs: DataFrame) -> tuple[int, date | None, date | None]:
 
 def _bad_lines(problems: DataFrame) -> int:
     """The number of lines that are no event."""
-    of_lines = F.col("kind").isin(*(each.value for each in LineProblem))
+    of_lines = F.col("kind").isin(*(problem.value for problem in LineProblem))
     bad = problems.where(of_lines).agg(F.sum("count")).first()
     assert bad is not None
     return int(bad[0] or 0)

@@ -93,7 +93,7 @@ _TOLD = (
     _Told("redeliveries", "set", _LINE_ID, (_R.REDELIVERED,)),
 )
 
-SETS: Final = tuple(told.name for told in _TOLD if told.function == "set")
+SETS: Final = tuple(column.name for column in _TOLD if column.function == "set")
 
 
 # -- in Spark ---------------------------------------------------------------
@@ -119,14 +119,14 @@ def in_spark(lines: DataFrame) -> DataFrame:
     """
     # Only times and numbers are made here. For those, Spark need not sort, and does
     # most of the work before any data moves. So each end is one of the keys.
-    ended = _is_one("event", OUTCOMES)
-    ends = {name: F.when(ended, F.col(field)) for name, field in _ENDS.items()}
+    is_end = _is_one("event", OUTCOMES)
+    ends = {name: F.when(is_end, F.col(field)) for name, field in _ENDS.items()}
     columns = []
-    for told in _TOLD:
-        value = F.col(told.field)
-        if told.events:
-            value = F.when(_is_one("event", told.events), value)
-        columns.append(_IN_SPARK[told.function](value).alias(told.name))
+    for column in _TOLD:
+        value = F.col(column.field)
+        if column.events:
+            value = F.when(_is_one("event", column.events), value)
+        columns.append(_IN_SPARK[column.function](value).alias(column.name))
     lines = lines.withColumns({**ends, _LINE_ID: _line_id()})
     return lines.groupBy(*_TELLER, *_ENDS).agg(*columns)
 
@@ -176,21 +176,27 @@ def in_arrow(lines: pa.Table) -> pa.Table:
     places, ends = _ends(lines)
     lines = lines.append_column(_LINE_ID, _line_ids(lines))
     columns = {name: lines[name] for name in _TELLER} | {"last": places}
-    for told in _TOLD:
-        value = lines[told.field]
-        if told.events:
-            value = _where(_are_one(lines, "event", told.events), value)
-        columns[told.name] = value
-    found = pa.table(columns).group_by(list(_TELLER), use_threads=False)
-    made = found.aggregate(
-        [("last", "max"), *((told.name, *_IN_ARROW[told.function]) for told in _TOLD)]
+    for column in _TOLD:
+        value = lines[column.field]
+        if column.events:
+            value = _where(_are_one(lines, "event", column.events), value)
+        columns[column.name] = value
+    groups = pa.table(columns).group_by(list(_TELLER), use_threads=False)
+    table = groups.aggregate(
+        [
+            ("last", "max"),
+            *((column.name, *_IN_ARROW[column.function]) for column in _TOLD),
+        ]
     )
-    names = {f"{told.name}_{_IN_ARROW[told.function][0]}": told.name for told in _TOLD}
-    made = made.rename_columns([names.get(name, name) for name in made.column_names])
-    last = ends.take(made["last_max"])
+    names = {
+        f"{column.name}_{_IN_ARROW[column.function][0]}": column.name
+        for column in _TOLD
+    }
+    table = table.rename_columns([names.get(name, name) for name in table.column_names])
+    last = ends.take(table["last_max"])
     for name, field in _ENDS.items():
-        made = made.append_column(name, last[field])
-    return made.select([*_TELLER, *_ENDS, *names.values()])
+        table = table.append_column(name, last[field])
+    return table.select([*_TELLER, *_ENDS, *names.values()])
 
 
 def _ends(lines: pa.Table) -> tuple[pa.Array, pa.Table]:

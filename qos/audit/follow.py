@@ -1,12 +1,12 @@
 """A continuous audit: the tables of `audit`, kept up to date while journals come.
 
 Each look lists the new files, and takes them in by one step. The step stages their
-lines, finds the earlier records of the same messages and items (qos.audit.state), and
-makes their rows again (qos.audit.step). The cost of a step depends only on its own
-lines, however many there were before. A step can repeat everything that it does: it may
-be interrupted anywhere.
+lines, finds the earlier records of the same messages and items
+(qos.audit.subject_records), and makes their rows again (qos.audit.step_tables). The cost
+of a step depends only on its own lines, however many there were before. A step can repeat
+everything that it does: it may be interrupted anywhere.
 
-A day is open for `late` days after the latest day seen. Later lines are in no table:
+A day is open for `lateness` days after the latest day seen. Later lines are in no table:
 they are a problem, `late-line`, with place and count. Of ended messages and items only
 the tables are kept, and one line for each boot. Open ones are kept until they end.
 """
@@ -24,27 +24,27 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from qos.audit import boot_runs, read, store, tables
-from qos.audit.at_once import at_once
 from qos.audit.audits import STAGED, Audits
 from qos.audit.batch_tables import without_rows
 from qos.audit.boot_runs import CLOCK_BACK_S
-from qos.audit.carry_over import known_of
+from qos.audit.carry_over import records_of
 from qos.audit.follow_lock import FOLDER, CannotFollow, alone, check_options
 from qos.audit.follow_marks import marks_after, shown
 from qos.audit.follow_problems import late_lines, with_contradictions
+from qos.audit.follow_storage import FollowStorage, Incomplete, Marks
 from qos.audit.journals import tied_folders
 from qos.audit.named_journals import named_runs
 from qos.audit.new_files import NewFile, file_problems, files_since
+from qos.audit.parallel import in_parallel
 from qos.audit.results import Summary, draw
-from qos.audit.small import are_small, without_compiling
-from qos.audit.stage import Staged, stage
-from qos.audit.staging import Incomplete, Marks, Staging
-from qos.audit.state import Known, Part, State, gathered
-from qos.audit.step import MESSAGE, Step, pending
+from qos.audit.small_journals import are_small, without_compiling
+from qos.audit.staged_journals import Staged, stage
+from qos.audit.step_tables import MESSAGE, Step, pending
+from qos.audit.subject_records import Part, Records, RecordStore, gathered
 from qos.audit.swap import join_files
 from qos.audit.tables import Limits
-from qos.audit.tables.cover import names_of
-from qos.audit.tables.once import domain
+from qos.audit.tables.columns import domain
+from qos.audit.tables.journal_coverage import names_of
 from qos.journal.schema import Role
 
 __all__ = ["FOLDER", "CannotFollow", "Follower", "Look", "follow"]
@@ -73,10 +73,10 @@ def follow(
     out: str,
     *,
     limits: Callable[[], Limits],
-    late: timedelta,
+    lateness: timedelta,
     every_s: float | None,
-    stopped: threading.Event,
-    told: Callable[[Look], None] = lambda look: None,
+    stop: threading.Event,
+    on_look: Callable[[Look], None] = lambda look: None,
     progress: Callable[[str], None] = lambda step: None,
 ) -> Look:
     """Keep the tables and the report up to date until it is stopped.
@@ -86,10 +86,10 @@ def follow(
         journals: see qos.audit.journals.
         out: see qos.audit.driver.audit.
         limits: called each time, because `now` changes.
-        late: the whole days for which a day is open after the latest one.
+        lateness: the whole days for which a day is open after the latest one.
         every_s: the time between two looks for new files; None: look once only.
-        stopped: ends it, but not a running batch.
-        told: called with the result of each look.
+        stop: ends it, but not a running batch.
+        on_look: called with the result of each look.
         progress: called with a description of the present step.
 
     Returns:
@@ -101,14 +101,14 @@ def follow(
     """
     with alone(out):
         follower = Follower(
-            spark, journals, out, limits=limits, late=late, progress=progress
+            spark, journals, out, limits=limits, lateness=lateness, progress=progress
         )
         while True:
-            began = time.monotonic()
+            started_at = time.monotonic()
             look = follower.look()
-            told(look)
-            if every_s is None or stopped.wait(
-                max(0.0, began + every_s - time.monotonic())
+            on_look(look)
+            if every_s is None or stop.wait(
+                max(0.0, started_at + every_s - time.monotonic())
             ):
                 return look
 
@@ -119,7 +119,7 @@ class Follower:
     Args: see follow.
 
     Raises:
-        CannotFollow: `out` was begun with other journals, or another `late`.
+        CannotFollow: `out` was begun with other journals, or another `lateness`.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Follower:
         out: str,
         *,
         limits: Callable[[], Limits],
-        late: timedelta,
+        lateness: timedelta,
         progress: Callable[[str], None] = lambda step: None,
     ) -> None:
         self._spark = spark
@@ -137,17 +137,17 @@ class Follower:
         self._folders, self._tied = tied_folders(self._journals)
         self._out = out
         self._limits = limits
-        self._late = late
+        self._lateness = lateness
         self._progress = progress
-        self._staging = Staging(spark, f"{out}/{FOLDER}")
-        self._state = State(spark, f"{out}/{FOLDER}")
+        self._storage = FollowStorage(spark, f"{out}/{FOLDER}")
+        self._record_store = RecordStore(spark, f"{out}/{FOLDER}")
         self._audits = Audits(spark, out)
         self._look: Look | None = None
         #: The files that were taken in, by their paths.
-        self._seen: dict[str, NewFile] | None = None
+        self._files: dict[str, NewFile] | None = None
         #: The files that are not closed; and those of them that are in the report.
         self._open: list[NewFile] = []
-        self._told_open: list[NewFile] | None = None
+        self._drawn_open: list[NewFile] | None = None
 
     def look(self) -> Look:
         """Take in new files, and judge the existing rows again.
@@ -155,49 +155,49 @@ class Follower:
         Returns when both results are on disk.
         """
         try:
-            if self._seen is None:
+            if self._files is None:
                 self._audits.recover()
-                check_options(self._spark, self._out, self._journals, self._late)
-                self._seen = {file.path: file for file in self._staging.seen()}
+                check_options(self._spark, self._out, self._journals, self._lateness)
+                self._files = {file.path: file for file in self._storage.seen()}
             self._progress("looking for new files")
-            marks = self._staging.marks()
+            marks = self._storage.marks()
             files = self._plan(marks)
         except Incomplete as error:
             raise CannotFollow(str(error)) from None
         # The first look of a process has no compiled code yet. For few lines, it takes
         # less time without.
         is_short = self._look is None and are_small(file.size for file in files)
-        with without_compiling(self._spark, wanted=is_short):
+        with without_compiling(self._spark, active=is_short):
             self._look = self._take_in(files, marks) if files else self._again(marks)
         return self._look
 
     def _plan(self, marks: Marks) -> list[NewFile]:
         """The files of the next step; first those of an interrupted one."""
-        assert self._seen is not None
+        assert self._files is not None
         step = marks.batch + 1
-        first = None if marks.open_from is None else marks.open_from - self._late
-        planned = self._staging.plan(step)
+        first = None if marks.open_from is None else marks.open_from - self._lateness
+        planned = self._storage.plan(step)
         if first is not None:
-            old = [path for path, file in self._seen.items() if file.day < str(first)]
+            old = [path for path, file in self._files.items() if file.day < str(first)]
             for path in old:
-                del self._seen[path]
+                del self._files[path]
         if not planned:
-            self._staging.clean(marks, list(self._seen.values()))
-        listed = files_since(self._spark, self._folders, first, self._seen)
+            self._storage.clean(marks, list(self._files.values()))
+        listed = files_since(self._spark, self._folders, first, self._files)
         self._open = [file for file in listed if _is_open(file)]
         if not planned:
             planned = [file for file in listed if not _is_open(file)]
             if planned:
-                self._staging.save_plan(planned, step)
-        self._seen |= {file.path: file for file in planned}
+                self._storage.save_plan(planned, step)
+        self._files |= {file.path: file for file in planned}
         return planned
 
     def _take_in(self, files: list[NewFile], before: Marks) -> Look:
-        began = time.monotonic()
+        started_at = time.monotonic()
         limits = self._limits()
         step = before.batch + 1
         self._progress(f"reading batch {step}")
-        self._state.clean(before.parts)
+        self._record_store.clean(before.parts)
         folder = f"{self._out}/{STAGED}"
         store.remove(self._spark, folder)
         sizes = {file.path: file.size for file in files if file.problem is None}
@@ -209,40 +209,42 @@ class Follower:
                 open_from=before.open_from,
                 tied=self._tied,
             )
-            new = known_of(staged)
-            known = self._state.look_up(new.subjects(), before.parts)
-            both = new + known
-            part = self._state.write(both, step)
-            marks, boots, problems = at_once(
-                lambda: marks_after(staged, before, now=limits.now, late=self._late),
+            new = records_of(staged)
+            earlier = self._record_store.look_up(new.subjects(), before.parts)
+            records = new + earlier
+            part = self._record_store.write(records, step)
+            marks, boots, problems = in_parallel(
+                lambda: marks_after(
+                    staged, before, now=limits.now, lateness=self._lateness
+                ),
                 lambda: self._boots(staged, files, before).localCheckpoint(),
                 lambda: self._problems(staged, files, before).localCheckpoint(),
             )
             parts = (*before.parts, part._replace(latest=marks.latest))
         finally:
             store.remove(self._spark, folder)
-        others = self._others(boots, before)
-        now = replace(self._state.read(part), roles=both.roles)
+        undecided = self._others(boots, before)
+        now = replace(self._record_store.read(part), roles=records.roles)
         if Role.JOURNAL in now.roles:
             problems = with_contradictions(problems, now.lines)
-        written, _ = at_once(
-            self._step(known, now, parts, others, boots, limits).write,
+        messages, _ = in_parallel(
+            self._step(earlier, now, parts, undecided, boots, limits).write,
             lambda: self._write_problems(problems, boots),
         )
         self._join_files(before.open_from, marks.open_from)
         self._audits.record(*shown(marks))
         marks = replace(marks, parts=self._gathered(parts, marks))
-        left = pending(written, marks.open_from)
-        self._staging.save(marks, boots, problems=problems, pending=left)
-        summary = self._draw(marks, limits, began)
+        pending_messages = pending(messages, marks.open_from)
+        self._storage.save(marks, boots, problems=problems, pending=pending_messages)
+        summary = self._draw(marks, limits, started_at)
         return Look(step, True, summary, limits.now)
 
     def _step(
         self,
-        before: Known,
-        now: Known,
+        before: Records,
+        now: Records,
         parts: Sequence[Part],
-        others: DataFrame | None,
+        undecided: DataFrame | None,
         boots: DataFrame,
         limits: Limits,
     ) -> Step:
@@ -251,20 +253,20 @@ class Follower:
             self._out,
             before=before,
             now=now,
-            others=others,
+            undecided=undecided,
             limits=limits,
             judged=lambda messages: tables.judged(messages, boots, limits),
-            lines_between=self._state.lines(parts).where,
-            lines_of=lambda subjects: self._state.lines_of(subjects, parts),
+            lines_between=self._record_store.lines(parts).where,
+            lines_of=lambda subjects: self._record_store.lines_of(subjects, parts),
             progress=self._progress,
         )
 
     def _boots(self, staged: Staged, files: list[NewFile], before: Marks) -> DataFrame:
         """The runs of all lines up to this step, and of the names of all files."""
         return boot_runs.merged(
-            self._staging.boots(before.batch)
+            self._storage.boots(before.batch)
             .unionByName(staged.runs)
-            .unionByName(staged.late)
+            .unionByName(staged.late_runs)
             .unionByName(self._named([*files, *self._open])),
             tolerance_s=CLOCK_BACK_S,
         )
@@ -276,10 +278,10 @@ class Follower:
         self, staged: Staged, files: list[NewFile], before: Marks
     ) -> DataFrame:
         return (
-            self._staging.problems(before.batch)
+            self._storage.problems(before.batch)
             .unionByName(read.line_problems(staged.lines))
             .unionByName(file_problems(self._spark, files))
-            .unionByName(late_lines(staged.late, before.open_from))
+            .unionByName(late_lines(staged.late_runs, before.open_from))
         )
 
     def _others(self, boots: DataFrame, before: Marks) -> DataFrame | None:
@@ -287,31 +289,31 @@ class Follower:
         if before.batch < 0:
             return None
         like = self._like["deliveries"]
-        others = self._staging.pending(before.batch, like.schema)
-        known = names_of(self._staging.boots(before.batch))
-        new = names_of(boots).join(known, known.columns, "left_anti")
+        undecided = self._storage.pending(before.batch, like.schema)
+        earlier_names = names_of(self._storage.boots(before.batch))
+        new = names_of(boots).join(earlier_names, earlier_names.columns, "left_anti")
         new = new.select("name").distinct().localCheckpoint()
         if new.isEmpty():
-            return others
+            return undecided
         # A device has begun a journal, or its first files have come, or its clock went
         # back, or another journal has its name: then there may be another reason.
         folder = f"{self._out}/deliveries"
-        there = store.read_table(like, folder, *shown(before))
-        there = there.where(F.col("verdict") == "unproven")
+        rows = store.read_table(like, folder, *shown(before))
+        rows = rows.where(F.col("verdict") == "unproven")
         component = domain(F.col("uncovered"))
         names = F.array("uncovered", component, "sender_node", "receiver_node")
-        there = there.withColumn("name", F.explode(names))
-        there = there.join(new, "name", "left_semi").dropDuplicates([*MESSAGE])
-        return others.unionByName(there.select(*like.columns))
+        rows = rows.withColumn("name", F.explode(names))
+        rows = rows.join(new, "name", "left_semi").dropDuplicates([*MESSAGE])
+        return undecided.unionByName(rows.select(*like.columns))
 
     def _gathered(self, parts: tuple[Part, ...], marks: Marks) -> tuple[Part, ...]:
-        kept = list(parts)
-        while some := gathered(kept, marks.open_from):
+        whole_parts = list(parts)
+        while group := gathered(whole_parts, marks.open_from):
             self._progress("gathering what is kept")
-            begin = kept.index(some[0])
-            whole = self._state.gather(some, kept, marks.open_from)
-            kept[begin : begin + len(some)] = [whole]
-        return tuple(kept)
+            begin = whole_parts.index(group[0])
+            whole = self._record_store.gather(group, whole_parts, marks.open_from)
+            whole_parts[begin : begin + len(group)] = [whole]
+        return tuple(whole_parts)
 
     def _join_files(self, first: date | None, open_from: date | None) -> None:
         """Merge the files of the days that are closed from now on into a few."""
@@ -319,7 +321,7 @@ class Follower:
             return
         self._progress("joining the files of closed days")
         last = open_from - timedelta(days=1)
-        at_once(
+        in_parallel(
             *(
                 partial(
                     join_files,
@@ -335,45 +337,45 @@ class Follower:
 
     def _again(self, marks: Marks) -> Look:
         """Without new lines: judge rows again whose verdict may change with time."""
-        began = time.monotonic()
+        started_at = time.monotonic()
         limits = self._limits()
         before = self._look
-        boots = self._staging.boots(marks.batch)
+        boots = self._storage.boots(marks.batch)
         if self._open:
             boots = boots.unionByName(self._named(self._open))
-        others = self._staging.pending(marks.batch, self._like["deliveries"].schema)
-        nothing = self._state.nothing()
-        step = self._step(nothing, nothing, (), others, boots, limits)
+        undecided = self._storage.pending(marks.batch, self._like["deliveries"].schema)
+        nothing = self._record_store.nothing()
+        step = self._step(nothing, nothing, (), undecided, boots, limits)
         if marks.batch < 0:
             step.write()
             is_new = True
-        elif others.isEmpty():
+        elif undecided.isEmpty():
             # No verdict can change.
             is_new = False
         else:
             judged, is_new = step.write_messages()
             if is_new:
-                left = pending(judged, marks.open_from)
-                self._staging.save_again(left, marks.batch)
-        if before is not None and not is_new and self._open == self._told_open:
+                pending_messages = pending(judged, marks.open_from)
+                self._storage.save_again(pending_messages, marks.batch)
+        if before is not None and not is_new and self._open == self._drawn_open:
             return replace(before, new=False, at=limits.now)
-        self._write_problems(self._staging.problems(marks.batch), boots)
+        self._write_problems(self._storage.problems(marks.batch), boots)
         self._audits.record(*shown(marks))
-        summary = self._draw(marks, limits, began)
+        summary = self._draw(marks, limits, started_at)
         return Look(marks.batch, True, summary, limits.now)
 
     def _write_problems(self, problems: DataFrame, boots: DataFrame) -> None:
         self._progress("looking for problems of the journals")
         boots = boot_runs.together(boots, tolerance_s=CLOCK_BACK_S)
-        found = (
+        rows = (
             problems.unionByName(file_problems(self._spark, self._open))
             .unionByName(boot_runs.missing_lines(boots))
             .unionByName(boot_runs.clocks_back(boots, tolerance_s=CLOCK_BACK_S))
         )
-        store.replace_table(found, f"{self._out}/problems")
-        self._told_open = self._open
+        store.replace_table(rows, f"{self._out}/problems")
+        self._drawn_open = self._open
 
-    def _draw(self, marks: Marks, limits: Limits, began: float) -> Summary:
+    def _draw(self, marks: Marks, limits: Limits, started_at: float) -> Summary:
         self._progress("drawing the report")
         summary = Summary(
             first=marks.shown_from,
@@ -382,14 +384,14 @@ class Follower:
             events=marks.events,
             untied=len(self._folders) - len(self._tied.folders),
         )
-        written = {
+        frames = {
             name: store.read_table(table, f"{self._out}/{name}", *shown(marks))
             for name, table in self._like.items()
         }
-        like = self._staging.problems(-1)
+        like = self._storage.problems(-1)
         problems = store.read_table(like, f"{self._out}/problems")
-        summary = draw(written, problems, self._out, summary, limits)
-        return replace(summary, seconds=time.monotonic() - began)
+        summary = draw(frames, problems, self._out, summary, limits)
+        return replace(summary, seconds=time.monotonic() - started_at)
 
     @cached_property
     def _like(self) -> dict[str, DataFrame]:

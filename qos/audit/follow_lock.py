@@ -56,7 +56,7 @@ def alone(out: str) -> Iterator[None]:
 
 
 def check_options(
-    spark: SparkSession, out: str, journals: list[str], late: timedelta
+    spark: SparkSession, out: str, journals: list[str], lateness: timedelta
 ) -> None:
     """Check that `out` was begun with the same options, or begin it with them.
 
@@ -65,7 +65,7 @@ def check_options(
     """
     folder = f"{out}/{FOLDER}/options"
     schema = "version int, journals string, late_days int"
-    row = (_VERSION, json.dumps(journals), late.days)
+    row = (_VERSION, json.dumps(journals), lateness.days)
     if "_SUCCESS" not in store.children(spark, folder):
         store.overwrite(spark.createDataFrame([row], schema), folder)
         return
@@ -81,7 +81,7 @@ def check_options(
             f"{out}: begun with other journals, {names}: give the same, or use another "
             "folder"
         )
-    if before["late_days"] != late.days:
+    if before["late_days"] != lateness.days:
         raise CannotFollow(
             f"{out}: begun with --late {before['late_days']}: give the same, or use "
             "another folder"

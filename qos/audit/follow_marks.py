@@ -7,9 +7,9 @@ from datetime import UTC, date, datetime, timedelta
 from pyspark.sql import functions as F
 
 from qos.audit import boot_runs
+from qos.audit.follow_storage import Marks
 from qos.audit.results import NEVER, Days
-from qos.audit.stage import Staged
-from qos.audit.staging import Marks
+from qos.audit.staged_journals import Staged
 
 __all__ = ["marks_after", "shown"]
 
@@ -18,7 +18,7 @@ _AHEAD = timedelta(days=1)
 
 
 def marks_after(
-    staged: Staged, before: Marks, *, now: datetime, late: timedelta
+    staged: Staged, before: Marks, *, now: datetime, lateness: timedelta
 ) -> Marks:
     """The progress after a step, still with the parts of the former one.
 
@@ -26,35 +26,35 @@ def marks_after(
         staged: what the step takes in.
         before: the marks of the former step.
         now: the time of the look.
-        late: the whole days for which a day is open after the latest one.
+        lateness: the whole days for which a day is open after the latest one.
     """
     until = now.astimezone(UTC).date() + _AHEAD
     first_day, last_day = F.to_date("first_at"), F.to_date("last_at")
     timely = [F.when(day <= F.lit(until), day) for day in (first_day, last_day)]
     lines = F.coalesce(F.sum(F.col("last_seq") - F.col("first_seq") + 1), F.lit(0))
-    told = staged.runs.where(F.col("kind") == boot_runs.TOLD)
-    seen = told.agg(
+    event_runs = staged.runs.where(F.col("kind") == boot_runs.TOLD)
+    extent = event_runs.agg(
         lines.alias("lines"),
         F.min(first_day).alias("first"),
         F.max(last_day).alias("last"),
         F.max(F.greatest(*timely)).alias("latest"),
     ).first()
-    too_late = staged.late.agg(lines.alias("lines")).first()
+    too_late = staged.late_runs.agg(lines.alias("lines")).first()
     bad = staged.lines.where(F.col("problem").isNotNull()).count()
-    assert seen is not None
+    assert extent is not None
     assert too_late is not None
-    events = seen["lines"] + too_late["lines"]
-    first = _least(before.first, seen["first"])
-    latest = _most(before.latest, seen["latest"])
+    events = extent["lines"] + too_late["lines"]
+    first = _least(before.first, extent["first"])
+    latest = _most(before.latest, extent["latest"])
     return Marks(
         batch=before.batch + 1,
         lines=before.lines + events + bad,
         events=before.events + events,
         first=first,
-        last=_most(before.last, seen["last"]),
+        last=_most(before.last, extent["last"]),
         latest=latest,
         shown_from=_most(first, before.open_from),
-        open_from=None if latest is None else latest - late,
+        open_from=None if latest is None else latest - lateness,
     )
 
 

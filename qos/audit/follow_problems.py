@@ -17,22 +17,24 @@ LATE_LINE = "late-line"
 
 def with_contradictions(problems: DataFrame, lines: DataFrame) -> DataFrame:
     """The problems, with those of the counts in all lines of the touched hours."""
-    found = tables.contradicting_counts(tables.counted(lines)).localCheckpoint()
+    contradictions = tables.contradicting_counts(
+        tables.counted(lines)
+    ).localCheckpoint()
     key = ["kind", "place"]
-    former = problems.join(found.select(*key), key, "left_anti")
-    return former.select(*problems.columns).unionByName(found)
+    former = problems.join(contradictions.select(*key), key, "left_anti")
+    return former.select(*problems.columns).unionByName(contradictions)
 
 
-def late_lines(late: DataFrame, open_from: date | None) -> DataFrame:
+def late_lines(late_runs: DataFrame, open_from: date | None) -> DataFrame:
     """The problems of lines that came too late.
 
     Args:
-        late: the runs of these lines; see qos.audit.boot_runs.
+        late_runs: the runs of these lines; see qos.audit.boot_runs.
         open_from: the first day that is open.
     """
     count = F.sum(F.col("last_seq") - F.col("first_seq") + 1)
     day = F.min(F.to_date("first_at")).cast("string")
-    rows = late.groupBy("node", "boot").agg(count.alias("count"), day.alias("day"))
+    rows = late_runs.groupBy("node", "boot").agg(count.alias("count"), day.alias("day"))
     text = f"of %s and later; days before {open_from} are closed"
     return rows.select(
         F.lit(LATE_LINE).alias("kind"),

@@ -17,7 +17,7 @@ def children(spark: SparkSession, folder: str) -> list[str]:
     system, root = _hadoop(spark, folder), _path(spark, folder)
     if not system.exists(root):
         return []
-    return [str(each.getPath().getName()) for each in system.listStatus(root)]
+    return [str(status.getPath().getName()) for status in system.listStatus(root)]
 
 
 def folders(spark: SparkSession, folder: str) -> list[str]:
@@ -25,8 +25,10 @@ def folders(spark: SparkSession, folder: str) -> list[str]:
     system, root = _hadoop(spark, folder), _path(spark, folder)
     if not system.exists(root):
         return []
-    found = system.listStatus(root)
-    return [str(each.getPath().getName()) for each in found if each.isDirectory()]
+    statuses = system.listStatus(root)
+    return [
+        str(status.getPath().getName()) for status in statuses if status.isDirectory()
+    ]
 
 
 def files(spark: SparkSession, folder: str) -> Iterator[tuple[str, int]]:
@@ -35,15 +37,15 @@ def files(spark: SparkSession, folder: str) -> Iterator[tuple[str, int]]:
     Hidden ones are left out, except files of journals that are not closed.
     """
     root = _path(spark, folder)
-    found = _hadoop(spark, folder).listFiles(root, True)
+    listing = _hadoop(spark, folder).listFiles(root, True)
     above = str(root.toUri()).rstrip("/")
-    while found.hasNext():
-        each = found.next()
-        path = str(each.getPath().toString())
+    while listing.hasNext():
+        status = listing.next()
+        path = str(status.getPath().toString())
         folders = path.removeprefix(above).split("/")[:-1]
         is_seen = not any(name.startswith((".", "_")) for name in folders)
         if is_seen and not is_hidden(path):
-            yield path, int(each.getLen())
+            yield path, int(status.getLen())
 
 
 def remove(spark: SparkSession, folder: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from qos.audit.speakers import Tied
+from qos.audit.foreign_lines import Tied
 
 __all__ = ["tied_folders"]
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from qos.audit.as_written import ATTEMPT_MAX, CHECKED, in_bulk, look_like_ours
 from qos.audit.blocks import BLOCK_BYTES, EXAMPLE_BYTES, Block, blocks_of
-from qos.audit.speakers import FOREIGN_NODE, NOBODY, Tied, marked
+from qos.audit.foreign_lines import FOREIGN_NODE, NOBODY, Tied, marked
 from qos.journal.schema import (
     FIELDS,
     LINE_BYTES_MAX,
@@ -81,21 +81,21 @@ def check_files(
 
 def checked_in(batch: pa.RecordBatch, tied: Tied = NOBODY) -> Iterator[pa.Table]:
     """Check the lines of the files of a batch; returns the columns of CHECKED."""
-    some: list[tuple[str, bytes]] = []
+    group: list[tuple[str, bytes]] = []
     size = 0
     for file, content in zip(batch["file"], batch["content"], strict=True):
         for block in blocks_of(file.as_py(), content.as_py()):
             if block.long or block.broken:
-                yield _checked_together(some, tied)
-                some, size = [], 0
+                yield _checked_together(group, tied)
+                group, size = [], 0
                 yield _unread(block)
                 continue
-            some.append((block.file, block.lines))
+            group.append((block.file, block.lines))
             size += len(block.lines)
             if size >= BLOCK_BYTES:
-                yield _checked_together(some, tied)
-                some, size = [], 0
-    yield _checked_together(some, tied)
+                yield _checked_together(group, tied)
+                group, size = [], 0
+    yield _checked_together(group, tied)
 
 
 def _unread(block: Block) -> pa.Table:
@@ -117,17 +117,17 @@ def check_lines(files: pa.Array, lines: pa.Array, tied: Tied = NOBODY) -> pa.Arr
     """
     # A line may contain bytes that are no UTF-8.
     values = lines.cast(pa.binary()).to_pylist()
-    each = [
+    blocks = [
         (file, line + b"\n")
         for file, line in zip(files.to_pylist(), values, strict=True)
     ]
-    return _checked_together(each, tied).to_struct_array().combine_chunks()
+    return _checked_together(blocks, tied).to_struct_array().combine_chunks()
 
 
 def checked(file: str, content: bytes, tied: Tied = NOBODY) -> pa.Table:
     """Check the lines of a file; returns the columns of CHECKED."""
-    ended = not content or content.endswith(b"\n")
-    return _checked_together([(file, content if ended else content + b"\n")], tied)
+    is_whole = not content or content.endswith(b"\n")
+    return _checked_together([(file, content if is_whole else content + b"\n")], tied)
 
 
 def _checked_together(blocks: Sequence[tuple[str, bytes]], tied: Tied) -> pa.Table:
@@ -151,8 +151,8 @@ def _events_or_problems(blocks: Sequence[tuple[str, bytes]]) -> pa.Table:
     if good.all():
         as_written, tables = in_bulk(content, ends - starts)
     else:
-        some = raw[np.repeat(good, ends - starts)].tobytes()
-        as_written, tables = in_bulk(some, (ends - starts)[good])
+        good_bytes = raw[np.repeat(good, ends - starts)].tobytes()
+        as_written, tables = in_bulk(good_bytes, (ends - starts)[good])
     good[good] = as_written
     events = pa.concat_tables([CHECKED.empty_table(), *tables])
     if good.all():
@@ -168,8 +168,8 @@ def _events_or_problems(blocks: Sequence[tuple[str, bytes]]) -> pa.Table:
     order = np.empty(len(ends), np.int64)
     order[good] = np.arange(len(events))
     order[odd] = len(events) + np.arange(len(odd))
-    both = pa.concat_tables([events, pa.Table.from_pylist(rows, CHECKED)])
-    return both.take(pa.array(order))
+    table = pa.concat_tables([events, pa.Table.from_pylist(rows, CHECKED)])
+    return table.take(pa.array(order))
 
 
 # -- one line ---------------------------------------------------------------

@@ -59,8 +59,8 @@ def storage_options(spark: SparkSession, folder: str) -> dict[str, str] | None:
     if not delta_uri(folder).startswith("s3://"):
         return None
     hadoop = cast(Any, spark.sparkContext)._jsc.hadoopConfiguration()
-    given = {ours: hadoop.get(name) for name, ours in _S3_OPTIONS.items()}
-    options = {name: str(value) for name, value in given.items() if value}
+    values = {ours: hadoop.get(name) for name, ours in _S3_OPTIONS.items()}
+    options = {name: str(value) for name, value in values.items() if value}
     if options.get("AWS_ENDPOINT_URL", "").startswith("http:"):
         options["AWS_ALLOW_HTTP"] = "true"
     return options

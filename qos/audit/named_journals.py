@@ -2,7 +2,7 @@
 
 A file that is open or cannot be read, or a file of a day that is not audited, shows by
 its name that its journal is of a node. Without this, the silence of another journal of
-the same node would look like a proof: see qos.audit.tables.cover.
+the same node would look like a proof: see qos.audit.tables.journal_coverage.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from qos.audit.boot_runs import NAMED, RUN
+from qos.audit.foreign_lines import NOBODY, Tied, journal_of
 from qos.audit.locations import local_path
 from qos.audit.new_files import NewFile
-from qos.audit.speakers import NOBODY, Tied, journal_of
 from qos.journal.schema import ITEMS
 
 __all__ = ["named_runs"]
@@ -45,14 +45,14 @@ def named_runs(
         files: read or not.
         tied: the folders that are tied to nodes: names of other nodes are left out.
     """
-    found: dict[str, set[int]] = {}
+    journals_by_node: dict[str, set[int]] = {}
     for file in files:
         local = local_path(file.path)
         uri = file.path if local is None else local.absolute().as_uri()
         node = _node_of(file.path, tied.node_of(uri))
         if node is not None:
             path = file.path if local is None else str(local.absolute())
-            found.setdefault(node, set()).add(journal_of(path))
+            journals_by_node.setdefault(node, set()).add(journal_of(path))
     runs = [
         {
             **dict.fromkeys(("first_seq", "last_seq", "jumps"), 0),
@@ -61,7 +61,7 @@ def named_runs(
             "kind": NAMED,
             "journals": sorted(journals),
         }
-        for node, journals in sorted(found.items())
+        for node, journals in sorted(journals_by_node.items())
     ]
     # A declarative pipeline permits no createDataFrame.
     rows = F.from_json(F.lit(json.dumps(runs)), f"array<struct<{RUN}>>")

@@ -59,7 +59,7 @@ def files_since(
     spark: SparkSession | None,
     journals: Sequence[str],
     first: date | None,
-    seen: Collection[str] = (),
+    known_paths: Collection[str] = (),
     *,
     last: date | None = None,
 ) -> list[NewFile]:
@@ -70,13 +70,13 @@ def files_since(
         journals: folders with `date=YYYY-MM-DD` folders, or such a folder itself. Local
             paths, or URIs that Spark can read.
         first: the first day; None: all.
-        seen: paths that are left out.
+        known_paths: paths that are left out.
         last: the last day; None: all.
     """
     return [
         file
         for file in each_file(spark, journals, first, last)
-        if file.path not in seen
+        if file.path not in known_paths
     ]
 
 
@@ -111,8 +111,8 @@ def file_problems(spark: SparkSession, files: Iterable[NewFile]) -> DataFrame:
 
 def _place(path: str) -> str:
     """The name of a file in the form for people."""
-    here = local_path(path)
-    return path if here is None else str(here)
+    local = local_path(path)
+    return path if local is None else str(local)
 
 
 def _problem(path: str, size: int) -> str | None:
@@ -136,9 +136,9 @@ def _days(
             yield folder, own[1]
             continue
         for name in _names(spark, folder):
-            found = _DAY.fullmatch(name)
-            if found:
-                yield f"{folder}/{name}", found[1]
+            match = _DAY.fullmatch(name)
+            if match:
+                yield f"{folder}/{name}", match[1]
 
 
 def _names(spark: SparkSession | None, folder: str) -> list[str]:

@@ -29,14 +29,14 @@ def messages_of(by_teller: DataFrame) -> DataFrame:
     Args:
         by_teller: see there; it is read several times.
     """
-    found = tables.repeated(by_teller).localCheckpoint()
-    count = found.count()
+    repetitions = tables.repeated(by_teller).localCheckpoint()
+    count = repetitions.count()
     if count > _FEW:
         return tables.deliveries_of(by_teller)
     join = "shuffle_hash" if by_teller.count() <= _HASHED_MAX else "merge"
     if not count:
         return tables.paired(by_teller, join=join)
-    rows, numbers = tables.numbered(by_teller), F.broadcast(found)
-    once = rows.join(numbers, "number", "left_anti")
-    often = rows.join(numbers, "number", "left_semi")
-    return tables.paired(once, join=join).unionByName(tables.deliveries_of(often))
+    rows, numbers = tables.numbered(by_teller), F.broadcast(repetitions)
+    single = rows.join(numbers, "number", "left_anti")
+    multiple = rows.join(numbers, "number", "left_semi")
+    return tables.paired(single, join=join).unionByName(tables.deliveries_of(multiple))

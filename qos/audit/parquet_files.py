@@ -44,8 +44,8 @@ def add_actions(
             `…/date=2026-01-05/part-….parquet`.
         data_change: whether they have rows that the table did not have.
     """
-    found = files.get_file_info(pafs.FileSelector(folder, recursive=True))
-    infos = [info for info in found if info.path.endswith(".parquet")]
+    entries = files.get_file_info(pafs.FileSelector(folder, recursive=True))
+    infos = [info for info in entries if info.path.endswith(".parquet")]
     with ThreadPoolExecutor(_THREADS) as pool:
         add = partial(_add_action, files, folder, data_change)
         return list(pool.map(add, infos))
@@ -79,15 +79,15 @@ def _statistics(footer: pq.FileMetaData) -> dict[str, object]:
     most: dict[str, _Bound] = {}
     for index in range(footer.num_columns):
         name = footer.schema.column(index).path
-        found = [group.column(index).statistics for group in groups]
+        statistics = [group.column(index).statistics for group in groups]
         # A name with a dot is a part of an array or a struct.
-        if "." in name or not all(each and each.has_null_count for each in found):
+        if "." in name or not all(part and part.has_null_count for part in statistics):
             continue
-        nulls[name] = sum(each.null_count for each in found)
-        with_values = [each for each in found if each.num_values]
-        if with_values and all(each.has_min_max for each in with_values):
-            low = _bound(min(each.min for each in with_values))
-            high = _bound(max(each.max for each in with_values))
+        nulls[name] = sum(part.null_count for part in statistics)
+        with_values = [part for part in statistics if part.num_values]
+        if with_values and all(part.has_min_max for part in with_values):
+            low = _bound(min(part.min for part in with_values))
+            high = _bound(max(part.max for part in with_values))
             if low is not None and high is not None:
                 least[name], most[name] = low, high
     return {

@@ -25,10 +25,10 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from qos.audit.foreign_lines import FOREIGN_WORD, NOBODY, Tied
 from qos.audit.lines import LineProblem, check_files, check_lines
 from qos.audit.locations import local_path
 from qos.audit.schema import CHECKED, EVENT
-from qos.audit.speakers import FOREIGN_WORD, NOBODY, Tied
 from qos.journal.schema import LINE_BYTES_MAX
 
 __all__ = [
@@ -56,7 +56,7 @@ class Problem(enum.Enum):
     BAD_LINE = LineProblem.BAD_LINE.value
     LONG_LINE = LineProblem.LONG_LINE.value
     NEWER_SCHEMA = LineProblem.NEWER_SCHEMA.value
-    #: See qos.audit.speakers.
+    #: See qos.audit.foreign_lines.
     FOREIGN_NODE = LineProblem.FOREIGN_NODE.value
     FOREIGN_WORD = FOREIGN_WORD
     #: In a compressed file: the rest cannot be read.
@@ -147,9 +147,11 @@ def read_these(
         Columns `file` and `content`; and see checked_lines, or None if there are no
         large ones.
     """
-    here = {path: size for path, size in sizes.items() if local_path(path) is not None}
-    if len(here) == len(sizes):
-        frame = _dealt(spark, here)
+    local_files = {
+        path: size for path, size in sizes.items() if local_path(path) is not None
+    }
+    if len(local_files) == len(sizes):
+        frame = _dealt(spark, local_files)
         return frame.withColumn("content", F.lit(None).cast("binary")), None
     names = [literal(path) for path in sizes]
     files = spark.read.format("binaryFile").load(names)
@@ -172,9 +174,9 @@ def _dealt(spark: SparkSession, sizes: Mapping[str, int]) -> DataFrame:
         for number in range(parts)
     ]
     # For rows that are made here, Spark itself chooses their number in a partition.
-    whose = spark.createDataFrame(hands, "id long, files array<string>")
+    assignments = spark.createDataFrame(hands, "id long, files array<string>")
     numbers = spark.range(0, parts, 1, parts)
-    return numbers.join(F.broadcast(whose), "id").select(
+    return numbers.join(F.broadcast(assignments), "id").select(
         F.explode("files").alias("file")
     )
 
@@ -194,11 +196,13 @@ def _checked_rest(spark: SparkSession, names: list[str], tied: Tied) -> DataFram
         .select(name, "value")
     )
     # Java does not report the lines that it leaves out; but these bytes are in no line.
-    read = lines.groupBy("file").agg(F.sum(F.octet_length("value") + 1).alias("read"))
+    read_sizes = lines.groupBy("file").agg(
+        F.sum(F.octet_length("value") + 1).alias("read")
+    )
     sizes = files.where(long).select(name, F.col("_metadata.file_size").alias("size"))
     left_out = F.col("size") - F.coalesce("read", F.lit(0))
-    too_long = sizes.join(read, "file", "left").where(left_out > LINE_BYTES_MAX)
-    columns = {each.name: F.lit(None).cast(each.dataType) for each in CHECKED}
+    too_long = sizes.join(read_sizes, "file", "left").where(left_out > LINE_BYTES_MAX)
+    columns = {field.name: F.lit(None).cast(field.dataType) for field in CHECKED}
     example = F.format_string("%d bytes in lines that are too long", left_out)
     columns |= {
         "file": F.col("file"),
@@ -206,7 +210,7 @@ def _checked_rest(spark: SparkSession, names: list[str], tied: Tied) -> DataFram
         "example": example,
     }
     problems = too_long.select(
-        *(columns[each.name].alias(each.name) for each in CHECKED)
+        *(columns[field.name].alias(field.name) for field in CHECKED)
     )
     return checked_lines(lines, tied).unionByName(problems)
 

@@ -70,21 +70,21 @@ def _sections(data: ReportData) -> Iterator[str]:
         "anomalies",
         "Anomalies",
         _anomalies(data),
-        what="Each time is by the clock of the node that wrote it down.",
+        description="Each time is by the clock of the node that wrote it down.",
     )
     yield section("unproven", "Not proven", headline.unproven(data.proof))
     counted = headline.windows(data.windows)
     yield section("windows", "Not counted at both ends", counted)
     outcomes = _outcomes(data.outcomes_by_time, axis, step)
     says = OUTCOMES.replace("$step", step)
-    yield section("outcomes", "How messages ended", outcomes, what=says)
+    yield section("outcomes", "How messages ended", outcomes, description=says)
     says = LATENCY.replace("$step", step)
-    yield section("latency", "Latency by route", latency, what=says)
+    yield section("latency", "Latency by route", latency, description=says)
     yield section("slow", "Slowest routes", _slow(data.slow))
     yield section("retried", "Most repeated", _retried(data.retried))
     yield section("refusals", "Most refused", _refusals(data.refusals))
     says = WAITS.replace("$step", step) if waits else ""
-    yield section("queues", "Queues", waits, _queues(data.queues), what=says)
+    yield section("queues", "Queues", waits, _queues(data.queues), description=says)
     yield section("workers", "Workers", _workers(data.workers))
     yield section("problems", "Problems of the journals", _problems(data))
 
@@ -129,14 +129,14 @@ def _bands(rows: Rows, noun: str, axis: TimeAxis | None) -> str:
         slowest = max(points, key=lambda row: row["p95"])
         total = sum(row[noun] for row in points)
         says = f"{plural(total, noun[:-1])}, p95 at most {slowest['p95']:,.3f} s"
-        shown = text(name, _NAME_CHARS)
+        title = text(name, _NAME_CHARS)
         words = f"p50 and p95 by time: {says}, at {_minute(slowest)}"
         numbers = (
             (_minute(row), row[noun], row["p50"], row["p95"])
             for row in sorted(points, key=lambda row: row["moment"])
         )
         return _chart(
-            shown,
+            title,
             says,
             bands(points, axis, words),
             table(
@@ -192,40 +192,42 @@ def _anomalies(data: ReportData) -> str:
         rows = [row for row in data.anomalies if row["kind"] == kind]
         if not rows:
             continue
-        found = data.anomaly_counts[kind]
-        more = f" The first {len(rows)} are shown." if found > len(rows) else ""
+        count = data.anomaly_counts[kind]
+        more = f" The first {len(rows)} are shown." if count > len(rows) else ""
         parts.append(
-            f"<h3>{text(kind)} <em>{found:,}</em></h3>"
+            f"<h3>{text(kind)} <em>{count:,}</em></h3>"
             f'<p class="what">{text(kinds.get(kind))}.{more}</p>'
-            + "".join(_anomaly(row, shown=not parts and row is rows[0]) for row in rows)
+            + "".join(
+                _anomaly(row, is_open=not parts and row is rows[0]) for row in rows
+            )
         )
     return "".join(parts) or '<p class="none">None.</p>'
 
 
-def _anomaly(row: Mapping[str, Any], *, shown: bool) -> str:
+def _anomaly(row: Mapping[str, Any], *, is_open: bool) -> str:
     evidence = json.loads(row["evidence"])
-    begun = _moment(evidence.get("begun_at"))
-    at = f" &middot; {text(begun)}" if begun else ""
-    ended = f" &middot; really: {text(row['ended'])}" if row.get("ended") else ""
+    begin = _moment(evidence.get("begun_at"))
+    at = f" &middot; {text(begin)}" if begin else ""
+    end = f" &middot; really: {text(row['ended'])}" if row.get("ended") else ""
     names = (text(row[name], _NAME_CHARS) for name in ("msg_id", "sender", "receiver"))
     msg_id, sender, receiver = names
     steps = [
-        f"<dt>{what}</dt><dd>{text(_moment(evidence[name]))}</dd>"
-        for name, what in _STEPS.items()
+        f"<dt>{label}</dt><dd>{text(_moment(evidence[name]))}</dd>"
+        for name, label in _STEPS.items()
         if evidence.get(name)
     ]
     word = text(", ".join(row["rests_on"] or ()), _NAME_CHARS * 2)
     says = f'<p class="what">Rests on the word of {word}.</p>' if word else ""
-    other = [
+    details = [
         f"<dt>{text(name.replace('_', ' '))}</dt><dd>{text(value)}</dd>"
         for name, value in evidence.items()
         if name not in _STEPS and not name.endswith("_at")
     ]
     return (
-        f"<details{' open' if shown else ''}><summary><code>{msg_id}</code> "
-        f"{sender} &rarr; {receiver}{at}{ended}</summary>"
+        f"<details{' open' if is_open else ''}><summary><code>{msg_id}</code> "
+        f"{sender} &rarr; {receiver}{at}{end}</summary>"
         f'{says}<div class="evidence"><dl>{"".join(steps)}</dl>'
-        f"<dl>{''.join(other)}</dl></div></details>\n"
+        f"<dl>{''.join(details)}</dl></div></details>\n"
     )
 
 
@@ -301,5 +303,5 @@ def _problems(data: ReportData) -> str:
         return '<p class="none">All journals are whole.</p>'
     names = ("kind", "place", "count", "example")
     rows = (tuple(row[name] for name in names) for row in data.problems)
-    shown = table("By place", ("=kind", "place", "#count", "example"), rows)
-    return f"<p>{counts}.</p>{shown}"
+    html = table("By place", ("=kind", "place", "#count", "example"), rows)
+    return f"<p>{counts}.</p>{html}"

@@ -174,16 +174,16 @@ def _plot(axis: TimeAxis, top: float, *, whole: bool = False) -> tuple[Figure, A
 
 def _svg(figure: Figure, label: str) -> str:
     """The image as an element of the page."""
-    written = io.StringIO()
+    svg_file = io.StringIO()
     with matplotlib.style.context(["default", _STYLE]):
-        figure.savefig(written, format="svg", metadata=_NO_METADATA)
+        figure.savefig(svg_file, format="svg", metadata=_NO_METADATA)
     # Only the visible parts: groups and their names would take more space than
     # everything else.
     image = ET.Element(
         "svg",
         {"viewBox": f"0 0 {_WIDTH} {_HEIGHT}", "role": "img", "aria-label": label},
     )
-    for element in ET.fromstring(written.getvalue()).iter():  # noqa: S314 - our own
+    for element in ET.fromstring(svg_file.getvalue()).iter():  # noqa: S314 - our own
         tag = element.tag.removeprefix(f"{{{_SVG}}}")
         if tag == "path":
             path = ET.SubElement(image, tag, {"d": _short(element.attrib["d"])})
@@ -198,7 +198,7 @@ def _svg(figure: Figure, label: str) -> str:
 
 def _short(numbers: str) -> str:
     """Coordinates to a tenth of a pixel."""
-    text = re.sub(r"-?\d+\.\d+", lambda found: f"{float(found[0]):.1f}", numbers)
+    text = re.sub(r"-?\d+\.\d+", lambda match: f"{float(match[0]):.1f}", numbers)
     return " ".join(text.split()).replace(".0", "")
 
 

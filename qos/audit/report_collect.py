@@ -13,7 +13,7 @@ from functools import partial, reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from qos.audit.at_once import at_once
+from qos.audit.parallel import in_parallel
 from qos.audit.read import Problem
 from qos.audit.report_data import (
     OTHERS,
@@ -34,7 +34,7 @@ from qos.audit.report_routes import (
     trend,
 )
 from qos.audit.tables import Limits, queues_hourly, routes_hourly
-from qos.audit.tables.once import seconds_between
+from qos.audit.tables.columns import seconds_between
 
 __all__ = ["bucket_of", "collect"]
 
@@ -83,7 +83,7 @@ def collect(
     data.bucket_s = bucket_of(tables)
     routes, queues = _by_moment(tables, data.bucket_s)
     anomalies = standing(tables["anomalies"])
-    found = _at_once(
+    results = _in_parallel(
         {
             **of_routes(routes),
             **of_days(tables["routes_hourly"], last, history or {}),
@@ -100,26 +100,28 @@ def collect(
             "workers": _workers(tables["workers_hourly"]),
         }
     )
-    data.outcomes_by_time = by_outcome(found["outcomes"])
+    data.outcomes_by_time = by_outcome(results["outcomes"])
     for row in data.outcomes_by_time:
         before = data.outcomes.get(row["outcome"], 0)
         data.outcomes[row["outcome"]] = before + row["messages"]
-    data.slow, data.retried = found["slow"], found["retried"]
-    data.refusals, data.workers = found["refusals"], found["workers"]
-    data.levels = found["levels"]
-    data.trend = trend(found)
-    data.proof = _proof(found)
-    data.windows = _windows(found["windows"])
-    data.anomaly_counts = {row["kind"]: row["count"] for row in found["kinds"]}
+    data.slow, data.retried = results["slow"], results["retried"]
+    data.refusals, data.workers = results["refusals"], results["workers"]
+    data.levels = results["levels"]
+    data.trend = trend(results)
+    data.proof = _proof(results)
+    data.windows = _windows(results["windows"])
+    data.anomaly_counts = {row["kind"]: row["count"] for row in results["kinds"]}
     # Some of each kind: a thousand stuck messages must not hide a lost one.
-    each = ANOMALIES_MAX // max(len(data.anomaly_counts), 1)
-    data.anomalies = [row for row in found["anomalies"] if row.pop("place") <= each]
-    if found["queues"]:
-        data.queue_totals, *data.queues = found["queues"]
-    data.problem_counts = {row["kind"]: row["count"] for row in found["counts"]}
+    per_kind = ANOMALIES_MAX // max(len(data.anomaly_counts), 1)
+    data.anomalies = [
+        row for row in results["anomalies"] if row.pop("place") <= per_kind
+    ]
+    if results["queues"]:
+        data.queue_totals, *data.queues = results["queues"]
+    data.problem_counts = {row["kind"]: row["count"] for row in results["counts"]}
     data.files_open = data.problem_counts.get(Problem.OPEN_FILE.value, 0)
-    data.problems = found["problems"]
-    lines = _at_once(
+    data.problems = results["problems"]
+    lines = _in_parallel(
         {
             "latency": latency(routes, data.slow[:CHARTS_MAX]),
             "waits": _waits(queues, data.queues[:CHARTS_MAX]),
@@ -147,7 +149,7 @@ def bucket_of(tables: Mapping[str, DataFrame]) -> int:
             tables["queue_items"].select(F.unix_seconds(items).alias("at")),
         ]
     )
-    good = [each for each in _BUCKETS_S if length_s >= each * _POINTS_LEAST]
+    good = [bucket_s for bucket_s in _BUCKETS_S if length_s >= bucket_s * _POINTS_LEAST]
     return good[-1] if good else _BUCKETS_S[0]
 
 
@@ -160,20 +162,20 @@ def _by_moment(
         names = ("routes_hourly", "queues_hourly")
         routes, queues = (tables[name].withColumn("moment", moment) for name in names)
         return routes, queues
-    begun = _bucket(F.unix_seconds("begun_at"), bucket_s)
-    messages = tables["deliveries"].withColumn("moment", begun)
+    begin_bucket = _bucket(F.unix_seconds("begun_at"), bucket_s)
+    messages = tables["deliveries"].withColumn("moment", begin_bucket)
     published = _bucket(F.unix_seconds("published_at"), bucket_s)
     items = tables["queue_items"].withColumn("moment", published)
     # They are few, and used several times.
-    made = (routes_hourly(messages, ["moment"]), queues_hourly(items, ["moment"]))
-    routes, queues = at_once(*(each.localCheckpoint for each in made))
+    frames = (routes_hourly(messages, ["moment"]), queues_hourly(items, ["moment"]))
+    routes, queues = in_parallel(*(frame.localCheckpoint for frame in frames))
     return routes, queues
 
 
 def _length_s(moments: list[DataFrame]) -> int:
     whole = reduce(DataFrame.unionByName, moments)
-    found = whole.agg((F.max("at") - F.min("at")).alias("seconds")).first()
-    return (found["seconds"] if found else None) or 0
+    row = whole.agg((F.max("at") - F.min("at")).alias("seconds")).first()
+    return (row["seconds"] if row else None) or 0
 
 
 def _hour(rows: DataFrame) -> DataFrame:
@@ -210,8 +212,8 @@ def _of_proof(tables: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
     }
 
 
-def _proof(found: Mapping[str, Rows]) -> Proof:
-    (sums,), rows = found["proof"], found["reasons"]
+def _proof(results: Mapping[str, Rows]) -> Proof:
+    (sums,), rows = results["proof"], results["reasons"]
     return Proof(
         sums["judged"],
         sums["unproven"],
@@ -324,8 +326,8 @@ def _waits(queues: DataFrame, largest: Rows) -> DataFrame:
     return by_line(queues, line, "wait_sketch", "items")
 
 
-def _at_once(frames: Mapping[str, DataFrame]) -> dict[str, Rows]:
-    rows = at_once(*(partial(_rows, frame) for frame in frames.values()))
+def _in_parallel(frames: Mapping[str, DataFrame]) -> dict[str, Rows]:
+    rows = in_parallel(*(partial(_rows, frame) for frame in frames.values()))
     return dict(zip(frames, rows, strict=True))
 
 

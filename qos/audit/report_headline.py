@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from qos.audit.foreign_lines import FOREIGN_NODE, FOREIGN_WORD
 from qos.audit.report_data import ROWS_MAX, DayTotals, Proof, ReportData, Windows
 from qos.audit.report_html import duration, plural, table, text
-from qos.audit.speakers import FOREIGN_NODE, FOREIGN_WORD
 
 __all__ = [
     "KINDS",
@@ -73,15 +73,15 @@ def nothing_judged(data: ReportData) -> str:
 
 def verdict(data: ReportData) -> str:
     """The verdict, in a sentence."""
-    found = sum(data.anomaly_counts.values())
-    if found:
+    count = sum(data.anomaly_counts.values())
+    if count:
         kinds = ", ".join(
             f"{data.anomaly_counts[kind]:,} {text(kind)}"
             for kind in [*KINDS, *sorted(set(data.anomaly_counts) - set(KINDS))]
             if kind in data.anomaly_counts
         )
-        noun = "anomaly" if found == 1 else "anomalies"
-        return _verdict("bad", f"{found:,} {noun}: {kinds}.")
+        noun = "anomaly" if count == 1 else "anomalies"
+        return _verdict("bad", f"{count:,} {noun}: {kinds}.")
     why = nothing_judged(data)
     if why:
         return _verdict("nothing", f"Nothing to judge: {why}.")
@@ -117,13 +117,13 @@ def proof(data: ReportData) -> str:
 
 
 def _limits(data: ReportData) -> Iterator[str]:
-    found = data.proof
-    if found is not None and found.share is not None:
-        total = found.judged + found.unproven
+    proof = data.proof
+    if proof is not None and proof.share is not None:
+        total = proof.judged + proof.unproven
         yield (
-            f"<b>{_part(found.share)} provable:</b> {found.judged:,} of "
+            f"<b>{_part(proof.share)} provable:</b> {proof.judged:,} of "
             f"{plural(total, 'message')}, of either side, could be judged"
-            f"{_reasons(found)}"
+            f"{_reasons(proof)}"
         )
     if data.files_open:
         yield f"<b>{_not_closed(data.files_open)}, not judged:</b> their lines count when they are closed"
@@ -140,22 +140,22 @@ def _limits(data: ReportData) -> Iterator[str]:
         yield f"<b>{plural(missing, 'line')} missing</b> between those that are here"
 
 
-def _counted(found: Windows) -> str:
-    share = _part(found.complete / found.windows)
-    says = f"<b>{share} counted at both ends:</b> {found.complete:,} of "
-    says += f"{plural(found.windows, 'window')} of 5 minutes of a route"
+def _counted(counts: Windows) -> str:
+    share = _part(counts.complete / counts.windows)
+    says = f"<b>{share} counted at both ends:</b> {counts.complete:,} of "
+    says += f"{plural(counts.windows, 'window')} of 5 minutes of a route"
     missing = [
         f"{number:,} without the count of the {end}'s device"
         for end, number in (
-            ("sender", found.without_sender),
-            ("receiver", found.without_receiver),
+            ("sender", counts.without_sender),
+            ("receiver", counts.without_receiver),
         )
         if number
     ]
     return "; ".join([says, *missing])
 
 
-def windows(found: Windows | None) -> str:
+def windows(counts: Windows | None) -> str:
     """The routes for which the count of an end is missing."""
     names = ("sender", "receiver", "level", "sent", "received")
     columns = ("windows", "without_sender", "without_receiver")
@@ -168,7 +168,7 @@ def windows(found: Windows | None) -> str:
         ),
         (
             tuple(row[name] for name in (*names, *columns))
-            for row in (found.routes if found else ())
+            for row in (counts.routes if counts else ())
         ),
     )
 
@@ -182,10 +182,10 @@ def _part(share: float) -> str:
     return "100 %" if share == 1 else f"{min(share, 0.9999):.2%}".replace("%", " %")
 
 
-def _reasons(found: Proof) -> str:
-    if not found.reasons:
+def _reasons(proof: Proof) -> str:
+    if not proof.reasons:
         return ""
-    most = sorted(found.reasons.items(), key=lambda item: (-item[1], item[0]))
+    most = sorted(proof.reasons.items(), key=lambda item: (-item[1], item[0]))
     lines = "".join(
         f"<li>{number:,} <code>{text(reason)}</code> {text(REASONS.get(reason))}</li>"
         for reason, number in most
@@ -193,9 +193,9 @@ def _reasons(found: Proof) -> str:
     return f"; not proven:<ul>{lines}</ul>"
 
 
-def unproven(found: Proof | None) -> str:
+def unproven(proof: Proof | None) -> str:
     """The routes with messages that look wrong, without proof."""
-    routes = [] if found is None else found.routes
+    routes = [] if proof is None else proof.routes
     names = ("sender", "receiver", "suspected", "reason", "node", "messages")
     return table(
         f"Messages that look wrong and are not proven, the {ROWS_MAX} largest groups",
@@ -216,10 +216,10 @@ def tiles(data: ReportData) -> str:
         )
         for outcome in OUTCOMES
     ]
-    found = f'<div class="tiles">{"".join(parts)}</div>'
+    html = f'<div class="tiles">{"".join(parts)}</div>'
     queues = data.queue_totals
     if queues is None:
-        return found
+        return html
     count = len(data.queues)
     parts = [
         _tile("queue items", text(queues["items"]), f"in {plural(count, 'queue')}"),
@@ -228,7 +228,7 @@ def tiles(data: ReportData) -> str:
         _tile("still there", text(queues["open"])),
         _tile("oldest still there", duration(queues["oldest_s"]) or "none"),
     ]
-    return f'{found}<div class="tiles">{"".join(parts)}</div>'
+    return f'{html}<div class="tiles">{"".join(parts)}</div>'
 
 
 def _tile(name: str, value: str, more: str = "", outcome: str = "plain") -> str:

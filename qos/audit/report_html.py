@@ -31,11 +31,11 @@ def text(value: object, chars: int = _CELL_CHARS) -> str:
 def cut(value: str, chars: int) -> str:
     """The text without invisible characters, and at most this long."""
     # Cut first: the text may be long.
-    shown = "".join(
+    visible = "".join(
         char if char.isprintable() else "\N{REPLACEMENT CHARACTER}"
         for char in value[:chars]
     )
-    return shown if len(value) <= chars else f"{shown[:-1]}…"
+    return visible if len(value) <= chars else f"{visible[:-1]}…"
 
 
 def plural(number: int, noun: str) -> str:
@@ -77,10 +77,10 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -
 
 
 def _row(head: Sequence[str], row: Sequence[object]) -> str:
-    first, *others = (
+    first, *rest = (
         (_kind(name), text(value)) for name, value in zip(head, row, strict=True)
     )
-    cells = "".join(f"<td{_CELLS[kind]}>{value}</td>" for kind, value in others)
+    cells = "".join(f"<td{_CELLS[kind]}>{value}</td>" for kind, value in rest)
     return f'<tr><th scope="row"{_HEADS[first[0]]}>{first[1]}</th>{cells}</tr>\n'
 
 

@@ -69,27 +69,27 @@ def _messages(data: ReportData) -> Iterator[str]:
 
 
 def _proof(data: ReportData) -> Iterator[str]:
-    found = data.proof
-    if found is None:
+    proof = data.proof
+    if proof is None:
         return
-    yield _one("judged_messages", "Messages that could be judged.", found.judged)
+    yield _one("judged_messages", "Messages that could be judged.", proof.judged)
     yield _one(
         "provable_ratio",
         "Part of the messages that could be judged; missing where there is none.",
-        found.share,
+        proof.share,
     )
-    reasons = {**dict.fromkeys(REASONS, 0), **found.reasons}
+    reasons = {**dict.fromkeys(REASONS, 0), **proof.reasons}
     help_text = "Messages that look wrong, where the journals do not prove it."
     yield _family("unproven_messages", help_text, _by("reason", reasons))
 
 
 def _windows(data: ReportData) -> Iterator[str]:
-    found = data.windows
-    if found is None:
+    windows = data.windows
+    if windows is None:
         return
-    yield _one("windows", "Windows of routes, counted at an end.", found.windows)
+    yield _one("windows", "Windows of routes, counted at an end.", windows.windows)
     help_text = "Windows of routes, counted at both ends."
-    yield _one("windows_complete", help_text, found.complete)
+    yield _one("windows_complete", help_text, windows.complete)
 
 
 def _queues(data: ReportData) -> Iterator[str]:

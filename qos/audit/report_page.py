@@ -24,19 +24,19 @@ Seconds that items waited until somebody took them: half no longer than the line
 no longer than the upper edge of the band (p95), per $step."""
 
 
-def section(name: str, title: str, *parts: str, what: str = "") -> str:
+def section(name: str, title: str, *parts: str, description: str = "") -> str:
     """A part of the page with a heading; "" if all its parts are empty.
 
     Args:
         name: its address within the page.
         title: the heading.
         parts: HTML.
-        what: describes the content, in plain text.
+        description: describes the content, in plain text.
     """
     body = "".join(parts)
     if not body:
         return ""
-    says = f'<p class="what">{what}</p>' if what else ""
+    says = f'<p class="what">{description}</p>' if description else ""
     return f'<section id="{name}"><h2>{title}</h2>{says}{body}</section>\n'
 
 

@@ -32,20 +32,20 @@ _MESSAGES_LEAST = 20
 
 def of_routes(routes: DataFrame) -> dict[str, DataFrame]:
     """The results of all routes: by moment, the slow ones, the retried ones, and levels."""
-    sent = routes.where(F.col("messages") > 0)
+    active_routes = routes.where(F.col("messages") > 0)
     keys = ("sender", "receiver", "level")
-    whole = sent.groupBy(*keys).agg(
+    whole = active_routes.groupBy(*keys).agg(
         F.sum("messages").alias("messages"),
         F.sum("retried").alias("retried"),
         *percentiles("latency_sketch"),
     )
     whole = whole.withColumn("rate", F.col("retried") / F.col("messages"))
     few = F.col("messages") < _MESSAGES_LEAST
-    levels = sent.groupBy("level").agg(
+    levels = active_routes.groupBy("level").agg(
         F.sum("messages").alias("messages"), *percentiles("latency_sketch")
     )
     return {
-        "outcomes": sent.groupBy("moment")
+        "outcomes": active_routes.groupBy("moment")
         .agg(*map(F.sum, _OUTCOMES))
         .orderBy("moment"),
         "slow": whole.where(F.col("p95").isNotNull())
@@ -107,26 +107,28 @@ def of_days(
     if last is None or not history:
         return {}
     days = F.col("date").isin(last - timedelta(days=1), last)
-    sent = history["routes_hourly"].where(days & (F.col("messages") > 0))
-    found = standing(history["anomalies"]).where(days)
+    active_routes = history["routes_hourly"].where(days & (F.col("messages") > 0))
+    anomalies = standing(history["anomalies"]).where(days)
     return {
-        "days": sent.groupBy("date")
+        "days": active_routes.groupBy("date")
         .agg(F.sum("messages").alias("messages"), *percentiles("latency_sketch"))
         .orderBy("date"),
-        "anomalies of days": found.groupBy("date").agg(F.count("*").alias("anomalies")),
+        "anomalies of days": anomalies.groupBy("date").agg(
+            F.count("*").alias("anomalies")
+        ),
     }
 
 
-def trend(found: Mapping[str, Rows]) -> tuple[DayTotals, DayTotals] | None:
+def trend(results: Mapping[str, Rows]) -> tuple[DayTotals, DayTotals] | None:
     """The totals of the last day and of the day before, if there are both."""
     anomalies = {
-        row["date"]: row["anomalies"] for row in found.get("anomalies of days", ())
+        row["date"]: row["anomalies"] for row in results.get("anomalies of days", ())
     }
     totals = [
         DayTotals(
             row["date"], row["messages"], row["p95"], anomalies.get(row["date"], 0)
         )
-        for row in found.get("days", ())
+        for row in results.get("days", ())
     ]
     return (totals[0], totals[1]) if len(totals) == 2 else None
 
@@ -140,5 +142,5 @@ def standing(anomalies: DataFrame) -> DataFrame:
 
 def percentiles(sketch: str) -> list[Column]:
     """The columns `p50`, `p95` and `p99` of sketches."""
-    found = merged_percentiles(sketch)
-    return [found[i].alias(name) for i, name in enumerate(("p50", "p95", "p99"))]
+    columns = merged_percentiles(sketch)
+    return [columns[i].alias(name) for i, name in enumerate(("p50", "p95", "p99"))]

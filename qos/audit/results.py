@@ -90,7 +90,7 @@ class Summary:
 
 
 def draw(
-    written: Mapping[str, DataFrame],
+    frames: Mapping[str, DataFrame],
     problems: DataFrame,
     out: str,
     summary: Summary,
@@ -99,18 +99,18 @@ def draw(
     """Write the report and the metrics; returns the summary with their counts.
 
     Args:
-        written: the tables, by name.
+        frames: the tables, by name.
         problems: the problems of the journals.
         out: see audit.
         summary: its days and lines.
         limits: the limits by which anomalies were judged.
     """
     last = summary.last
-    history = None if last is None else _history(written, out, last)
-    data = collect(written, problems, limits, last=last, history=history)
+    history = None if last is None else _history(frames, out, last)
+    data = collect(frames, problems, limits, last=last, history=history)
     summary = replace(
         summary,
-        rows=_rows(problems.sparkSession, written, out, summary),
+        rows=_rows(problems.sparkSession, frames, out, summary),
         outcomes=data.outcomes,
         anomalies=data.anomaly_counts,
         problems=data.problem_counts,
@@ -140,12 +140,12 @@ def _replace(path: Path, content: str) -> None:
 
 
 def _history(
-    written: Mapping[str, DataFrame], out: str, last: date
+    frames: Mapping[str, DataFrame], out: str, last: date
 ) -> dict[str, DataFrame]:
     """The rows on disk of the last day and of the day before, from earlier audits."""
     before = last - timedelta(days=1)
     return {
-        name: store.read_table(written[name], f"{out}/{name}", before, last)
+        name: store.read_table(frames[name], f"{out}/{name}", before, last)
         for name in ("routes_hourly", "anomalies")
     }
 

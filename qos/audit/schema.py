@@ -43,7 +43,7 @@ EVENT: Final = StructType([_type_of(field) for field in FIELDS if field.name != 
 #: A checked line: an event or a problem. See qos.audit.read.checked_lines.
 CHECKED: Final = StructType(
     [
-        *(StructField(each.name, each.dataType) for each in EVENT),
+        *(StructField(field.name, field.dataType) for field in EVENT),
         *(StructField(name, StringType()) for name in ("file", "problem", "example")),
         StructField("journal", LongType()),
     ]

@@ -53,14 +53,14 @@ def snapshot(
         NoAudit: no audit was finished there.
     """
     try:
-        found = audits(DeltaTable(delta_uri(f"{out}/{AUDITS}"), None, storage_options))
+        rows = audits(DeltaTable(delta_uri(f"{out}/{AUDITS}"), None, storage_options))
     except TableNotFoundError:
-        found = []
-    if not found:
+        rows = []
+    if not rows:
         raise NoAudit(f"{out}: no audit was finished there")
     return {
         name: DeltaTable(delta_uri(f"{out}/{name}"), version, storage_options)
-        for name, version in found[-1]["versions"]
+        for name, version in rows[-1]["versions"]
     }
 
 
@@ -117,9 +117,9 @@ def files(
     Returns:
         `path` within the folder of the table, `num_records`, and more.
     """
-    found = pa.table(table.get_add_actions(flatten=True))
+    actions = pa.table(table.get_add_actions(flatten=True))
     if first is not None:
-        found = found.filter(pc.field("partition.date") >= first)
+        actions = actions.filter(pc.field("partition.date") >= first)
     if last is not None:
-        found = found.filter(pc.field("partition.date") <= last)
-    return found
+        actions = actions.filter(pc.field("partition.date") <= last)
+    return actions

@@ -57,8 +57,10 @@ def replace_days(table: DataFrame, folder: str, first: date, last: date) -> int:
         # This makes few files, without one task for all rows of a big day. If there are
         # few days, each task may have a file for each: this saves moving all rows.
         rows = rows.hint("rebalance", "date")
-    where = delta.days(first, last)
-    return delta.replace(rows, folder, partition_by=["date"], where=where)
+    partition_filter = delta.days(first, last)
+    return delta.replace(
+        rows, folder, partition_by=["date"], partition_filter=partition_filter
+    )
 
 
 def clear_days(like: DataFrame, folder: str, first: date, last: date) -> int:
@@ -76,8 +78,10 @@ def clear_days(like: DataFrame, folder: str, first: date, last: date) -> int:
     Raises:
         CannotWrite: see qos.audit.delta.replace.
     """
-    where = delta.days(first, last)
-    return delta.clear(like, folder, partition_by=["date"], where=where)
+    partition_filter = delta.days(first, last)
+    return delta.clear(
+        like, folder, partition_by=["date"], partition_filter=partition_filter
+    )
 
 
 def replace_table(table: DataFrame, folder: str) -> int:

@@ -10,8 +10,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from qos.audit.endpoint_summary import OUTCOMES
+from qos.audit.tables.columns import bare, event_is, role_is
 from qos.audit.tables.items import ENDS
-from qos.audit.tables.once import bare, event_is, role_is
 from qos.journal.schema import (
     JournalEvent,
     QueueEvent,
@@ -71,19 +71,19 @@ def begun() -> Column:
 def is_open() -> Column:
     """An aggregate of a subject's lines: whether one side of it has not ended."""
     sends, receives = role_is(Role.SENDER), role_is(Role.RECEIVER)
-    ended = F.bool_or(sends & event_is(*OUTCOMES))
-    held = F.bool_or(receives & ~event_is(_R.REFUSED))
-    done = F.bool_or(receives & event_is(_R.DONE, _R.EXPIRED))
+    has_ended = F.bool_or(sends & event_is(*OUTCOMES))
+    is_held = F.bool_or(receives & ~event_is(_R.REFUSED))
+    is_done = F.bool_or(receives & event_is(_R.DONE, _R.EXPIRED))
     at_queue = F.when(role_is(Role.QUEUE), F.struct("at", "boot", "seq"))
     last = F.max_by("event", at_queue)
     queued = F.coalesce(~last.isin(*(event.value for event in ENDS)), F.lit(False))
-    return (F.bool_or(sends) & ~ended) | (held & ~done) | queued
+    return (F.bool_or(sends) & ~has_ended) | (is_held & ~is_done) | queued
 
 
 def message_is_open() -> Column:
     """An aggregate of a message's rows of qos.audit.endpoint_summary: the same."""
     sends, receives = role_is(Role.SENDER), role_is(Role.RECEIVER)
-    done = F.coalesce("done_at", "expired_at").isNotNull()
+    is_done = F.coalesce("done_at", "expired_at").isNotNull()
     return (F.bool_or(sends) & ~F.bool_or(F.col("end").isNotNull())) | (
-        F.bool_or(receives) & ~F.bool_or(receives & done)
+        F.bool_or(receives) & ~F.bool_or(receives & is_done)
     )

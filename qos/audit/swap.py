@@ -68,14 +68,14 @@ def swap(
         table = delta.create(spark, folder, rows.schema, ["date"])
     if not hours:
         return
-    found = _files_of(table, hours)
-    if len(found) > _FILES_FEW and sum(found.values()) > _BYTES_FEW:
-        found = _with_keys(spark, table, rows.schema, found, on, keys)
+    sizes = _files_of(table, hours)
+    if len(sizes) > _FILES_FEW and sum(sizes.values()) > _BYTES_FEW:
+        sizes = _with_keys(spark, table, rows.schema, sizes, on, keys)
     without = [
-        _read(spark, table, rows.schema, some)
+        _read(spark, table, rows.schema, paths)
         .join(_named(keys, on), _same(on), "left_anti")
-        .coalesce(1 + sum(found[path] for path in some) // _FILE_BYTES)
-        for some in _apart(found)
+        .coalesce(1 + sum(sizes[path] for path in paths) // _FILE_BYTES)
+        for paths in _apart(sizes)
     ]
     # This makes few files, without one task for all rows of a big day.
     parts = [rows.hint("rebalance", "date"), *without]
@@ -84,7 +84,7 @@ def swap(
         reduce(DataFrame.unionByName, parts),
         folder,
         partition_by=["date"],
-        removed=[RemoveAction(path, True, now_ms) for path in found],
+        removed=[RemoveAction(path, True, now_ms) for path in sizes],
     )
 
 
@@ -109,14 +109,14 @@ def join_files(
     groups = _groups(table, first, last)
     now_ms = round(time.time() * 1000)
     for start in range(0, len(groups), _KEPT_APART):
-        some = groups[start : start + _KEPT_APART]
-        parts = [_read(spark, table, schema, paths).coalesce(1) for paths in some]
+        batch = groups[start : start + _KEPT_APART]
+        parts = [_read(spark, table, schema, paths).coalesce(1) for paths in batch]
         delta.replace(
             reduce(DataFrame.unionByName, parts),
             folder,
             partition_by=["date"],
             removed=[
-                RemoveAction(path, False, now_ms) for paths in some for path in paths
+                RemoveAction(path, False, now_ms) for paths in batch for path in paths
             ],
             data_change=False,
         )
@@ -129,36 +129,36 @@ def read_hours(
     table = delta.open_table(spark, folder)
     if table is None:
         return spark.createDataFrame([], schema)
-    found = _read(spark, table, schema, list(_files_of(table, hours)))
-    return found.where(in_hours(hours))
+    rows = _read(spark, table, schema, list(_files_of(table, hours)))
+    return rows.where(in_hours(hours))
 
 
 def in_hours(hours: Collection[Hour]) -> Column:
     """Whether a row is of one of these hours."""
-    each = [
-        (F.col("date") == F.lit(day)) & F.col("hour").isin(some)
-        for day, some in _by_day(hours).items()
+    conditions = [
+        (F.col("date") == F.lit(day)) & F.col("hour").isin(hours_of_day)
+        for day, hours_of_day in _by_day(hours).items()
     ]
-    return reduce(Column.__or__, each, F.lit(False))
+    return reduce(Column.__or__, conditions, F.lit(False))
 
 
 def _by_day(hours: Collection[Hour]) -> dict[date, list[int]]:
-    found: dict[date, list[int]] = {}
+    by_day: dict[date, list[int]] = {}
     for day, hour in hours:
-        found.setdefault(day, []).append(hour)
-    return found
+        by_day.setdefault(day, []).append(hour)
+    return by_day
 
 
 def _files_of(table: DeltaTable, hours: Collection[Hour]) -> dict[str, int]:
     """The files that may have rows of these hours, and their sizes."""
     by_day = _by_day(hours)
     names = ["path", "size_bytes", "partition.date", "min.hour", "max.hour"]
-    found: pa.Table = files(table)
-    if not len(found):
+    table_files: pa.Table = files(table)
+    if not len(table_files):
         return {}
     return {
         row["path"]: row["size_bytes"]
-        for row in found.select(names).to_pylist()
+        for row in table_files.select(names).to_pylist()
         if any(
             row["min.hour"] <= hour <= row["max.hour"]
             for hour in by_day.get(row["partition.date"], ())
@@ -170,19 +170,19 @@ def _with_keys(
     spark: SparkSession,
     table: DeltaTable,
     schema: StructType,
-    found: dict[str, int],
+    sizes: dict[str, int],
     on: Sequence[str],
     keys: DataFrame,
 ) -> dict[str, int]:
     """Those of these files that have a row with such a key."""
     place = F.col("_metadata.file_path").alias("place")
-    rows = _all_of(spark, table, schema, list(found)).select(place, *on)
+    rows = _all_of(spark, table, schema, list(sizes)).select(place, *on)
     hits = rows.join(_named(keys, on), _same(on), "left_semi")
     places = [
         unquote(row["place"]) for row in hits.select("place").distinct().collect()
     ]
     tails = {"/".join(place.split("/")[-3:]) for place in places}
-    return {path: size for path, size in found.items() if path in tails}
+    return {path: size for path, size in sizes.items() if path in tails}
 
 
 def _groups(table: DeltaTable, first: date | None, last: date) -> list[list[str]]:
@@ -191,12 +191,12 @@ def _groups(table: DeltaTable, first: date | None, last: date) -> list[list[str]
     They are of one day, and were written one after the other: so most rows in each file
     are of few hours.
     """
-    found: pa.Table = files(table, first, last)
-    if not len(found):
+    table_files: pa.Table = files(table, first, last)
+    if not len(table_files):
         return []
     # Many files may be written in the same second, with which `path` begins.
     order = ["partition.date", "modification_time", "path"]
-    rows = found.sort_by([(name, "ascending") for name in order])
+    rows = table_files.sort_by([(name, "ascending") for name in order])
     groups: list[list[str]] = []
     day, size = None, 0
     for row in rows.select([*order, "size_bytes"]).to_pylist():
@@ -208,9 +208,9 @@ def _groups(table: DeltaTable, first: date | None, last: date) -> list[list[str]
     return [paths for paths in groups if len(paths) > 1]
 
 
-def _apart(found: dict[str, int]) -> list[list[str]]:
+def _apart(sizes: dict[str, int]) -> list[list[str]]:
     """The files in groups, in the order of writing."""
-    paths = sorted(found)
+    paths = sorted(sizes)
     size = -(-len(paths) // _KEPT_APART) or 1
     return [paths[start : start + size] for start in range(0, len(paths), size)]
 
@@ -236,5 +236,7 @@ def _named(keys: DataFrame, on: Sequence[str]) -> DataFrame:
 
 
 def _same(on: Sequence[str]) -> Column:
-    each: list[Column] = [F.col(name).eqNullSafe(F.col(f"key {name}")) for name in on]
-    return reduce(Column.__and__, each)
+    comparisons: list[Column] = [
+        F.col(name).eqNullSafe(F.col(f"key {name}")) for name in on
+    ]
+    return reduce(Column.__and__, comparisons)

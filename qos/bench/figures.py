@@ -75,7 +75,7 @@ def figures_of(
     ordered = sorted(latencies_s)
     shares = (0.5, 0.99, 0.999, 1.0)
     p50_ms, p99_ms, p999_ms, max_ms = (
-        percentile(ordered, each) * 1000 if ordered else None for each in shares
+        percentile(ordered, share) * 1000 if ordered else None for share in shares
     )
     return Figures(
         row=row,

@@ -96,22 +96,22 @@ class Traffic:
         self._next_row()
         await self._send(0, payload_bytes, level)
         self._next_row()
-        ended: dict[int, bool] = {}
+        results: dict[int, bool] = {}
 
-        async def one(number: int) -> None:
-            ended[number] = await self._send(number, payload_bytes, level)
+        async def send(number: int) -> None:
+            results[number] = await self._send(number, payload_bytes, level)
 
         began_s = time.process_time()
-        times = await keep_in_flight(one, window=window, seconds=seconds)
-        await self._until_taken(sum(ended.values()))
+        times = await keep_in_flight(send, window=window, seconds=seconds)
+        await self._until_taken(sum(results.values()))
         return figures_of(
             level.value,
             window=window,
             payload_bytes=payload_bytes,
-            messages=len(ended),
+            messages=len(results),
             latencies_s=[
                 times.ended[number] - times.given[number]
-                for number, well in ended.items()
+                for number, well in results.items()
                 if well and self._taken[number]
             ],
             seconds=max(times.ended) - min(times.given),

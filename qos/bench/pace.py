@@ -43,7 +43,7 @@ class Times:
 
 
 async def keep_in_flight(
-    one: Callable[[int], Awaitable[object]],
+    send: Callable[[int], Awaitable[object]],
     *,
     window: int,
     seconds: float,
@@ -52,13 +52,13 @@ async def keep_in_flight(
     """Give message after message, so that a window of them is always in flight.
 
     Args:
-        one: gives the message with this number, and returns at its end.
+        send: gives the message with this number, and returns at its end.
         window: the number of messages in flight.
         seconds: the time after which no further message is given.
         pause_s: the time between the end of a message and the next.
 
     Raises:
-        Exception: the first error of `one`; then no message is given any more.
+        Exception: the first error of `send`; then no message is given any more.
     """
     times = Times()
     until = time.monotonic() + seconds
@@ -66,7 +66,7 @@ async def keep_in_flight(
     async def lane() -> None:
         while True:
             number = times.begin()
-            await one(number)
+            await send(number)
             if times.end(number) + pause_s >= until:
                 return
             if pause_s:

@@ -61,7 +61,7 @@ class QueueTraffic:
     ) -> None:
         self._plugin = XEP_0254.of(publisher)
         self._workers = [
-            Worker(each, service, node, parallel=_PARALLEL) for each in workers
+            Worker(worker, service, node, parallel=_PARALLEL) for worker in workers
         ]
         self._service, self._node = service, node
         self._row = 0
@@ -77,13 +77,14 @@ class QueueTraffic:
                 await stack.enter_async_context(worker)
                 await worker.subscribed()
             running = [
-                asyncio.ensure_future(each.run(self._handle)) for each in self._workers
+                asyncio.ensure_future(worker.run(self._handle))
+                for worker in self._workers
             ]
             try:
                 yield
             finally:
-                for each in running:
-                    each.cancel()
+                for task in running:
+                    task.cancel()
                 await asyncio.wait(running)
 
     async def measure(
@@ -104,12 +105,12 @@ class QueueTraffic:
         self._accepted.clear()
         self._twice = 0
 
-        async def one(number: int) -> None:
+        async def send(number: int) -> None:
             text = f"{self._row}:{number}:".ljust(payload_bytes, "x")
             await self._plugin.publish(self._service, self._node, text=text)
 
         began_s = time.process_time()
-        times = await keep_in_flight(one, window=window, seconds=seconds)
+        times = await keep_in_flight(send, window=window, seconds=seconds)
         await self._until_accepted(len(times.given))
         ends = [*times.ended, *self._accepted.values()]
         return figures_of(

@@ -82,10 +82,10 @@ class FollowRun(AuditRun):
                 self._journals,
                 self._out,
                 limits=self._limits,
-                late=timedelta(days=given.late),
+                lateness=timedelta(days=given.late),
                 every_s=None if given.once else given.every,
-                stopped=self._stopped,
-                told=self._look,
+                stop=self._stopped,
+                on_look=self._look,
                 progress=self._busy,
             )
         except CannotWrite as error:

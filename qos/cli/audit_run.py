@@ -33,7 +33,7 @@ class AuditRun(SparkRun["Summary"]):
         from qos.audit.locations import local_path
         from qos.audit.new_files import each_file
         from qos.audit.results import REPORT
-        from qos.audit.small import are_small
+        from qos.audit.small_journals import are_small
 
         given = self._arguments
         folders, _ = tied_folders(self._journals)

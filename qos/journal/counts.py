@@ -124,7 +124,7 @@ class WindowCounts:
 
     def _counted(self) -> Iterator[Entry]:
         since = time_text(self._since)
-        for route, (sent, received) in (self._routes or {None: [0, 0]}).items():
+        for route, (outgoing, incoming) in (self._routes or {None: [0, 0]}).items():
             level, source, to = route or (None, None, None)
             yield Entry(
                 JournalEvent.COUNTED,
@@ -132,6 +132,6 @@ class WindowCounts:
                 source=source,
                 to=to,
                 since=since,
-                sent=sent,
-                received=received,
+                sent=outgoing,
+                received=incoming,
             )

@@ -119,10 +119,10 @@ class ActiveFile:
         Raises:
             OSError: the write failed.
         """
-        left = memoryview(text)
+        rest = memoryview(text)
         try:
-            while left:
-                left = left[os.write(self._file, left) :]
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
         except OSError:
             # If this fails too, a torn line stays, as after a power cut.
             with suppress(OSError):
@@ -209,9 +209,11 @@ def recover(folder: Path, *, node: str, ours: str) -> list[Recovered]:
     Returns:
         The files, in the order in which they were written.
     """
-    names = "|".join(re.escape(each) for each in (quoted(node), _as_before(node)))
+    names = "|".join(
+        re.escape(spelling) for spelling in (quoted(node), _as_before(node))
+    )
     name = re.compile(rf"\.(?:{names})-([0-9A-Za-z]+)-([0-9]+)\.jsonl")
-    found: list[tuple[int, int, Recovered]] = []
+    entries: list[tuple[int, int, Recovered]] = []
     for path in folder.glob("date=*/.*.jsonl"):
         match = name.fullmatch(path.name)
         if match is None:
@@ -221,10 +223,10 @@ def recover(folder: Path, *, node: str, ours: str) -> list[Recovered]:
             if file is not None:
                 recovered = Recovered(path, file, match[1].startswith(ours or "-"))
                 written_at = os.fstat(file).st_mtime_ns
-                found.append((written_at, int(match[2]), recovered))
+                entries.append((written_at, int(match[2]), recovered))
         except OSError as error:
             log.error("%s: a dead writer's file cannot be taken: %s", path, error)
-    return [recovered for *_, recovered in sorted(found, key=lambda each: each[:2])]
+    return [recovered for *_, recovered in sorted(entries, key=lambda entry: entry[:2])]
 
 
 def _taken(path: Path) -> int | None:
@@ -278,14 +280,14 @@ def begun(files: Iterable[Recovered]) -> list[Begun]:
     Args:
         files: in the order in which they were written.
     """
-    found: dict[tuple[object, ...], Begun] = {}
-    for each in files:
-        if each.ours:
-            _look(each, found)
-    return list(found.values())
+    subjects: dict[tuple[object, ...], Begun] = {}
+    for file in files:
+        if file.ours:
+            _look(file, subjects)
+    return list(subjects.values())
 
 
-def _look(recovered: Recovered, found: dict[tuple[object, ...], Begun]) -> None:
+def _look(recovered: Recovered, subjects: dict[tuple[object, ...], Begun]) -> None:
     bad = 0
     # The open file is read, not its name: the file may have been renamed into place
     # meanwhile.
@@ -304,9 +306,9 @@ def _look(recovered: Recovered, found: dict[tuple[object, ...], Begun]) -> None:
             if role not in _BEGINS:
                 continue
             if event == _BEGINS[role].value:
-                found[key] = Begun(role, fields)
+                subjects[key] = Begun(role, fields)
             elif event not in _SAYS_NOTHING[role.value]:
-                found.pop(key, None)
+                subjects.pop(key, None)
     if bad:
         log.warning("%s: %d lines are no lines of a journal", recovered.path, bad)
 

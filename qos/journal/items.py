@@ -69,9 +69,9 @@ class ItemJournal(ItemRecorder):
         items = list(items)
         self.start_again(items)
         live = {(item.node, item.item_id) for item in items}
-        for begun in writer.begun:
-            node, item_id = begun.text("queue"), begun.text("item")
-            if begun.role is Role.QUEUE and not (
+        for line in writer.begun:
+            node, item_id = line.text("queue"), line.text("item")
+            if line.role is Role.QUEUE and not (
                 (node, item_id) in live
                 or store.ended(node, item_id)
                 or any(store.find_archived(node, item_id, how) for how in ItemOutcome)
@@ -117,7 +117,7 @@ class ItemEvents:
             changes: of one step or of several.
             purged: the nodes that these steps have purged.
         """
-        ended = {
+        memories = {
             (change.ended.node, change.ended.seq): change.ended
             for change in changes
             if isinstance(change, SaveEnded)
@@ -129,11 +129,11 @@ class ItemEvents:
             elif isinstance(change, RemoveItem):
                 item = self._items.pop(change.seq, None)
                 if item is not None:
-                    memory = ended.get((item.node, item.seq))
+                    memory = memories.get((item.node, item.seq))
                     entries.append(_removed(item, memory, item.node in purged))
             elif isinstance(change, RemoveNode):
                 for item in [
-                    each for each in self._items.values() if each.node == change.name
+                    item for item in self._items.values() if item.node == change.name
                 ]:
                     del self._items[item.seq]
                     entries.append(_entry(_Q.PURGED, item))
@@ -163,8 +163,8 @@ def _moved(before: Item, item: Item) -> list[Entry]:
     if item.origin:
         dead = _entry(_Q.DEAD, before, condition=_reason(item))
         return [*_given_back(before, item), dead, _published(item)]
-    gone = _entry(_Q.WITHDRAWN, before, condition="requeued")
-    return [gone, _requeued(item)]
+    withdrawal = _entry(_Q.WITHDRAWN, before, condition="requeued")
+    return [withdrawal, _requeued(item)]
 
 
 def _given_back(before: Item, item: Item) -> list[Entry]:

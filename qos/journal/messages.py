@@ -287,36 +287,36 @@ _ENDS: dict[Role, Event] = {
 }
 
 
-def not_stored(begun: Sequence[Begun], store: Messages) -> list[Entry]:
+def not_stored(lines: Sequence[Begun], store: Messages) -> list[Entry]:
     """The ends of messages that began in a dead boot and are not in the store.
 
     Args:
-        begun: the lines that the writer has found.
+        lines: the lines that the writer has found.
         store: open.
     """
-    if not begun:
+    if not lines:
         return []
-    held = {(bare(record.source), record.msg_id) for record in store.incoming()}
+    incoming = {(bare(record.source), record.msg_id) for record in store.incoming()}
     # All of it is read only if acknowledged messages need it: an outbox may be long.
     iq_ids = set()
-    if any(each.text("level") == Level.ACKNOWLEDGED.value for each in begun):
+    if any(line.text("level") == Level.ACKNOWLEDGED.value for line in lines):
         iq_ids = {record.offer_id for record in store.outgoing()}
     entries = []
-    for each in begun:
-        msg_id, source = each.text("msg_id"), each.text("from")
-        if each.role is Role.SENDER:
-            known = msg_id in iq_ids or store.find_outgoing(msg_id) is not None
+    for line in lines:
+        msg_id, source = line.text("msg_id"), line.text("from")
+        if line.role is Role.SENDER:
+            is_stored = msg_id in iq_ids or store.find_outgoing(msg_id) is not None
         else:
-            known = (bare(source), msg_id) in held
-        event = _ENDS.get(each.role)
-        if event is not None and not known:
+            is_stored = (bare(source), msg_id) in incoming
+        event = _ENDS.get(line.role)
+        if event is not None and not is_stored:
             entries.append(
                 Entry(
                     event,
-                    level=each.text("level"),
+                    level=line.text("level"),
                     msg_id=msg_id,
                     source=source,
-                    to=each.text("to"),
+                    to=line.text("to"),
                     condition=NOT_STORED,
                 )
             )

@@ -69,9 +69,9 @@ def _archive(name: str) -> list[str]:
         now = time.time()
         if file.exists() and now - file.stat().st_mtime < _WRITTEN_IN_S:
             return []  # another Java is writing it
-        for other in file.parent.glob("spark-*.jsa"):
-            if now - other.stat().st_mtime > _UNUSED_S:
-                other.unlink(missing_ok=True)
+        for archive in file.parent.glob("spark-*.jsa"):
+            if now - archive.stat().st_mtime > _UNUSED_S:
+                archive.unlink(missing_ok=True)
         return [f"-XX:ArchiveClassesAtExit={file}", *_QUIET]
     except (OSError, RuntimeError):
         return []  # no home, or one that cannot be written

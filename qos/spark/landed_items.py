@@ -82,7 +82,7 @@ def slices(folder: Path, start: int, end: int, *, lines: int) -> list[Slice]:
     Raises:
         LandingError: a file is missing.
     """
-    found = []
+    parts = []
     for number in range(start, end):
         path = folder / file_name(number)
         try:
@@ -90,14 +90,14 @@ def slices(folder: Path, start: int, end: int, *, lines: int) -> list[Slice]:
                 at = count = begin = 0
                 for line in file:
                     if count == lines:
-                        found.append(Slice(str(path), begin, count))
+                        parts.append(Slice(str(path), begin, count))
                         begin, count = at, 0
                     at += len(line)
                     count += 1
-                found.append(Slice(str(path), begin, count))
+                parts.append(Slice(str(path), begin, count))
         except FileNotFoundError:
             raise LandingError(folder, f"{path.name} is missing") from None
-    return found
+    return parts
 
 
 def read_slice(part: Slice) -> Iterator[DeliveredItem]:

@@ -38,14 +38,14 @@ class _Options(Parser):
 
 def options_of(
     name: str,
-    given: Mapping[str, str],
+    options: Mapping[str, str],
     declare: Callable[[argparse.ArgumentParser], object],
 ) -> tuple[argparse.Namespace, Login]:
     """Check the options that a user gave to a format.
 
     Args:
         name: of the format.
-        given: the options from Spark: names in any case, values as text.
+        options: the options from Spark: names in any case, values as text.
         declare: adds the options of the format, besides those of a login.
 
     Returns:
@@ -58,7 +58,7 @@ def options_of(
     add_login(parser, jid_help="the account to log in to")
     declare(parser)
     words = []
-    for key, value in given.items():
+    for key, value in options.items():
         option = key.lower()
         if option in _SPARKS or option == _PASSWORD:
             continue
@@ -69,7 +69,7 @@ def options_of(
     try:
         arguments = parser.parse_args(words)
         del arguments.leaf  # the parser: it is not for the tasks
-        return arguments, login_from(arguments, given.get(_PASSWORD))
+        return arguments, login_from(arguments, options.get(_PASSWORD))
     except UsageError as error:
         raise BadOption(f"{name}: option {_plain(error)}") from None
 

@@ -56,9 +56,9 @@ class Checkpoint:
     def done(self) -> int:
         """The number of the file after the last one that is done; 0: none is done."""
         for batch in reversed(self._batches("commits")):
-            found = self._next_of(batch)
-            if found is not None:
-                return found
+            next_file = self._next_of(batch)
+            if next_file is not None:
+                return next_file
         return 0
 
     def check(self, start: int) -> None:
@@ -88,8 +88,8 @@ class Checkpoint:
             text = (self.folder / "offsets" / str(batch)).read_text("utf-8")
         except FileNotFoundError:
             return None  # Spark keeps the last hundred
-        found = [_find(_json(line), self._landing) for line in text.splitlines()]
-        return max((each for each in found if each is not None), default=None)
+        numbers = [_find(_json(line), self._landing) for line in text.splitlines()]
+        return max((number for number in numbers if number is not None), default=None)
 
 
 def _json(line: str) -> Any:
@@ -107,5 +107,5 @@ def _find(value: Any, landing: str) -> int | None:
         return None
     if value.get(LANDING) == landing and isinstance(value.get(NEXT), int):
         return int(value[NEXT])
-    found = [_find(each, landing) for each in value.values()]
-    return max((each for each in found if each is not None), default=None)
+    numbers = [_find(inner, landing) for inner in value.values()]
+    return max((number for number in numbers if number is not None), default=None)

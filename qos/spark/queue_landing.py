@@ -125,11 +125,11 @@ class Landing:
 
     def file_of(self, item_id: str) -> int | None:
         """The file of an item; -1: one that was removed; None: not landed."""
-        known = self._items.get(item_id)
-        if known is not None:
-            return known[0]
-        found = self._db.execute("SELECT 1 FROM ended WHERE item_id = ?", (item_id,))
-        return None if found.fetchone() is None else -1
+        entry = self._items.get(item_id)
+        if entry is not None:
+            return entry[0]
+        cursor = self._db.execute("SELECT 1 FROM ended WHERE item_id = ?", (item_id,))
+        return None if cursor.fetchone() is None else -1
 
     def unended(self, below: int) -> list[tuple[str, str]]:
         """The items of all files below this one that the service may still have.
@@ -162,18 +162,18 @@ class Landing:
 
     def redelivered(self, item_id: str, token: str) -> None:
         """Note that a landed item has come again, with this token."""
-        known = self._items.get(item_id)
-        if known is not None:
-            self._items[item_id] = (known[0], token)
+        entry = self._items.get(item_id)
+        if entry is not None:
+            self._items[item_id] = (entry[0], token)
 
     def ended(self, item_id: str) -> None:
         """Note that this landed item is gone.
 
         The service has deleted it, or has none.
         """
-        known = self._items.get(item_id)
-        if known is not None:
-            self._unended[known[0]].discard(item_id)
+        entry = self._items.get(item_id)
+        if entry is not None:
+            self._unended[entry[0]].discard(item_id)
 
     def compact(self, below: int) -> None:
         """Remove files that are done.
@@ -181,32 +181,32 @@ class Landing:
         Args:
             below: Spark will never ask for files below this number.
         """
-        done = []
+        numbers = []
         for number in sorted(self._unended):
             if number >= below or self._unended[number]:
                 break
-            done.append(number)
-        if not done:
+            numbers.append(number)
+        if not numbers:
             return
-        gone = [
+        item_ids = [
             item_id
             for item_id, (number, _) in self._items.items()
-            if number <= done[-1]
+            if number <= numbers[-1]
         ]
         self._probe("ids")
         with self._db:
             self._db.executemany(
                 "INSERT OR IGNORE INTO ended VALUES (?, ?)",
-                ((each, self._day()) for each in gone),
+                ((item_id, self._day()) for item_id in item_ids),
             )
             forgotten = self._day() - _KEPT_DAYS
             self._db.execute("DELETE FROM ended WHERE day < ?", (forgotten,))
             self._db.execute("DELETE FROM removed")
-            self._db.execute("INSERT INTO removed VALUES (?)", (done[-1] + 1,))
-        for number in done:
+            self._db.execute("INSERT INTO removed VALUES (?)", (numbers[-1] + 1,))
+        for number in numbers:
             self._remove(file_name(number))
             del self._unended[number]
-        for item_id in gone:
+        for item_id in item_ids:
             del self._items[item_id]
 
     # -- claims ------------------------------------------------------------

@@ -87,7 +87,7 @@ class Receiver:
         client: ClientXMPP,
         queue: Queue,
         landing: Landing,
-        done: Callable[[], int],
+        checkpoint: Callable[[], int],
     ) -> None:
         """Prepare; `start` subscribes.
 
@@ -95,11 +95,11 @@ class Receiver:
             client: in session.
             queue: the queue.
             landing: open.
-            done: reads the checkpoint: all files below the returned number are done.
+            checkpoint: reads it: all files below the returned number are done.
         """
         self._queue = queue
         self._landing = landing
-        self._look = done
+        self._look = checkpoint
         self._done = 0
         requests = min(2 * queue.items_max, QUEUE_REQUESTS_MAX)
         self._worker = Worker(
@@ -214,7 +214,7 @@ class Receiver:
         """How many items there are, locked ones included; inf: unknown."""
         stats = await self._plugin.stats(self._queue.service, self._queue.node)
         numbers = stats.get("available"), stats.get("acquired")
-        return math.inf if None in numbers else sum(each or 0 for each in numbers)
+        return math.inf if None in numbers else sum(number or 0 for number in numbers)
 
     @property
     def waiting(self) -> int:
@@ -267,7 +267,7 @@ class Receiver:
     async def _retract(self, item_id: str, token: str) -> None:
         try:
             async with self._retracts:
-                ended = await self._ask_to_delete(item_id, token)
+                is_deleted = await self._ask_to_delete(item_id, token)
         finally:
             del self._ending[item_id]
         job = self._held.get(item_id)
@@ -275,7 +275,7 @@ class Receiver:
             self._end(item_id, job.token)  # it came again meanwhile
             return
         self._held.pop(item_id, None)
-        if ended:
+        if is_deleted:
             self._landing.ended(item_id)
             self._not_before.pop(item_id, None)
         else:

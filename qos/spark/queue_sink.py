@@ -177,7 +177,7 @@ class _Publishing:
             raise self._failed(number, str(error)) from None
         size = len(payload.encode()) + _ITEM_BYTES
         full = len(self._batch) == _BATCH_ITEMS_MAX
-        same = any(each.item.item_id == item_id for each in self._batch)
+        same = any(entry.item.item_id == item_id for entry in self._batch)
         if self._batch and (full or same or self._size + size > _BATCH_BYTES_MAX):
             self._begin()
         self._batch.append(_Row(number, item, size))

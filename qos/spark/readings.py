@@ -51,9 +51,13 @@ def readings(items: DataFrame, payload: str = "payload") -> DataFrame:
         `kind`, `value` (a number, or null), `text` (as it was written), `unit`,
         `flags`; see qos.spark.sensor_data.Reading. No order.
     """
-    kept = [name for name in items.columns if name != payload]
-    rows = items.select(*kept, F.explode(_parsed(payload)["readings"]).alias("reading"))
-    return rows.select(*kept, *(F.col("reading")[name].alias(name) for name in _FIELDS))
+    names = [name for name in items.columns if name != payload]
+    rows = items.select(
+        *names, F.explode(_parsed(payload)["readings"]).alias("reading")
+    )
+    return rows.select(
+        *names, *(F.col("reading")[name].alias(name) for name in _FIELDS)
+    )
 
 
 def unreadable(items: DataFrame, payload: str = "payload") -> DataFrame:

@@ -65,7 +65,7 @@ def check_columns(
     name: str,
     schema: StructType,
     columns: Mapping[str, tuple[type[DataType], ...]],
-    *needed: str,
+    *mandatory: str,
 ) -> None:
     """Check that rows have the columns of a sink, and no others.
 
@@ -73,7 +73,7 @@ def check_columns(
         name: of the sink.
         schema: of the rows.
         columns: the accepted columns, with their types.
-        needed: the required ones of them.
+        mandatory: the required ones of them.
 
     Raises:
         BadColumn: a column is missing, unknown or of a wrong type; the text names it.
@@ -90,7 +90,7 @@ def check_columns(
                 f"{name}: column {field.name!r} cannot be a "
                 f"{field.dataType.simpleString()}"
             )
-    for column in needed:
+    for column in mandatory:
         if column not in schema.fieldNames():
             raise BadColumn(f"{name}: there is no column {column!r}")
 
@@ -126,6 +126,6 @@ class RowIds:
         return hashlib.sha256(again).hexdigest()[:40]
 
 
-def new_run(given: str | None) -> str:
+def new_run(name: str | None) -> str:
     """The name of a batch write, made by the driver for all tasks."""
-    return given or secrets.token_hex(16)
+    return name or secrets.token_hex(16)

@@ -98,14 +98,14 @@ def _read(
     node: ET.Element, at: ET.Element, readings: list[Reading], problems: list[str]
 ) -> None:
     """Read the values of a node at one time."""
-    where = node.get("nodeId")
-    if where is None:
+    node_id = node.get("nodeId")
+    if node_id is None:
         problems.append("a node has no nodeId")
         return
     try:
         moment = _moment(at.get("value", ""))
     except ValueError as error:
-        problems.append(f"node {where:.100}: {error}: {at.get('value')!r:.100}")
+        problems.append(f"node {node_id:.100}: {error}: {at.get('value')!r:.100}")
         return
     for element in at:
         namespace, _, kind = element.tag.rpartition("}")
@@ -113,17 +113,19 @@ def _read(
             continue  # XMPP: unknown elements are ignored.
         field, text = element.get("name"), element.get("value")
         if field is None or text is None:
-            problems.append(f"node {where:.100}: a value without name or value")
+            problems.append(f"node {node_id:.100}: a value without name or value")
             continue
         value = _number(text) if kind in _NUMBERS else None
         if kind in _NUMBERS and value is None:
-            problems.append(f"node {where:.100}, {field:.100}: no number: {text!r:.50}")
+            problems.append(
+                f"node {node_id:.100}, {field:.100}: no number: {text!r:.50}"
+            )
             continue
         unit = element.get("unit") or None
         source = node.get("sourceId") or None
         readings.append(
             Reading(
-                where, source, moment, field, kind, value, text, unit, _flags(element)
+                node_id, source, moment, field, kind, value, text, unit, _flags(element)
             )
         )
 

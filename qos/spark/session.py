@@ -127,8 +127,8 @@ def check_python(spark: SparkSession) -> None:
         return
     # Like Spark's `PythonUtils.defaultPythonExec`, which Python cannot call.
     names = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
-    said = [jvm.java.lang.System.getenv(name) for name in names]
-    python = next(filter(None, said), "python3")
+    settings = [jvm.java.lang.System.getenv(name) for name in names]
+    python = next(filter(None, settings), "python3")
     if python == sys.executable:
         return
     try:
@@ -143,9 +143,9 @@ def check_python(spark: SparkSession) -> None:
         problem = (finished.stderr.strip().splitlines() or ["no reason given"])[-1]
     except (OSError, subprocess.SubprocessError) as error:
         problem = str(error)
-    where = shutil.which(python) or python
+    path = shutil.which(python) or python
     raise NoSpark(
-        f"the Python that Spark starts, {where}, cannot import qos ({problem}): set "
+        f"the Python that Spark starts, {path}, cannot import qos ({problem}): set "
         f"PYSPARK_PYTHON={sys.executable} before the Spark session is made"
     )
 
@@ -202,22 +202,22 @@ def spark_session(
             os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     for key, value in options.items():
         builder = builder.config(key, value)
-    with _java_speaks_to_a_file(wanted=quiet and ours and not submitted) as said:
+    with _java_speaks_to_a_file(redirect=quiet and ours and not submitted) as java_log:
         try:
             spark = builder.getOrCreate()
         except (PySparkException, OSError) as error:
-            raise NoSpark(f"Spark does not start: {_why(error, said)}") from None
+            raise NoSpark(f"Spark does not start: {_why(error, java_log)}") from None
         except Exception as error:
             # Py4J has no common base class for errors during the start of a JVM.
             if not type(error).__module__.startswith("py4j"):
                 raise
-            raise NoSpark(f"Spark does not start: {_why(error, said)}") from None
+            raise NoSpark(f"Spark does not start: {_why(error, java_log)}") from None
     try:
         if ours:
             spark.sparkContext.setLogLevel("ERROR")
-            given = spark.sparkContext.getConf()
+            conf = spark.sparkContext.getConf()
             for key, value in _USUAL.items() if local else ():
-                if not given.contains(key):
+                if not conf.contains(key):
                     spark.conf.set(key, value)
         # A session that existed before has its own time zone.
         spark.conf.set("spark.sql.session.timeZone", "UTC")
@@ -249,10 +249,10 @@ def _check_java() -> str:
     java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     advice = f"install Java {JAVA_LEAST} (Debian: openjdk-17-jre-headless)"
     if java is None:
-        where = f"in JAVA_HOME, {home}" if home else "here"
-        raise NoSpark(f"Spark needs Java, and there is none {where}: {advice}")
+        place = f"in JAVA_HOME, {home}" if home else "here"
+        raise NoSpark(f"Spark needs Java, and there is none {place}: {advice}")
     try:
-        said = subprocess.run(  # noqa: S603 - the user's own Java
+        answer = subprocess.run(  # noqa: S603 - the user's own Java
             (java, "-version"),
             check=True,
             capture_output=True,
@@ -262,19 +262,21 @@ def _check_java() -> str:
     except (OSError, subprocess.SubprocessError) as error:
         raise NoSpark(f"{java} does not run ({error}): {advice}") from None
     # `openjdk version "17.0.15" 2025-04-15`; before Java 9 it was "1.8.0_392".
-    text = said.stderr + said.stdout
-    found = re.search(r'version "(?:1\.)?([0-9]+)', text)
-    version = int(found[1]) if found else 0
+    text = answer.stderr + answer.stdout
+    match = re.search(r'version "(?:1\.)?([0-9]+)', text)
+    version = int(match[1]) if match else 0
     if version < JAVA_LEAST:
-        shown = version or "of an unknown version"
-        raise NoSpark(f"Spark needs Java {JAVA_LEAST}, and {java} is {shown}: {advice}")
+        version_text = version or "of an unknown version"
+        raise NoSpark(
+            f"Spark needs Java {JAVA_LEAST}, and {java} is {version_text}: {advice}"
+        )
     return f"{java}\n{text}"
 
 
 @contextlib.contextmanager
-def _java_speaks_to_a_file(*, wanted: bool) -> Iterator[Path | None]:
+def _java_speaks_to_a_file(*, redirect: bool) -> Iterator[Path | None]:
     """While this is open, our stderr is a file: a JVM that is started keeps it."""
-    if not wanted:
+    if not redirect:
         yield None
         return
     number, name = tempfile.mkstemp(prefix="xmpp-qos-spark-", suffix=".log")
@@ -293,9 +295,9 @@ def _java_speaks_to_a_file(*, wanted: bool) -> Iterator[Path | None]:
         path.unlink(missing_ok=True)
 
 
-def _why(error: Exception, said: Path | None) -> str:
+def _why(error: Exception, java_log: Path | None) -> str:
     """The line that tells the most."""
-    lines = said.read_text(errors="replace").splitlines() if said else []
+    lines = java_log.read_text(errors="replace").splitlines() if java_log else []
     telling = [
         line for line in lines if re.search("error|exception", line, re.IGNORECASE)
     ]

@@ -16,7 +16,7 @@ from qos.amqp.incoming import IncomingLink
 from qos.amqp.outgoing import OutgoingLink
 from qos.amqp.resuming import Resuming
 from qos.amqp.unsettled import Publications, Unsettled
-from qos.core.amqp.front import AttachAnswer, Front, LinkKey
+from qos.core.amqp.frame_shim import AttachAnswer, FrameShim, LinkKey
 from qos.core.amqp.resuming import ABSENT
 from resuming_ends import Consumer, Publisher, Wrong
 from waiting import LIMIT_S
@@ -79,16 +79,16 @@ def _forgets_publications(patch: pytest.MonkeyPatch) -> None:
 
 
 def _writes_no_map(patch: pytest.MonkeyPatch) -> None:
-    answer = Front.answer
+    answer = FrameShim.answer
 
-    def without(self: Front, key: LinkKey, given: AttachAnswer) -> None:
+    def without(self: FrameShim, key: LinkKey, given: AttachAnswer) -> None:
         answer(self, key, AttachAnswer(default_outcome=given.default_outcome))
 
-    patch.setattr(Front, "answer", without)
+    patch.setattr(FrameShim, "answer", without)
 
 
 def _reads_no_map(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Resuming, "told", lambda *_: ABSENT)
+    patch.setattr(Resuming, "state_at_peer", lambda *_: ABSENT)
 
 
 def _keeps_no_outcome(patch: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,7 @@ def _keeps_no_outcome(patch: pytest.MonkeyPatch) -> None:
 
     def forgetting(self: OutgoingLink, seconds: float | None) -> None:
         suspend(self, seconds)
-        self._kept = {}
+        self._unsettled = {}
 
     patch.setattr(OutgoingLink, "suspend", forgetting)
 

@@ -134,8 +134,8 @@ async def test_a_durable_copy_goes_on_after_what_was_settled(tmp_path: Path) -> 
             ]
             return any(
                 isinstance(each, BrowsingLink)
-                and each._kept is not None
-                and each._kept.cursor == 1
+                and each._terminus is not None
+                and each._terminus.cursor == 1
                 and not each._saving
                 and [*each._unsettled] == [2]
                 for each in found

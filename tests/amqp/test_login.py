@@ -321,7 +321,9 @@ async def test_whoever_says_nothing_is_not_waited_for(
     """It gets an outcome, if it has come so far that it waits for one."""
     async with gateway(tmp_path) as bench:
         async with raw(bench) as (reader, _), limit():
-            await until(lambda: len(bench.engine.doors.shares))
+            # Its time begins when it is its turn.
+            arrivals = bench.engine.doors._arrivals
+            await until(lambda: any(each.transport for each in arrivals.values()))
             clock.advance(doors.LOGIN_S)
             assert await reader.read() == b""
         async with raw(bench) as (reader, writer):

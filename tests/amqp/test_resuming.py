@@ -587,7 +587,7 @@ async def test_a_publisher_with_an_incomplete_map_may_only_resume(
 
 
 async def test_rhea_reads_our_map_and_resumed_transfers(bench: Bench) -> None:
-    """A client of another maker understands the frames that the front writes."""
+    """A client of another maker understands the frames that the shim writes."""
     source = {"address": "orders", "expiry_policy": "connection-close", "timeout": 30}
     mine = {"receiver": {"source": source, "name": "mine"}, "container": "desk"}
     await bench.publish("orders", "<x/>", "<y/>")

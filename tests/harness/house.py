@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Figures", "figures", "main", "vague_names"]
+__all__ = ["Figures", "Names", "figures", "main", "names_by_package", "vague_names"]
 
 TOP = Path(__file__).parents[2]
 
@@ -111,11 +111,28 @@ class Figures(NamedTuple):
     vague: Counter[str]
 
 
+class Names(NamedTuple):
+    """The local names of a package.
+
+    Attributes:
+        total: of them, each once in its function.
+        vague: the ones in VAGUE: file, line and function of each.
+    """
+
+    total: int
+    vague: list[str]
+
+    @property
+    def share(self) -> float:
+        """The vague ones among them, from 0 to 1."""
+        return len(self.vague) / self.total if self.total else 0.0
+
+
 def figures(folders: tuple[str, ...] = SHIPPED) -> Figures:
     """Count."""
     files = lines = long_files = long_functions = names = 0
     vague: Counter[str] = Counter()
-    for path in (path for each in folders for path in (TOP / each).rglob("*.py")):
+    for path in sources(folders):
         text = path.read_text(encoding="utf-8")
         count = text.count("\n")
         files, lines = files + 1, lines + count
@@ -128,6 +145,38 @@ def figures(folders: tuple[str, ...] = SHIPPED) -> Figures:
             names += len(local)
             vague.update(local & VAGUE)
     return Figures(files, lines, long_files, long_functions, names, vague)
+
+
+def names_by_package(folders: tuple[str, ...] = SHIPPED) -> dict[str, Names]:
+    """The local names of each package, see `package_of`."""
+    packages: dict[str, Names] = {}
+    for path in sources(folders):
+        place = path.relative_to(TOP).as_posix()
+        total, vague = packages.get(package_of(place), Names(0, []))
+        for function in functions(ast.parse(path.read_text(encoding="utf-8"))):
+            local = set(local_names(function))
+            total += len(local)
+            vague += [
+                f"{place}:{function.lineno} {function.name}: {name}"
+                for name in sorted(local & VAGUE)
+            ]
+        packages[package_of(place)] = Names(total, vague)
+    return packages
+
+
+def package_of(place: str) -> str:
+    """The package of a file: two folders deep, and three in qos/core.
+
+    Modules that are in no such folder are together, as `qos` or `qos/core`.
+    """
+    folders = place.split("/")[:-1]
+    return "/".join(folders[: 3 if folders[:2] == ["qos", "core"] else 2])
+
+
+def sources(folders: tuple[str, ...]) -> Iterator[Path]:
+    """The files of Python in these folders."""
+    for folder in folders:
+        yield from sorted((TOP / folder).rglob("*.py"))
 
 
 def vague_names(source: str) -> set[str]:
@@ -150,8 +199,8 @@ def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
 def local_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
     """The names that a function gives: its arguments, and what it assigns."""
     arguments = function.args
-    for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-        yield each.arg
+    for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+        yield argument.arg
     for node in ast.walk(function):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
@@ -159,18 +208,23 @@ def local_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[st
 
 def main() -> int:
     """Print the table."""
-    found = figures()
-    vague = found.vague.total()
+    house = figures()
+    vague = house.vague.total()
     rows = (
-        ("shipped files of Python", f"{found.files:,}"),
-        ("shipped lines", f"{found.lines:,}"),
-        (f"files over {FILE_LINES_MAX} lines", f"{found.long_files:,}"),
-        (f"functions over {FUNCTION_LINES_MAX} lines", f"{found.long_functions:,}"),
-        ("local names", f"{found.names:,}"),
-        ("of them pronouns or participles", f"{vague:,} ({vague / found.names:.1%})"),
+        ("shipped files of Python", f"{house.files:,}"),
+        ("shipped lines", f"{house.lines:,}"),
+        (f"files over {FILE_LINES_MAX} lines", f"{house.long_files:,}"),
+        (f"functions over {FUNCTION_LINES_MAX} lines", f"{house.long_functions:,}"),
+        ("local names", f"{house.names:,}"),
+        ("of them pronouns or participles", f"{vague:,} ({vague / house.names:.1%})"),
         (
             "the most frequent",
-            ", ".join(f"{name} {count}" for name, count in found.vague.most_common(8)),
+            ", ".join(f"{name} {count}" for name, count in house.vague.most_common(8)),
+        ),
+        *(
+            (f"  in {package}", f"{len(names.vague):,} ({names.share:.1%})")
+            for package, names in sorted(names_by_package().items())
+            if names.vague
         ),
     )
     for name, figure in rows:

@@ -71,7 +71,7 @@ def looks(spark: SparkSession, work: Path, count: int) -> Iterator[Cost]:
     come, out = work / "journals", str(work / "out")
     come.mkdir()
     follower = Follower(
-        spark, [str(come)], out, limits=lambda: Limits(now=now), late=LATE
+        spark, [str(come)], out, limits=lambda: Limits(now=now), lateness=LATE
     )
     for (hour, lines), _ in zip(
         journals(work / "made", come), range(count), strict=False

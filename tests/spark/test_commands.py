@@ -10,7 +10,7 @@ import pytest
 
 from qos.audit.batch_tables import TABLES
 from qos.audit.tables.anomalies import KINDS
-from qos.audit.tables.cover import REASONS
+from qos.audit.tables.journal_coverage import REASONS
 from qos.cli import main
 from qos.journal.writer import ROTATE_BYTES, ROTATE_S
 from qos.spark import session

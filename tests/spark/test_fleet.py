@@ -20,8 +20,8 @@ from published import differences, rows, wrong_verdicts
 from qos.audit import driver
 from qos.audit.boot_runs import RUN
 from qos.audit.driver import audit
-from qos.audit.tables import Limits, facts
-from qos.audit.tables.cover import Runs
+from qos.audit.tables import Limits, suspicions
+from qos.audit.tables.journal_coverage import Runs
 
 pytestmark = [
     pytest.mark.spark,
@@ -69,7 +69,7 @@ def test_an_audit_that_takes_one_journal_for_its_namesake_is_found(
 
 
 def _no_components(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(facts, "_with_components", lambda rows, _devices: rows)
+    patch.setattr(suspicions, "_with_components", lambda rows, _devices: rows)
 
 
 def _addresses_of_components(patch: pytest.MonkeyPatch) -> None:

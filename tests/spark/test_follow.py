@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from benchmarks.synth import Plan, synthesise
 from frames import NOON, Lines, write_journal
 from parquet import SKETCHES
-from qos.audit import boot_runs, step
+from qos.audit import boot_runs, step_tables
 from qos.audit import follow as following
 from qos.audit.batch_tables import TABLES
 from qos.audit.delta import CannotWrite
@@ -23,9 +23,9 @@ from qos.audit.driver import audit
 from qos.audit.follow import Follower
 from qos.audit.follow_lock import FOLDER, CannotFollow, alone, check_options
 from qos.audit.follow_problems import LATE_LINE
+from qos.audit.follow_storage import FollowStorage, Incomplete, Marks
 from qos.audit.new_files import NewFile
 from qos.audit.snapshot import files, snapshot, spark_frame
-from qos.audit.staging import Incomplete, Marks, Staging
 from qos.audit.tables import Limits
 
 pytestmark = [
@@ -42,7 +42,9 @@ def follower(
     spark: SparkSession, journals: Path, out: Path, *, late: timedelta = WEEK
 ) -> Follower:
     """A new process would not know more."""
-    return Follower(spark, [str(journals)], str(out), limits=lambda: LIMITS, late=late)
+    return Follower(
+        spark, [str(journals)], str(out), limits=lambda: LIMITS, lateness=late
+    )
 
 
 def rows(
@@ -147,8 +149,8 @@ def test_a_stream_that_is_killed_all_the_time_comes_to_what_an_audit_does(
     (journals / "date=2026-01-05").mkdir(parents=True)
     # Of each batch.
     kills: list[list[tuple[object, str, int]]] = [
-        [(Staging, "save", 0), (following, "draw", 0)],
-        [(step, "swap", 2)],
+        [(FollowStorage, "save", 0), (following, "draw", 0)],
+        [(step_tables, "swap", 2)],
     ]
     for number, each in enumerate(kills):
         some(made, journals, paths[number :: len(kills)])
@@ -262,7 +264,7 @@ def test_what_is_stuck_shows_up_though_nothing_new_comes(
     journals.mkdir()
     now = NOON + timedelta(minutes=1)
     one = Follower(
-        spark, [str(journals)], str(out), limits=lambda: Limits(now=now), late=WEEK
+        spark, [str(journals)], str(out), limits=lambda: Limits(now=now), lateness=WEEK
     )
     look = one.look()
     assert (look.batch, look.summary.lines, look.summary.clean) == (-1, 0, True)
@@ -305,7 +307,7 @@ def test_what_is_kept_is_not_taken_for_complete_when_it_is_not(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """A plan alone tells which files were read, but not their content."""
-    staging = Staging(spark, str(tmp_path / FOLDER))
+    staging = FollowStorage(spark, str(tmp_path / FOLDER))
     assert staging.marks() == Marks()
     staging.save_plan([NewFile("/a-b-1.jsonl", "2026-01-05", None, 9)], 0)
     assert staging.marks() == Marks()

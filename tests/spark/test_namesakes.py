@@ -147,7 +147,7 @@ def test_a_follower_revises_its_verdict_when_a_namesake_comes(
     def look() -> list[tuple[str, str | None]]:
         limits = Limits(now=NOON + timedelta(days=1))
         late = timedelta(days=7)
-        new = Follower(spark, names, str(out), limits=lambda: limits, late=late)
+        new = Follower(spark, names, str(out), limits=lambda: limits, lateness=late)
         new.look()
         return verdicts(spark, out)
 

@@ -14,7 +14,7 @@ from qos.audit.report_charts import TimeAxis, bands, bars
 from qos.audit.report_data import Proof, ReportData, Rows
 from qos.audit.report_headline import KINDS, REASONS
 from qos.audit.tables.anomalies import KINDS as KINDS_FOUND
-from qos.audit.tables.cover import REASONS as REASONS_FOUND
+from qos.audit.tables.journal_coverage import REASONS as REASONS_FOUND
 from report_samples import DAY, MOMENT, report
 
 EVIL = "</script><script>alert(1)</script><a href='//evil'>\"&\x00\u202e"

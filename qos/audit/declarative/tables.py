@@ -15,12 +15,12 @@ from pyspark.sql import functions as F
 
 from qos.audit import boot_runs, read, tables
 from qos.audit.boot_runs import CLOCK_BACK_S
+from qos.audit.foreign_lines import Tied
 from qos.audit.journals import tied_folders
 from qos.audit.locations import local_path
 from qos.audit.named_journals import named_runs
 from qos.audit.new_files import files_since
 from qos.audit.schema import EVENT
-from qos.audit.speakers import Tied
 from qos.audit.tables import Limits
 
 spark = SparkSession.active()
@@ -29,8 +29,8 @@ _BY_HOUR = ["date", "hour"]
 
 
 def _journals() -> tuple[list[str], Tied]:
-    given = spark.conf.get("spark.xmppQos.journals") or ""
-    names = [name.strip() for name in given.split(",") if name.strip()]
+    setting = spark.conf.get("spark.xmppQos.journals") or ""
+    names = [name.strip() for name in setting.split(",") if name.strip()]
     if not names:
         raise ValueError("spark.xmppQos.journals names no folder of journals")
     return tied_folders(names)
@@ -57,8 +57,8 @@ def _seconds(name: str, default: float) -> float:
 def _named() -> DataFrame:
     """The journals of the nodes in the names of files; of folders of this machine."""
     folders, tied = _journals()
-    here = [folder for folder in folders if local_path(folder) is not None]
-    return named_runs(spark, files_since(None, here, None), tied)
+    local_folders = [folder for folder in folders if local_path(folder) is not None]
+    return named_runs(spark, files_since(None, local_folders, None), tied)
 
 
 # PySpark 4.3 resolves an existing table as soon as a plan has withColumn in it, and
@@ -122,10 +122,10 @@ def bad_lines() -> DataFrame:
 def runs() -> DataFrame:
     """The runs of all lines: parts of boots without a missing line."""
     journal = F.col("journal")
-    told = boot_runs.runs(_events(), F.lit(boot_runs.TOLD), journal)
+    event_runs = boot_runs.runs(_events(), F.lit(boot_runs.TOLD), journal)
     bad = spark.read.table("all_bad_lines").where(F.col("seq").isNotNull())
     kind = boot_runs.kind_of(F.lit(False))
-    pieces = told.unionByName(boot_runs.runs(bad, kind, journal))
+    pieces = event_runs.unionByName(boot_runs.runs(bad, kind, journal))
     pieces = pieces.unionByName(_named())
     return boot_runs.merged(pieces, tolerance_s=CLOCK_BACK_S)
 

@@ -12,6 +12,7 @@ from qos.audit.tables.anomalies import (
     revised,
     with_suspicion,
 )
+from qos.audit.tables.columns import distinct_lines
 from qos.audit.tables.deliveries import (
     deliveries,
     deliveries_of,
@@ -20,7 +21,6 @@ from qos.audit.tables.deliveries import (
     repeated,
 )
 from qos.audit.tables.items import queue_items
-from qos.audit.tables.once import once
 from qos.audit.tables.queues import queues_hourly
 from qos.audit.tables.refusals import refusals
 from qos.audit.tables.routes import routes_hourly, unproven_hourly
@@ -41,10 +41,10 @@ __all__ = [
     "counted",
     "deliveries",
     "deliveries_of",
+    "distinct_lines",
     "judged",
     "judged_ok",
     "numbered",
-    "once",
     "paired",
     "queue_items",
     "queues_hourly",

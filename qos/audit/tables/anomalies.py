@@ -16,7 +16,7 @@ An audit accuses only where lines prove it. Each message has one verdict:
   since the end of the message might be between the two.
 - `in-doubt`: according to the sender; `ended` has the real end.
 - `unproven`: it looks like one of those (`suspected`), but no run proves it; `reason`
-  has the reason (qos.audit.tables.cover).
+  has the reason (qos.audit.tables.journal_coverage).
 
 The accusations are also rows of the table of anomalies; unproven messages never are.
 
@@ -38,7 +38,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from qos.audit.tables.deliveries import COLUMNS
-from qos.audit.tables.facts import (
+from qos.audit.tables.suspicions import (
     Limits,
     cases,
     how_it_ended,
@@ -85,11 +85,11 @@ def judged(deliveries: DataFrame, boots: DataFrame, limits: Limits) -> DataFrame
         missing run), `ended` (only for in-doubt: delivered, not-delivered or unknown)
         and `judged_at` (`limits.now`).
     """
-    found = cases()
+    accusations = cases()
     rows = with_cover(deliveries, boots, limits).withColumns(
         {
-            "proven": _first((case.proven, case.kind) for case in found),
-            "looks": _first((case.suspected, case.kind) for case in found),
+            "proven": _first((case.proven, case.kind) for case in accusations),
+            "looks": _first((case.suspected, case.kind) for case in accusations),
         }
     )
     is_unproven = F.col("proven").isNull() & F.col("looks").isNotNull()
@@ -99,15 +99,15 @@ def judged(deliveries: DataFrame, boots: DataFrame, limits: Limits) -> DataFrame
         F.coalesce("proven", F.when(is_unproven, UNPROVEN), F.lit("ok")).alias(
             "verdict"
         ),
-        F.when(is_unproven, _chosen("looks", {c.kind: c.reason for c in found})).alias(
-            "reason"
-        ),
+        F.when(
+            is_unproven, _chosen("looks", {c.kind: c.reason for c in accusations})
+        ).alias("reason"),
         _chosen(
-            F.coalesce("proven", "looks"), {c.kind: c.rests_on for c in found}
+            F.coalesce("proven", "looks"), {c.kind: c.rests_on for c in accusations}
         ).alias("rests_on"),
         F.when(is_unproven, F.col("looks")).alias("suspected"),
         F.when(
-            is_unproven, _chosen("looks", {c.kind: c.uncovered for c in found})
+            is_unproven, _chosen("looks", {c.kind: c.uncovered for c in accusations})
         ).alias("uncovered"),
         F.when(in_doubt, how_it_ended()).alias("ended"),
         F.lit(limits.now).cast("timestamp").alias("judged_at"),
@@ -158,7 +158,7 @@ def anomalies(messages: DataFrame) -> DataFrame:
 
 
 def revised(
-    found: DataFrame,
+    accusations: DataFrame,
     before: DataFrame,
     messages: DataFrame,
     messages_before: DataFrame,
@@ -170,7 +170,7 @@ def revised(
     withdrawn.
 
     Args:
-        found: by this audit; see `anomalies`.
+        accusations: of this audit; see `anomalies`.
         before: the earlier table of the same days.
         messages: with their present verdicts; see `judged`.
         messages_before: with their earlier verdicts.
@@ -181,15 +181,17 @@ def revised(
         *_MESSAGE, _entry("judged_at", "verdict", "reason").alias("was")
     )
     was = was.dropDuplicates([*_MESSAGE])
-    known = before.select(
+    earlier_rows = before.select(
         *_ACCUSATION,
         F.col("found_at").alias("found_before"),
         F.col("history").alias("known"),
     )
-    rows = found.join(known, [*_ACCUSATION], "left").join(was, [*_MESSAGE], "left")
-    other = F.col("was").isNotNull() & (F.col("was.verdict") != F.col("kind"))
-    none = F.array().cast(_HISTORY)
-    earlier = F.coalesce("known", F.when(other, F.array("was")), none)
+    rows = accusations.join(earlier_rows, [*_ACCUSATION], "left").join(
+        was, [*_MESSAGE], "left"
+    )
+    has_other = F.col("was").isNotNull() & (F.col("was.verdict") != F.col("kind"))
+    no_history = F.array().cast(_HISTORY)
+    earlier = F.coalesce("known", F.when(has_other, F.array("was")), no_history)
     stands = F.coalesce(
         F.try_element_at(earlier, F.lit(-1))["verdict"] == F.col("kind"), F.lit(False)
     )
@@ -200,11 +202,13 @@ def revised(
         }
     )
     is_now = messages.select(*_MESSAGE, F.coalesce("reason", "verdict").alias("is_now"))
-    gone = before.join(found.select(*_ACCUSATION), [*_ACCUSATION], "left_anti")
-    gone = gone.join(is_now, [*_MESSAGE], "left")
+    withdrawals = before.join(
+        accusations.select(*_ACCUSATION), [*_ACCUSATION], "left_anti"
+    )
+    withdrawals = withdrawals.join(is_now, [*_MESSAGE], "left")
     reason = F.coalesce("is_now", F.lit("no lines"))
     end = _entry(now, F.lit("withdrawn"), reason)
-    gone = gone.withColumns(
+    withdrawals = withdrawals.withColumns(
         {
             "history": F.when(
                 F.col("withdrawn_at").isNull(), F.concat("history", F.array(end))
@@ -212,7 +216,7 @@ def revised(
             "withdrawn_at": F.coalesce("withdrawn_at", now),
         }
     )
-    return rows.select(*_ANOMALY).unionByName(gone.select(*_ANOMALY))
+    return rows.select(*_ANOMALY).unionByName(withdrawals.select(*_ANOMALY))
 
 
 _MESSAGE = ("level", "sender", "msg_id")

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from qos.audit import endpoint_summary
-from qos.audit.tables.once import bare, by_hour, role_is, seconds_between
+from qos.audit.tables.columns import bare, by_hour, role_is, seconds_between
 from qos.core.message.model import Level
 from qos.journal.schema import Role, SenderEvent
 
@@ -95,19 +95,19 @@ def paired(by_teller: DataFrame, *, join: str) -> DataFrame:
     keys = ("number", *_KEY)
     sender = rows.where(_sends()).select(
         *keys,
-        *(_field(each.field).alias(name) for name, each in _SENDER.items()),
+        *(_field(column.field).alias(name) for name, column in _SENDER.items()),
         F.col("end").alias("outcome"),
         "ended_at",
         "condition",
     )
     receiver = rows.where(_receives()).select(
         *keys,
-        *(_field(each.field).alias(name) for name, each in _RECEIVER.items()),
+        *(_field(column.field).alias(name) for name, column in _RECEIVER.items()),
         *(F.size(name).cast("long").alias(name) for name in endpoint_summary.SETS),
     )
-    both = sender.join(receiver.hint(join), [*keys], "full")
+    pairs = sender.join(receiver.hint(join), [*keys], "full")
     return _finished(
-        both.withColumns(
+        pairs.withColumns(
             {
                 "first_at": F.least("sender_first_at", "receiver_first_at"),
                 **{
@@ -229,14 +229,14 @@ def _by_message(by_teller: DataFrame) -> DataFrame:
     rows = numbered(by_teller).repartition("number").groupBy("number", *_KEY)
     # Of several outcomes the last counts: a line is written before it is true.
     order = F.when(F.col("end").isNotNull(), F.struct("ended_at", "end_seq"))
-    made = rows.agg(
-        *(_of_side(_sends(), name, each) for name, each in _SENDER.items()),
-        *(_of_side(_receives(), name, each) for name, each in _RECEIVER.items()),
+    records = rows.agg(
+        *(_of_side(_sends(), name, column) for name, column in _SENDER.items()),
+        *(_of_side(_receives(), name, column) for name, column in _RECEIVER.items()),
         F.max_by(F.struct("end", "ended_at", "condition"), order).alias("end"),
         endpoint_summary.all_sets().alias("sets"),
         F.min("first_at").alias("first_at"),
     )
-    return made.withColumns(
+    return records.withColumns(
         {
             "outcome": F.col("end.end"),
             "ended_at": F.col("end.ended_at"),
@@ -249,9 +249,9 @@ def _by_message(by_teller: DataFrame) -> DataFrame:
     )
 
 
-def _of_side(is_of_side: Column, name: str, each: _Of) -> Column:
+def _of_side(is_of_side: Column, name: str, column: _Of) -> Column:
     """A column of one side, from the records of both."""
-    return each.function(F.when(is_of_side, _field(each.field))).alias(name)
+    return column.function(F.when(is_of_side, _field(column.field))).alias(name)
 
 
 def _retries() -> Column:

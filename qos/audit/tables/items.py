@@ -5,11 +5,11 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from qos.audit.tables.once import (
+from qos.audit.tables.columns import (
     bare,
     by_hour,
+    distinct_lines,
     event_is,
-    once,
     role_is,
     seconds_between,
 )
@@ -45,12 +45,12 @@ def queue_items(events: DataFrame) -> DataFrame:
         `modified`, `rejected`, `timed_out`, `gone`, `requeued` (how often); `wait_s`
         (from published to first acquired) and `total_s` (to its end).
     """
-    wanted = role_is(Role.QUEUE) & F.col("item").isNotNull()
-    lines = once(events.where(wanted), *_ITEM)
+    is_item = role_is(Role.QUEUE) & F.col("item").isNotNull()
+    lines = distinct_lines(events.where(is_item), *_ITEM)
     order = Window.partitionBy(*_ITEM).orderBy("at", "boot", "seq")
     before = F.lag("event").over(order)
-    ended = before.isin(*(event.value for event in ENDS))
-    begins = F.coalesce(event_is(_Q.PUBLISHED) & ended, F.lit(False))
+    after_end = before.isin(*(event.value for event in ENDS))
+    begins = F.coalesce(event_is(_Q.PUBLISHED) & after_end, F.lit(False))
     lines = lines.withColumn("begins", begins.cast("int"))
     lines = lines.withColumn("life", F.sum("begins").over(order) + 1)
     rows = lines.groupBy(*_ITEM, "life").agg(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from qos.audit.tables.once import bare, by_hour, event_is, once, role_is
+from qos.audit.tables.columns import bare, by_hour, distinct_lines, event_is, role_is
 from qos.journal.schema import ReceiverEvent, Role
 
 __all__ = ["refusals"]
@@ -28,7 +28,7 @@ def refusals(events: DataFrame) -> DataFrame:
         }
     )
     keys = ("date", "hour", "source", "receiver", "reason", "level")
-    rows = by_hour(once(refused), "at").groupBy(*keys)
+    rows = by_hour(distinct_lines(refused), "at").groupBy(*keys)
     return rows.agg(
         F.count("*").alias("refusals"),
         F.coalesce(F.try_sum("bytes"), F.lit(0)).alias("bytes"),

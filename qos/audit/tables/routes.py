@@ -58,12 +58,12 @@ def routes_hourly(deliveries: DataFrame, when: Sequence[str] = HOUR) -> DataFram
         of several rows are made (see merged_percentiles).
     """
     keys = (*when, "sender", "receiver", "level")
-    sent = F.col("sender_last_at").isNotNull()
+    is_sent = F.col("sender_last_at").isNotNull()
     rows = deliveries.groupBy(*keys).agg(
-        F.count_if(sent).alias("messages"),
+        F.count_if(is_sent).alias("messages"),
         *(_ended(outcome) for outcome in _OUTCOMES),
-        F.count_if(sent & F.col("outcome").isNull()).alias("open"),
-        F.count_if(~sent).alias("one_sided"),
+        F.count_if(is_sent & F.col("outcome").isNull()).alias("open"),
+        F.count_if(~is_sent).alias("one_sided"),
         F.count_if(F.col("verdict") != UNPROVEN).alias("judged"),
         F.count_if(F.col("verdict") == UNPROVEN).alias("unproven"),
         F.count_if(F.col("retries") > 0).alias("retried"),

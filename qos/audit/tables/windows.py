@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from qos.audit.tables.once import (
+from qos.audit.tables.columns import (
     bare,
     by_hour,
     domain,
@@ -109,8 +109,8 @@ def windows_of(counts: DataFrame) -> DataFrame:
         rows = rows.withColumn(f"{end}_domain", domain(F.col(end)))
         for nodes, name in ((ends, end), (components, f"{end}_domain")):
             is_here = F.lit(True).alias(f"has_{name}")
-            there = nodes.select("window", F.col("account").alias(name), is_here)
-            rows = rows.join(there, ["window", name], "left")
+            presence = nodes.select("window", F.col("account").alias(name), is_here)
+            rows = rows.join(presence, ["window", name], "left")
     has_sender, has_receiver = (
         F.coalesce(f"has_{end}", f"has_{end}_domain", F.lit(False))
         for end in ("sender", "receiver")
@@ -148,7 +148,7 @@ def contradicting_counts(counts: DataFrame) -> DataFrame:
         F.date_format("window", "yyyy-MM-dd HH:00").alias("hour"),
     )
     rows = lines.distinct().groupBy("account", "boot", "hour")
-    found = rows.agg(
+    groups = rows.agg(
         F.count("*").alias("count"), F.min(F.struct("seq", "window")).alias("first")
     )
     example = F.concat(
@@ -157,7 +157,7 @@ def contradicting_counts(counts: DataFrame) -> DataFrame:
         F.lit(": two counts of the window of "),
         F.date_format("first.window", "yyyy-MM-dd HH:mm:ss"),
     )
-    return found.select(
+    return groups.select(
         F.lit("contradicting-counts").alias("kind"),
         F.concat_ws(" ", "account", "boot", "hour").alias("place"),
         "count",

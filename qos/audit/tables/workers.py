@@ -5,7 +5,13 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from qos.audit.tables.once import by_hour, event_is, once, role_is, seconds_between
+from qos.audit.tables.columns import (
+    by_hour,
+    distinct_lines,
+    event_is,
+    role_is,
+    seconds_between,
+)
 from qos.audit.tables.routes import PERCENTILES, percentiles
 from qos.journal.schema import Role, WorkerEvent
 
@@ -27,7 +33,9 @@ def workers_hourly(events: DataFrame) -> DataFrame:
         died); `busy_s` (of all handlers) and for the time of a handler in seconds
         `handling_p50`, `handling_p95` and `handling_p99`.
     """
-    lines = once(events.where(role_is(Role.WORKER) & F.col("item").isNotNull()), *_ITEM)
+    lines = distinct_lines(
+        events.where(role_is(Role.WORKER) & F.col("item").isNotNull()), *_ITEM
+    )
     # A worker that dies loses its items, so a start and its end are of one boot.
     order = Window.partitionBy(*_ITEM).orderBy("seq")
     begins = event_is(_W.STARTED).cast("int")

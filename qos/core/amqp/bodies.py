@@ -33,16 +33,16 @@ def body_of(payload: str) -> tuple[bytes, str] | None:
         return None
 
 
-def _body(found: Sections) -> tuple[bytes, str] | None:
-    if found.parts != 1 or found.body not in {Section.DATA, Section.VALUE}:
+def _body(sections: Sections) -> tuple[bytes, str] | None:
+    if sections.parts != 1 or sections.body not in {Section.DATA, Section.VALUE}:
         return None
-    kind, value = decode(found.values[found.body])
+    kind, value = decode(sections.values[sections.body])
     if kind == "string":
-        return str(value).encode(), _media_type(found, _TEXT)
+        return str(value).encode(), _media_type(sections, _TEXT)
     if kind != "binary":
         return None
     assert isinstance(value, bytes)
-    return value, _media_type(found, OCTETS)
+    return value, _media_type(sections, OCTETS)
 
 
 def message_id_of(payload: str) -> str:
@@ -61,15 +61,19 @@ def message_id_of(payload: str) -> str:
         return ""
 
 
-def _fields(found: Sections) -> list[bytes]:
-    properties = found.values.get(Section.PROPERTIES)
+def _fields(sections: Sections) -> list[bytes]:
+    properties = sections.values.get(Section.PROPERTIES)
     return [] if properties is None else elements(properties)
 
 
-def _media_type(found: Sections, default: str) -> str:
+def _media_type(sections: Sections, default: str) -> str:
     """The media type in the properties, or the default."""
-    fields = _fields(found)
+    fields = _fields(sections)
     if len(fields) <= _CONTENT_TYPE:
         return default
-    _, named = decode_carried(fields[_CONTENT_TYPE])
-    return named if isinstance(named, str) and is_media_type(named) else default
+    _, content_type = decode_carried(fields[_CONTENT_TYPE])
+    return (
+        content_type
+        if isinstance(content_type, str) and is_media_type(content_type)
+        else default
+    )

@@ -30,13 +30,13 @@ def item_of(
     message: bytes, *, new_id: Callable[[], str], now: float, bytes_max: int
 ) -> PublishedItem:
     """A message of a broker as an item; see `read_message` for arguments and errors."""
-    found = split(message)
-    header = found.values.get(Section.HEADER)
+    sections = split(message)
+    header = sections.values.get(Section.HEADER)
     head = b"" if header is None else section(Section.HEADER, header)
     entry = read_message(
-        head + found.bare, new_id=new_id, now=now, bytes_max=bytes_max
+        head + sections.bare, new_id=new_id, now=now, bytes_max=bytes_max
     ).entry
-    return replace(entry, properties=counted(entry.properties, found))
+    return replace(entry, properties=counted(entry.properties, sections))
 
 
 def message_of(item: Item, payload: str, now: float) -> bytes:
@@ -60,11 +60,11 @@ def message_of(item: Item, payload: str, now: float) -> bytes:
 
 def _with_message_id(bare: bytes, item_id: str) -> bytes:
     """The bare message with a message-id; unchanged if it has one."""
-    found = split(bare)
-    properties = found.values.get(Section.PROPERTIES)
+    sections = split(bare)
+    properties = sections.values.get(Section.PROPERTIES)
     fields = [NULL] if properties is None else elements(properties) or [NULL]
     if fields[_MESSAGE_ID] != NULL:
         return bare
     fields[_MESSAGE_ID] = values.string(item_id)
-    written = section(Section.PROPERTIES, values.pack_list(fields))
-    return written + without(bare, Section.PROPERTIES)
+    section_bytes = section(Section.PROPERTIES, values.pack_list(fields))
+    return section_bytes + without(bare, Section.PROPERTIES)

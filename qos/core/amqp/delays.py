@@ -28,7 +28,7 @@ def delay_of(annotations: bytes | None, now: float) -> float:
         now: the time.
     """
     pairs = [] if annotations is None else elements(annotations)
-    found = [0.0]
+    delays = [0.0]
     for key, packed in zip(pairs[::2], pairs[1::2], strict=True):
         name = decode_carried(key)
         if name not in {("symbol", _DELAY), ("symbol", _TIME)}:
@@ -38,5 +38,5 @@ def delay_of(annotations: bytes | None, now: float) -> float:
             assert isinstance(value, int)
             # As whole numbers: a float may have no room for them.
             ms = min(value, 2**53)
-            found.append(ms / 1000 - (now if name[1] == _TIME else 0.0))
-    return min(max(found), DELAY_S_MAX)
+            delays.append(ms / 1000 - (now if name[1] == _TIME else 0.0))
+    return min(max(delays), DELAY_S_MAX)

@@ -18,8 +18,8 @@ from qos.core.record import record
 
 __all__ = [
     "UNSETTLED_MAX",
-    "Told",
-    "ToldState",
+    "PeerOutcome",
+    "PeerState",
     "numbered",
     "read_state",
     "read_unsettled",
@@ -58,7 +58,7 @@ _MAP_BYTES = 9
 
 
 @record(frozen=True, slots=True)
-class Told:
+class PeerOutcome:
     """An outcome with what a peer tells about it.
 
     Attributes:
@@ -79,15 +79,15 @@ class Told:
 
 
 #: A state as a peer tells it; see `qos.core.amqp.resuming.State`.
-ToldState: TypeAlias = Told | Position | None
+PeerState: TypeAlias = PeerOutcome | Position | None
 
 
-def state_of(told: ToldState) -> State:
+def state_of(peer_state: PeerState) -> State:
     """The state alone."""
-    return told.outcome if isinstance(told, Told) else told
+    return peer_state.outcome if isinstance(peer_state, PeerOutcome) else peer_state
 
 
-def read_state(data: bytes) -> ToldState:
+def read_state(data: bytes) -> PeerState:
     """The delivery state in the data, which is exactly one value.
 
     Raises:
@@ -109,11 +109,11 @@ def read_state(data: bytes) -> ToldState:
         annotations = field_bytes(fields, 2)
         if annotations[0] not in _MAPS:
             annotations = b""
-        return Told(outcome, flag(fields, 0), flag(fields, 1), annotations)
+        return PeerOutcome(outcome, flag(fields, 0), flag(fields, 1), annotations)
     if outcome is ItemOutcome.REJECTED:
         condition, description = _error(field_bytes(fields, 0))
-        return Told(outcome, condition=condition, description=description)
-    return Told(outcome)
+        return PeerOutcome(outcome, condition=condition, description=description)
+    return PeerOutcome(outcome)
 
 
 def numbered(data: bytes) -> bytes:
@@ -153,7 +153,7 @@ def write_state(state: State) -> bytes:
     return b"\x00" + values.ulong(code) + values.pack_list(fields)
 
 
-def read_unsettled(data: bytes) -> dict[bytes, ToldState] | None:
+def read_unsettled(data: bytes) -> dict[bytes, PeerState] | None:
     """The map of unsettled deliveries of an attach; None: there is none.
 
     Raises:
@@ -166,7 +166,7 @@ def read_unsettled(data: bytes) -> dict[bytes, ToldState] | None:
         raise DecodeError("a delivery-tag without a state", 0)
     if len(pairs) > 2 * UNSETTLED_MAX:
         raise DecodeError(f"more than {UNSETTLED_MAX} unsettled deliveries", 0)
-    found: dict[bytes, ToldState] = {}
+    states: dict[bytes, PeerState] = {}
     for key, state in zip(pairs[::2], pairs[1::2], strict=True):
         kind, tag = decode(key)
         if kind != "binary":
@@ -174,8 +174,8 @@ def read_unsettled(data: bytes) -> dict[bytes, ToldState] | None:
         assert isinstance(tag, bytes)
         if len(tag) > TAG_BYTES_MAX:
             raise DecodeError(f"a delivery-tag of {len(tag)} bytes", 0)
-        found[tag] = read_state(state)
-    return found
+        states[tag] = read_state(state)
+    return states
 
 
 def write_unsettled(

@@ -24,12 +24,12 @@ def annotation(count: int) -> bytes:
     return section(Section.MESSAGE_ANNOTATIONS, values.pack_map(pairs))
 
 
-def counted(properties: Properties, found: Sections) -> Properties:
+def counted(properties: Properties, sections: Sections) -> Properties:
     """The properties of a message, with the count that its annotations have.
 
     The larger one is right, if the properties have a count already.
     """
-    annotations = found.values.get(Section.MESSAGE_ANNOTATIONS, b"")
+    annotations = sections.values.get(Section.MESSAGE_ANNOTATIONS, b"")
     # Nearly no message has it.
     count = _count(annotations) if _KEY in annotations else 0
     if count <= hops_of(properties):

@@ -60,9 +60,9 @@ def id_text(value: PropertyValue | None) -> str:
 
 def text_property(text: str) -> str | int:
     """The property for an id that is written as `id_text` does."""
-    found = id_property(decode(packed_id(text)))
-    assert found is not None
-    return found
+    value = id_property(decode(packed_id(text)))
+    assert value is not None
+    return value
 
 
 def packed_id(text: str) -> bytes:
@@ -80,7 +80,7 @@ def packed_id(text: str) -> bytes:
 
 
 def _uuid_bytes(text: str) -> bytes:
-    found = _UUID_TEXT.fullmatch(text)
-    if found is None:
+    match = _UUID_TEXT.fullmatch(text)
+    if match is None:
         raise ValueError(text)
-    return bytes.fromhex("".join(found.groups()))
+    return bytes.fromhex("".join(match.groups()))

@@ -152,15 +152,15 @@ def read_message(
         MustDetach: see there.
         Refusal: it is too large.
     """
-    found = split(message)
+    sections = split(message)
     # The footer is for the consumer: it is only carried.
-    for which in (Section.DELIVERY_ANNOTATIONS, Section.MESSAGE_ANNOTATIONS):
-        _check_annotations(found, which)
-    header = _fields(found, Section.HEADER)
-    properties = _fields(found, Section.PROPERTIES)
-    payload = _payload(found, bytes_max)
-    named = counted(_properties(found, properties), found)
-    size = utf8_size(payload) + properties_size(named)
+    for kind in (Section.DELIVERY_ANNOTATIONS, Section.MESSAGE_ANNOTATIONS):
+        _check_annotations(sections, kind)
+    header = _fields(sections, Section.HEADER)
+    properties = _fields(sections, Section.PROPERTIES)
+    payload = _payload(sections, bytes_max)
+    item_properties = counted(_properties(sections, properties), sections)
+    size = utf8_size(payload) + properties_size(item_properties)
     if size > bytes_max:
         raise Refusal(
             f"the message takes {size} bytes as an item, over the limit of {bytes_max}",
@@ -172,12 +172,12 @@ def read_message(
     entry = PublishedItem(
         item_id=message_id or new_id(),
         payload=payload,
-        digest=hashlib.sha256(found.bare).hexdigest(),
+        digest=hashlib.sha256(sections.bare).hexdigest(),
         size=size,
         priority=_priority(_field(header, _PRIORITY)),
         ttl=_ttl(_field(header, _TTL), _field(properties, _EXPIRY), now),
-        delay=delay_of(found.values.get(Section.MESSAGE_ANNOTATIONS), now),
-        properties=named,
+        delay=delay_of(sections.values.get(Section.MESSAGE_ANNOTATIONS), now),
+        properties=item_properties,
     )
     return ReceivedMessage(entry, not message_id)
 
@@ -193,20 +193,20 @@ def addressed_to(message: bytes) -> str:
     return str(to) if kind == "string" else ""
 
 
-def _check_annotations(found: Sections, which: Section) -> None:
-    value = found.values.get(which)
+def _check_annotations(sections: Sections, kind: Section) -> None:
+    value = sections.values.get(kind)
     key = None if value is None else must_understand(value)
     if key is not None:
         raise MustDetach(
-            f"{which.name} has the key {key!r}, which is not understood and does not "
+            f"{kind.name} has the key {key!r}, which is not understood and does not "
             "begin with x-opt-",
             condition="feature-not-implemented",
             type="cancel",
         )
 
 
-def _fields(found: Sections, which: Section) -> list[bytes]:
-    value = found.values.get(which)
+def _fields(sections: Sections, kind: Section) -> list[bytes]:
+    value = sections.values.get(kind)
     return [] if value is None else elements(value)
 
 
@@ -225,20 +225,20 @@ def _ttl(ttl: Value, expiry: Value, now: float) -> float | None:
 
     A time of 0 is none: clients write it if nothing is set.
     """
-    left = [math.inf]
+    lifetimes = [math.inf]
     if milliseconds := _number(ttl, "unsigned", "the ttl"):
-        left.append(milliseconds / 1000)
+        lifetimes.append(milliseconds / 1000)
     if at := _number(expiry, "timestamp", "the absolute-expiry-time"):
-        left.append(max(0.0, at / 1000 - now))
-    return min(left) if len(left) > 1 else None
+        lifetimes.append(max(0.0, at / 1000 - now))
+    return min(lifetimes) if len(lifetimes) > 1 else None
 
 
-def _number(value: Value, kind: str, what: str) -> int | None:
-    its, number = value
-    if its == "null":
+def _number(value: Value, kind: str, field: str) -> int | None:
+    value_kind, number = value
+    if value_kind == "null":
         return None
-    if its != kind:
-        raise DecodeError(f"{what} has a wrong type", 0)
+    if value_kind != kind:
+        raise DecodeError(f"{field} has a wrong type", 0)
     assert isinstance(number, int)
     return number
 
@@ -268,7 +268,7 @@ def _bounded(kind: str, content: str) -> str:
     return f"{kind}-sha256:{hashlib.sha256(content.encode()).hexdigest()}"
 
 
-def _properties(found: Sections, properties: list[bytes]) -> Properties:
+def _properties(sections: Sections, properties: list[bytes]) -> Properties:
     """The properties for selectors: application-properties, and some of the properties.
 
     A value that is neither text, number nor boolean is left out, and so is what XML
@@ -279,7 +279,7 @@ def _properties(found: Sections, properties: list[bytes]) -> Properties:
     message is whole without them.
 
     Args:
-        found: the message.
+        sections: the message.
         properties: its fields.
 
     Raises:
@@ -291,8 +291,8 @@ def _properties(found: Sections, properties: list[bytes]) -> Properties:
         if place < len(properties)
         and (value := _standard(name, decode_carried(properties[place]))) is not None
     }
-    given: dict[str, PropertyValue] = {}
-    section_ = found.values.get(Section.APPLICATION_PROPERTIES)
+    application: dict[str, PropertyValue] = {}
+    section_ = sections.values.get(Section.APPLICATION_PROPERTIES)
     pairs = [] if section_ is None else elements(section_)
     if len(pairs) % 2:
         raise DecodeError("a key without a value in application-properties", 0)
@@ -303,22 +303,22 @@ def _properties(found: Sections, properties: list[bytes]) -> Properties:
             continue
         # An HTTP consumer would get it as a header.
         if not why_no_header(str(name), value):
-            given[str(name)] = value
-    if not standard and not given:
+            application[str(name)] = value
+    if not standard and not application:
         return {}
     # A consumer is not told of a queue for replies that is no property of the item.
     reply_to = {REPLY_TO: standard[REPLY_TO]} if REPLY_TO in standard else {}
-    for each in ({**given, **standard}, standard, reply_to):
-        if why_not(each) is None:
-            return each
+    for candidate in ({**application, **standard}, standard, reply_to):
+        if why_not(candidate) is None:
+            return candidate
     return {}
 
 
 def _standard(name: str, value: Value) -> PropertyValue | None:
     if name != CORRELATION_ID:
         return _plain(value)
-    found = id_property(value)
-    return found if is_legal(str(found)) else None
+    correlation_id = id_property(value)
+    return correlation_id if is_legal(str(correlation_id)) else None
 
 
 def _plain(value: Value) -> PropertyValue | None:
@@ -332,26 +332,26 @@ def _plain(value: Value) -> PropertyValue | None:
     return None if type(plain) is int and plain not in INTEGERS else plain
 
 
-def _payload(found: Sections, bytes_max: int) -> str:
-    annotations = found.values.get(Section.MESSAGE_ANNOTATIONS)
+def _payload(sections: Sections, bytes_max: int) -> str:
+    annotations = sections.values.get(Section.MESSAGE_ANNOTATIONS)
     head = f"<message xmlns='{NAMESPACE}'"
     if annotations is not None:
         head += f" annotations='{b64encode(annotations).decode()}'"
-    content = b64encode(found.bare).decode()
-    readable = _readable(found)
+    content = b64encode(sections.bare).decode()
+    readable = _readable(sections)
     if utf8_size(readable) + len(content) + len(head) > bytes_max:
         readable = ""
     return f"{head}>{content}{readable}</message>"
 
 
-def _readable(found: Sections) -> str:
+def _readable(sections: Sections) -> str:
     """The body as XML; '': it is no text."""
-    if found.body is Section.VALUE:
-        kind, value = decode_carried(found.values[Section.VALUE])
+    if sections.body is Section.VALUE:
+        kind, value = decode_carried(sections.values[Section.VALUE])
         if kind == "string" and is_legal(str(value)):
             return f"<body>{text(str(value))}</body>"
-    elif found.body is Section.DATA and found.parts == 1:
-        _, content = decode(found.values[Section.DATA])
+    elif sections.body is Section.DATA and sections.parts == 1:
+        _, content = decode(sections.values[Section.DATA])
         assert isinstance(content, bytes)
         return _xml(content)
     return ""
@@ -390,11 +390,11 @@ def render_item(item: Item, payload: str, now: float) -> bytes:
         payload: of the item.
         now: the remaining time to live is counted from here.
     """
-    annotations, found = _as_published(payload)
+    annotations, sections = _as_published(payload)
     bare = b""
-    if found is not None:
+    if sections is not None:
         try:
-            bare = _shown(item, found)
+            bare = _shown(item, sections)
         except DecodeError:
             # As below.
             annotations = b""
@@ -405,17 +405,17 @@ def render_item(item: Item, payload: str, now: float) -> bytes:
     return _header(item, now) + annotations + (bare or bare_message(item, payload))
 
 
-def _shown(item: Item, found: Sections) -> bytes:
+def _shown(item: Item, sections: Sections) -> bytes:
     """The bare message without a queue for replies that its item does not name."""
-    properties = found.values.get(Section.PROPERTIES)
+    properties = sections.values.get(Section.PROPERTIES)
     fields = [] if properties is None else elements(properties)
     reply_to = fields[_REPLY_TO] if len(fields) > _REPLY_TO else NULL
     kind, name = decode_carried(reply_to)
     if kind not in _NAMES or name == item.properties.get(REPLY_TO):
-        return found.bare
+        return sections.bare
     fields[_REPLY_TO] = NULL
-    written = section(Section.PROPERTIES, values.pack_list(fields))
-    return written + without(found.bare, Section.PROPERTIES)
+    section_bytes = section(Section.PROPERTIES, values.pack_list(fields))
+    return section_bytes + without(sections.bare, Section.PROPERTIES)
 
 
 def with_annotations(item: Item, changes: bytes) -> str:
@@ -460,8 +460,8 @@ def _packed_header(
 
 def as_published(payload: str) -> tuple[bytes, bytes]:
     """Read the annotations and the bare message in a payload; b'' both: not published by AMQP."""
-    annotations, found = _as_published(payload)
-    return annotations, b"" if found is None else found.bare
+    annotations, sections = _as_published(payload)
+    return annotations, b"" if sections is None else sections.bare
 
 
 def _as_published(payload: str) -> tuple[bytes, Sections | None]:
@@ -471,11 +471,11 @@ def _as_published(payload: str) -> tuple[bytes, Sections | None]:
     try:
         bare = b64decode(match["bare"], validate=True)
         annotations = b64decode(match["annotations"] or "", validate=True)
-        found = split(bare)
-        if found.bare == bare:
+        sections = split(bare)
+        if sections.bare == bare:
             if annotations:
                 split(section(Section.MESSAGE_ANNOTATIONS, annotations))
-            return annotations, found
+            return annotations, sections
     except (binascii.Error, DecodeError):
         # An XMPP client has made up such an element: to AMQP it is XML like any other.
         pass

@@ -35,18 +35,18 @@ def bare_message(item: Item, payload: str) -> bytes:
     fields[_MESSAGE_ID] = values.string(item.item_id)
     fields[_CONTENT_TYPE] = values.symbol(media_type)
     fields[_CREATION_TIME] = values.timestamp(int(1000 * item.published_at))
-    others = dict(item.properties)
-    reply_to = others.get(REPLY_TO)
+    properties = dict(item.properties)
+    reply_to = properties.get(REPLY_TO)
     if isinstance(reply_to, str):
         fields[_REPLY_TO] = values.string(reply_to)
-        del others[REPLY_TO]
-    correlation_id = id_text(others.get(CORRELATION_ID))
+        del properties[REPLY_TO]
+    correlation_id = id_text(properties.get(CORRELATION_ID))
     if correlation_id:
         fields[_CORRELATION_ID] = packed_id(correlation_id)
-        del others[CORRELATION_ID]
+        del properties[CORRELATION_ID]
     return (
         section(Section.PROPERTIES, values.pack_list(fields))
-        + _application_properties(others)
+        + _application_properties(properties)
         + section(Section.DATA, values.binary(body))
     )
 
@@ -54,10 +54,10 @@ def bare_message(item: Item, payload: str) -> bytes:
 def _application_properties(properties: Properties) -> bytes:
     """The properties that its publisher gave to an item, in one order."""
     pairs = [
-        each
+        element
         for name, value in sorted(properties.items())
         if not name.startswith(XML_PREFIX)
-        for each in (values.string(name), _packed(value))
+        for element in (values.string(name), _packed(value))
     ]
     if not pairs:
         return b""

@@ -193,7 +193,7 @@ class SaslServer:
         code, at = descriptor(body, 0)
         if end_of(body, at) != len(body):
             raise DecodeError("more than one performative in a frame", at)
-        fields = [decode(each) for each in elements(body[at:])]
+        fields = [decode(field) for field in elements(body[at:])]
         if self._at is _At.RESPONSE:
             if code != _RESPONSE:
                 raise DecodeError("a response was expected", 0)

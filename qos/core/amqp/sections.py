@@ -67,8 +67,8 @@ _TYPES = {
 }
 
 _NAMES = {
-    f"amqp:{name}": each
-    for each, name in {
+    f"amqp:{name}": kind
+    for kind, name in {
         Section.HEADER: "header:list",
         Section.DELIVERY_ANNOTATIONS: "delivery-annotations:map",
         Section.MESSAGE_ANNOTATIONS: "message-annotations:map",
@@ -121,24 +121,24 @@ def split(message: bytes) -> Sections:
     bare: list[bytes] = []
     while at < len(message):
         start = at
-        found, value_at = _section_at(message, at)
+        kind, value_at = _section_at(message, at)
         at = end_of(message, value_at)
-        if message[value_at] not in _TYPES[found]:
-            raise DecodeError(f"a value of a wrong type in {found.name}", value_at)
-        if found in _BODY:
-            if body is not None and found is not body:
-                raise DecodeError(f"{found.name} in a body of {body.name}", start)
-            body, parts = found, parts + 1
-        if found in values and found not in _SEVERAL:
-            raise DecodeError(f"a second section {found.name}", start)
-        values.setdefault(found, message[value_at:at])
-        if found not in _NOT_BARE:
+        if message[value_at] not in _TYPES[kind]:
+            raise DecodeError(f"a value of a wrong type in {kind.name}", value_at)
+        if kind in _BODY:
+            if body is not None and kind is not body:
+                raise DecodeError(f"{kind.name} in a body of {body.name}", start)
+            body, parts = kind, parts + 1
+        if kind in values and kind not in _SEVERAL:
+            raise DecodeError(f"a second section {kind.name}", start)
+        values.setdefault(kind, message[value_at:at])
+        if kind not in _NOT_BARE:
             bare.append(message[start:at])
     # A message without a body is let through: it is not ours to repair.
     return Sections(values, body, parts, b"".join(bare))
 
 
-def first(message: bytes, which: Section) -> bytes | None:
+def first(message: bytes, kind: Section) -> bytes | None:
     """The encoded value of the first section of a kind; None: there is none.
 
     What is behind it is not looked at.
@@ -148,33 +148,33 @@ def first(message: bytes, which: Section) -> bytes | None:
     """
     at = 0
     while at < len(message):
-        found, value_at = _section_at(message, at)
+        current, value_at = _section_at(message, at)
         at = end_of(message, value_at)
-        if found is which:
+        if current is kind:
             return message[value_at:at]
     return None
 
 
-def without(message: bytes, which: Section) -> bytes:
+def without(message: bytes, kind: Section) -> bytes:
     """The message without this section; all others stay byte for byte.
 
     Raises:
         DecodeError: it is not a message of format 0.
     """
-    kept: list[bytes] = []
+    rest: list[bytes] = []
     at = 0
     while at < len(message):
         start = at
-        found, value_at = _section_at(message, at)
+        current, value_at = _section_at(message, at)
         at = end_of(message, value_at)
-        if found is not which:
-            kept.append(message[start:at])
-    return b"".join(kept)
+        if current is not kind:
+            rest.append(message[start:at])
+    return b"".join(rest)
 
 
-def section(which: Section, value: bytes) -> bytes:
+def section(kind: Section, value: bytes) -> bytes:
     """A section with this encoded value."""
-    return bytes((0x00, 0x53, which)) + value
+    return bytes((0x00, 0x53, kind)) + value
 
 
 def must_understand(value: bytes) -> str | None:
@@ -195,8 +195,8 @@ def must_understand(value: bytes) -> str | None:
         raise DecodeError("a key without a value in annotations", 0)
     for key in pairs[::2]:
         kind, name = decode_carried(key)
-        named = kind in ("symbol", "ulong")
-        if named and not str(name).startswith(_OPTIONAL):
+        is_key = kind in ("symbol", "ulong")
+        if is_key and not str(name).startswith(_OPTIONAL):
             return str(name)
     return None
 
@@ -211,21 +211,21 @@ def merged(annotations: bytes, changes: bytes) -> bytes:
     Raises:
         DecodeError: one of them is no map.
     """
-    found: dict[Value, tuple[bytes, bytes]] = {}
-    for each in (annotations, changes):
-        pairs = elements(each) if each else []
+    entries: dict[Value, tuple[bytes, bytes]] = {}
+    for encoded_map in (annotations, changes):
+        pairs = elements(encoded_map) if encoded_map else []
         for key, value in zip(pairs[::2], pairs[1::2], strict=False):
-            found[decode_carried(key)] = (key, value)
-    return pack_map([each for pair in found.values() for each in pair])
+            entries[decode_carried(key)] = (key, value)
+    return pack_map([part for pair in entries.values() for part in pair])
 
 
 def _section_at(message: bytes, start: int) -> tuple[Section, int]:
     """The section that begins at `start`, and the position of its value."""
-    what, value_at = descriptor(message, start)
-    found = _NAMES.get(what) if isinstance(what, str) else _CODES.get(what)
-    if found is None:
-        raise DecodeError(f"{what!r} is no section of a message", start)
-    return found, value_at
+    code, value_at = descriptor(message, start)
+    kind = _NAMES.get(code) if isinstance(code, str) else _CODES.get(code)
+    if kind is None:
+        raise DecodeError(f"{code!r} is no section of a message", start)
+    return kind, value_at
 
 
-_CODES: dict[int, Section] = {each.value: each for each in Section}
+_CODES: dict[int, Section] = {kind.value: kind for kind in Section}

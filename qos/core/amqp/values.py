@@ -165,15 +165,15 @@ def elements(data: bytes) -> list[bytes]:
     at, end = 1 + 2 * width, 1 + width + size
     if end != len(data):
         raise DecodeError("the size of a list or map is wrong", 1)
-    found: list[bytes] = []
+    parts: list[bytes] = []
     # Not range(count): a hostile peer chooses the count.
-    while at < end and len(found) < count:
+    while at < end and len(parts) < count:
         after = end_of(data, at)
-        found.append(data[at:after])
+        parts.append(data[at:after])
         at = after
-    if at != end or len(found) != count:
+    if at != end or len(parts) != count:
         raise DecodeError("the count of a list or map is wrong", 1 + width)
-    return found
+    return parts
 
 
 def decode(data: bytes) -> Value:
@@ -288,8 +288,8 @@ def symbol(value: str) -> bytes:
 
 def symbols(values: Sequence[str]) -> bytes:
     """An encoded array of symbols."""
-    packed = [each.encode("ascii") for each in values]
-    content = b"\xb3" + b"".join([_u32(len(each)) + each for each in packed])
+    packed = [value.encode("ascii") for value in values]
+    content = b"\xb3" + b"".join([_u32(len(element)) + element for element in packed])
     return b"\xf0" + _u32(len(content) + 4) + _u32(len(packed)) + content
 
 

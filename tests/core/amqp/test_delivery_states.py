@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from amqp_messages import read_or_refused, sections
 from qos.core.amqp import delivery_states, values
 from qos.core.amqp.delivery_states import (
-    Told,
+    PeerOutcome,
     numbered,
     read_state,
     read_unsettled,
@@ -39,7 +39,7 @@ def test_a_state_that_is_written_can_be_read(state: State) -> None:
 
 def test_what_we_settle_as_modified_has_failed() -> None:
     told = read_state(write_state(ItemOutcome.MODIFIED))
-    assert told == Told(ItemOutcome.MODIFIED, failed=True)
+    assert told == PeerOutcome(ItemOutcome.MODIFIED, failed=True)
 
 
 TRUE = values.boolean(True)
@@ -59,26 +59,29 @@ ERROR = described(0x1D, values.symbol("shop:bad"), values.string("no"))
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b"\x00\x53\x24\x45", Told(ItemOutcome.ACCEPTED)),
-        (ACCEPTED_BY_NAME, Told(ItemOutcome.ACCEPTED)),
+        (b"\x00\x53\x24\x45", PeerOutcome(ItemOutcome.ACCEPTED)),
+        (ACCEPTED_BY_NAME, PeerOutcome(ItemOutcome.ACCEPTED)),
         # What is no map changes nothing.
-        (described(0x27, TRUE, TRUE, TRUE), Told(ItemOutcome.MODIFIED, True, True)),
-        (described(0x27, TRUE, TRUE), Told(ItemOutcome.MODIFIED, True, True)),
+        (
+            described(0x27, TRUE, TRUE, TRUE),
+            PeerOutcome(ItemOutcome.MODIFIED, True, True),
+        ),
+        (described(0x27, TRUE, TRUE), PeerOutcome(ItemOutcome.MODIFIED, True, True)),
         (
             described(0x27, values.NULL, values.NULL, NOTE),
-            Told(ItemOutcome.MODIFIED, annotations=NOTE),
+            PeerOutcome(ItemOutcome.MODIFIED, annotations=NOTE),
         ),
         (
             described(0x25, ERROR),
-            Told(ItemOutcome.REJECTED, condition="shop:bad", description="no"),
+            PeerOutcome(ItemOutcome.REJECTED, condition="shop:bad", description="no"),
         ),
-        (described(0x25, described(0x1D)), Told(ItemOutcome.REJECTED)),
-        (described(0x25), Told(ItemOutcome.REJECTED)),
-        (described(0x26), Told(ItemOutcome.RELEASED)),
+        (described(0x25, described(0x1D)), PeerOutcome(ItemOutcome.REJECTED)),
+        (described(0x25), PeerOutcome(ItemOutcome.REJECTED)),
+        (described(0x26), PeerOutcome(ItemOutcome.RELEASED)),
         (described(0x23, values.uint(3)), Position(3, 0)),
     ],
 )
-def test_an_outcome_has_what_the_peer_tells(data: bytes, told: Told) -> None:
+def test_an_outcome_has_what_the_peer_tells(data: bytes, told: PeerOutcome) -> None:
     assert read_state(data) == told
 
 

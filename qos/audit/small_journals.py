@@ -33,14 +33,14 @@ def are_small(sizes: Iterable[int]) -> bool:
 
 
 @contextmanager
-def without_compiling(spark: SparkSession, *, wanted: bool) -> Iterator[None]:
+def without_compiling(spark: SparkSession, *, active: bool) -> Iterator[None]:
     """Keep Spark from compiling code for its plans in this block."""
-    given = {key: str(spark.conf.get(key)) for key in _NO_CODE}
-    if wanted:
+    before = {key: str(spark.conf.get(key)) for key in _NO_CODE}
+    if active:
         for key, value in _NO_CODE.items():
             spark.conf.set(key, value)
     try:
         yield
     finally:
-        for key, value in given.items():
+        for key, value in before.items():
             spark.conf.set(key, value)

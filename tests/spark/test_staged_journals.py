@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from frames import NOON, Lines, write_journal
-from qos.audit import stage as staging
-from qos.audit.speakers import Tied
-from qos.audit.stage import stage
+from qos.audit import staged_journals
+from qos.audit.foreign_lines import Tied
+from qos.audit.staged_journals import stage
 
 pytestmark = [
     pytest.mark.spark,
@@ -26,13 +26,13 @@ pytestmark = [
 def workers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The folders of which Python workers have written the results."""
     asked: list[str] = []
-    real = staging._write_in_workers
+    real = staged_journals._write_in_workers
 
     def write(spark, sizes, folder, open_from, tied):  # type: ignore[no-untyped-def]
         asked.append(Path(folder).name)
         return real(spark, sizes, folder, open_from, tied)
 
-    monkeypatch.setattr(staging, "_write_in_workers", write)
+    monkeypatch.setattr(staged_journals, "_write_in_workers", write)
     return asked
 
 
@@ -76,13 +76,13 @@ def test_this_process_stages_small_journals_as_workers_do(
         here = staged(spark, sizes, tmp_path / f"here-{case}", open_from, whose)
         assert workers == []
         with monkeypatch.context() as patched:
-            patched.setattr(staging, "are_small", lambda _sizes: False)
+            patched.setattr(staged_journals, "are_small", lambda _sizes: False)
             there = staged(spark, sizes, tmp_path / f"there-{case}", open_from, whose)
         assert workers == [f"there-{case}"]
         workers.clear()
         assert here == there
         assert here["runs"]
-        assert bool(here["late"]) == (open_from is not None)
+        assert bool(here["late_runs"]) == (open_from is not None)
         assert any("nonsense" in repr(row) for row in here["lines"])
 
 

@@ -1,4 +1,4 @@
-"""Storage of a follower between its steps, beside the state, by the number of the step.
+"""Storage of a follower between its steps, beside its records, by number of the step.
 
 ::
 
@@ -29,11 +29,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from qos.audit import boot_runs, store
-from qos.audit.at_once import at_once
 from qos.audit.new_files import PROBLEM, NewFile
-from qos.audit.state import Part
+from qos.audit.parallel import in_parallel
+from qos.audit.subject_records import Part
 
-__all__ = ["Incomplete", "Marks", "Staging"]
+__all__ = ["FollowStorage", "Incomplete", "Marks"]
 
 _MARKS: Final = (
     "batch int, lines bigint, events bigint, first date, last date, latest date, "
@@ -62,7 +62,7 @@ class Marks:
         latest: the last day that was not in the future.
         shown_from: the first day that this step could change.
         open_from: the first day that the next step can change; None: any.
-        parts: the valid parts of the state.
+        parts: the valid parts of the records.
     """
 
     batch: int = -1
@@ -76,7 +76,7 @@ class Marks:
     parts: tuple[Part, ...] = ()
 
 
-class Staging:
+class FollowStorage:
     """The folder of a follower."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
@@ -133,7 +133,7 @@ class Staging:
             runs: the runs of all boots.
             frames: `problems` and `pending`, if they are needed later.
         """
-        at_once(
+        in_parallel(
             *(
                 partial(store.overwrite, frame, self._at(name, marks.batch))
                 for name, frame in {"boots": runs, **frames}.items()
@@ -156,30 +156,30 @@ class Staging:
     def seen(self) -> list[NewFile]:
         """The files of all steps, except the forgotten ones."""
         whole = max(self._whole("seen"), default=-1)
-        found = self._files("seen", whole) if whole >= 0 else []
+        files = self._files("seen", whole) if whole >= 0 else []
         for step in sorted(self._whole("plan")):
             if step > whole:
-                found += self._files("plan", step)
-        return found
+                files += self._files("plan", step)
+        return files
 
-    def clean(self, marks: Marks, seen: Sequence[NewFile]) -> None:
+    def clean(self, marks: Marks, files: Sequence[NewFile]) -> None:
         """Remove all data that is not needed after a complete step.
 
         Args:
             marks: after the step.
-            seen: the files that must not be forgotten, up to this step.
+            files: the files that must not be forgotten, up to this step.
         """
         for name in ("boots", "problems", "pending", "again", "marks"):
             self._remove(name, marks.batch)
         whole = max(self._whole("seen"), default=-1)
         if marks.batch - whole >= _TOGETHER:
-            self._write_files(seen, "seen", marks.batch)
+            self._write_files(files, "seen", marks.batch)
             self._remove("seen", marks.batch)
             self._remove("plan", marks.batch + 1)
 
-    def _remove(self, name: str, needed: int) -> None:
+    def _remove(self, name: str, oldest: int) -> None:
         for number in self._numbers(name):
-            if number < needed:
+            if number < oldest:
                 store.remove(self._spark, self._at(name, number))
 
     def _numbers(self, name: str) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""The facts of a message, as columns: which anomalies it shows, and which are proven.
+"""Suspicions about a message, as columns: anomalies that it shows, or that are proven.
 
 The rules are those of qos.audit.tables.anomalies.
 """
@@ -13,9 +13,9 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from qos.audit.tables.cover import Runs, by_device
+from qos.audit.tables.columns import bare, domain, seconds_between
 from qos.audit.tables.deliveries import COLUMNS
-from qos.audit.tables.once import bare, domain, seconds_between
+from qos.audit.tables.journal_coverage import Runs, by_device
 from qos.core.message.model import Level
 from qos.journal.schema import SenderEvent
 
@@ -136,10 +136,10 @@ def with_suspicion(deliveries: DataFrame, limits: Limits) -> DataFrame:
 
 def cases() -> Sequence[Case]:
     """The possible accusations of a message; for rows of `with_cover`."""
-    own, other = F.col("own"), F.col("other")
+    own_node, other_node = F.col("own"), F.col("other")
     own_fault = F.col("own_fault")
     reason = F.when(own_fault, F.col("own_reason")).otherwise(F.col("other_reason"))
-    fault = F.when(own_fault, own).otherwise(other)
+    fault = F.when(own_fault, own_node).otherwise(other_node)
     lost = _assured() & _is_outcome(_S.DELIVERED)
     never = F.lit(None).cast("string")
     return (
@@ -148,7 +148,7 @@ def cases() -> Sequence[Case]:
             lost & ~_handed_over(),
             lost & ~_handed_over_there() & F.col("silent"),
             reason,
-            F.array_compact(F.array("sender_node", other)),
+            F.array_compact(F.array("sender_node", other_node)),
             fault,
         ),
         Case(
@@ -159,14 +159,14 @@ def cases() -> Sequence[Case]:
                 F.col("own_reason")
             ),
             F.col("handed_over_by"),
-            own,
+            own_node,
         ),
         Case(
             "orphaned",
             F.col("looks_orphaned"),
             F.col("looks_orphaned") & F.col("silent"),
             reason,
-            F.array_compact(F.array("receiver_node", other)),
+            F.array_compact(F.array("receiver_node", other_node)),
             fault,
         ),
         Case(
@@ -176,8 +176,8 @@ def cases() -> Sequence[Case]:
             F.when(F.col("own_covers"), F.col("own_reason_after")).otherwise(
                 F.col("own_reason")
             ),
-            F.array(own),
-            own,
+            F.array(own_node),
+            own_node,
         ),
         Case(
             "in-doubt",
@@ -242,16 +242,16 @@ def _other() -> Column:
 
 def _own() -> Column:
     """The node whose own lines must be complete."""
-    told = reduce(Column.__or__, map(F.col, _LOOKS))
+    looks_wrong = reduce(Column.__or__, map(F.col, _LOOKS))
     node = F.when(_sender_seen(), F.col("sender_node"))
     node = node.otherwise(F.col("receiver_node"))
-    return F.when(told | F.col("other").isNotNull(), node)
+    return F.when(looks_wrong | F.col("other").isNotNull(), node)
 
 
 def _own_interval(limits: Limits) -> dict[str, Column]:
     """When that node must have lines without a gap, by its own clock."""
-    sent = F.coalesce("ended_at", "sender_last_at")
-    last = F.when(_sender_seen(), sent).otherwise(
+    sender_last = F.coalesce("ended_at", "sender_last_at")
+    last = F.when(_sender_seen(), sender_last).otherwise(
         F.coalesce("handed_over_last_at", "receiver_last_at")
     )
     waits = (_sender_seen() & F.col("ended_at").isNull()) | (
@@ -275,10 +275,10 @@ def _other_interval(limits: Limits) -> dict[str, Column]:
     first = F.when(_sender_seen(), F.coalesce(released, F.col("accepted_at")))
     low = F.unix_micros(F.coalesce(first, F.col("held_at"))) - skew
     # The own lines of the message show which writer of an account it is.
-    begun = F.when(~_is_device(F.col("other")), F.unix_micros("receiver_first_at"))
+    begin = F.when(~_is_device(F.col("other")), F.unix_micros("receiver_first_at"))
     last = F.when(_sender_seen(), F.col("ended_at"))
     high = F.unix_micros(F.coalesce(last, F.col("handed_over_at"))) + skew
-    return {"other_low": F.least(low, begun), "other_high": high}
+    return {"other_low": F.least(low, begin), "other_high": high}
 
 
 def _is_one_device() -> Column:
@@ -317,10 +317,10 @@ def _looks(limits: Limits) -> dict[str, Column]:
         & is_old(F.coalesce("accepted_at", "begun_at"))
         & is_old(F.col("sender_last_at"))
     )
-    held = F.coalesce("held_again_at", "to_hand_over_at")
-    expired = _sure(F.col("expired_at") >= held)
+    held_at = F.coalesce("held_again_at", "to_hand_over_at")
+    expired = _sure(F.col("expired_at") >= held_at)
     is_over = _handed_over() | F.col("done_at").isNotNull() | expired
-    waits = ~_sender_seen() & ~is_over & is_old(held)
+    waits = ~_sender_seen() & ~is_over & is_old(held_at)
     return {
         "looks_duplicated": _sure(_assured() & (F.col("hand_overs") > 1) & ~again),
         "looks_orphaned": _sure(_assured() & _handed_over() & ~_sender_seen()),

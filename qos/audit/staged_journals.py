@@ -26,10 +26,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from qos.audit import boot_runs, endpoint_summary, lines, read
+from qos.audit.foreign_lines import NOBODY, Tied
 from qos.audit.locations import local_path
 from qos.audit.schema import CHECKED, EVENT
-from qos.audit.small import are_small
-from qos.audit.speakers import NOBODY, Tied
+from qos.audit.small_journals import are_small
 from qos.journal.schema import Role
 
 __all__ = ["Staged", "stage"]
@@ -57,18 +57,18 @@ class Staged:
     Attributes:
         lines: see qos.audit.read.checked_lines; only those that are not about messages.
         runs: see qos.audit.boot_runs; of all lines, with possible repetitions.
-        told: from the lines about messages; see qos.audit.endpoint_summary.
-        late: the runs of lines that are in none of the other frames, since their day is
-            closed.
+        messages: from the lines about messages; see qos.audit.endpoint_summary.
+        late_runs: the runs of lines that are in none of the other frames, since their day
+            is closed.
         roles: the roles that `lines` may have; no line has another one.
-        has_pairs: whether `told` has many records, and nearly always one of each side
-            of a message; see qos.audit.pairing.
+        has_pairs: whether `messages` has many records, and nearly always one of each
+            side of a message; see qos.audit.pairing.
     """
 
     lines: DataFrame
     runs: DataFrame
-    told: DataFrame
-    late: DataFrame
+    messages: DataFrame
+    late_runs: DataFrame
     roles: frozenset[Role] = frozenset(Role)
     has_pairs: bool = False
 
@@ -93,8 +93,8 @@ def stage(
     if not sizes:
         runs = spark.createDataFrame([], boot_runs.RUN)
         by_teller = endpoint_summary.in_spark(spark.createDataFrame([], EVENT))
-        none = spark.createDataFrame([], CHECKED)
-        return Staged(none, runs, by_teller, runs, frozenset())
+        no_lines = spark.createDataFrame([], CHECKED)
+        return Staged(no_lines, runs, by_teller, runs, frozenset())
     if "://" in folder:
         return _staged_by_java(spark, sizes, folder, open_from, tied)
     for part in _PARTS:
@@ -106,14 +106,14 @@ def stage(
         roles = _write_in_workers(spark, sizes, folder, open_from, tied)
     by_teller = endpoint_summary.in_spark(spark.createDataFrame([], EVENT))
 
-    def there(part: str, schema: StructType | str) -> DataFrame:
+    def part_of(part: str, schema: StructType | str) -> DataFrame:
         return spark.read.schema(schema).parquet(read.literal(f"{folder}/{part}"))
 
     return Staged(
-        there("lines", CHECKED),
-        there("runs", boot_runs.RUN),
-        there("told", by_teller.schema),
-        there("late", boot_runs.RUN).withColumn("kind", F.lit(boot_runs.LATE)),
+        part_of("lines", CHECKED),
+        part_of("runs", boot_runs.RUN),
+        part_of("told", by_teller.schema),
+        part_of("late", boot_runs.RUN).withColumn("kind", F.lit(boot_runs.LATE)),
         roles,
         has_pairs=not is_short,
     )
@@ -136,14 +136,16 @@ def _staged_by_java(
     is_late = F.lit(False)
     if open_from is not None:
         is_late = F.col("problem").isNull() & (F.to_date("at") < F.lit(open_from))
-    late = read.events_of(checked.where(is_late))
+    late_events = read.events_of(checked.where(is_late))
     checked = checked.where(~is_late)
     events = read.events_of(checked)
     return Staged(
         checked.where(~F.coalesce(endpoint_summary.is_of_message(), F.lit(False))),
         checked.mapInArrow(_runs, boot_runs.RUN),
         endpoint_summary.in_spark(events.where(endpoint_summary.is_of_message())),
-        late.mapInArrow(_runs, boot_runs.RUN).withColumn("kind", F.lit(boot_runs.LATE)),
+        late_events.mapInArrow(_runs, boot_runs.RUN).withColumn(
+            "kind", F.lit(boot_runs.LATE)
+        ),
     )
 
 
@@ -166,8 +168,8 @@ def _write_here(
     content = pa.nulls(len(files), pa.binary())
     batch = pa.record_batch({"file": pa.array(files), "content": content})
     checked_in = partial(lines.checked_in, tied=tied)
-    (found,) = _write(folder, "files", checked_in, open_from, iter([batch]))
-    return frozenset(map(Role, found["role"].to_pylist()))
+    (result,) = _write(folder, "files", checked_in, open_from, iter([batch]))
+    return frozenset(map(Role, result["role"].to_pylist()))
 
 
 def _write_in_workers(
@@ -187,8 +189,8 @@ def _write_in_workers(
         if frame is None:
             continue
         write = partial(_write, folder, name, checked_in, open_from)
-        found = frame.mapInArrow(write, "role string").collect()
-        roles.update(Role(row["role"]) for row in found)
+        rows = frame.mapInArrow(write, "role string").collect()
+        roles.update(Role(row["role"]) for row in rows)
     return frozenset(roles)
 
 
@@ -210,25 +212,27 @@ def _write(
 ) -> Iterator[pa.RecordBatch]:
     """Write the contents of a partition; returns the roles of the written lines."""
     tables = (table for batch in batches for table in checked_in(batch))
-    others = [lines.CHECKED.empty_table()]
+    other_lines = [lines.CHECKED.empty_table()]
     roles = set()
     with (
-        _part(folder, "lines", name) as kept,
-        _part(folder, "runs", name) as runs,
-        _part(folder, "told", name) as by_teller,
-        _part(folder, "late", name) as late,
+        _part(folder, "lines", name) as line_writer,
+        _part(folder, "runs", name) as run_writer,
+        _part(folder, "told", name) as teller_writer,
+        _part(folder, "late", name) as late_writer,
     ):
         for group in _groups(tables):
             if open_from is not None:
                 is_late = _are_before(group, open_from)
-                late.write_table(boot_runs.stretches(group.filter(is_late)))
+                late_writer.write_table(boot_runs.stretches(group.filter(is_late)))
                 group = group.filter(pc.invert(is_late))
-            runs.write_table(boot_runs.stretches(group))
+            run_writer.write_table(boot_runs.stretches(group))
             of_messages = endpoint_summary.are_of_messages(group)
-            by_teller.write_table(endpoint_summary.in_arrow(group.filter(of_messages)))
-            others.append(group.filter(pc.invert(of_messages)))
-        for role, same in _by_role(pa.concat_tables(others)):
-            kept.write_table(same)
+            teller_writer.write_table(
+                endpoint_summary.in_arrow(group.filter(of_messages))
+            )
+            other_lines.append(group.filter(pc.invert(of_messages)))
+        for role, same in _by_role(pa.concat_tables(other_lines)):
+            line_writer.write_table(same)
             if role is not None:
                 roles.add(role)
     yield pa.record_batch({"role": pa.array(sorted(roles), pa.string())})
@@ -261,7 +265,7 @@ def _part(folder: str, part: str, name: str) -> Iterator[pq.ParquetWriter]:
     path = Path(folder, part, f"{name}-{number:05}.parquet")
     hidden = path.with_name(f".{path.name}.{attempt}")
     schema = _PARTS[part]
-    texts = [each.name for each in schema if pa.types.is_string(each.type)]
+    texts = [field.name for field in schema if pa.types.is_string(field.type)]
     try:
         with pq.ParquetWriter(
             hidden,
@@ -280,13 +284,13 @@ def _part(folder: str, part: str, name: str) -> Iterator[pq.ParquetWriter]:
 
 def _groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Tables taken together, so that a group has enough rows, but not too many."""
-    some: list[pa.Table] = []
+    group: list[pa.Table] = []
     rows = 0
     for table in tables:
-        some.append(table)
+        group.append(table)
         rows += len(table)
         if rows >= _ROWS:
-            yield pa.concat_tables(some)
-            some, rows = [], 0
-    if some:
-        yield pa.concat_tables(some)
+            yield pa.concat_tables(group)
+            group, rows = [], 0
+    if group:
+        yield pa.concat_tables(group)

@@ -18,11 +18,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from qos.audit import tables
-from qos.audit.at_once import at_once
-from qos.audit.state import Known
+from qos.audit.parallel import in_parallel
+from qos.audit.subject_records import Records
 from qos.audit.swap import Hour, in_hours, read_hours, swap
 from qos.audit.tables import Limits
-from qos.audit.tables.once import role_is
+from qos.audit.tables.columns import role_is
 from qos.journal.schema import Role
 
 __all__ = ["MESSAGE", "Step", "pending"]
@@ -52,8 +52,8 @@ class Step:
         out: the folder of the tables.
         before: the earlier records of the touched subjects.
         now: their present records, including `before`.
-        others: messages whose verdict may have changed, as they are in the table; None:
-            no message has a verdict yet.
+        undecided: messages whose verdict may have changed, as they are in the table;
+            None: no message has a verdict yet.
         limits: the limits for judging messages.
         judged: messages -> with their verdicts; see qos.audit.tables.judged.
         lines_between: all known lines of a range of time; some may be repeated, and
@@ -64,9 +64,9 @@ class Step:
 
     spark: SparkSession
     out: str
-    before: Known
-    now: Known
-    others: DataFrame | None
+    before: Records
+    now: Records
+    undecided: DataFrame | None
     limits: Limits
     judged: Callable[[DataFrame], DataFrame]
     lines_between: Callable[[Column], DataFrame]
@@ -75,7 +75,7 @@ class Step:
 
     def write(self) -> DataFrame:
         """Write all tables, and return the messages that were judged."""
-        (messages, _), *_ = at_once(
+        (messages, _), *_ = in_parallel(
             self.write_messages,
             self.write_items,
             self._write_windows,
@@ -90,21 +90,21 @@ class Step:
         Returns:
             The messages that were judged, and whether any row has changed.
         """
-        touched = self.judged(tables.deliveries_of(self.now.told)).localCheckpoint()
+        touched = self.judged(tables.deliveries_of(self.now.messages)).localCheckpoint()
         rows, judged = touched, touched
-        if self.others is not None:
-            again, changed = self._judged_again(touched, self.others)
+        if self.undecided is not None:
+            again, changed = self._judged_again(touched, self.undecided)
             rows = touched.unionByName(changed).localCheckpoint()
             judged = touched.unionByName(again)
         before = self.before
-        former = [] if before.is_nothing else [tables.deliveries_of(before.told)]
+        former = [] if before.is_nothing else [tables.deliveries_of(before.messages)]
         hours = _hours(rows, *former)
         self._swap("deliveries", rows, MESSAGE, rows, hours)
         folder = f"{self.out}/deliveries"
         of_hours = read_hours(self.spark, folder, rows.schema, hours)
         routes = tables.routes_hourly(of_hours)
         unproven = tables.unproven_hourly(of_hours)
-        at_once(
+        in_parallel(
             lambda: self._write_anomalies(rows, hours),
             lambda: self._swap_hours("routes_hourly", routes, hours),
             lambda: self._swap_hours("unproven_hourly", unproven, hours),
@@ -112,27 +112,31 @@ class Step:
         return judged, bool(hours)
 
     def _judged_again(
-        self, touched: DataFrame, others: DataFrame
+        self, touched: DataFrame, undecided: DataFrame
     ) -> tuple[DataFrame, DataFrame]:
         """The other messages with their verdicts, and those that have changed."""
-        others = _without(others.dropDuplicates([*MESSAGE]), touched).localCheckpoint()
-        names = tables.deliveries_of(self.now.told).columns
-        again = self.judged(others.select(*names)).localCheckpoint()
-        return again, _changed(again, others)
+        undecided = _without(
+            undecided.dropDuplicates([*MESSAGE]), touched
+        ).localCheckpoint()
+        names = tables.deliveries_of(self.now.messages).columns
+        again = self.judged(undecided.select(*names)).localCheckpoint()
+        return again, _changed(again, undecided)
 
     def _write_anomalies(self, rows: DataFrame, hours: list[Hour]) -> None:
         if not hours:
             return
-        found = tables.anomalies(rows)
-        if self.others is not None:
+        anomalies = tables.anomalies(rows)
+        if self.undecided is not None:
             folder = f"{self.out}/anomalies"
-            before = read_hours(self.spark, folder, found.schema, hours)
+            before = read_hours(self.spark, folder, anomalies.schema, hours)
             keys = [*MESSAGE]
             before = before.join(rows.select(*keys), keys, "left_semi")
             # Not those of the table: if this is repeated, they are already the new
             # ones.
-            found = tables.revised(found, before, rows, self.others, self.limits)
-        self._swap("anomalies", found, MESSAGE, rows, hours)
+            anomalies = tables.revised(
+                anomalies, before, rows, self.undecided, self.limits
+            )
+        self._swap("anomalies", anomalies, MESSAGE, rows, hours)
 
     def write_items(self) -> None:
         """Write the table of items."""
@@ -207,19 +211,19 @@ def pending(messages: DataFrame, open_from: date | None) -> DataFrame:
         messages: with their verdicts.
         open_from: the first day that can still change; None: any.
     """
-    sent = F.col("sender_last_at").isNotNull()
+    is_sent = F.col("sender_last_at").isNotNull()
     held_at = F.coalesce("held_again_at", "to_hand_over_at")
     expired = F.coalesce(F.col("expired_at") >= held_at, F.lit(False))
-    held = F.col("handed_over_at").isNull() & F.col("done_at").isNull() & ~expired
-    is_open = F.when(sent, F.col("outcome").isNull()).otherwise(held)
+    is_held = F.col("handed_over_at").isNull() & F.col("done_at").isNull() & ~expired
+    is_open = F.when(is_sent, F.col("outcome").isNull()).otherwise(is_held)
     for_good = F.coalesce(F.col("reason").isin(*_FOR_GOOD), F.lit(False))
     timely = F.lit(True) if open_from is None else F.col("date") >= F.lit(open_from)
     return messages.where(is_open | ((F.col("verdict") != "ok") & ~for_good & timely))
 
 
-def _without(rows: DataFrame, others: DataFrame) -> DataFrame:
+def _without(rows: DataFrame, exclusions: DataFrame) -> DataFrame:
     """The messages that are not among some others."""
-    keys = others.select(*(F.col(name).alias(f"key {name}") for name in MESSAGE))
+    keys = exclusions.select(*(F.col(name).alias(f"key {name}") for name in MESSAGE))
     return rows.join(keys, _all_same(MESSAGE, "key "), "left_anti")
 
 
@@ -231,8 +235,8 @@ def _changed(rows: DataFrame, before: DataFrame) -> DataFrame:
 
 
 def _all_same(names: Iterable[str], prefix: str) -> Column:
-    each = (F.col(name).eqNullSafe(F.col(f"{prefix}{name}")) for name in names)
-    return reduce(Column.__and__, each)
+    comparisons = (F.col(name).eqNullSafe(F.col(f"{prefix}{name}")) for name in names)
+    return reduce(Column.__and__, comparisons)
 
 
 def _hours(*frames: DataFrame) -> list[Hour]:
@@ -246,11 +250,11 @@ def _within(hours: list[Hour]) -> Column:
     spans = [(hour, hour) for hour in hours]
     if len(hours) > _HOURS_APART:
         spans = [(hours[0], hours[-1])]
-    each = [
+    conditions = [
         (F.col("at") >= _begin(first)) & (F.col("at") < _begin(last, 1))
         for first, last in spans
     ]
-    return reduce(Column.__or__, each)
+    return reduce(Column.__or__, conditions)
 
 
 def _begin(hour: Hour, later: int = 0) -> Column:

@@ -1,27 +1,27 @@
-"""The front between socket and engine: what the engine hides is read and written."""
+"""The shim between socket and engine: what the engine hides is read and written."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qos.core.amqp import front, values
-from qos.core.amqp.delivery_states import Told, write_unsettled
+from qos.core.amqp import frame_shim, values
+from qos.core.amqp.delivery_states import PeerOutcome, write_unsettled
+from qos.core.amqp.frame_shim import (
+    ABORTED,
+    RESUMED,
+    Attach,
+    AttachAnswer,
+    FrameShim,
+    InUse,
+    Part,
+    Transfer,
+)
 from qos.core.amqp.frames import (
     FrameCutter,
     fields_of,
     list_at,
     rewritten,
     usual_transfer,
-)
-from qos.core.amqp.front import (
-    ABORTED,
-    RESUMED,
-    Attach,
-    AttachAnswer,
-    Front,
-    InUse,
-    Part,
-    Transfer,
 )
 from qos.core.amqp.resuming import Position
 from qos.core.amqp.values import NULL, DecodeError
@@ -85,13 +85,13 @@ def begin(channel: int = 0, answers: bytes = NULL) -> bytes:
     return frame(BEGIN, answers, values.uint(0), channel=channel)
 
 
-def begun(*frames: bytes) -> Front:
-    new = Front(FRAME_BYTES_MAX)
+def begun(*frames: bytes) -> FrameShim:
+    new = FrameShim(FRAME_BYTES_MAX)
     new.receive(HEADER + b"".join(frames))
     return new
 
 
-def answering(*frames: bytes) -> Front:
+def answering(*frames: bytes) -> FrameShim:
     """The engine has answered the session on channel 7 of the peer, on its channel 0."""
     new = begun(begin(7), *frames)
     new.send(HEADER + begin(0, values.uint(7)))
@@ -133,8 +133,8 @@ def test_any_cuts_of_a_stream_give_the_same(
 ) -> None:
     """And the engine gets every byte that came, in order, until something is used twice."""
     stream = HEADER + b"".join(frames)
-    whole = Front(FRAME_BYTES_MAX).receive(stream)
-    cut, found, at = Front(FRAME_BYTES_MAX), [], 0
+    whole = FrameShim(FRAME_BYTES_MAX).receive(stream)
+    cut, found, at = FrameShim(FRAME_BYTES_MAX), [], 0
     while at < len(stream):
         size = data.draw(st.integers(1, len(stream)))
         found += cut.receive(stream[at : at + size])
@@ -144,12 +144,12 @@ def test_any_cuts_of_a_stream_give_the_same(
     refused = isinstance(whole[-1], InUse)
     assert stream.startswith(passed) if refused else stream == passed
     assert told(found) == told(whole)
-    assert Front(FRAME_BYTES_MAX).send(stream) == stream
+    assert FrameShim(FRAME_BYTES_MAX).send(stream) == stream
 
 
 def test_many_frames_come_in_several_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part is handled in one go, so it is short."""
-    monkeypatch.setattr(front, "_RUN_FRAMES", 2)
+    monkeypatch.setattr(frame_shim, "_RUN_FRAMES", 2)
     beat = b"\x00\x00\x00\x08\x02\x00\x00\x00"
     assert begun().receive(5 * beat) == [2 * beat, 2 * beat, beat]
 
@@ -157,7 +157,7 @@ def test_many_frames_come_in_several_parts(monkeypatch: pytest.MonkeyPatch) -> N
 @given(st.lists(st.binary(max_size=40), max_size=8), st.booleans())
 def test_any_bytes_are_passed_or_refused(chunks: list[bytes], log_in: bool) -> None:
     """Nothing else is raised, and what is passed is what came."""
-    new = Front(FRAME_BYTES_MAX)
+    new = FrameShim(FRAME_BYTES_MAX)
     chunks = [HEADER, *chunks] if log_in else chunks
     found = [part for each in chunks for part in new.receive(each)]
     passed = given_to_engine(found)
@@ -188,7 +188,7 @@ performatives = st.builds(
 
 @given(st.lists(performatives, max_size=6))
 def test_any_fields_are_read_or_refused(frames: list[bytes]) -> None:
-    new = Front(FRAME_BYTES_MAX)
+    new = FrameShim(FRAME_BYTES_MAX)
     found = new.receive(HEADER + b"".join(frames))
     # One that is refused is not given to the engine.
     passed = given_to_engine(found)
@@ -255,10 +255,10 @@ def test_an_attach_tells_what_the_peer_has_not_settled() -> None:
     assert passed == whole
     assert isinstance(told, Attach)
     assert told.key == (0, "mine", True)
-    assert told.unsettled == {b"t1": None, b"t2": Told(ItemOutcome.ACCEPTED)}
+    assert told.unsettled == {b"t1": None, b"t2": PeerOutcome(ItemOutcome.ACCEPTED)}
     assert told.incomplete
     assert (told.default_outcome, told.default_bytes) == (
-        Told(ItemOutcome.ACCEPTED),
+        PeerOutcome(ItemOutcome.ACCEPTED),
         ACCEPTED,
     )
 
@@ -354,7 +354,7 @@ def test_a_link_that_has_ended_is_forgotten(ending: bytes) -> None:
 
 
 def test_a_peer_has_a_limit_of_links(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(front, "HANDLES_MAX", 2)
+    monkeypatch.setattr(frame_shim, "HANDLES_MAX", 2)
     new = begun(attach("1"), attach("2", handle=1))
     (error,) = new.receive(attach("3", handle=2))
     assert str(error).startswith("more than 2 links")

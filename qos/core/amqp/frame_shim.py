@@ -1,8 +1,8 @@
 """The parts of frames that an AMQP engine hides, read and written for one connection.
 
 Proton knows neither the map of unsettled deliveries nor the default outcome of an
-`attach`, and neither `resume` nor the message format of a `transfer`. So `Front` stands
-between it and the socket:
+`attach`, and neither `resume` nor the message format of a `transfer`. So `FrameShim`
+stands between it and the socket:
 
     socket ──▶ receive ──▶ bytes for the engine, with an Attach or a Transfer before
                            the frame that has what the engine does not show
@@ -19,8 +19,8 @@ from typing import TypeAlias
 
 from qos.core.amqp import values
 from qos.core.amqp.delivery_states import (
-    Told,
-    ToldState,
+    PeerOutcome,
+    PeerState,
     numbered,
     read_state,
     read_unsettled,
@@ -46,7 +46,7 @@ __all__ = [
     "RESUMED",
     "Attach",
     "AttachAnswer",
-    "Front",
+    "FrameShim",
     "InUse",
     "LinkKey",
     "Part",
@@ -110,9 +110,9 @@ class Attach:
     """
 
     key: LinkKey
-    unsettled: Mapping[bytes, ToldState] | None
+    unsettled: Mapping[bytes, PeerState] | None
     incomplete: bool
-    default_outcome: Told | None
+    default_outcome: PeerOutcome | None
     default_bytes: bytes
     room: int
 
@@ -132,7 +132,7 @@ class Transfer:
     key: LinkKey
     tag: bytes
     message_format: int
-    state: ToldState
+    state: PeerState
     resume: bool
 
 
@@ -155,7 +155,7 @@ class AttachAnswer:
 Part: TypeAlias = bytes | Attach | Transfer | DecodeError
 
 
-class Front:
+class FrameShim:
     """See the module.
 
     Attributes:
@@ -202,16 +202,16 @@ class Front:
         for frame in self._peer.cut(data):
             try:
                 frame = _numbered(frame)
-                told = self._read(frame)
+                event = self._read(frame)
             except DecodeError as decode_error:
                 error = decode_error
                 break
-            if told is not None:
+            if event is not None:
                 if run:
                     yield b"".join(run)
                     run.clear()
                 # The frame itself is alone behind it.
-                yield told
+                yield event
                 yield frame
                 continue
             run.append(frame)
@@ -237,8 +237,8 @@ class Front:
                 return None
             key = self._links.get((_channel(frame), usual[0]))
             # A later transfer of a delivery may leave out its tag.
-            told = key in self.tracked and bool(usual[1])
-            return Transfer(key, usual[1], 0, None, False) if key and told else None
+            relevant = key in self.tracked and bool(usual[1])
+            return Transfer(key, usual[1], 0, None, False) if key and relevant else None
         if code == Performative.ATTACH:
             return self._attach(frame, at)
         channel = _channel(frame)
@@ -252,8 +252,10 @@ class Front:
             self._begun += 1
         elif code == Performative.END:
             self._sessions.discard(channel)
-            for each in [each for each in self._links if each[0] == channel]:
-                self._forget(each)
+            for link_key in [
+                link_key for link_key in self._links if link_key[0] == channel
+            ]:
+                self._forget(link_key)
         elif code == Performative.OPEN:
             fields, _ = fields_of(frame, at)
             size = number(fields, 2, _FRAME_BYTES_MAX)
@@ -300,15 +302,15 @@ class Front:
         # A later transfer of a delivery may leave out its tag.
         if key is None or not isinstance(tag, bytes) or kind != "binary":
             return None
-        found = Transfer(
+        transfer = Transfer(
             key,
             tag,
             number(fields, _FORMAT),
             read_state(field_bytes(fields, _STATE)),
             flag(fields, _RESUME),
         )
-        told = key in self.tracked or found.resume or found.message_format
-        return found if told else None
+        relevant = key in self.tracked or transfer.resume or transfer.message_format
+        return transfer if relevant else None
 
     # -- to the peer -------------------------------------------------------
 
@@ -322,7 +324,7 @@ class Front:
         whole = b"".join(frames)
         if not self._answers and not self._begun and _MARK not in whole:
             return whole
-        return b"".join([self._written(each) for each in frames])
+        return b"".join([self._written(frame) for frame in frames])
 
     def _written(self, frame: bytes) -> bytes:
         if frame.startswith(b"AMQP"):
@@ -373,13 +375,13 @@ def _numbered(frame: bytes) -> bytes:
     return rewritten(frame, at, {_DISPOSITION_STATE: numbered(state)})
 
 
-def _default_outcome(source: bytes) -> tuple[Told | None, bytes]:
+def _default_outcome(source: bytes) -> tuple[PeerOutcome | None, bytes]:
     if source == values.NULL:
         return None, b""
     _, at = descriptor(source, 0)
-    written = field_bytes(elements(source[at:]), _DEFAULT_OUTCOME)
-    state = read_state(written)
-    return (state, written) if isinstance(state, Told) else (None, b"")
+    default_bytes = field_bytes(elements(source[at:]), _DEFAULT_OUTCOME)
+    state = read_state(default_bytes)
+    return (state, default_bytes) if isinstance(state, PeerOutcome) else (None, b"")
 
 
 def _with_default(source: bytes, outcome: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Several Spark jobs side by side: a small job spends little of its time on its work.
+"""Spark jobs in parallel: a small job spends little of its time on its work.
 
 Most of the time is spent on a plan, on code for it, and on starting tasks.
 """
@@ -9,17 +9,17 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-__all__ = ["at_once"]
+__all__ = ["in_parallel"]
 
 #: More jobs would wait for each other: a part of Spark makes plans one at a time.
 _JOBS: Final = 4
 
 
-def at_once(*calls: Callable[[], Any]) -> list[Any]:
+def in_parallel(*calls: Callable[[], Any]) -> list[Any]:
     """The results of these functions.
 
     Raises:
         Exception: the first error of one of them. By then, all others have ended.
     """
     with ThreadPoolExecutor(_JOBS) as threads:
-        return [each.result() for each in [threads.submit(call) for call in calls]]
+        return [future.result() for future in [threads.submit(call) for call in calls]]

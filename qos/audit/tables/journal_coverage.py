@@ -1,4 +1,4 @@
-"""Cover: the times that the runs of a device prove, and why others are not proven.
+"""Coverage: the times that the runs of a device prove, and why others are not proven.
 
 A run (qos.audit.boot_runs) *covers* an interval if three things are true: the clock
 never went back in it; its first line is not after the beginning of the interval, and
@@ -32,7 +32,7 @@ from qos.audit.boot_runs import (
     all_of,
     went_back,
 )
-from qos.audit.tables.once import bare
+from qos.audit.tables.columns import bare
 from qos.journal.schema import ITEMS
 
 __all__ = ["REASONS", "Runs", "by_device", "names_of"]
@@ -162,8 +162,8 @@ class Runs:
             whole = F.exists(touching, lambda span: _is_whole(span, low, high))
             return whole & (F.size(touching) == 1)
 
-        each = F.forall(self._column("journals"), covered)
-        several = F.coalesce(each, F.lit(False))
+        in_each_journal = F.forall(self._column("journals"), covered)
+        several = F.coalesce(in_each_journal, F.lit(False))
         return F.when(self._has_several(), several).otherwise(self.covers(low, high))
 
     def is_steady(self, low: Column, high: Column) -> Column:
@@ -235,29 +235,31 @@ class Runs:
         return F.transform(spans, lambda span: span["last"])
 
     def _has(self, low: Column, high: Column) -> Column:
-        found = F.exists(self._column("spans"), lambda span: _is_whole(span, low, high))
-        return F.coalesce(found, F.lit(False))
+        is_covered = F.exists(
+            self._column("spans"), lambda span: _is_whole(span, low, high)
+        )
+        return F.coalesce(is_covered, F.lit(False))
 
     def _has_several(self) -> Column:
         """Whether not all journals are known to be of one device."""
         journals = self._column("journals")
         first = F.try_element_at(journals, F.lit(1))
-        other = F.exists(journals, lambda journal: ~self._are_one(journal, first))
-        return F.coalesce(other, F.lit(False))
+        has_other = F.exists(journals, lambda journal: ~self._are_one(journal, first))
+        return F.coalesce(has_other, F.lit(False))
 
     def _is_of(self, span: Column, journal: Column) -> Column:
         """Whether a run is of the device of a journal, as far as is known."""
         own = span["journals"]
         return (F.size(own) == 0) | F.exists(
-            own, lambda other: self._are_one(journal, other)
+            own, lambda own_journal: self._are_one(journal, own_journal)
         )
 
-    def _are_one(self, journal: Column, other: Column) -> Column:
+    def _are_one(self, first: Column, second: Column) -> Column:
         """Whether two journals have lines of the same boot."""
-        both = F.array(journal, other)
-        return (journal == other) | F.exists(
+        pair = F.array(first, second)
+        return (first == second) | F.exists(
             self._column("spans"),
-            lambda span: F.size(F.array_except(both, span["journals"])) == 0,
+            lambda span: F.size(F.array_except(pair, span["journals"])) == 0,
         )
 
     def _touching(self, low: Column, high: Column) -> Column:

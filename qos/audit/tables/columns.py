@@ -1,4 +1,4 @@
-"""Takes each line once, however often it was read, and other small common parts."""
+"""Columns and conditions that several tables share; distinct lines."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ from pyspark.sql import functions as F
 
 from qos.journal.schema import Event, Role
 
-__all__ = ["bare", "by_hour", "event_is", "once", "role_is", "seconds_between"]
+__all__ = [
+    "bare",
+    "by_hour",
+    "distinct_lines",
+    "event_is",
+    "role_is",
+    "seconds_between",
+]
 
 
-def once(events: DataFrame, *key: str) -> DataFrame:
+def distinct_lines(events: DataFrame, *key: str) -> DataFrame:
     """Each line once; (boot, seq) identifies it.
 
     Args:

@@ -64,12 +64,12 @@ class Tied:
         if not self.folders:
             return None
         path = _path(unquote(file))
-        found = [
+        matches = [
             (len(prefix), node)
             for folder, node in self.folders
             if path.startswith(prefix := f"{_path(folder).rstrip('/')}/")
         ]
-        return max(found)[1] if found else None
+        return max(matches)[1] if matches else None
 
 
 NOBODY: Final = Tied()
@@ -81,8 +81,8 @@ def journal_of(path: str) -> int:
     Args:
         path: of the file, or its URI without percent signs.
     """
-    found = _IN_JOURNAL.fullmatch(path)
-    folder = found["folder"] if found else path.rpartition("/")[0]
+    match = _IN_JOURNAL.fullmatch(path)
+    folder = match["folder"] if match else path.rpartition("/")[0]
     return _number(re.sub("^file:(//[^/]*)?", "", folder))
 
 
@@ -125,13 +125,13 @@ def _foreign_nodes(
     """Whether each line is of another node than its file; None: no line is."""
     if not tied.folders:
         return None
-    wanted = [tied.node_of(file) for file, _ in blocks]
+    tied_nodes = [tied.node_of(file) for file, _ in blocks]
     nodes = lines["node"]
-    node = wanted[0] if len({*wanted}) == 1 else _of_lines(wanted, blocks)
+    node = tied_nodes[0] if len({*tied_nodes}) == 1 else _of_lines(tied_nodes, blocks)
     node = pa.scalar(node, pa.string()) if not isinstance(node, pa.Array) else node
     own = pc.or_(pc.equal(nodes, node), pc.equal(_bare(nodes), node))
     # Null where a file is not tied to a node, or a line has no node.
-    return _some(pc.invert(own))
+    return _unless_empty(pc.invert(own))
 
 
 def _with_journal(lines: pa.Table, blocks: Sequence[tuple[str, bytes]]) -> pa.Table:
@@ -162,25 +162,25 @@ def _foreign_words(lines: pa.Table) -> pa.Array | None:
     receives = pc.equal(lines["role"], Role.RECEIVER.value)
     nothing = pa.scalar(None, pa.string())
     to = pc.if_else(receives, lines["to"], nothing)
-    whose = pc.if_else(sends, lines["source"], to)
+    owner = pc.if_else(sends, lines["source"], to)
     # Nearly always the two texts are equal.
-    others = _some(pc.not_equal(lines["node"], whose))
-    if others is None:
+    mask = _unless_empty(pc.not_equal(lines["node"], owner))
+    if mask is None:
         return None
-    some = lines.filter(others)
-    node, account = some["node"], _bare(whose.filter(others))
+    candidates = lines.filter(mask)
+    node, account = candidates["node"], _bare(owner.filter(mask))
     of_component = pc.equal(node, _domain(account))
     own = pc.or_(pc.equal(_bare(node), account), of_component)
-    foreign = pc.and_(pc.invert(own), pc.is_null(some["problem"]))
+    foreign = pc.and_(pc.invert(own), pc.is_null(candidates["problem"]))
     if not pc.any(foreign).as_py():
         return None
     # The result for the few lines, put into the mask of all lines.
     return pc.replace_with_mask(
-        others.combine_chunks(), others.combine_chunks(), foreign.combine_chunks()
+        mask.combine_chunks(), mask.combine_chunks(), foreign.combine_chunks()
     )
 
 
-def _some(mask: pa.ChunkedArray) -> pa.ChunkedArray | None:
+def _unless_empty(mask: pa.ChunkedArray) -> pa.ChunkedArray | None:
     mask = pc.fill_null(mask, False)
     return mask if pc.any(mask).as_py() else None
 
@@ -199,13 +199,13 @@ def _with_problem(
     problem: str,
     blocks: Sequence[tuple[str, bytes]],
 ) -> pa.Table:
-    said = pc.binary_join_element_wise(
+    summary = pc.binary_join_element_wise(
         *(lines[name] for name in ("node", "role", "event", "source", "to")),
         " ",
         null_handling="replace",
         null_replacement="-",
     )
-    example = pc.utf8_slice_codeunits(said, 0, _EXAMPLE_CHARS)
+    example = pc.utf8_slice_codeunits(summary, 0, _EXAMPLE_CHARS)
     file = _of_lines([file for file, _ in blocks], blocks)
     for name, value in (("file", file), ("problem", problem), ("example", example)):
         values = pc.if_else(mask, value, lines[name])

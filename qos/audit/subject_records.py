@@ -1,4 +1,4 @@
-"""The state of an audit: the records of nodes about each message and item so far.
+"""The records of nodes about each message and item so far.
 
 A *part* has all records of the subjects (qos.audit.subjects) that one step of an audit
 has touched, the earlier ones and the new ones. So all records of a subject are in the
@@ -12,7 +12,7 @@ and then the rows of the steps that it found there::
 Parts whose days are all closed become one part, with only the subjects that have not
 ended. Each row has the number of its step, and the rows of a part are in the order of
 steps. So reading those of a few steps takes as long in a gathered part as in their own
-ones. Parts never change; the user of this state knows which of them are valid (see
+ones. Parts never change; the user of these parts knows which of them are valid (see
 Part). An interrupted step is repeated, and writes its part again.
 """
 
@@ -29,14 +29,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from qos.audit import endpoint_summary, store
-from qos.audit.at_once import at_once
+from qos.audit.parallel import in_parallel
 from qos.audit.schema import EVENT
 from qos.audit.subjects import is_open, message_is_open
 from qos.audit.tables import WRITTEN_WITHIN
-from qos.audit.tables.once import role_is
+from qos.audit.tables.columns import role_is
 from qos.journal.schema import Role
 
-__all__ = ["GATHERED", "Known", "Part", "State", "few", "gathered"]
+__all__ = ["GATHERED", "Part", "RecordStore", "Records", "few", "gathered"]
 
 #: The number of parts of about the same size that become one.
 GATHERED: Final = 16
@@ -60,38 +60,40 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class Records:
     """The records of some subjects; each row has its `subject`.
 
     Attributes:
-        told: see qos.audit.endpoint_summary.
+        messages: see qos.audit.endpoint_summary.
         lines: events that are not about messages.
         roles: the roles that `lines` may have.
         is_nothing: whether there is certainly no row.
     """
 
-    told: DataFrame
+    messages: DataFrame
     lines: DataFrame
     roles: frozenset[Role] = frozenset(Role)
     is_nothing: bool = False
 
-    def __add__(self, other: Known) -> Known:
+    def __add__(self, other: Records) -> Records:
         """Both; a line may be in both."""
         if self.is_nothing or other.is_nothing:
             return other if self.is_nothing else self
-        return Known(
-            self.told.unionByName(other.told),
+        return Records(
+            self.messages.unionByName(other.messages),
             self.lines.unionByName(other.lines),
             self.roles | other.roles,
         )
 
     def subjects(self) -> DataFrame:
         """The subjects, each once."""
-        all_of_them = self.told.select("subject").union(self.lines.select("subject"))
+        all_of_them = self.messages.select("subject").union(
+            self.lines.select("subject")
+        )
         return all_of_them.distinct()
 
 
-class State:
+class RecordStore:
     """The parts in a folder.
 
     Args:
@@ -113,12 +115,12 @@ class State:
             for name, schema in _schemas(spark).items()
         }
 
-    def nothing(self) -> Known:
+    def nothing(self) -> Records:
         """No row."""
-        told, lines = (self._read(name, ()).drop("step") for name in _KINDS)
-        return Known(told, lines, frozenset(), is_nothing=True)
+        messages, lines = (self._read(name, ()).drop("step") for name in _KINDS)
+        return Records(messages, lines, frozenset(), is_nothing=True)
 
-    def look_up(self, subjects: DataFrame, parts: Sequence[Part]) -> Known:
+    def look_up(self, subjects: DataFrame, parts: Sequence[Part]) -> Records:
         """All records of some subjects.
 
         Args:
@@ -128,19 +130,19 @@ class State:
         if not parts:
             return self.nothing()
         keys = few(subjects.localCheckpoint())
-        found = (partial(self._found, name, keys, parts) for name in _KINDS)
-        told, lines = at_once(*found)
-        return Known(told, lines)
+        reads = (partial(self._found, name, keys, parts) for name in _KINDS)
+        messages, lines = in_parallel(*reads)
+        return Records(messages, lines)
 
-    def write(self, known: Known, step: int) -> Part:
+    def write(self, records: Records, step: int) -> Part:
         """Write the part of a step, and return it; it is not valid yet.
 
         The caller must set its last day.
         """
         part = Part(step, step)
-        frames = zip(_KINDS, (known.told, known.lines), strict=True)
+        frames = zip(_KINDS, (records.messages, records.lines), strict=True)
         rows = [(frame.withColumn("step", F.lit(step)), name) for name, frame in frames]
-        at_once(*(partial(self._write, *each, part) for each in rows))
+        in_parallel(*(partial(self._write, *pair, part) for pair in rows))
         return part
 
     def gather(
@@ -166,10 +168,10 @@ class State:
             self._write(rows, name, whole)
         return whole
 
-    def read(self, part: Part) -> Known:
+    def read(self, part: Part) -> Records:
         """All rows of a part."""
-        told, lines = (self._read(name, [part]).drop("step") for name in _KINDS)
-        return Known(told, lines)
+        messages, lines = (self._read(name, [part]).drop("step") for name in _KINDS)
+        return Records(messages, lines)
 
     def lines(self, parts: Sequence[Part]) -> DataFrame:
         """The lines of all subjects, some of them repeated."""
@@ -193,15 +195,15 @@ class State:
         # Of all rows, at most two columns are read.
         steps = self._newest(rows.join(subjects, "subject", "left_semi")).persist()
         try:
-            found = [row["step"] for row in steps.select("step").distinct().collect()]
-            if not found:
+            numbers = [row["step"] for row in steps.select("step").distinct().collect()]
+            if not numbers:
                 return self._read(name, ()).drop("step")
-            some = [
+            relevant_parts = [
                 part
                 for part in parts
-                if any(part.first <= step <= part.last for step in found)
+                if any(part.first <= step <= part.last for step in numbers)
             ]
-            rows = self._read(name, some).where(F.col("step").isin(found))
+            rows = self._read(name, relevant_parts).where(F.col("step").isin(numbers))
             rows = rows.join(steps, ["subject", "step"], "left_semi").drop("step")
             return rows.localCheckpoint()
         finally:
@@ -270,11 +272,11 @@ def _since(rows: DataFrame, name: str, day: date) -> DataFrame:
     # A day's count may be for a window up to half a day earlier, which has other
     # counts.
     later = F.when(role_is(Role.JOURNAL), F.lit(4 * WRITTEN_WITHIN))
-    last, ended = F.col("at") + F.coalesce(later, F.lit(timedelta())), ~is_open()
+    last, has_ended = F.col("at") + F.coalesce(later, F.lit(timedelta())), ~is_open()
     if name == "told":
-        last, ended = F.col("last_at"), ~message_is_open()
+        last, has_ended = F.col("last_at"), ~message_is_open()
     of_each = rows.groupBy("subject").agg(
-        F.to_date(F.max(last)).alias("last"), ended.alias("ended")
+        F.to_date(F.max(last)).alias("last"), has_ended.alias("ended")
     )
     over = of_each.where(F.col("ended") & (F.col("last") < F.lit(day)))
     return rows.join(over, "subject", "left_anti")

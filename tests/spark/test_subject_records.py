@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from frames import NOON, Lines
 from qos.audit import endpoint_summary
-from qos.audit.state import GATHERED, Known, Part, State, gathered
+from qos.audit.subject_records import GATHERED, Part, Records, RecordStore, gathered
 from qos.audit.subjects import message_subject, subject
 from qos.audit.tables import deliveries, deliveries_of, queue_items
 
@@ -25,18 +25,18 @@ pytestmark = [
 DAY_S = 86_400.0
 
 
-def known(spark: SparkSession, lines: Lines) -> Known:
+def known(spark: SparkSession, lines: Lines) -> Records:
     """The records that a step gets from some lines."""
     events = lines.frame(spark)
     messages = endpoint_summary.in_spark(events.where(endpoint_summary.is_of_message()))
     others = events.where(~F.coalesce(endpoint_summary.is_of_message(), F.lit(False)))
-    return Known(
+    return Records(
         messages.withColumn("subject", message_subject()),
         others.withColumn("subject", subject()),
     )
 
 
-def steps(state: State, given: list[Known], parts: list[Part]) -> list[Part]:
+def steps(state: RecordStore, given: list[Records], parts: list[Part]) -> list[Part]:
     """The parts after each has been taken in."""
     for new in given:
         step = parts[-1].last + 1 if parts else 0
@@ -81,10 +81,10 @@ def test_lines_in_any_order_come_to_the_same_rows(
     events = lines.frame(spark)
     messages, items = rows(deliveries(events)), rows(queue_items(events))
     subjects = known(spark, lines).subjects().localCheckpoint()
-    begun = steps(State(spark, str(tmp_path / "apart")), given[:2], [])
+    begun = steps(RecordStore(spark, str(tmp_path / "apart")), given[:2], [])
     shutil.copytree(tmp_path / "apart", tmp_path / "gathered")
     for name in ("apart", "gathered"):
-        state, parts = State(spark, str(tmp_path / name)), begun
+        state, parts = RecordStore(spark, str(tmp_path / name)), begun
         if name == "gathered":
             parts = [state.gather(parts, parts, None)]
             assert parts == [Part(0, 1)]
@@ -93,9 +93,9 @@ def test_lines_in_any_order_come_to_the_same_rows(
         names = {f"{part.first}-{part.last}" for part in parts}
         assert {path.name for path in (tmp_path / name / "parts").iterdir()} == names
         found = state.look_up(subjects, parts)
-        assert rows(deliveries_of(found.told)) == messages, name
+        assert rows(deliveries_of(found.messages)) == messages, name
         assert rows(queue_items(found.lines)) == items, name
-        of_each = Counter(row["subject"] for row in found.told.collect())
+        of_each = Counter(row["subject"] for row in found.messages.collect())
         assert len(of_each) == 6, name
 
 
@@ -103,16 +103,16 @@ def test_only_the_parts_that_know_a_subject_are_read(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """And of a gathered part only the rows of the steps that do."""
-    state = State(spark, str(tmp_path))
+    state = RecordStore(spark, str(tmp_path))
     one, other = (
         known(spark, Lines().sent("accepted", msg_id=name)) for name in ("m1", "m2")
     )
     parts = steps(state, [one, other, one], [])
     found = state.look_up(one.subjects(), parts)
-    assert found.told.select("msg_id").distinct().collect() == [("m1",)]
-    assert found.told.count() == 2
+    assert found.messages.select("msg_id").distinct().collect() == [("m1",)]
+    assert found.messages.count() == 2
     assert found.lines.count() == 0
-    assert state.look_up(one.subjects(), []).told.count() == 0
+    assert state.look_up(one.subjects(), []).messages.count() == 0
 
 
 def test_what_has_ended_long_ago_is_not_gathered(
@@ -130,13 +130,13 @@ def test_what_has_ended_long_ago_is_not_gathered(
         since = NOON + timedelta(days=day)
         counts = {"since": since, "sent": day, "received": 0}
         lines.line("a@x/1", "journal", "counted", day * DAY_S + 300, **counts)
-    state = State(spark, str(tmp_path))
+    state = RecordStore(spark, str(tmp_path))
     parts = steps(state, [known(spark, lines), state.nothing()], [])
     whole = state.read(state.gather(parts, parts, date(2026, 1, 6)))
     # With a count of the sixth those of the evening before may be needed again.
     counted = whole.lines.where("event = 'counted'").select("sent").collect()
     assert {row["sent"] for row in counted} == {-1, 0}
-    messages = {row["msg_id"] for row in whole.told.select("msg_id").collect()}
+    messages = {row["msg_id"] for row in whole.messages.select("msg_id").collect()}
     assert messages == {"old and open", "new"}
     items = whole.lines.where("item is not null").select("item").collect()
     assert {row["item"] for row in items} == {"open"}
