@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from qos.cli.audit_follow import EVERY_S, LATE_DAYS, FollowRun, check, said
 from qos.cli.audit_run import AuditRun
-from qos.cli.demo_output import show
-from qos.cli.output import note, print_json
+from qos.cli.output import note, print_json, print_parts
 from qos.cli.status import Status
 from qos.errors import UsageError
 from qos.jids import normal_jid
@@ -180,7 +179,7 @@ async def run(arguments: argparse.Namespace) -> int:
     except NoSpark as error:
         raise UsageError(str(error)) from None
     if not arguments.json:
-        await show(_table(summary), _verdict(summary, report), json=False)
+        await print_parts(_table(summary), _verdict(summary, report))
     elif not arguments.follow:
         await print_json(_record(summary, report))
     if not summary.clean:

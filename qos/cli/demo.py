@@ -1,112 +1,98 @@
-"""`xmpp-qos demo`: the three levels, a queue, and an audit; no server, no network."""
+"""`xmpp-qos demo`: the three levels, a queue and an audit; no server, no network."""
 
 from __future__ import annotations
 
 import argparse
-import math
-from collections.abc import Callable
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
-from qos.cli.demo_audit import Journals
-from qos.cli.demo_levels import show_levels
-from qos.cli.demo_queue import show_queue
+from qos.cli import audit
+from qos.cli.listing import add_json, is_for_people, listing
+from qos.cli.output import ProgressBar, say
 from qos.cli.status import CommandError, Status
-from qos.demo.process import ProcessDied
-from qos.demo.run import Conditions
+from qos.core.message.model import Level
+from qos.demo.orders import DELIVERIES_MAX, POISONED, pack_orders
+from qos.demo.people import count_people
 from qos.errors import RequestFailed, UsageError
 from qos.options.parser import Parser, whole
+from qos.testing import Link
+from qos.testing.processes import ProcessFailed
 
 __all__ = ["parser", "run"]
-
-#: Above these, hardly any message arrives within the time of a demo.
-_LOSS_MAX = 0.5
-_CUT_MAX = 0.2
-_DELAY_S_MAX = 0.5
-
-_MESSAGES_MAX = 100_000
-
-#: With fewer items the bee that is killed may have none: three bees pack a hundred a
-#: second.
-_ITEMS_LEAST = 30
-_ITEMS_MAX = 10_000
 
 _EPILOG = """\
 examples:
   xmpp-qos demo
-  xmpp-qos demo --seed 7 --loss 0.2 --kills 5
-  xmpp-qos demo --only queue --items 1000
-  xmpp-qos demo --out demo
-  xmpp-qos demo --json 2>/dev/null
+  xmpp-qos demo --only levels --loss 20 --kills 5
+  xmpp-qos demo --out demo --json 2>/dev/null
 
-The seed decides the order in which people pass, the effect of the link on each stanza, and
-when the counter is killed. For the queue it decides the orders, which deliveries fail, and
-when a bee is killed. The results also depend on timing.
-
-With --json there is an object for each level (with `level`), for each start of a bee
-(`kind` is bee), for the queue (`kind` is queue), and for the audit (with `anomalies`).
+In the row of a level `delivered` is what the doors know, `stanzas` is for each message, and
+`truth` is who is really inside. What a bee had when it was killed is `lost` to it, and goes
+to other bees. Without a terminal, or with --json, each row is a JSON object on stdout, and
+so is the result of the audit.
 
 The audit needs the extra `spark` and Java 17; it is left out if they are missing.
 
-exit status: 0 if the assured messages were counted exactly once, each good item of the
-queue was accepted exactly once, and the audit has found no anomaly; else 1.
+exit status: 0 if each assured message was counted once, each good order was packed once,
+and the audit has found no anomaly; else 1.
 """
+
+_PEOPLE = """\
+Two doors, an entrance and an exit, report each person who passes to a counter, by an event
+(XEP-0337) in an XMPP message. All three are clients of a server that is part of this
+program: nothing leaves this machine. {messages} people pass, while
+  - the link between the three loses {loss} % of the stanzas, delays each by up to 50 ms,
+    and with {cut:g} % of them cuts the connection of the receiver;
+  - the counter, a process of its own, is killed {kills} times (SIGKILL) and started again.
+
+The same people and the same link, first at most once (unacknowledged), then at least once
+(acknowledged), then exactly once (assured), with --seed {seed}:
+"""
+
+_ORDERS = """\
+A shop publishes {messages} orders to a queue (XEP-0254), and three worker-bees pack them,
+each a process of its own. An item is locked until its bee accepts it, or has failed. Then
+it goes to the next bee.
+  - ben drops every fifth order that he is the first to get;
+  - carl is killed (SIGKILL) with items locked, and started again;
+  - no bee can pack order {poisoned}: after {deliveries} failures it is a dead letter.
+What is packed, the bees write into a database, each order once:"""
+
+_AUDIT = """
+Doors, counter, service and bees have each kept a journal of what they did, without the
+contents. An audit compares all of them (as does xmpp-qos audit)."""
+
+#: There is one clock, and everything is over: all that the journals do not explain is
+#: an anomaly.
+_STRICT = ("--skew", "0.001", "--stuck-after", "1")
 
 
 def parser(prog: str) -> Parser:
     """See qos.cli.entry.Command."""
     parser = Parser(
         prog=prog,
-        description="Show the three levels over a link that loses, delays and cuts, to "
-        "a receiver that is\nkilled: people are counted at two doors. Then show a queue "
-        "with three worker-bees, and\nan audit of the journals that all of them have "
-        "kept. It takes about half a minute, and\nneeds no server and no network.",
+        description="Show the three levels over a bad link, a queue, and an audit. It takes "
+        "half a minute, and\nneeds no server and no network.",
         epilog=_EPILOG,
     )
-    parser.add_argument(
-        "--seed",
-        type=whole(0),
-        default=1,
-        metavar="N",
-        help="seed of everything that happens by chance (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--messages",
-        type=whole(1, _MESSAGES_MAX),
-        default=200,
-        metavar="N",
-        help="people who pass, for each level (default: %(default)s)",
-    )
-    for name, most, default, what in (
-        ("loss", _LOSS_MAX, 0.05, "probability that a stanza is lost"),
-        ("cut", _CUT_MAX, 0.01, "probability that a stanza cuts the session"),
-        ("delay", _DELAY_S_MAX, 0.05, "longest delay of a stanza, in seconds"),
+    # With fewer messages one of the bees may have no order.
+    for name, least, most, default, text in (
+        ("seed", 0, 2**31, 1, "decides what the link does to each stanza"),
+        ("messages", 30, 1000, 200, "people, for each level, and orders"),
+        ("loss", 0, 50, 5, "lost stanzas, in percent"),
+        ("kills", 0, 10, 2, "how often the counter is killed, for each level"),
     ):
         parser.add_argument(
             f"--{name}",
-            type=_real(most),
+            type=whole(least, most),
             default=default,
-            metavar="S" if name == "delay" else "P",
-            help=f"{what}, 0 to {most:g} (default: %(default)s)",
+            metavar="N",
+            help=f"{text} (default: %(default)s)",
         )
-    parser.add_argument(
-        "--kills",
-        type=whole(0, 100),
-        default=2,
-        metavar="N",
-        help="how often the counter is killed, for each level (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--items",
-        type=whole(_ITEMS_LEAST, _ITEMS_MAX),
-        default=200,
-        metavar="N",
-        help="good items in the queue (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--only",
-        choices=("levels", "queue"),
-        help="show only this part",
-    )
+    parser.add_argument("--only", choices=("levels", "queue"), help="show this part")
     parser.add_argument(
         "--out",
         type=Path,
@@ -115,72 +101,109 @@ def parser(prog: str) -> Parser:
         "of the audit (default: a new one, named at the end)",
     )
     parser.add_argument("--no-audit", action="store_true", help="leave out the audit")
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="print the rows as JSON on stdout, one object a line, and the table on "
-        "stderr",
-    )
+    add_json(parser)
     return parser
 
 
 async def run(arguments: argparse.Namespace) -> int:
     """See qos.cli.entry.Command."""
-    conditions = Conditions(
-        seed=arguments.seed,
-        messages=arguments.messages,
-        loss=arguments.loss,
-        cut=arguments.cut,
-        delay_s=arguments.delay,
-        kills=arguments.kills,
-    )
-    if conditions.kills > conditions.messages:
-        raise UsageError("--kills: there are not so many messages")
-    with Journals(arguments.out, wanted=not arguments.no_audit) as journals:
-        exact = await _show(conditions, arguments, journals.folder)
-        clean = await journals.audit(json=arguments.json)
+    out = _folder(arguments.out).absolute()
+    report = out / "report.html"
+    exact = clean = True
+    try:
+        if arguments.only != "queue":
+            exact = await show_levels(arguments, out)
+        if arguments.only != "levels":
+            exact = await show_queue(arguments, out) and exact
+        if not arguments.no_audit:
+            clean = await _audit(arguments, out)
+        if arguments.out or report.exists():
+            say(f"The journals: {out}/journals")
+    except (ProcessFailed, RequestFailed, OSError) as error:
+        # Without a text it is a TimeoutError.
+        why = getattr(error, "strerror", None) or str(error) or "it takes too long"
+        text = f"the demo has failed: {why}"
+        raise CommandError(text, Status.NOT_DELIVERED) from None
+    finally:
+        stays = arguments.out or report.exists()
+        shutil.rmtree(out / "stores" if stays else out, ignore_errors=True)
     return Status.DONE if exact and clean else Status.NOT_DELIVERED
 
 
-async def _show(
-    conditions: Conditions, arguments: argparse.Namespace, journal: Path | None
-) -> bool:
-    """Show the levels and the queue; returns whether all results were exact."""
-    only, json = arguments.only, arguments.json
-    exact = True
+def _folder(out: Path | None) -> Path:
+    """The folder for journals and report, an empty one."""
+    if out is None:
+        return Path(tempfile.mkdtemp(prefix="xmpp-qos-demo-"))
     try:
-        if only in {None, "levels"}:
-            exact = await show_levels(conditions, json=json, journal=journal)
-        if only in {None, "queue"}:
-            queue = await show_queue(
-                arguments.seed,
-                arguments.items,
-                json=json,
-                first=only is not None,
-                journal=journal,
-            )
-            exact = queue and exact
-    except (ProcessDied, RequestFailed, OSError) as error:
-        # Without a text it is a TimeoutError: no session came about in time.
-        why = getattr(error, "strerror", None) or str(error) or "a device cannot log in"
-        text = f"the demo has failed: {why}"
-        raise CommandError(text, Status.NOT_DELIVERED) from None
-    return exact
+        out.mkdir(parents=True, exist_ok=True)
+        if not any(out.iterdir()):
+            return out
+    except OSError as error:
+        raise UsageError(f"--out {out}: {error.strerror}") from None
+    raise UsageError(f"--out {out}: there is something in it")
 
 
-# -- values ----------------------------------------------------------------
+async def show_levels(arguments: argparse.Namespace, out: Path) -> bool:
+    """Count people at each level; returns whether the last result is exact."""
+    people, kills, loss = arguments.messages, arguments.kills, arguments.loss / 100
+    say(_PEOPLE.format(cut=20 * loss, **vars(arguments)))
+    row: dict[str, object] = {}
+    async with listing(arguments) as add:
+        for level in Level:
+            link = Link(arguments.seed, loss=loss, cut=loss / 5, delay_s=(0.0, 0.05))
+            with closing(ProgressBar()) as bar:
+                bar.tell(f"{level.value} …")
+                row = await count_people(level, people, link, out, kills)
+            lost, cuts = link.counts.lost, link.counts.cut
+            say(f"  {level.value:14}  {lost} stanzas lost, {cuts} connections cut")
+            await add(row)
+        say("")
+    return _verdict(
+        "Assured",
+        row,
+        "of {sent} messages each was counted once, and the doors know it",
+        "failed: {lost} lost, {duplicated} duplicated, {delivered} known as delivered",
+    )
 
 
-def _real(most: float) -> Callable[[str], float]:
-    def value(text: str) -> float:
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
-        if not 0 <= number <= most:
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is not a number from 0 to {most:g}"
-            )
-        return number
+async def show_queue(arguments: argparse.Namespace, out: Path) -> bool:
+    """Let bees pack orders; returns whether the result is exact."""
+    bad = {"poisoned": POISONED, "deliveries": DELIVERIES_MAX}
+    story = _ORDERS.format(**bad, **vars(arguments))
+    say(story if arguments.only else f"\n{story}")
+    with closing(ProgressBar()) as bar:
+        bar.tell("queue …")
+        bees, row = await pack_orders(arguments.messages, out)
+    for rows in (bees, [row]):
+        say("")
+        async with listing(arguments) as add:
+            for record in rows:
+                await add(record)
+    return _verdict(
+        "Queue",
+        row,
+        "each of the {accepted} good orders was packed once, and the bad one is dead",
+        "failed: {lost} good orders lost, {duplicated} duplicated, {dead} dead letters",
+    )
 
-    return value
+
+def _verdict(part: str, row: Mapping[str, object], good: str, bad: str) -> bool:
+    say(f"\n{part}: {(good if row['exact'] else bad).format(**row)}.")
+    return bool(row["exact"])
+
+
+async def _audit(arguments: argparse.Namespace, out: Path) -> bool:
+    """Audit the journals, if that is possible; returns whether nothing is wrong."""
+    # Spark is not imported before it is needed.
+    from qos.spark.session import NoSpark, check_spark
+
+    words = [f"{out}/journals", "--out", str(out), *_STRICT]
+    words += [] if is_for_people(arguments) else ["--json"]
+    try:
+        check_spark()
+        say(_AUDIT)
+        parsed = audit.parser("xmpp-qos audit").parse_args(words)
+        return await audit.run(parsed) == Status.DONE
+    except (NoSpark, UsageError) as error:
+        say(f"\nNo audit of the journals: {error}")
+        return True

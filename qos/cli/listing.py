@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from qos.cli.output import print_json, print_text, printable
 
-__all__ = ["add_json", "listing", "print_record"]
+__all__ = ["add_json", "is_for_people", "listing", "print_record"]
 
 #: The rows that are looked at before the first is shown: they decide how wide the columns
 #: are. A list may have a hundred thousand rows, and is not kept in memory.
@@ -29,7 +29,8 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _is_for_people(arguments: argparse.Namespace) -> bool:
+def is_for_people(arguments: argparse.Namespace) -> bool:
+    """Whether the output is read at a terminal, with the options of add_json."""
     return not arguments.json and sys.stdout.isatty()
 
 
@@ -42,7 +43,7 @@ async def listing(
     Args:
         arguments: with the option of add_json.
     """
-    if not _is_for_people(arguments):
+    if not is_for_people(arguments):
         yield print_json
         return
     table = _Table()
@@ -52,7 +53,7 @@ async def listing(
 
 async def print_record(arguments: argparse.Namespace, record: _Record) -> None:
     """Show a single record: each of its fields in a line, if it is for people."""
-    if not _is_for_people(arguments):
+    if not is_for_people(arguments):
         await print_json(record)
         return
     width = max(map(len, record))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
-from qos.cli.demo_output import ProgressLine
+from qos.cli.output import ProgressBar
 from qos.cli.status import CommandError, Status
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class SparkRun(abc.ABC, Generic[_T]):
             return await self._run()
 
     async def _run(self) -> _T:
-        bar = ProgressLine()
+        bar = ProgressBar()
         task = asyncio.ensure_future(asyncio.to_thread(self._work))
         try:
             while not task.done():

@@ -14,8 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarks.plot_option import check_plot, plotting
-from qos.cli.demo_output import show
-from qos.cli.output import print_json
+from qos.cli.output import print_json, print_parts
 from qos.cli.spark_run import SparkRun
 from qos.cli.status import CommandError, Status
 from qos.errors import UsageError
@@ -52,7 +51,7 @@ async def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         await print_json(_plain(measured, arguments))
     else:
-        await show(_table(measured), _verdict(measured, arguments), json=False)
+        await print_parts(_table(measured), _verdict(measured, arguments))
     return Status.DONE
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from benchmarks.circumstances import about, in_words
 from benchmarks.command_options import FOOTPRINT
 from benchmarks.command_run import folders
-from qos.cli.demo_output import ProgressLine, show
-from qos.cli.output import print_json
+from qos.cli.output import ProgressBar, print_json, print_parts
 from qos.cli.status import Status
 from qos.errors import UsageError
 
@@ -35,7 +34,7 @@ async def run(arguments: argparse.Namespace) -> int:
     )
     chosen = [each for each in FOOTPRINT if each in arguments.only]
     server = ProsodyServer()
-    line = ProgressLine()
+    line = ProgressBar()
     try:
         parts = await measured(chosen, plan, server, line.tell)
     except NotInstalled as error:
@@ -49,10 +48,8 @@ async def run(arguments: argparse.Namespace) -> int:
         )
     else:
         tables = (each.table() for each in parts.values())
-        await show(
-            *tables,
-            in_words(circumstances, with_server=server.version is not None),
-            json=False,
+        await print_parts(
+            *tables, in_words(circumstances, with_server=server.version is not None)
         )
     return Status.DONE
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from benchmarks.command_run import measured_on
-from qos.cli.demo_output import show
-from qos.cli.output import note
+from qos.cli.output import note, print_parts
 from qos.cli.status import CommandError, Status
 from qos.errors import UsageError
 
@@ -41,10 +40,9 @@ async def run(arguments: argparse.Namespace) -> int:
         raise CommandError(text, Status.REFUSED)
     rates = (f"{row} {each.rate:.2f}" for row, each in ratios.items())
     times = (f"{row} {each.cpu:.1f}" for row, each in ratios.items())
-    await show(
+    await print_parts(
         f"of the rate of their floors: {', '.join(rates)}",
         f"times the processor time of their floors: {', '.join(times)}",
-        json=False,
     )
     return Status.DONE
 

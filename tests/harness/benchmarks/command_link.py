@@ -6,8 +6,7 @@ import argparse
 
 from benchmarks.circumstances import about, in_words
 from benchmarks.command_run import folders
-from qos.cli.demo_output import ProgressLine, show
-from qos.cli.output import print_json
+from qos.cli.output import ProgressBar, print_json, print_parts
 from qos.cli.status import Status
 from qos.errors import UsageError
 
@@ -26,7 +25,7 @@ async def run(arguments: argparse.Namespace) -> int:
         repeat=arguments.repeat,
     )
     server = ProsodyServer(tls=True, contacts=True)
-    line = ProgressLine()
+    line = ProgressBar()
     try:
         with folders("server", "stores") as (server_folder, stores):
             try:
@@ -42,5 +41,5 @@ async def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         await print_json({**circumstances, **part.plain()})
     else:
-        await show(part.table(), in_words(circumstances), json=False)
+        await print_parts(part.table(), in_words(circumstances))
     return Status.DONE

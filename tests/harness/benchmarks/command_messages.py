@@ -10,8 +10,7 @@ from benchmarks.circumstances import about, in_words
 from benchmarks.command import WINDOWS
 from benchmarks.command_run import measured_on
 from benchmarks.plot_option import check_plot, plotting
-from qos.cli.demo_output import show
-from qos.cli.output import print_json
+from qos.cli.output import print_json, print_parts
 from qos.cli.status import Status
 from qos.core.message.model import Level
 from qos.errors import UsageError
@@ -55,10 +54,10 @@ async def run(arguments: argparse.Namespace) -> int:
         how += f", all at {priority}." if priority else "."
         words = in_words(circumstances, how)
         if arguments.markdown:
-            await show(markdown(results), words, json=False)
+            await print_parts(markdown(results), words)
         else:
             below = (caveats(results), absences(results), words)
-            await show(*tables(results), *filter(None, below), json=False)
+            await print_parts(*tables(results), *filter(None, below))
     return Status.DONE
 
 

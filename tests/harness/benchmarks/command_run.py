@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qos.cli.demo_output import ProgressLine
+from qos.cli.output import ProgressBar
 
 if TYPE_CHECKING:
     from benchmarks.figures import Measured
@@ -68,7 +68,7 @@ class _Progress:
     """The progress: the current step, and the remaining time."""
 
     def __init__(self) -> None:
-        self._line = ProgressLine()
+        self._line = ProgressBar()
         self._began: float | None = None
 
     def tell(self, text: str, done: float) -> None:

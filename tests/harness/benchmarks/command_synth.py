@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.synth import EXPECTED, FIRST_DAY, Plan, Synthesised, synthesise
-from qos.cli.demo_output import ProgressLine
-from qos.cli.output import note, print_json
+from qos.cli.output import ProgressBar, note, print_json
 from qos.cli.status import CommandError, Status
 from qos.errors import UsageError
 from qos.options.parser import Parser, day, whole
@@ -88,7 +87,7 @@ async def run(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(str(error)) from None
     out: Path = arguments.out
-    bar = ProgressLine()
+    bar = ProgressBar()
 
     def progress(done: int, of: int) -> None:
         bar.tell(f"{done} of {of} parts")

@@ -23,10 +23,9 @@ from campaign.growth import MEASURES
 from campaign.mutants import MUTANTS
 from campaign.run import SERVERS, Result, Run
 from campaign.soak import elders
-from qos.cli.demo_output import ProgressLine, is_bold, show
-from qos.cli.output import note
+from campaign.text import number, table
+from qos.cli.output import ProgressBar, note, print_parts
 from qos.cli.status import CommandError, Status
-from qos.demo.text import number, table
 from qos.errors import UsageError
 from qos.options.parser import Parser
 
@@ -175,13 +174,12 @@ async def run(arguments: argparse.Namespace) -> int:
 
             with plotting(arguments.plot):
                 plot(results, arguments.plot)
-        await show(
+        await print_parts(
             _faults(results),
             _tallies(results),
             *_growths(results),
             "\n".join((*_problems(results), _audited(audited))),
             _verdict(results, seed, clean=clean),
-            json=False,
         )
         if not clean:
             raise _Broken
@@ -195,7 +193,7 @@ async def _results(
     stores: tuple[str, ...],
     seed: int,
 ) -> tuple[list[Result], Audited | str]:
-    bar = ProgressLine()
+    bar = ProgressBar()
     states: dict[str, str] = {}
     together = asyncio.Barrier(len(servers))
     minutes = arguments.minutes or arguments.hours * 60
@@ -286,7 +284,7 @@ def _faults(results: Sequence[Result]) -> str:
     ]
     rows = [(kind, *(f"{count[kind]:,}" for count in counts)) for kind in kinds]
     rows.append(("all", *(f"{count.total():,}" for count in counts)))
-    return table([heading], rows, bold=is_bold(json=False))
+    return table(heading, rows)
 
 
 def _tallies(results: Sequence[Result]) -> str:
@@ -309,7 +307,7 @@ def _tallies(results: Sequence[Result]) -> str:
         for result in results
         for what, tally in result.tallies.items()
     ]
-    return table([("by the logs", *columns)], rows, bold=is_bold(json=False))
+    return table(("by the logs", *columns), rows)
 
 
 def _growths(results: Sequence[Result]) -> Iterator[str]:
@@ -333,7 +331,7 @@ def _growths(results: Sequence[Result]) -> Iterator[str]:
                 )
             rows.append((who, *cells))
         heading = (f"growth ({result.server})", *(each.title for each in MEASURES))
-        yield table([heading], rows, bold=is_bold(json=False))
+        yield table(heading, rows)
 
 
 def _audited(audited: Audited | str) -> str:

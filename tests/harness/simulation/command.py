@@ -12,8 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from qos.cli.demo_output import ProgressLine
-from qos.cli.output import note
+from qos.cli.output import ProgressBar, note
 from qos.cli.status import Status
 from qos.errors import UsageError
 from qos.options.parser import Parser
@@ -152,7 +151,7 @@ def _mutant(name: str | None) -> Mutant | None:
 
 
 def _campaign(arguments: argparse.Namespace) -> int:
-    progress, began = ProgressLine(), time.monotonic()
+    progress, began = ProgressBar(), time.monotonic()
 
     def tell(so_far: Totals) -> None:
         faults, violated = so_far.faults.total(), len(so_far.violated)
@@ -214,7 +213,7 @@ def _show_totals(totals: Totals, took_s: float) -> None:
 
 
 def _hunt(arguments: argparse.Namespace) -> int:
-    progress = ProgressLine()
+    progress = ProgressBar()
     hunted: dict[str, Hunted] = {}
     try:
         for each in hunt(

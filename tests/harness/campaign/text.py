@@ -1,26 +1,19 @@
-"""Tables and numbers as text, for the demo."""
+"""Tables and numbers as text, in the output of a campaign."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
-__all__ = ["number", "table", "times"]
+__all__ = ["number", "table"]
 
 
-def table(
-    heading: Sequence[Sequence[str]],
-    rows: Sequence[Sequence[str]],
-    *,
-    bold: bool = False,
-) -> str:
+def table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Lines of cells in columns, the first aligned left and the others right.
 
-    Args:
-        heading: one line or more.
-        rows: the lines below.
-        bold: mark the heading, for a terminal.
+    The heading is bold if stdout is a terminal.
     """
-    lines = [*heading, *rows]
+    lines = [heading, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = [
         "  ".join(
@@ -29,17 +22,11 @@ def table(
         ).rstrip()
         for line in lines
     ]
-    if bold:
-        top = len(heading)
-        text[:top] = (f"\x1b[1m{line}\x1b[0m" for line in text[:top])
+    if sys.stdout.isatty():
+        text[0] = f"\x1b[1m{text[0]}\x1b[0m"
     return "\n".join(text)
 
 
 def number(count: int, thing: str) -> str:
     """A number with the name of the counted things."""
     return f"{count} {thing}{'s' * (count != 1)}"
-
-
-def times(count: int) -> str:
-    """How many times, in words."""
-    return {1: "once", 2: "twice"}.get(count, f"{count} times")
