@@ -97,8 +97,8 @@ def _add_http(serve: Parser) -> None:
         "--http-base",
         type=queue_values.base,
         metavar="URL",
-        help="what clients call this service, such as https://queue.example.org, if a proxy "
-        "with TLS is between: whole links begin with it",
+        help="what clients call this service, if a proxy is between, such as "
+        "https://queue.example.org or https://example.org/mq: links begin with it",
     )
     group.add_argument(
         "--http-send",

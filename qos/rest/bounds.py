@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from qos.core.rest.waits import WAIT_S_MAX
 from xep_0254.request_items import ITEM_BYTES_MAX
 
 __all__ = [
@@ -22,6 +21,7 @@ __all__ = [
     "IDLE_S",
     "LINE_BYTES_MAX",
     "PUSH_ANSWER_BYTES_MAX",
+    "PUSH_BODY_S",
     "PUSH_CONNECTIONS_MAX",
     "PUSH_FAILURES_MAX",
     "PUSH_INFORMATIONAL_MAX",
@@ -37,9 +37,9 @@ __all__ = [
     "WRITE_S",
 ]
 
-#: Seconds until the headers of the next request have to be complete; longer than a wait,
-#: so that a proxy may keep its connections.
-IDLE_S = WAIT_S_MAX + 15.0
+#: Seconds until the headers of the next request have to be complete. Proxies keep their
+#: connections for 60 s, and one that the service ends first costs them a request.
+IDLE_S = 75.0
 
 #: Of a request line, of a header line, and the number of these.
 LINE_BYTES_MAX = 8 * 1024
@@ -108,6 +108,10 @@ PUSH_LOOKUPS_MAX = 16
 #: which are more than a request with all its redirects takes.
 PUSH_S = 15.0
 PUSH_LOCK_S = 120.0
+
+#: Seconds for the body of an answer: the message is settled by the status, and nobody reads
+#: the body. A connection on which it has not come by then is closed.
+PUSH_BODY_S = 1.0
 
 #: Bytes of the answer of a target that are read; the rest is cut off.
 PUSH_ANSWER_BYTES_MAX = 64 * 1024

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from qos.core.queue.requests import Request, no_node
 from qos.core.queue.results import Result
-from qos.core.rest.link_header import Link, render_links
+from qos.core.rest.header_room import room_for_links
+from qos.core.rest.link_header import Link, fitting, render_links
 from qos.engine.gateway import ask
 from qos.engine.queue_state import Rights
 from qos.rest.paths import url
@@ -33,8 +34,8 @@ class Call:
     Attributes:
         services: serve it.
         method: of the request.
-        base: the scheme and authority by which the client has reached the gateway; '': it
-            did not say.
+        base: the URL by which the client has reached the gateway, without a slash at its
+            end; '': it did not say.
         account: the bare JID of the user.
         topic: the path is one of a topic.
         path: the variables of the path.
@@ -87,9 +88,17 @@ class Call:
             raise taken_away()
 
     def url(self, name: str, **variables: str) -> str:
-        """The URL of a route of this node, as a path; see `paths.SHARED`."""
+        """The URL of a route of this node, as a path; see `paths.SHARED`.
+
+        Clients have it below a prefix: see `below`. Links and locations of an answer get
+        that at the end.
+        """
         name = f"topic-{name}" if self.topic else name
         return url(name, node=self.node, **variables)
+
+    def below(self, path: str) -> str:
+        """A path as clients have it; a URL of another form stays as it is."""
+        return self.services.prefix + path if path.startswith("/") else path
 
     async def stepped(self, steps: Steps[T]) -> T:
         """Do work that comes in steps, in turns of the account."""
@@ -116,6 +125,8 @@ class Answer:
         links: of the header Link.
         body: of the answer.
         sent: called at the end, with whether all of it was handed to the network.
+        needs: of an answer with a message, how many of the first links its reader cannot
+            do without; None: there is no message.
     """
 
     status: int
@@ -123,13 +134,15 @@ class Answer:
     links: list[Link] = field(default_factory=list)
     body: bytes = b""
     sent: Callable[[bool], None] | None = None
+    needs: int | None = None
 
     def all_headers(self) -> dict[str, str]:
-        """The headers with the links."""
+        """The headers with the links: the first one, and the others that there is room for."""
         if not self.links:
             return self.headers
         kept = self.headers.get("Link")
-        shown = render_links(self.links)
+        room = room_for_links(self.headers)
+        shown = render_links(fitting(self.links, room))
         return {**self.headers, "Link": f"{shown}, {kept}" if kept else shown}
 
 

@@ -19,7 +19,7 @@ from qos.core.queue.requests import (
 )
 from qos.core.queue.results import ItemsResult, Ok
 from qos.core.rest.acknowledgement import read_acknowledgement
-from qos.core.rest.link_header import Link, fitting
+from qos.core.rest.link_header import Link
 from qos.core.rest.messages import render_headers, render_message
 from qos.core.rest.waits import wait_of
 from qos.rest.calls import Answer, Call, as_text
@@ -68,7 +68,8 @@ async def take(call: Call) -> Answer:
     answer.headers |= applied
     etag = f"{consumer.resource}.{item.token}"
     href = url("acknowledgement", node=call.node, item=item.item_id, etag=etag)
-    answer.links = fitting([Link(href, "acknowledgement"), *answer.links])
+    answer.links.insert(0, Link(href, "acknowledgement"))
+    answer.needs = (answer.needs or 0) + 1
 
     def sent(whole: bool) -> None:
         if not whole:
@@ -148,19 +149,14 @@ def shown(call: Call, item: Item, payload: str) -> Answer:
     kind = "topic" if call.topic else "queue"
     following = [Link(next_url(call.node, item.seq), "next")] if call.topic else []
     # Those that a client needs most come first.
-    answer.links = fitting(
-        [
-            *following,
-            *reply_links(call, item, payload),
-            Link(url(kind, node=call.node), "generator"),
-            itself,
-        ]
-    )
+    needed = [*following, *reply_links(call, item, payload)]
+    answer.links = [*needed, Link(url(kind, node=call.node), "generator"), itself]
+    answer.needs = len(needed)
     return answer
 
 
 def message_answer(item: Item, payload: str, headers: Mapping[str, str]) -> Answer:
-    """An answer with a message, without links.
+    """An answer with a message, without links; see `qos.rest.message_forms`.
 
     Args:
         item: the message.
@@ -169,4 +165,4 @@ def message_answer(item: Item, payload: str, headers: Mapping[str, str]) -> Answ
     """
     body, kept = render_message(item, payload)
     kept = {name.title(): value for name, value in kept.items()}
-    return Answer(200, {**headers, **kept, **_GUARDED}, body=body)
+    return Answer(200, {**headers, **kept, **_GUARDED}, body=body, needs=0)

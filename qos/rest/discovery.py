@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from qos.core.queue.requests import Refusal
@@ -45,7 +46,7 @@ async def service(call: Call) -> Answer:
             await call.services.engine.payers.turn(call.account)
         for name in names[first : first + _NODES_A_TURN]:
             rel = call.services.engine.node_type(name) or "queue"
-            text_of_node = write(Link(url(rel, node=name), rel), name)
+            text_of_node = write(Link(call.below(url(rel, node=name)), rel), name)
             written[rel if kind == _JSON else "queue"].append(text_of_node)
     if kind == HTML:
         return service_page("".join(written["queue"]))
@@ -69,13 +70,14 @@ async def queue(call: Call) -> Answer:
     if rights.subscribe:
         links += await _links_of_topic(call) if call.topic else _links_of_queue(node)
     kind = _preferred(call)
+    below = [replace(each, href=call.below(each.href)) for each in links]
     if kind == HTML:
-        answer = queue_page(node, links, counts)
+        answer = queue_page(node, below, counts, home=call.below(url("service")))
     elif kind == _XML:
-        inner = f"<name>{text(node)}</name>{''.join(map(_as_xml, links))}"
+        inner = f"<name>{text(node)}</name>{''.join(map(_as_xml, below))}"
         answer = _xml("topic" if call.topic else "queue", inner)
     else:
-        shown = [{"rel": each.rel, "href": each.href} for each in links]
+        shown = [{"rel": each.rel, "href": each.href} for each in below]
         answer = _json({"name": node, "links": shown, "counts": dict(counts)})
     answer.links = links
     return answer

@@ -10,6 +10,7 @@ from qos.core.payers import BURST_S, Rates
 from qos.core.queue.requests import Refusal
 from qos.core.rest.hornetq.names import check_header
 from qos.core.rest.one_off import OneOffLinks
+from qos.core.rest.origins import prefix_of
 from qos.core.rest.push_targets import PushRules
 from qos.core.token_bucket import TokenBuckets
 from qos.engine.doors import Door
@@ -66,8 +67,8 @@ class Gateway(ConsumersPort[HttpConsumer]):
                 each in a header of its own.
             property_headers: of a message in HornetQ's dialect, which become properties;
                 those about its content do in any case.
-            base: the URL that clients have for the service, which whole links begin
-                with; '': as each request says.
+            base: the URL that clients have for the service, maybe with a path; all links
+                begin with it. '': as each request says.
             relay: for assured messages; None: none are sent.
             targets: who may be sent to; None: nobody.
             rates: what one user may use a second, by all doors; None: as it is.
@@ -80,6 +81,7 @@ class Gateway(ConsumersPort[HttpConsumer]):
         self.link_headers = link_headers
         self.property_headers = frozenset(map(check_header, property_headers))
         self.base = base
+        self.prefix = prefix_of(base)
         self.relay = relay
         self.sends = TokenBuckets(bounds.SENDS_PER_S, BURST_S)
         self.sends_of_accounts = TokenBuckets(bounds.SENDS_PER_S / 2, BURST_S)

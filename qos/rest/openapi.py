@@ -29,6 +29,13 @@ _REFUSALS: Mapping[int, Shown] = {
     ),
     403: Shown("No right to do this, or a request from a page of another site.", TEXT),
     404: Shown("No such queue, message or link, or it is hidden from the user.", TEXT),
+    406: Shown(
+        "The headers of the message are too large for proxies: ask for it with "
+        "Accept: multipart/mixed, and they are in the body. It has not been taken.",
+        TEXT,
+        (),
+        ("Link",),
+    ),
     408: Shown("The body did not come in time.", TEXT),
     412: Shown("The delivery has ended otherwise, or it is there already.", TEXT),
     413: Shown("Too large.", TEXT),
@@ -41,12 +48,15 @@ _REFUSALS: Mapping[int, Shown] = {
 }
 
 
-def document(routes: Iterable[Route], path_of: Mapping[str, Path]) -> bytes:
+def document(
+    routes: Iterable[Route], path_of: Mapping[str, Path], prefix: str
+) -> bytes:
     """The document, as JSON.
 
     Args:
         routes: to be described.
         path_of: their paths, by their names.
+        prefix: the path that all URLs begin with; ''.
     """
     paths: dict[str, Any] = {}
     for route in routes:
@@ -61,6 +71,7 @@ def document(routes: Iterable[Route], path_of: Mapping[str, Path]) -> bytes:
     shown = {
         "openapi": "3.1.0",
         "info": {"title": "Queues by REST-*", "version": "1"},
+        **({"servers": [{"url": prefix}]} if prefix else {}),
         "security": [{"password": []}, {"token": []}],
         "components": {
             "securitySchemes": {

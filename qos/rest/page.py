@@ -7,7 +7,6 @@ from html import escape
 
 from qos.core.rest.link_header import Link
 from qos.rest.calls import Answer
-from qos.rest.paths import url
 
 __all__ = ["HTML", "queue_page", "service_page", "service_row"]
 
@@ -57,9 +56,13 @@ def service_row(link: Link, name: str) -> str:
 
 
 def queue_page(
-    name: str, links: Sequence[Link], counts: Mapping[str, int | float | None]
+    name: str,
+    links: Sequence[Link],
+    counts: Mapping[str, int | float | None],
+    *,
+    home: str,
 ) -> Answer:
-    """A queue, with its counts and its links."""
+    """A queue, with its counts, its links, and a link to the page of all."""
     counted = [
         (escape(key.replace("_", " ")), "none" if value is None else f"{value:,}")
         for key, value in counts.items()
@@ -75,7 +78,7 @@ def queue_page(
     ]
     return _page(
         name,
-        f"<p><a href='{url('service')}'>{_ALL}</a></p><h1>{escape(name)}</h1>"
+        f"<p><a href='{escape(home)}'>{_ALL}</a></p><h1>{escape(name)}</h1>"
         f"<h2>Messages</h2>{_table(('Count', ''), _rows(counted))}"
         f"<h2>Links</h2>{_table(('Relation', 'URL', 'Use'), _rows(linked))}",
     )

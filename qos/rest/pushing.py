@@ -31,7 +31,9 @@ async def subscribers(call: Call) -> Answer:
     _check_right(call, call.node)
     if call.method != "POST":
         found = call.services.pushers.of(call.node, call.account)
-        return Answer(200, dict(_JSON), body=_as_json([_shown(each) for each in found]))
+        return Answer(
+            200, dict(_JSON), body=_as_json([_shown(call, each) for each in found])
+        )
     link = read_atom_link(call.body, call.headers.get("content-type", ""))
     href = call.services.pushers.target(link.href)
     made = PushSubscriber(
@@ -76,7 +78,7 @@ async def subscriber(call: Call) -> Answer:
         return await switch(call, pusher)
     here = Link(_url(pusher.subscriber), "self")
     queue = Link(url("queue", node=call.node), "generator")
-    return Answer(200, dict(_JSON), [here, queue], _as_json(_shown(pusher)))
+    return Answer(200, dict(_JSON), [here, queue], _as_json(_shown(call, pusher)))
 
 
 async def switch(call: Call, pusher: Pusher) -> Answer:
@@ -93,10 +95,10 @@ async def switch(call: Call, pusher: Pusher) -> Answer:
     return Answer(204)
 
 
-def _shown(pusher: Pusher) -> dict[str, Any]:
+def _shown(call: Call, pusher: Pusher) -> dict[str, Any]:
     its = pusher.subscriber
     return {
-        "location": _url(its),
+        "location": call.below(_url(its)),
         "rel": its.rel,
         "href": its.href,
         "enabled": its.enabled,

@@ -17,6 +17,7 @@ from qos.rest.schemas import (
     ATOM,
     BINARY,
     BOOLEAN,
+    IN_PART,
     MESSAGE,
     MESSAGE_HEADERS,
     STRING,
@@ -126,9 +127,9 @@ TOO_OLD: Final = Shown("The link is too old, and was not used.", TEXT, ("Link",)
 #: The headers that each message has, and those that it may have.
 MESSAGE_PARTS: Final = MESSAGE_HEADERS
 _NEEDED, _MAYBE = MESSAGE_PARTS
-_READ = Shown("A message.", MESSAGE, _NEEDED, _MAYBE)
+_READ = Shown(f"A message. {IN_PART}", MESSAGE, _NEEDED, _MAYBE)
 _TAKEN = Shown(
-    "A message; `acknowledgement` is in Link.",
+    f"A message; `acknowledgement` is in Link. {IN_PART}",
     MESSAGE,
     (*_NEEDED, "Msg-Lock-Expires"),
     (*_MAYBE, "Preference-Applied"),
@@ -235,7 +236,7 @@ MESSAGES: Final = (
         run=consuming.read,
         act=Act.READ,
         need=Need.SUBSCRIBE,
-        answers={"GET": {200: _READ, **refused(403, 404)}},
+        answers={"GET": {200: _READ, **refused(403, 404, 406)}},
     ),
 )
 
@@ -272,7 +273,7 @@ ROUTES: Final = (
         act=Act.PULL,
         need=Need.SUBSCRIBE,
         parameters=[query("selector", STRING, "a condition as of JMS"), *WAITS],
-        answers={"POST": {200: _TAKEN, 202: NONE_YET, **refused(404)}},
+        answers={"POST": {200: _TAKEN, 202: NONE_YET, **refused(404, 406)}},
     ),
     Route(
         name="subscribers",

@@ -90,4 +90,5 @@ def why_not_here(call: Call) -> str:
     if call.services.engine.rights(node, call.jid) is None:
         # The handler answers as for a node that is not there.
         return ""
-    return f"{node!r} is a {node_type}: its URL is {url(str(node_type), node=node)}"
+    its = call.below(url(str(node_type), node=node))
+    return f"{node!r} is a {node_type}: its URL is {its}"

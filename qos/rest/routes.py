@@ -30,9 +30,10 @@ from qos.rest.schemas import (
 __all__ = ["PATHS", "ROUTES", "openapi"]
 
 
-async def _openapi(_call: Call) -> Answer:
+async def _openapi(call: Call) -> Answer:
     """Show the description of all of them."""
-    return Answer(200, {"Content-Type": "application/json"}, body=openapi())
+    body = openapi(call.services.prefix)
+    return Answer(200, {"Content-Type": "application/json"}, body=body)
 
 
 _SENT = [
@@ -139,6 +140,10 @@ ROUTES: Final[Mapping[str, Route]] = {
 
 
 @cache
-def openapi() -> bytes:
-    """The description of all routes as OpenAPI 3.1, as JSON."""
-    return document(ROUTES.values(), PATHS)
+def openapi(prefix: str = "") -> bytes:
+    """The description of all routes as OpenAPI 3.1, as JSON.
+
+    Args:
+        prefix: the path that all URLs begin with.
+    """
+    return document(ROUTES.values(), PATHS, prefix)

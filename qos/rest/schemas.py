@@ -19,6 +19,7 @@ __all__ = [
     "BINARY",
     "BOOLEAN",
     "HEADERS",
+    "IN_PART",
     "MESSAGE",
     "MESSAGE_HEADERS",
     "SCHEMAS",
@@ -59,6 +60,11 @@ XML: Content = {"application/xml": {"schema": STRING}}
 
 #: A message: it has the media type that it was posted with.
 MESSAGE: Content = {**BINARY, "*/*": {"schema": _BYTES}}
+
+#: The other form of a message.
+IN_PART = (
+    "With Accept: multipart/mixed it is the one part of the body, with its own headers."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,14 +275,15 @@ HEADERS: Mapping[str, Mapping[str, Any]] = {
     },
 }
 
-#: The headers that each answer with a message has; and those that it may have.
+#: The headers that each answer with a message has; and those that it may have. `Link` is
+#: left out if the message is in a part, and the shortest link is too long for a header.
 MESSAGE_HEADERS = (
     (
-        *("Link", "Cache-Control", "Last-Modified"),
+        *("Cache-Control", "Last-Modified"),
         *("Msg-Delivery-Count", "Msg-First-Acquirer", "Msg-Priority"),
     ),
     (
-        *("Expires", "Content-Encoding", "Content-Language"),
+        *("Link", "Expires", "Content-Encoding", "Content-Language"),
         *("Msg-Properties", "Msg-Hops"),
     ),
 )

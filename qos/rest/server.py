@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 from aiohttp import web
 
 from qos.core.connection_shares import TooMany
-from qos.core.rest.origins import base_of, is_cross_site
+from qos.core.rest.origins import base_of, is_cross_site, without_prefix
 from qos.core.rest.statuses import Act
 from qos.engine.doors import Arrival, Door
 from qos.rest import bounds
@@ -176,10 +176,12 @@ class HttpServer:
             path, pairs = _parts(request)
         except ValueError:
             return as_text(400, "the query is not UTF-8, with % and hexadecimal digits")
+        path = without_prefix(path, self._services.prefix)
         is_hornetq = path.startswith(HORNETQ)
         found = find(path, HORNETQ_PATHS if is_hornetq else PATHS)
         if found is None:
-            return as_text(404, "there is nothing at this URL; / has the links")
+            home = f"{self._services.prefix}/"
+            return as_text(404, f"there is nothing at this URL; {home} has the links")
         name, variables = found
         route = ROUTES[name]
         allowed = ", ".join((*route.methods, "OPTIONS"))

@@ -29,6 +29,7 @@ class Services(ConsumerHost, Protocol):
             lower case.
         base: the URL that clients have for the service, which whole links begin with;
             '': as each request says.
+        prefix: its path, which all other links begin with; ''.
         relay: sends assured messages; None: nobody may send any.
         targets: who may be sent to.
         sends: the rate of all messages that are sent.
@@ -42,6 +43,7 @@ class Services(ConsumerHost, Protocol):
     link_headers: bool
     property_headers: frozenset[str]
     base: str
+    prefix: str
     relay: Relay | None
     targets: Targets | None
     sends: TokenBuckets

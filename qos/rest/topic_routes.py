@@ -11,6 +11,7 @@ from qos.rest.needs import Need
 from qos.rest.queue_routes import MESSAGE_PARTS, MESSAGES, NODE, NONE_YET
 from qos.rest.route import Route
 from qos.rest.schemas import (
+    IN_PART,
     MESSAGE,
     STRING,
     TEXT,
@@ -28,13 +29,13 @@ __all__ = ["ROUTES"]
 _NEEDED, _MAYBE = MESSAGE_PARTS
 _READ: Answers = {
     200: Shown(
-        "A message; `next` is in Link.",
+        f"A message; `next` is in Link. {IN_PART}",
         MESSAGE,
         _NEEDED,
         (*_MAYBE, "Msg-Missed", "Preference-Applied"),
     ),
     202: NONE_YET,
-    **refused(403, 404),
+    **refused(403, 404, 406),
 }
 _SUBSCRIBED = Shown("It is there; its links.", headers=("Link",))
 

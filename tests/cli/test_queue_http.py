@@ -311,8 +311,8 @@ WRONG = (
     (("--http-base", "https://a"), "--http-base is for the gateway of --http"),
     (
         (*LOCAL, "--http-base", "queue.example.org"),
-        "'queue.example.org' is not SCHEME://HOST or SCHEME://HOST:PORT, such as "
-        "https://queue.example.org",
+        "'queue.example.org' is not SCHEME://HOST or SCHEME://HOST:PORT, maybe with a "
+        "path of letters, digits and . _ ~ -, such as https://queue.example.org",
     ),
     (
         ("--http", "0.0.0.0:0", "--http-users", "users"),

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from multidict import CIMultiDict
 from yarl import URL
 
 from amqp_bench import DOMAIN, Bench
@@ -124,10 +125,12 @@ class Web:
         ) as answer:
             found = Response(
                 answer.status,
-                {
-                    name: ", ".join(answer.headers.getall(name))
-                    for name in answer.headers
-                },
+                CIMultiDict(
+                    {
+                        name: ", ".join(answer.headers.getall(name))
+                        for name in answer.headers
+                    }
+                ),
                 await answer.read(),
             )
         why = why_undescribed(method, url.raw_path, found)

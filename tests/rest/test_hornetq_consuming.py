@@ -15,11 +15,12 @@ from amqp_bench import DOMAIN
 from qos.core.queue.item import Affiliation
 from qos.core.queue.requests import Configure, Delete, SetAffiliations
 from qos.rest import bounds
+from qos.rest import waiting as rest_waiting
 from qos.rest.pull import consumers
 from qos.testing import ManualClock
 from rest_bench import Response, RestBench, rest
 from turned_time import turned
-from waiting import until
+from waiting import limit, until
 
 QUEUE = "/hornetq/queues/orders"
 PULL = f"{QUEUE}/pull-consumers"
@@ -194,6 +195,24 @@ async def test_where_nothing_is_the_link_is_due_again(bench: RestBench) -> None:
         assert answer.headers[CONSUMER] == made.headers["Location"]
     await publish(bench, b"1")
     assert (await follow(bench, answer, NEXT)).body == b"1"
+
+
+async def test_a_request_that_waits_behind_another_waits_no_longer(
+    bench: RestBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H12: together they would wait longer than any proxy does."""
+    clock = turned(monkeypatch, consumers, rest_waiting)
+    link = path_of((await consumer(bench)).headers[NEXT])
+    (its,) = bench.rest.pull_consumers._all.values()
+    both = []
+    for number in (1, 2):
+        both.append(asyncio.create_task(bench.post(link, Accept_Wait="40")))
+        await until(lambda most=number: its._users == most)
+        await until(lambda: bench.rest.consumers)
+    await bench.items("orders")
+    clock.advance(40.0)
+    async with limit():
+        assert [(await each).status for each in both] == [503, 503]
 
 
 async def test_a_client_of_hornetq_waits_for_a_message(

@@ -34,7 +34,11 @@ _ATOM = "{http://www.w3.org/2005/Atom}"
 _BOUNDARY = re.compile(
     r";\s*boundary\s*=\s*(?:\"([^\"\\]{1,70})\"|([^\s;,\"]{1,70}))", re.IGNORECASE
 )
-_HEADER_BYTES_MAX = 8 * 1024
+
+#: The bytes of the headers of a part: more than those of a message that was taken in a part,
+#: with as many properties and as long links as can be.
+_HEADER_BYTES_MAX = 32 * 1024
+
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 

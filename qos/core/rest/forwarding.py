@@ -21,7 +21,7 @@ from enum import Enum
 from typing import TypeAlias, TypeGuard
 from urllib.parse import quote, urljoin
 
-from qos.core.record import record
+from qos.core.record import record, replace
 from qos.core.rest.link_header import read_links
 from qos.core.rest.push_links import AtomLink
 
@@ -66,7 +66,8 @@ class Fate(Enum):
     #: It has not failed; nothing more is sent to this subscriber.
     DISABLED = "disabled"
     FAILED = "failed"
-    #: It has not failed, since it has not left: there was no connection.
+    #: It has not failed, since it has not left: there was no connection, or no link to
+    #: post it to.
     UNSENT = "unsent"
 
 
@@ -97,11 +98,13 @@ class PushReply:
         url: of its request.
         status: such as 200.
         headers: by their names in lower case; those that came twice are joined.
+        whole: its headers have come; False: they were cut off, or could not be read.
     """
 
     url: str
     status: int
     headers: Mapping[str, str]
+    whole: bool = True
 
 
 @record(frozen=True, slots=True)
@@ -111,7 +114,7 @@ class NoReply:
     Attributes:
         reason: for people.
         forbidden: nothing can be pushed to the URL, however often that is tried.
-        unsent: there was no connection, so it has certainly not arrived.
+        unsent: none of it has left, so it has certainly not arrived.
     """
 
     reason: str
@@ -240,7 +243,9 @@ def _ask(request: PushRequest) -> Generator[PushRequest, _Answer, _Answer]:
 
 
 def _is_success(answer: _Answer) -> TypeGuard[PushReply]:
-    return isinstance(answer, PushReply) and 200 <= answer.status < 300
+    if not isinstance(answer, PushReply):
+        return False
+    return answer.whole and 200 <= answer.status < 300
 
 
 def _is_unknown(answer: _Answer, other: int) -> TypeGuard[PushReply]:
@@ -302,12 +307,19 @@ def _fate(status: int) -> Fate:
 
 
 def _about_target(answer: _Answer) -> Verdict:
-    """The verdict of a request that had no message: a message is never rejected by it."""
+    """The verdict of a request without the message, which has not left then.
+
+    So it has neither failed nor been rejected.
+    """
     verdict = _verdict(answer)
     if verdict.fate is Fate.REJECTED:
         return Verdict(Fate.DISABLED, verdict.reason)
-    if verdict.fate is Fate.ACCEPTED:  # 303, 304: no links come with them
-        return Verdict(Fate.FAILED, f"{answer!r} has no links")
+    if verdict.fate is Fate.FAILED:
+        return replace(verdict, fate=Fate.UNSENT)
+    if verdict.fate is Fate.ACCEPTED:  # 303, 304, or without headers
+        assert isinstance(answer, PushReply)
+        reason = f"{answer.url} answered {answer.status}, without a link to post to"
+        return Verdict(Fate.UNSENT, reason)
     return verdict
 
 

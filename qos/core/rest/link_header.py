@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from qos.core.record import record
 
 __all__ = [
-    "LINKS_BYTES_MAX",
     "LINKS_MAX",
     "OWN_RELS",
     "Link",
@@ -34,10 +33,6 @@ OWN_RELS = frozenset(
 
 #: The links that are read from the headers of one response.
 LINKS_MAX = 64
-
-#: The bytes of our links of a message. Many HTTP clients read no header over 8 KiB, and the
-#: links of its publisher are in it too.
-LINKS_BYTES_MAX = 7000
 
 _TARGET = re.compile(r"[\s,]*<([^<>]*)>")
 _PARAMETER = re.compile(
@@ -69,17 +64,21 @@ def render_links(links: Iterable[Link]) -> str:
     return ", ".join(map(_rendered, links))
 
 
-def fitting(links: Iterable[Link]) -> list[Link]:
-    """The first link, and of the others those that fit into LINKS_BYTES_MAX with it.
+def fitting(links: Iterable[Link], room: int) -> list[Link]:
+    """The first link, and of the others those that fit into a header with it.
 
     Ids and names that are long in a URL make long links, and a client that cannot read
-    the header cannot acknowledge the message.
+    the header cannot go on.
+
+    Args:
+        links: those that a client needs most come first.
+        room: bytes of the value of the header.
     """
     kept: list[Link] = []
     size = 0
     for link in links:
         more = len(_rendered(link)) + 2
-        if not kept or size + more <= LINKS_BYTES_MAX:
+        if not kept or size + more <= room + 2:
             kept.append(link)
             size += more
     return kept

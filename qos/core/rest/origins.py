@@ -1,7 +1,8 @@
 """The URL by which clients reach the service, and requests that a page of another site makes.
 
-A proxy with TLS speaks plain HTTP to the service, so what clients call the service has to
-be said (`queue serve --http-base`).
+A proxy with TLS speaks plain HTTP to the service, and may give it one path of a site that
+has others. So what clients call the service has to be said (`queue serve --http-base`). A
+proxy may leave the path out of the requests or not: both are understood.
 """
 
 from __future__ import annotations
@@ -10,12 +11,26 @@ import re
 from collections.abc import Mapping
 from urllib.parse import SplitResult, urlsplit
 
-__all__ = ["base_of", "is_cross_site", "read_base"]
+__all__ = [
+    "OWN_PATHS",
+    "base_of",
+    "is_cross_site",
+    "prefix_of",
+    "read_base",
+    "without_prefix",
+]
 
 #: The authorities that a link can have, as in the header Host of a request.
 _AUTHORITY = re.compile(r"[A-Za-z0-9._~-]+(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
 
 _PORTS = {"http": 80, "https": 443}
+
+#: The path of the service below its host: the same bytes, however a proxy writes them.
+_PREFIX = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)*")
+
+#: The beginnings of the paths of the service itself: a prefix that is one of them could not
+#: be told from it.
+OWN_PATHS = frozenset({"queues", "topics", "send", "hornetq", "openapi.json"})
 
 
 def read_base(text: str) -> str:
@@ -24,23 +39,47 @@ def read_base(text: str) -> str:
     Raises:
         ValueError: it is none; the error says what is expected.
     """
-    wrong = f"{text!r} is not SCHEME://HOST or SCHEME://HOST:PORT, such as "
-    wrong += "https://queue.example.org, without a path"
+    wrong = (
+        f"{text!r} is not SCHEME://HOST or SCHEME://HOST:PORT, maybe with a path of "
+    )
+    wrong += "letters, digits and . _ ~ -, such as https://queue.example.org or "
+    wrong += "https://example.org/mq"
     try:
         split = urlsplit(text)
         port = split.port
     except ValueError:
         raise ValueError(wrong) from None
-    base = f"{split.scheme}://{split.netloc}"
+    path = split.path.removesuffix("/")
+    base = f"{split.scheme}://{split.netloc}{path}"
     is_base = (
         split.scheme in _PORTS
         and port != 0
         and _AUTHORITY.fullmatch(split.netloc) is not None
+        and _PREFIX.fullmatch(path) is not None
         and text.removesuffix("/").lower() == base.lower()
     )
     if not is_base:
         raise ValueError(wrong)
+    if path.split("/")[1:2] and path.split("/")[1] in OWN_PATHS:
+        raise ValueError(f"{text!r}: the service has paths of its own below {path!r}")
     return base
+
+
+def prefix_of(base: str) -> str:
+    """The path of a URL that links begin with; '': it has none."""
+    return urlsplit(base).path
+
+
+def without_prefix(path: str, prefix: str) -> str:
+    """The path of a request as the service has it.
+
+    Args:
+        path: as it came: a proxy may have left the prefix out of it.
+        prefix: the path of the service below its host; ''.
+    """
+    if not prefix or not f"{path}/".startswith(f"{prefix}/"):
+        return path
+    return path[len(prefix) :] or "/"
 
 
 def base_of(scheme: str, host: str) -> str:

@@ -43,7 +43,7 @@ def split_reply_to(header: str, base: str, url: str) -> tuple[str, str | None]:
 
     Args:
         header: of a request.
-        base: the scheme and authority of this service, or ''.
+        base: what clients call this service, or ''.
         url: that the request was posted to, as a path.
 
     Returns:
@@ -72,8 +72,11 @@ def _here(href: str, base: str, url: str) -> str | None:
     except ValueError as error:
         why = f"Link: rel {_REL}: {href!r} is no URL"
         raise Refusal(why, condition="bad-request", type="modify") from error
-    is_here = target.lower().startswith(f"{base.lower()}/")
-    return target[len(base) :] if is_here else None
+    if target.lower().startswith(f"{base.lower()}/"):
+        return target[len(base) :]
+    # The service is below a path, and a path is none of another service.
+    is_path = href.startswith("/") and not href.startswith("//")
+    return href if is_path else None
 
 
 def read_correlation(text: str) -> str | int:

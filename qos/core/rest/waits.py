@@ -10,8 +10,9 @@ from qos.core.record import record
 
 __all__ = ["WAIT_S_MAX", "Wait", "wait_of"]
 
-#: The longest wait: proxies cut a connection that is silent for longer.
-WAIT_S_MAX = 60
+#: The longest wait. A proxy answers with 504 in place of a service that is silent for
+#: longer: nginx after 60 s, haproxy as Debian installs it after 50 s.
+WAIT_S_MAX = 45
 
 #: In this order; REST-* has invented `X-RS-Wait`, and HornetQ has `Accept-Wait`.
 _HEADERS = ("accept-wait", "x-rs-wait")
@@ -36,6 +37,10 @@ class Wait:
 
     seconds: int
     applied: str = ""
+
+    def after(self, seconds: float) -> Wait:
+        """The wait that is left, when a part of it is over."""
+        return Wait(max(0, self.seconds - int(seconds)), self.applied)
 
 
 def wait_of(headers: Mapping[str, str]) -> Wait:

@@ -154,6 +154,7 @@ async def next_message(call: Call) -> Answer:
     else:
         answer.links.append(_acknowledgement(_path(call), delivery_of(item)))
     answer.links.append(own)
+    answer.needs = len(answer.links)
     answer.sent = answer_sent
     return answer
 

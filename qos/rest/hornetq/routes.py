@@ -15,6 +15,7 @@ from qos.rest.route import Route
 from qos.rest.schemas import (
     BINARY,
     BOOLEAN,
+    IN_PART,
     MESSAGE,
     STRING,
     TEXT,
@@ -283,7 +284,7 @@ _ROUTES = (
         answers={
             "POST": {
                 200: Shown(
-                    "A message.",
+                    f"A message. {IN_PART}",
                     MESSAGE,
                     ("Cache-Control", "Last-Modified"),
                     (*_CONSUMER, "Expires", "Preference-Applied"),
@@ -297,7 +298,7 @@ _ROUTES = (
                     ("Retry-After",),
                     (*_CONSUMER, "Preference-Applied"),
                 ),
-                **refused(404),
+                **refused(404, 406),
             }
         },
     ),

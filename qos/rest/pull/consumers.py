@@ -53,8 +53,8 @@ __all__ = [
 #: consumer, at the latest when the service ends.
 DURABLE, VOLATILE = "durable", "volatile"
 
-#: The longest time for which a timer is set; then it looks again.
-_TIMER_S = 3600.0
+#: The longest and the shortest time for which a timer is set; then it looks again.
+_TIMER_S, _LEAST_S = 3600.0, 0.05
 
 #: Seconds before the end of a lock at which a message that was sent is acknowledged.
 _BEFORE_END_S = 1.0
@@ -201,8 +201,12 @@ class PullConsumer:
             OutOfStep: this link is not due.
             Refusal: the subscription is refused, or ended by the service.
         """
+        now = asyncio.get_running_loop().time
+        began = now()
         with self.used():
             async with self._turn:
+                # An earlier request may have waited for a message meanwhile.
+                wait = wait.after(now() - began)
                 self._refresh()
                 if not self.position.allows(after):
                     raise OutOfStep
@@ -343,7 +347,9 @@ class PullConsumer:
         if not self._closed:
             at = min(self._idle_at, self._accept_at or self._idle_at)
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(min(at - self._now(), _TIMER_S), self._due)
+            # The clock of the service may stand still just before that time.
+            delay_s = min(max(at - self._now(), _LEAST_S), _TIMER_S)
+            self._timer = loop.call_later(delay_s, self._due)
 
     def _due(self) -> None:
         if self._users:

@@ -4,6 +4,9 @@ A URL is checked before each request, and each address again when it is resolved
 before the connect, so a name whose address has changed since is refused too. No
 credentials of the users of this service and no cookies are sent. Redirects are not
 followed here.
+
+What the end of a request means, and whether it is made once more, is decided by
+`qos.core.rest.push_progress`.
 """
 
 from __future__ import annotations
@@ -18,16 +21,17 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 import aiohttp
-from aiohttp import DigestAuthMiddleware
+from aiohttp import ClientHandlerType, DigestAuthMiddleware
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.typedefs import LooseHeaders
 from yarl import URL
 
 from qos.core.queue.push import PushSubscriber
 from qos.core.rest.forwarding import NoReply, PushReply, PushRequest
+from qos.core.rest.push_progress import Progress, Step, end_of
 from qos.core.rest.push_targets import BadTarget, PushRules, Target
 from qos.rest import bounds
-from qos.rest.push.answers import Endless, parse_in_pieces
+from qos.rest.push.answers import Course, Endless, course, parse_in_pieces
 from qos.rest.push.lookups import Lookups
 
 __all__ = ["PushClient"]
@@ -42,12 +46,14 @@ class _Use:
         account: whose target it is.
         limit: the time that the request has left.
         forbidden: why one of its addresses is refused; ''.
+        headers: of the answer, by their names in lower case; None: they have not come.
     """
 
     target: Target
     account: str
     limit: asyncio.Timeout
     forbidden: str = ""
+    headers: Mapping[str, str] | None = None
 
     def wait(self) -> None:
         """Stop the time: it waits for us."""
@@ -55,7 +61,11 @@ class _Use:
 
     def go_on(self) -> None:
         """Let the time begin."""
-        self.limit.reschedule(asyncio.get_running_loop().time() + bounds.PUSH_S)
+        self.last(bounds.PUSH_S)
+
+    def last(self, seconds: float) -> None:
+        """Let the time be over after so many seconds."""
+        self.limit.reschedule(asyncio.get_running_loop().time() + seconds)
 
 
 #: That of the request in this task; asyncio copies it into the tasks that it starts.
@@ -64,6 +74,13 @@ _use: ContextVar[_Use] = ContextVar("target")
 
 class _Forbidden(OSError):
     """An address that nothing is pushed to."""
+
+
+class _Cut(aiohttp.ClientError):
+    """The connection has ended before the answer.
+
+    aiohttp would make some requests again by itself, on any connection.
+    """
 
 
 class PushClient:
@@ -109,53 +126,59 @@ class PushClient:
                 named["Authorization"] = subscriber.authorization
         if request.key:
             named["Idempotency-Key"] = f'"{request.key}"'
+        its = Course()
+        course.set(its)
+        reason = f"{target.host} does not answer"
         try:
             async with use.limit:
-                if not (is_own and subscriber.digest):
-                    return await self._made(request, target, body, named)
-                with self._digest(subscriber) as digest:
-                    return await self._made(request, target, body, named, digest)
+                if is_own and subscriber.digest:
+                    with self._digest(subscriber) as digest:
+                        await self._made(request, use, body, named, digest)
+                else:
+                    await self._made(request, use, body, named)
         except aiohttp.ClientConnectorError as error:
             if use.forbidden:
                 return NoReply(use.forbidden, forbidden=True, unsent=True)
-            why = _why(error.os_error)
-            return NoReply(f"no connection to {target.host}: {why}", unsent=True)
+            reason = f"no connection to {target.host}: {_why(error.os_error)}"
         except TimeoutError:
-            return NoReply(f"{target.host} does not answer")
-        except Endless as error:
-            return NoReply(f"{target.host}: {error}")
+            pass
+        except (Endless, _Cut) as error:
+            reason = f"{target.host}: {error}"
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if type(error) is aiohttp.ClientError:  # a challenge that has no answer
                 return NoReply(f"{target.host}: {error}", forbidden=True)
-            return NoReply(f"{target.host}: {type(error).__name__}")
+            reason = f"{target.host}: {type(error).__name__}"
+        return end_of(its.progress, target.url, reason, headers=use.headers)
 
     async def _made(
         self,
         request: PushRequest,
-        target: Target,
+        use: _Use,
         body: bytes,
         headers: LooseHeaders,
         *middlewares: DigestAuthMiddleware,
-    ) -> PushReply:
+    ) -> None:
         async with self._open().request(
             request.method,
-            URL(target.url, encoded=True),
+            URL(use.target.url, encoded=True),
             data=body if request.message else b"",
             headers=headers,
             allow_redirects=False,
             skip_auto_headers=["Content-Type", "Accept-Encoding"],
-            middlewares=middlewares,
+            middlewares=(*middlewares, _once_more),
         ) as answer:
-            # Its body does not matter. A short one is read, so that the connection can
-            # be used again.
-            await answer.content.read(bounds.PUSH_ANSWER_BYTES_MAX)
-            if not answer.content.at_eof():
-                answer.close()
-            found = {
+            use.headers = {
                 name.lower(): ", ".join(answer.headers.getall(name))
                 for name in answer.headers
             }
-            return PushReply(target.url, answer.status, found)
+            # Its body does not matter. A short one is read, so that the connection can
+            # be used again.
+            use.last(bounds.PUSH_BODY_S)
+            left = bounds.PUSH_ANSWER_BYTES_MAX
+            while left > 0 and not answer.content.at_eof():
+                left -= len(await answer.content.readany())
+            if not answer.content.at_eof():
+                answer.close()
 
     @contextlib.contextmanager
     def _digest(self, subscriber: PushSubscriber) -> Iterator[DigestAuthMiddleware]:
@@ -206,6 +229,38 @@ class PushClient:
         if self._session is not None:
             await self._session.close()
         self._names.close()
+
+
+async def _once_more(
+    request: aiohttp.ClientRequest, handler: ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Make a request; once more, on a new connection, if a kept one ends before its answer.
+
+    It is a middleware of aiohttp, below the one that logs in by a second request.
+    """
+    its = course.get()
+    its.progress = Progress()
+    while True:
+        is_second = its.wants_new
+        try:
+            answer = await handler(request)
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+            if its.wants_new is is_second:
+                its.then(Step.CUT)
+            if its.wants_new:
+                continue
+            if isinstance(error, aiohttp.ClientConnectorError):
+                raise
+            raise _Cut(type(error).__name__) from error
+        except (aiohttp.ClientError, ValueError):
+            # Headers that cannot be read, after a status that can.
+            if is_second or not its.wants_new:
+                raise
+        else:
+            its.answered(answer.status)
+            if not its.wants_new:
+                return answer
+            answer.close()
 
 
 def _why(error: OSError) -> str:

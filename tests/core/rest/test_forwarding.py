@@ -48,7 +48,7 @@ def link(
     return status, {"link": f'<{path}>; rel="{rel}"'} if path else {}
 
 
-Answer = NoReply | tuple[int, Mapping[str, str]]
+Answer = NoReply | PushReply | tuple[int, Mapping[str, str]]
 
 
 def play(
@@ -63,7 +63,7 @@ def play(
     asked = [next(steps)]
     for given in answers:
         answer: PushReply | NoReply
-        if isinstance(given, NoReply):
+        if isinstance(given, NoReply | PushReply):
             answer = given
         elif isinstance(given, int):
             answer = PushReply(asked[-1].url, given, {})
@@ -111,8 +111,8 @@ def test_the_kept_link_comes_before_an_unused_one() -> None:
 
 
 def test_without_a_reply_the_message_has_failed_and_its_link_stays() -> None:
-    for answers in ((CUT,), (link(200, "/1"), CUT)):
-        assert play(ONCE, *answers)[1] == Verdict(Fate.FAILED, CUT.reason)
+    assert play(ONCE, link(200, "/1"), CUT)[1] == Verdict(Fate.FAILED, CUT.reason)
+    assert play(PLAIN, CUT)[1] == Verdict(Fate.FAILED, CUT.reason)
     assert play(ONCE, CUT, kept=f"{BASE}/1")[1] == Verdict(Fate.FAILED, CUT.reason)
 
 
@@ -149,14 +149,39 @@ def test_a_target_without_one_off_links_disables_the_subscriber() -> None:
 @pytest.mark.parametrize(
     ("status", "fate"),
     [
-        *((303, Fate.FAILED), (400, Fate.DISABLED), (403, Fate.DISABLED)),
-        *((404, Fate.FAILED), (405, Fate.DISABLED), (422, Fate.DISABLED)),
-        *((500, Fate.FAILED), (503, Fate.RELEASED)),
+        *((303, Fate.UNSENT), (400, Fate.DISABLED), (403, Fate.DISABLED)),
+        *((404, Fate.UNSENT), (405, Fate.DISABLED), (422, Fate.DISABLED)),
+        *((500, Fate.UNSENT), (503, Fate.RELEASED)),
     ],
 )
 def test_an_empty_request_never_kills_a_message(status: int, fate: Fate) -> None:
+    """The message has not left, so its delivery has not failed."""
     assert play(ONCE, status)[1].fate is fate
     assert play(DESTINATION, status)[1].fate is fate
+
+
+def test_a_message_that_waits_for_a_link_has_not_left() -> None:
+    for subscriber in (ONCE, DESTINATION):
+        assert play(subscriber, CUT)[1] == Verdict(Fate.UNSENT, CUT.reason)
+    # Nor has it by a link that the target does not know any more.
+    verdict = play(ONCE, 410, CUT, kept=f"{BASE}/1")[1]
+    assert verdict == Verdict(Fate.UNSENT, CUT.reason)
+
+
+def test_a_status_without_headers_decides_about_the_message() -> None:
+    """Its headers were cut off: there is no link for the next message, and no more."""
+    used = PushReply(HREF, 200, {}, whole=False)
+    assert play(PLAIN, used)[1] == Verdict(Fate.ACCEPTED)
+    assert play(ONCE, used, unused=HREF)[1] == Verdict(Fate.ACCEPTED)
+    assert play(ONCE, link(200, "/1"), used)[1] == Verdict(Fate.ACCEPTED)
+
+
+def test_a_link_that_was_cut_off_is_asked_for_again() -> None:
+    """Only a whole answer says that the target gives no links."""
+    cut_off = PushReply(HREF, 200, {}, whole=False)
+    reason = f"{HREF} answered 200, without a link to post to"
+    for subscriber in (ONCE, DESTINATION):
+        assert play(subscriber, cut_off)[1] == Verdict(Fate.UNSENT, reason)
 
 
 def test_u3_any_other_relation_is_one_post_with_a_key() -> None:
@@ -184,7 +209,6 @@ def test_u3_a_destination_is_asked_for_its_links_and_the_best_is_used() -> None:
     offer["link"] = "</a>; rel=post-message"
     assert play(DESTINATION, (200, offer), 200)[0] == [HEAD, plain("/a")]
     assert play(DESTINATION, (200, {}))[1].fate is Fate.DISABLED
-    assert play(DESTINATION, CUT)[1].fate is Fate.FAILED
 
 
 def test_u3_a_destination_is_not_asked_again_while_it_gives_links() -> None:

@@ -2,7 +2,14 @@
 
 import pytest
 
-from qos.core.rest.origins import base_of, is_cross_site, read_base
+from qos.core.rest.origins import (
+    OWN_PATHS,
+    base_of,
+    is_cross_site,
+    prefix_of,
+    read_base,
+    without_prefix,
+)
 
 
 @pytest.mark.parametrize(
@@ -12,10 +19,44 @@ from qos.core.rest.origins import base_of, is_cross_site, read_base
         ("https://queue.example.org/", "https://queue.example.org"),
         ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
         ("HTTPS://[::1]:8443", "https://[::1]:8443"),
+        ("https://a/mq", "https://a/mq"),
+        ("https://a/mq/", "https://a/mq"),
+        ("https://a/Team-1/m.q~/_", "https://a/Team-1/m.q~/_"),
     ],
 )
-def test_a_base_is_a_scheme_and_an_authority(text: str, base: str) -> None:
+def test_a_base_is_a_scheme_an_authority_and_maybe_a_path(text: str, base: str) -> None:
     assert read_base(text) == base
+
+
+@pytest.mark.parametrize("first", sorted(OWN_PATHS))
+def test_a_base_with_a_path_of_the_service_itself_is_refused(first: str) -> None:
+    for path in (first, f"{first}/x"):
+        with pytest.raises(ValueError, match="the service has paths of its own"):
+            read_base(f"https://a/{path}")
+    assert read_base(f"https://a/x/{first}")
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("/mq/queues/a", "/queues/a"),
+        ("/mq/", "/"),
+        ("/mq", "/"),
+        # Some proxies leave the prefix out.
+        ("/queues/a", "/queues/a"),
+        ("/", "/"),
+        ("/mqx/queues/a", "/mqx/queues/a"),
+        ("/queues/mq/messages", "/queues/mq/messages"),
+    ],
+)
+def test_a_request_may_have_the_prefix_or_not(path: str, found: str) -> None:
+    assert without_prefix(path, "/mq") == found
+    assert without_prefix(path, "") == path
+
+
+def test_the_prefix_is_the_path_of_the_base() -> None:
+    assert prefix_of("https://a/m/q") == "/m/q"
+    assert prefix_of("https://a") == prefix_of("") == ""
 
 
 @pytest.mark.parametrize(
@@ -25,7 +66,14 @@ def test_a_base_is_a_scheme_and_an_authority(text: str, base: str) -> None:
         "queue.example.org",
         "ftp://a",
         "https://",
-        "https://a/b",
+        "https://a//",
+        "https://a/b//c",
+        "https://a/./b",
+        "https://a/b/..",
+        "https://a/b%2fc",
+        "https://a/b c",
+        "https://a/b?c",
+        "https://a/b#c",
         "https://a?b",
         "https://a:0",
         "https://a:99999",

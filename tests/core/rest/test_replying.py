@@ -55,6 +55,26 @@ def test_the_link_to_this_service_is_taken_out(
     assert split_reply_to(header, BASE, URL) == (kept, path)
 
 
+@pytest.mark.parametrize(
+    ("href", "path"),
+    [
+        ("/mq/queues/r", "/queues/r"),
+        ("http://queue.example/mq/queues/r", "/queues/r"),
+        ("r", "/queues/orders/r"),
+        # As the service itself has it, and what is none of its paths is told so.
+        ("/queues/r", "/queues/r"),
+        ("/other/r", "/other/r"),
+        ("//queue.example/other/r", None),
+        ("http://queue.example/queues/r", None),
+    ],
+)
+def test_below_a_prefix_a_path_is_of_this_service(href: str, path: str | None) -> None:
+    """A path that was passed on would be left out of the message that is taken."""
+    header = f"<{href}>; rel=reply-to"
+    kept = "" if path is not None else header
+    assert split_reply_to(header, f"{BASE}/mq", URL) == (kept, path)
+
+
 def test_a_service_without_a_name_knows_paths() -> None:
     assert split_reply_to("</q>; rel=reply-to", "", URL) == ("", "/q")
 

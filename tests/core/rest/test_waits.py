@@ -22,10 +22,24 @@ from qos.core.rest.waits import WAIT_S_MAX, Wait, wait_of
         ({"prefer": "wait=0"}, Wait(0, "wait=0")),
     ],
 )
-def test_a_wait_is_in_whole_seconds_and_at_most_a_minute(
+def test_a_wait_is_in_whole_seconds_and_has_an_end(
     headers: dict[str, str], wait: Wait
 ) -> None:
     assert wait_of(headers) == wait
+
+
+def test_the_longest_wait_ends_before_a_proxy_does() -> None:
+    """nginx gives up after 60 s, and haproxy with Debian's configuration after 50 s."""
+    longest = wait_of({"prefer": "wait=60"})
+    assert longest == Wait(WAIT_S_MAX, f"wait={WAIT_S_MAX}")
+    assert longest.seconds < 50
+
+
+def test_a_part_of_a_wait_may_be_over() -> None:
+    wait = Wait(5, "wait=5")
+    assert wait.after(0.9) == wait
+    assert wait.after(2.5) == Wait(3, "wait=5")
+    assert wait.after(5.0) == wait.after(99.0) == Wait(0, "wait=5")
 
 
 @pytest.mark.parametrize("name", ["prefer", "x-rs-wait", "accept-wait"])
