@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from proton import Condition, Receiver, Session
+from proton import Condition, Event, Receiver, Session
 
 from qos.amqp import bounds
 from qos.amqp.broker import CONTAINER, Broker, BrokerLink
@@ -54,6 +54,41 @@ class Source(BrokerLink):
         self._content = bytearray()
         self._too_large = False
         self._link: Receiver | None = None
+        self._question: Session | None = None
+        self._answered: asyncio.Future[None] = self._loop.create_future()
+
+    async def ask(self) -> None:
+        """Return when the broker has answered a question, or when the link is lost.
+
+        The link has credit, so a broker that answers, and has sent nothing, has nothing.
+        The question is a session that is begun and ended. To drain the link (Transport
+        §2.6.7) would ask for the same, but RabbitMQ 3.10 ends the session then, by a
+        mistake of its own.
+        """
+        answered = self._answered = self._loop.create_future()
+
+        def begin(pump: Pump) -> None:
+            self._question = pump.connection.session()
+            self._question.open()
+
+        def end(_pump: Pump) -> None:
+            assert self._question is not None
+            self._question.close()
+
+        self._guard(begin)
+        try:
+            await asyncio.wait(
+                (answered, self.lost), return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            if not self.lost.done():
+                self._guard(end)
+
+    def _event(self, event: Event) -> None:
+        if self._question is None or event.context != self._question:
+            super()._event(event)
+        elif event.type == Event.SESSION_REMOTE_OPEN and not self._answered.done():
+            self._answered.set_result(None)
 
     def settle(self, incoming: Incoming, condition: Condition | None = None) -> None:
         """Accept a message, or reject it for this reason. Harmless on a lost link."""

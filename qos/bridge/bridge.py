@@ -72,7 +72,6 @@ class Bridge(ABC, Generic[L]):
         self._tell_ready: Callable[[], None] | None = ready
         self._stopping = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._active_at = 0.0
 
     @property
     def _queueing(self) -> XEP_0254:
@@ -118,7 +117,6 @@ class Bridge(ABC, Generic[L]):
                     log.warning("%s: attached again", self._broker)
                 else:
                     was_linked = True
-                self._active_at = self._loop.time()
                 await self._carry(link)
                 if self._stopping.is_set():
                     return
@@ -170,10 +168,6 @@ class Bridge(ABC, Generic[L]):
         tell, self._tell_ready = self._tell_ready, None
         if tell is not None:
             tell()
-
-    def _active(self) -> None:
-        """Something was carried: the bridge has not drained."""
-        self._active_at = self._loop.time()
 
 
 def _is_temporary(error: RequestFailed) -> bool:

@@ -87,13 +87,16 @@ class FromBroker(Bridge[Source]):
         while not self._stopping.is_set():
             first = await self._first(link)
             if first is None:
+                # Silence says nothing: the broker may stand still.
+                if await self._unless_stopped(link.ask()) and link.lost.done():
+                    return
+                if not link.messages.empty():
+                    continue
                 self.stop()
                 return
             batch = self._batch(link, first)
-            self._active()
             if batch:
                 await self._publish(link, batch)
-            self._active()
 
     async def _first(self, link: Source) -> Incoming | None:
         """The next message; None: there is no more to do."""

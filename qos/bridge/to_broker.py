@@ -22,6 +22,7 @@ from qos.core.queue.hops import why_stop
 from qos.core.queue.item import Item
 from qos.errors import JobLost, RemoteProtocolError
 from qos.worker import Job, Worker
+from qos.worker.draining import Draining
 from xep_0254.elements import legal
 
 __all__ = ["ToBroker"]
@@ -41,6 +42,9 @@ _REASON_CHARS_MAX = 1000
 class ToBroker(Bridge[Target]):
     """Sends the items of a queue to a broker's node."""
 
+    _handling = 0
+    _draining: Draining | None = None
+
     def _link(self) -> Target:
         return Target(self._broker)
 
@@ -56,12 +60,15 @@ class ToBroker(Bridge[Target]):
         )
 
         async def handle(job: Job) -> None:
-            self._active()
+            self._handling += 1
             try:
                 await self._handle(link, job)
             except JobLost as error:
                 log.warning("%s", error)
-            self._active()
+            finally:
+                self._handling -= 1
+                if self._draining is not None:
+                    self._draining.active()
 
         working = self._loop.create_task(worker.run(handle))
         stopping = self._loop.create_task(self._until_stopped(worker))
@@ -83,12 +90,12 @@ class ToBroker(Bridge[Target]):
         await worker.subscribed()
         self._ready()
         if self._drain_s is not None:
-            self._active()
-            while (left_s := self._active_at + self._drain_s - self._loop.time()) > 0:
-                try:
-                    await asyncio.wait_for(self._stopping.wait(), left_s)
-                except TimeoutError:
-                    continue
+            client = self._session.client
+            draining = Draining(
+                client, worker, self._drain_s, lambda: self._handling > 0
+            )
+            self._draining = draining
+            if not await self._unless_stopped(draining.until_drained()):
                 return
             self.stop()
         await self._stopping.wait()

@@ -48,8 +48,9 @@ and the time to live. Annotations are not carried.
 
 With --journal, a bridge to a broker records what becomes of each item, as a worker does.
 
-The bridge connects again to either side for as long as it runs. On Ctrl-C or SIGTERM it
-finishes what it has begun.
+The bridge connects again to either side for as long as it runs. With --drain it ends when the
+giving side was asked and has no more: not while that is away, or stands still. On Ctrl-C or
+SIGTERM it finishes what it has begun.
 """
 
 

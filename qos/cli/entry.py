@@ -16,8 +16,9 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Protocol, TypeAlias, cast
 
 from qos._version import __version__
+from qos.cli.children import Children, is_init
 from qos.cli.options import parse
-from qos.cli.output import NoteHandler, note
+from qos.cli.output import NoteHandler, flush_notes, note, say
 from qos.cli.status import CommandError, Status
 from qos.errors import (
     CannotConnect,
@@ -130,7 +131,11 @@ def run_found(find: Callable[[], Found]) -> int:
         arguments = parse(command.parser(prog), words)
         debug = getattr(arguments, "debug", False)
         with _logging(debug=debug):
-            status = _run(command.run(arguments), serves=_serves(arguments))
+            if getattr(arguments, "until_stopped", False):
+                running = _as_init(command.run(arguments))
+            else:
+                running = command.run(arguments)
+            status = _run(running, serves=_serves(arguments))
     except CommandError as error:
         note(str(error))
         status = error.status
@@ -154,8 +159,9 @@ def run_found(find: Callable[[], Found]) -> int:
     except Exception as error:  # noqa: BLE001 - the last line of defence
         note(f"this is a mistake of ours: {type(error).__name__}: {error}")
         if debug:
-            traceback.print_exception(error)
+            say("".join(traceback.format_exception(error)))
         status = Status.INTERNAL
+    flush_notes()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -238,9 +244,18 @@ async def _until_stopped(
     return await command
 
 
+async def _as_init(command: Coroutine[Any, Any, int]) -> int:
+    """Run the command; as process 1 of a container, reap orphans meanwhile."""
+    if is_init():
+        Children.of_loop()
+    return await command
+
+
 @contextlib.contextmanager
 def _logging(*, debug: bool) -> Iterator[None]:
     """Show our own warnings as notes, and report when a connection is made again.
+
+    Also those of Python: its own way to show them could block.
 
     slixmpp's warnings repeat what we report, and its debug log has passwords in it.
     """
@@ -251,12 +266,14 @@ def _logging(*, debug: bool) -> Iterator[None]:
         "qos.stream": logging.INFO,
     }
     before = {name: logging.getLogger(name).level for name in levels}
+    logging.captureWarnings(True)
     logging.getLogger().addHandler(handler)
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
     try:
         yield
     finally:
+        logging.captureWarnings(False)
         logging.getLogger().removeHandler(handler)
         for name, level in before.items():
             logging.getLogger(name).setLevel(level)

@@ -11,7 +11,13 @@ from slixmpp.stanza import Message
 from qos.cli.account import account_from
 from qos.cli.connection import Connection
 from qos.cli.options import add_connection
-from qos.cli.output import begin_on_new_line, is_file, print_json, sync_stdout
+from qos.cli.output import (
+    begin_json,
+    begin_on_new_line,
+    is_file,
+    sync_stdout,
+    until_printed,
+)
 from qos.cli.ready import report_ready
 from qos.cli.send import attended
 from qos.cli.status import Status
@@ -203,17 +209,28 @@ class _Listening:
         lines = [await self._lines.get()]
         while not self._lines.empty():
             lines.append(self._lines.get_nowait())
-        for line in lines:
-            if line.record["redelivered"] and not self._redelivers:
-                self._redelivers = True
-                begin_on_new_line()
-            await print_json(line.record)
-            if not self._fsync:
-                self._printed(line)
+        printing = [self._begin(line) for line in lines]
+        try:
+            for line, its_printing in zip(lines, printing, strict=True):
+                await until_printed(its_printing)
+                if not self._fsync:
+                    self._printed(line)
+        finally:
+            for its_printing in printing:
+                its_printing.cancel()
+                # An error is told once.
+                its_printing.cancelled() or its_printing.exception()
         if self._fsync:
             await sync_stdout()
             for line in lines:
                 self._printed(line)
+
+    def _begin(self, line: _Line) -> asyncio.Future[None]:
+        """Begin to write the line; it waits for stdout without blocking the loop."""
+        if line.record["redelivered"] and not self._redelivers:
+            self._redelivers = True
+            begin_on_new_line()
+        return begin_json(line.record)
 
     def _printed(self, line: _Line) -> None:
         if line.written is not None:

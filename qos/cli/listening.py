@@ -19,7 +19,14 @@ from qos.errors import UsageError
 from qos.stream.server import is_loopback
 from qos.tls_files import Tls, TlsFiles
 
-__all__ = ["check_address", "connection_limits", "is_wanted", "listen", "tls"]
+__all__ = [
+    "check_address",
+    "connection_limits",
+    "files_max",
+    "is_wanted",
+    "listen",
+    "tls",
+]
 
 #: File descriptors that are kept for the stream of XMPP, the store, the journal, requests to
 #: push targets and children.
@@ -79,7 +86,7 @@ def connection_limits(arguments: argparse.Namespace) -> ConnectionLimits:
             )
         return ConnectionLimits()
     usual = ConnectionLimits().total
-    files = _files_max(usual + _FILES_KEPT)
+    files = files_max(usual + _FILES_KEPT)
     total = min(usual, max(files // 2, files - _FILES_KEPT))
     if total < usual:
         note(
@@ -89,7 +96,7 @@ def connection_limits(arguments: argparse.Namespace) -> ConnectionLimits:
     return ConnectionLimits(total=total, **given)
 
 
-def _files_max(wanted: int) -> int:
+def files_max(wanted: int) -> int:
     """The files that this process may have open: as many as are wanted, if it may."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:

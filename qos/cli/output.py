@@ -1,18 +1,18 @@
 """The output of the command: JSON lines on stdout, everything else on stderr.
 
 A line of stdout is written completely, or the command fails: a reader that has a line
-can rely on it. Writing never blocks the event loop, however slow the reader is.
+can rely on it. Lines of stderr are for people: what stderr does not take is dropped, and
+the number of dropped lines is told. Writing never blocks the event loop, however slow the
+reader is: see qos.cli.writer.
 """
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import logging
 import os
 import re
-import select
 import stat
 import sys
 from collections.abc import Mapping
@@ -20,19 +20,29 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from qos.cli.status import CommandError, Status
+from qos.cli.stdout import Stdout, stdout_descriptor, writer_at
+from qos.cli.writer import Notes
 
 __all__ = [
     "NoteHandler",
     "ProgressBar",
+    "ask",
+    "begin_json",
     "begin_on_new_line",
+    "begin_text",
+    "flush_notes",
     "is_file",
     "note",
     "print_json",
+    "print_parts",
     "print_text",
     "printable",
+    "put_on_stderr",
     "say",
+    "stderr_notes",
     "sync_stdout",
     "time_text",
+    "until_printed",
 ]
 
 #: The progress bar as it stands in the last line of the terminal. There is one
@@ -48,14 +58,8 @@ _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
-#: POSIX: a pipe that has room takes this many bytes at once, without blocking.
-_PIPE_BYTES = select.PIPE_BUF
-
-#: Seconds before the next attempt, if another process has taken the room in a pipe.
-_AGAIN_S = 0.01
-
-#: A note is dropped if stderr accepts nothing for this many milliseconds.
-_NOTE_MS_MAX = 1000
+#: Seconds that the end of a command waits for a stderr that accepts nothing.
+_FLUSH_S = 1.0
 
 
 async def print_json(*records: Mapping[str, object]) -> None:
@@ -86,15 +90,48 @@ async def print_text(text: str) -> None:
     """
     # Lets the command be stopped in the middle of a long list.
     await asyncio.sleep(0)
+    await until_printed(begin_text(text))
+
+
+def begin_json(record: Mapping[str, object]) -> asyncio.Future[None]:
+    """Begin to write a JSON object to stdout, after what was begun before.
+
+    Several lines are faster together than one after the other. `until_printed` waits for
+    the future. When that is cancelled, the line is not written, unless it has begun.
+    """
+    return begin_text(_json_line(record))
+
+
+def begin_text(text: str) -> asyncio.Future[None]:
+    """Begin to write text to stdout; as begin_json."""
     _erase_bar()
     try:
-        await _stdout().write(text)
+        return _stdout().begin(text)
+    finally:
+        _draw_bar()
+
+
+async def until_printed(printing: asyncio.Future[None]) -> None:
+    """Wait until a text is written.
+
+    Raises:
+        CommandError: as print_json.
+    """
+    try:
+        await printing
     except BrokenPipeError:
         raise CommandError("nobody reads stdout any more", Status.PIPE) from None
     except OSError as error:
         raise _cannot_write(error) from None
-    finally:
-        _draw_bar()
+
+
+async def print_parts(*parts: str) -> None:
+    """Write texts, such as a table and a verdict, with an empty line before each.
+
+    Raises:
+        CommandError: as print_json.
+    """
+    await print_text("".join(f"\n{part}\n" for part in parts))
 
 
 def begin_on_new_line() -> None:
@@ -103,9 +140,9 @@ def begin_on_new_line() -> None:
     A process that was killed may have left a part of a line in it. In a file that can
     be seen, but not in a pipe.
     """
-    descriptor = _descriptor()
+    descriptor = stdout_descriptor()
     if descriptor is not None and stat.S_ISFIFO(os.fstat(descriptor).st_mode):
-        _stdout().torn = True
+        _stdout().begin_on_new_line()
 
 
 async def sync_stdout() -> None:
@@ -123,7 +160,7 @@ async def sync_stdout() -> None:
 
 def is_file() -> bool:
     """Whether stdout is a regular file."""
-    descriptor = _descriptor()
+    descriptor = stdout_descriptor()
     return descriptor is not None and stat.S_ISREG(os.fstat(descriptor).st_mode)
 
 
@@ -132,107 +169,16 @@ def _cannot_write(error: OSError) -> CommandError:
     return CommandError(text, Status.OUTPUT)
 
 
-class _Stdout:
-    """Writes to stdout without blocking the event loop, one text after another.
+_present: Stdout | None = None
 
-    Attributes:
-        loop: the event loop that it belongs to.
-        torn: the last line of stdout may be incomplete.
-    """
-
-    def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        self._turn = asyncio.Lock()
-        self._descriptor = _descriptor()
-        self._is_file = is_file()
-        self.torn = self._descriptor is not None and _ends_torn(self._descriptor)
-
-    async def write(self, text: str) -> None:
-        """Write all of the text.
-
-        Raises:
-            OSError: the write failed; a part may have been written.
-        """
-        async with self._turn:
-            if self._descriptor is None:  # stdout is an object of a Python program
-                sys.stdout.write(text)
-                sys.stdout.flush()
-                return
-            data = (b"\n" if self.torn else b"") + text.encode(errors="replace")
-            written = 0
-            try:
-                while written < len(data):
-                    written += await self._write_some(self._descriptor, data[written:])
-            finally:
-                if written:
-                    self.torn = not data[:written].endswith(b"\n")
-
-    async def _write_some(self, descriptor: int, data: bytes) -> int:
-        """Write as much as there is room for; returns the number of bytes written."""
-        if self._is_file:
-            return os.write(descriptor, data)
-        # stdout may be shared with other processes, so it is not made non-blocking.
-        await self._writable(descriptor)
-        try:
-            return os.write(descriptor, data[:_PIPE_BYTES])
-        except BlockingIOError:
-            await asyncio.sleep(_AGAIN_S)
-            return 0
-
-    async def _writable(self, descriptor: int) -> None:
-        """Wait until there is room, or the other end is closed."""
-        if _has_room(descriptor, 0):
-            return
-        room = asyncio.Event()
-        self.loop.add_writer(descriptor, room.set)
-        try:
-            await room.wait()
-        finally:
-            self.loop.remove_writer(descriptor)
+_notes: Notes | None = None
 
 
-_writer: _Stdout | None = None
-
-
-def _stdout() -> _Stdout:
-    global _writer
-    if _writer is None or _writer.loop is not asyncio.get_running_loop():
-        _writer = _Stdout()
-    return _writer
-
-
-def _descriptor() -> int | None:
-    """The descriptor of stdout; None: it has none."""
-    try:
-        return sys.stdout.fileno()
-    except (AttributeError, OSError, ValueError):
-        return None
-
-
-def _has_room(descriptor: int, timeout_ms: int) -> bool:
-    poll = select.poll()
-    poll.register(descriptor, select.POLLOUT)
-    return bool(poll.poll(timeout_ms))
-
-
-def _ends_torn(descriptor: int) -> bool:
-    """Whether stdout appends to a file that ends in the middle of a line.
-
-    An earlier process may have been stopped, or the disk may have been full.
-    """
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode) or status.st_size == 0:
-        return False
-    appends = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_APPEND
-    if not appends and os.lseek(descriptor, 0, os.SEEK_CUR) != status.st_size:
-        return False
-    try:
-        # The file is opened again: stdout itself is mostly open for writing only.
-        with open(f"/proc/self/fd/{descriptor}", "rb") as file:
-            file.seek(-1, os.SEEK_END)
-            return file.read() != b"\n"
-    except OSError:  # we may not read it
-        return False
+def _stdout() -> Stdout:
+    global _present
+    if _present is None or _present.loop is not asyncio.get_running_loop():
+        _present = Stdout()
+    return _present
 
 
 def time_text(moment: float | None) -> str | None:
@@ -259,17 +205,44 @@ def note(text: str, *, name: str = "xmpp-qos: ") -> None:
 
 def say(text: str) -> None:
     """Write our own text, of any number of lines, to stderr, if that can be written."""
-    with suppress(OSError, ValueError):
-        descriptor = sys.stderr.fileno()
-        if not _has_room(descriptor, _NOTE_MS_MAX):
-            return
-    with suppress(OSError, ValueError):
-        _erase_bar()
-        # Flushed at once: the rest of a text that cannot be written must not come
-        # later.
-        sys.stderr.write(text.encode(errors="replace").decode() + "\n")
+    _erase_bar()
+    put_on_stderr(f"{text}\n")
+    _draw_bar()
+
+
+def ask(question: str) -> None:
+    """Write a question to stderr, without ending the line."""
+    put_on_stderr(question)
+
+
+def put_on_stderr(text: str) -> None:
+    """Write text to stderr soon; it is dropped if too much waits there."""
+    notes = stderr_notes()
+    if notes is not None:
+        notes.put(text)
+        return
+    with suppress(OSError, ValueError):  # stderr is an object of a Python program
+        sys.stderr.write(text.encode(errors="replace").decode())
         sys.stderr.flush()
-        _draw_bar()
+
+
+def stderr_notes() -> Notes | None:
+    """The notes of stderr; None: it has no descriptor."""
+    global _notes
+    try:
+        descriptor = sys.stderr.fileno()
+        writer = writer_at(descriptor)
+    except (AttributeError, OSError, ValueError):
+        return None
+    if _notes is None or (_notes.writer, _notes.descriptor) != (writer, descriptor):
+        _notes = Notes(writer, descriptor)
+    return _notes
+
+
+def flush_notes() -> None:
+    """Wait until stderr has what was written to it, if it is read: before the end."""
+    if _notes is not None:
+        _notes.writer.flush(_FLUSH_S)
 
 
 def _escaped(found: re.Match[str]) -> str:
@@ -300,6 +273,11 @@ class ProgressBar:
         bad = f", {trouble} badly" if trouble else ""
         self._set(f"[{cells}] {ended} of {read}{'+' if more else ''} ended{bad}")
 
+    def tell(self, text: str) -> None:
+        """Draw this text in place of a bar."""
+        if self._shown:
+            self._set(f"  {text}")
+
     def close(self) -> None:
         """Remove the bar."""
         if self._shown:
@@ -322,9 +300,7 @@ def _draw_bar() -> None:
 
 def _show(text: str) -> None:
     if _bar:
-        with suppress(OSError, ValueError):  # the terminal is gone
-            sys.stderr.write(text)
-            sys.stderr.flush()
+        put_on_stderr(text)
 
 
 class NoteHandler(logging.Handler):

@@ -6,7 +6,7 @@ what comes after it, in a script or in another unit, finds it ready.
 
 import os
 import socket
-from contextlib import suppress
+import threading
 
 from qos.cli.output import note
 
@@ -33,6 +33,25 @@ def tell_systemd() -> None:
         return
     if address.startswith("@"):  # a name in Linux's abstract namespace
         address = "\0" + address[1:]
-    # If systemd does not hear it, it ends the service and says so in its log.
-    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
-        notify.sendto(b"READY=1", address)
+    try:
+        _send_ready(address, socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        # systemd is busy: only a thread waits for it.
+        threading.Thread(
+            target=_send_ready, args=(address, 0), name="qos.cli.ready", daemon=True
+        ).start()
+
+
+def _send_ready(address: str, flags: int) -> None:
+    """Send it.
+
+    Raises:
+        BlockingIOError: the socket of systemd is full, and the flags forbid to wait.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+        try:
+            notify.sendto(b"READY=1", flags, address)
+        except BlockingIOError:
+            raise
+        except OSError:
+            return  # systemd ends the service, and says so in its log

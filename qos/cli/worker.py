@@ -36,8 +36,13 @@ The exit status of the command decides the outcome of the item:
   any other, or a signal
             failed: the item is delivered again, until it has failed too often; the
             reason is the status, and the last line on stderr
-stdout and stderr of the command go to the worker's stderr. For each item that has ended
-there is one line on the worker's stdout:
+A command that ends by SIGTERM, SIGINT or SIGHUP (or with 128 and its number) when the worker
+is stopped, is released. If a command cannot be started, its item is released, and the worker
+takes only as many items as it can start, until another attempt succeeds.
+stdout and stderr of the command go to the worker's stderr, in whole lines. If nobody reads
+that, lines are dropped and counted, and the command is not kept waiting for more than a
+second. With --drain the worker ends when it has asked for items, and the service has answered
+that there are none. For each item that has ended there is one line on the worker's stdout:
   {"id": "…", "outcome": "accepted", "seconds": 0.041, "delivery_count": 0,
    "exit": 0, "signal": null}
 outcome is accepted, released, rejected or failed; lost: this worker lost the item
@@ -45,10 +50,10 @@ outcome is accepted, released, rejected or failed; lost: this worker lost the it
 service did not answer.
 
 An item is locked as long as its command runs. On SIGTERM or Ctrl-C, running commands have
-the --grace time to end, and are killed then; other items are given back. A second signal
-stops them at once. If the worker itself is killed (SIGKILL), its commands keep running,
-and their items go to other workers. Several workers can share a queue, also from one
-account.
+the --grace time to end, less a second, and are killed then; other items are given back. The
+grace time is all that a stop takes. A second signal stops them at once. If the worker itself
+is killed (SIGKILL), its commands keep running, and their items go to other workers. Several
+workers can share a queue, also from one account.
 """
 
 
@@ -91,8 +96,8 @@ def parser(prog: str) -> Parser:
         type=seconds,
         default=30.0,
         metavar="S",
-        help="seconds that running commands have to end when the worker is stopped "
-        "(default: %(default)g)",
+        help="seconds that a stop takes at most; running commands have nearly all of them to "
+        "end (default: %(default)g)",
     )
     parser.add_argument(
         "--lock-timeout",

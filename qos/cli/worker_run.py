@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
+import math
 import os
+import signal
 from collections.abc import Sequence
 
 from qos.cli.child import Exit, run_child
 from qos.cli.output import note, print_json
 from qos.cli.ready import NOTIFY_VARIABLE, report_ready
+from qos.cli.starts import Starts, commands_max
 from qos.cli.status import CommandError, Status
 from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost
@@ -18,6 +22,7 @@ from qos.journal.writer import JournalWriter
 from qos.options.login import login_from
 from qos.stream.login import AccountSession
 from qos.worker import Job, Worker
+from qos.worker.draining import Draining
 
 __all__ = ["run"]
 
@@ -28,6 +33,15 @@ _RELEASE = 75
 #: Linux accepts no variable of 128 KiB or more: the command would not start
 #: (`MAX_ARG_STRLEN`, execve(2)). An id of our own queue service is far shorter.
 _ID_BYTES_MAX = 64 * 1024
+_PROPERTIES_BYTES_MAX = 120 * 1024
+
+#: The signals of a stop, and how a program reports that one has ended it.
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_STOP_NAMES = frozenset(number.name for number in _STOP_SIGNALS)
+_STOP_STATUSES = frozenset(128 + number for number in _STOP_SIGNALS)
+
+#: Seconds within which our own signal follows that of a command, if both are stopped.
+_STOP_TOGETHER_S = 1.0
 
 #: Items in one event: small items are faster together.
 _BATCH_MAX = 20
@@ -47,6 +61,7 @@ _WORDS = {
 async def run(arguments: argparse.Namespace) -> int:
     """See qos.cli.entry.Command."""
     login = login_from(arguments)
+    parallel = commands_max(arguments.parallel)
     async with (
         JournalWriter.opened(arguments.journal, login.jid, of_items=True) as journal,
         AccountSession(login) as session,
@@ -55,21 +70,23 @@ async def run(arguments: argparse.Namespace) -> int:
             session.client,
             arguments.service,
             arguments.node,
-            parallel=arguments.parallel,
+            parallel=parallel,
             selector=arguments.selector,
-            batch=min(arguments.parallel, _BATCH_MAX),
+            batch=min(parallel, _BATCH_MAX),
             lock_timeout_s=arguments.lock_timeout,
             grace_s=arguments.grace,
             journal=journal,
         )
-        working = _Working(session, worker, arguments)
+        starts = Starts(worker, arguments.command[0], parallel)
+        working = _Working(session, worker, starts, arguments)
         session.start()
         task = asyncio.create_task(session.work(working.until_done(arguments.drain)))
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
-            note(f"stopping; what runs may go on for {arguments.grace:g} s")
+            note(f"stopping, within {arguments.grace:g} s")
             await working.stopped(task)
+            session.closing_s = min(session.closing_s, working.left_s)
             note("stopped; what was not done is given back")
             raise
     return Status.DONE
@@ -79,10 +96,16 @@ class _Working:
     """A worker whose handler is a command."""
 
     def __init__(
-        self, session: AccountSession, worker: Worker, arguments: argparse.Namespace
+        self,
+        session: AccountSession,
+        worker: Worker,
+        starts: Starts,
+        arguments: argparse.Namespace,
     ) -> None:
         self._session = session
         self._worker = worker
+        self._starts = starts
+        self._draining: Draining | None = None
         self._command: Sequence[str] = arguments.command
         self._grace_s: float = arguments.grace
         self._content: bool = arguments.content
@@ -91,9 +114,9 @@ class _Working:
         self._telling: set[asyncio.Task[None]] = set()
         self._failure: CommandError | None = None
         self._begun = False
-        self._stopping = False
+        self._stopping = asyncio.Event()
+        self._ends_at = math.inf
         self._running = 0
-        self._idle_since = 0.0
 
     async def until_done(self, drain_s: float | None) -> None:
         """Work until the worker is stopped, or has had nothing to do for this time.
@@ -110,6 +133,7 @@ class _Working:
             try:
                 await self._worker.run(self._handle)
             finally:
+                self._starts.close()
                 watching.cancel()
                 # Its errors were raised by `run` already.
                 await asyncio.wait((watching,))
@@ -120,7 +144,8 @@ class _Working:
 
     async def stopped(self, task: asyncio.Task[None]) -> None:
         """Stop, and return when all commands have ended. If cancelled, stop at once."""
-        self._stopping = True
+        self._stopping.set()
+        self._ends_at = asyncio.get_running_loop().time() + self._grace_s
         if not self._begun:
             task.cancel()
         self._worker.stop()
@@ -133,22 +158,28 @@ class _Working:
         if not task.cancelled():
             task.result()
 
+    @property
+    def left_s(self) -> float:
+        """What is left of the grace time."""
+        return max(0.0, self._ends_at - asyncio.get_running_loop().time())
+
     async def _watch(self, drain_s: float | None) -> None:
         """Report when the worker is ready, and stop it when it has drained."""
         await self._worker.subscribed()
+        if self._stopping.is_set():
+            return
         report_ready(self._session.client.boundjid.full)
         if drain_s is None:
             return
-        loop = asyncio.get_running_loop()
-        self._idle_since = loop.time()
-        while True:
-            left_s = self._idle_since + drain_s - loop.time()
-            if self._running:
-                left_s = drain_s
-            if left_s <= 0:
-                self._worker.stop()
-                return
-            await asyncio.sleep(left_s)
+        self._draining = Draining(
+            self._session.client,
+            self._worker,
+            drain_s,
+            # A command that cannot be started leaves work behind.
+            lambda: self._running > 0 or self._starts.paused,
+        )
+        await self._draining.until_drained()
+        self._worker.stop()
 
     async def _handle(self, job: Job) -> None:
         loop = asyncio.get_running_loop()
@@ -158,14 +189,18 @@ class _Working:
         outcome = "released"  # by the worker, if it is stopped
         try:
             problem = _problem(job)
-            if not problem:
-                exit_ = await self._until_lost(job)
+            if not problem and self._starts.begin():
+                try:
+                    exit_ = await self._until_lost(job)
+                finally:
+                    self._starts.end()
             outcome = await self._settle(job, exit_, problem)
         finally:
-            self._idle_since = loop.time()
             self._running -= 1
+            if self._draining is not None:
+                self._draining.active()
             telling = asyncio.create_task(
-                self._tell(job, outcome, exit_, self._idle_since - begun)
+                self._tell(job, outcome, exit_, loop.time() - begun)
             )
             self._telling.add(telling)
             telling.add_done_callback(self._telling.discard)
@@ -173,7 +208,7 @@ class _Working:
             await asyncio.shield(telling)
 
     async def _until_lost(self, job: Job) -> Exit | None:
-        """Run the command; None: it was killed, or cannot be run."""
+        """Run the command; None: it was killed, or cannot be started."""
         environment = {
             **{
                 key: text
@@ -183,19 +218,23 @@ class _Working:
             b"QOS_ITEM_ID": job.id.encode(),
             b"QOS_NODE": job.node.encode(),
             b"QOS_DELIVERY_COUNT": str(job.delivery_count).encode(),
-            b"QOS_PROPERTIES": json.dumps(dict(job.properties)).encode(),
+            b"QOS_PROPERTIES": _properties(job),
         }
         stdin = job.content() if self._content else job.payload_text.encode()
         running = asyncio.create_task(
-            run_child(self._command, stdin=stdin, environment=environment)
+            run_child(
+                self._command,
+                stdin=stdin,
+                environment=environment,
+                started=self._starts.started,
+            )
         )
         losing = asyncio.create_task(job.lost.wait())
         try:
             await asyncio.wait((running, losing), return_when=asyncio.FIRST_COMPLETED)
             return running.result() if running.done() else None
         except OSError as error:
-            text = f"{self._command[0]} cannot be run: {error.strerror}"
-            self._fail(CommandError(text, Status.REFUSED))
+            self._starts.failed(error)
             return None
         finally:
             losing.cancel()
@@ -205,7 +244,7 @@ class _Working:
     async def _settle(self, job: Job, exit_: Exit | None, problem: str) -> str:
         """Settle the item by the exit status, or by a problem; returns the outcome."""
         if not job.held:
-            return "released" if self._stopping else "lost"
+            return "released" if self._stopping.is_set() else "lost"
         try:
             if problem:
                 await job.reject(problem)
@@ -213,7 +252,7 @@ class _Working:
                 await job.release()
             elif exit_.status == 0:
                 await job.accept()
-            elif exit_.status == _RELEASE:
+            elif exit_.status == _RELEASE or await self._was_stopped(exit_):
                 await job.release()
             elif exit_.status == _REJECT:
                 await job.reject(exit_.last_line)
@@ -224,6 +263,17 @@ class _Working:
             return "lost" if error.condition else "in doubt"
         assert job.outcome is not None
         return _WORDS[job.outcome]
+
+    async def _was_stopped(self, exit_: Exit) -> bool:
+        """Whether the signal that stops the worker has ended the command as well.
+
+        A service manager sends it to all processes, and in any order.
+        """
+        if exit_.signal not in _STOP_NAMES and exit_.status not in _STOP_STATUSES:
+            return False
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), _STOP_TOGETHER_S)
+        return self._stopping.is_set()
 
     async def _tell(
         self, job: Job, outcome: str, exit_: Exit | None, seconds: float
@@ -245,7 +295,8 @@ class _Working:
     async def _told(self) -> None:
         """Wait until all outcomes are printed, but at most for the grace time."""
         if self._telling:
-            await asyncio.wait(self._telling, timeout=self._grace_s)
+            left_s = min(self._grace_s, self.left_s)
+            await asyncio.wait(self._telling, timeout=left_s)
         self._tell_no_more()
 
     def _tell_no_more(self) -> None:
@@ -256,7 +307,7 @@ class _Working:
         """Stop working: unfinished items are given back."""
         if self._failure is None:
             self._failure = error
-            self._stopping = True
+            self._stopping.set()
             self._worker.stop()
             self._worker.stop()
 
@@ -269,7 +320,15 @@ def _failure(exit_: Exit) -> str:
 
 def _problem(job: Job) -> str:
     """The reason why no command can be run for this item; '': one can be run."""
-    size = len(job.id.encode())
-    if size <= _ID_BYTES_MAX:
-        return ""
-    return f"its id has {size} bytes, and a command is given up to {_ID_BYTES_MAX}"
+    for name, data, most in (
+        ("id has", job.id.encode(), _ID_BYTES_MAX),
+        ("properties have", _properties(job), _PROPERTIES_BYTES_MAX),
+    ):
+        if len(data) > most:
+            return f"its {name} {len(data)} bytes, and a command is given up to {most}"
+    return ""
+
+
+def _properties(job: Job) -> bytes:
+    """The properties as a command gets them."""
+    return json.dumps(dict(job.properties)).encode()

@@ -15,21 +15,24 @@ from slixmpp.plugins.base import PluginManager
 
 from qos.stream import internals
 
-__all__ = ["close", "close_at_once"]
+__all__ = ["CLOSING_S", "close", "close_at_once"]
+
+#: Seconds to wait for the server's end of the stream.
+CLOSING_S = 2.0
 
 #: The tasks that close a stream that could not begin: nobody else holds a reference.
 _closing: set[asyncio.Task[None]] = set()
 
 
-async def close(xmpp: BaseXMPP) -> None:
+async def close(xmpp: BaseXMPP, wait_s: float = CLOSING_S) -> None:
     """End the session in order, and then everything that would outlive it.
 
     Plugins that are not slixmpp's own are disabled, and closed if they have an
     `aclose`. Harmless if the stream is closed already, was never connected, or has lost
-    its server.
+    its server. The end of the stream is waited for this long; with 0 it is not asked for.
     """
     try:
-        await xmpp.disconnect()
+        await xmpp.disconnect(wait_s)
     finally:
         xmpp.cancel_connection_attempt()
         for name in list(xmpp.scheduled_events):

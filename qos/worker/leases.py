@@ -266,13 +266,13 @@ class Leases:
         self._lose(job, reason, condition=condition)
         return JobLost(job.id, reason, condition=condition)
 
-    async def give_back(self, job: Job) -> None:
+    async def give_back(self, job: Job, answer_s: float = _RELEASE_S) -> None:
         """Release a job that is not wanted any more. The request is sent once only."""
         self._recorder.released(job)
         self._lose(job, "the worker has stopped")
         try:
             released = Settling(ItemOutcome.RELEASED)
-            await self._settlements.ask_once(job, released, _RELEASE_S)
+            await self._settlements.ask_once(job, released, answer_s)
         except RequestFailed as error:
             # The lock ends by itself; a refusal means that it has ended.
             log.log(
@@ -318,7 +318,11 @@ class Leases:
         ]
         ending = [*keepers, *self._releasing]
         if ending:
-            await asyncio.wait(ending)
+            _, waiting = await asyncio.wait(ending, timeout=answer_s)
+            for task in waiting:
+                task.cancel()
+            if waiting:
+                await asyncio.wait(waiting)
 
     def _lose_if_idle(self, job: Job | None, reason: str) -> None:
         if job is not None and not job.settling:

@@ -7,6 +7,7 @@ again is the application's task.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,6 +28,9 @@ log = logging.getLogger(__name__)
 
 #: The delay before a subscribe is tried again.
 _RETRY = Backoff(first_s=0.5, max_s=30.0)
+
+#: Seconds to wait for the answer to an unsubscribe while the worker takes nothing.
+_UNSUBSCRIBED_S = 5.0
 
 
 class Subscription:
@@ -59,7 +63,9 @@ class Subscription:
         self._plugin = XEP_0254.of(client)
         self._service = service
         self._node = node
-        self._options = options
+        self._options = dict(options)
+        self._paused = False
+        self._asking: list[asyncio.Future[None]] = []
         self._again_s = again_s
         self._before = before
         self._client_workers = ClientWorkers.of(self._plugin, service)
@@ -79,6 +85,20 @@ class Subscription:
         """Subscribe soon: the subscription may have ended."""
         self._renew.set()
 
+    def take_at_most(self, count: int) -> None:
+        """Hold at most so many items at a time from now on; 0: be not subscribed."""
+        self._paused = count == 0
+        if count:
+            self._options["queue_requests"] = count
+        self.renew()
+
+    async def ask(self) -> None:
+        """Wait until the service has answered a subscribe that is sent from now on."""
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._asking.append(answer)
+        self.renew()
+        await answer
+
     async def keep(self) -> None:
         """Stay subscribed, whatever happens.
 
@@ -90,6 +110,11 @@ class Subscription:
         while True:
             await self._plugin.session()
             self._renew.clear()
+            if self._paused:
+                await self.end(timeout_s=_UNSUBSCRIBED_S)
+                await self._renewed(self._again_s)
+                continue
+            asking, self._asking = self._asking, []
             try:
                 await self._subscribe()
             except (
@@ -97,6 +122,7 @@ class Subscription:
                 LocalProtocolError,
                 sqlite3.OperationalError,
             ) as error:
+                self._asking += asking
                 if self._plugin.own is None:
                     continue  # there is nobody to blame
                 if self._is_final(error, retry.failures):
@@ -107,11 +133,16 @@ class Subscription:
                 retry.succeeded()
                 delay_s = self._again_s
                 self.made.set()
-            try:
-                async with asyncio.timeout(delay_s):
-                    await self._renew.wait()
-            except TimeoutError:
-                continue
+                for answer in asking:
+                    if not answer.done():
+                        answer.set_result(None)
+            await self._renewed(delay_s)
+
+    async def _renewed(self, within_s: float) -> None:
+        """Wait until the subscription is to be made again, or for this time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._renew.wait()
 
     def _is_final(self, error: Exception, failures: int) -> bool:
         """Whether not to subscribe again.

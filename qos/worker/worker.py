@@ -26,6 +26,7 @@ from qos.journal.writer import JournalWriter
 from qos.worker import recovery, signals
 from qos.worker.job import Job, cancelled, unrecoverable
 from qos.worker.leases import Leases
+from qos.worker.stop_times import StopTimes
 from qos.worker.subscription import Subscription
 from qos.worker.threads import InThreads
 from xep_0254.client_stanza import check_selector
@@ -38,9 +39,6 @@ log = logging.getLogger(__name__)
 
 #: A coroutine function, or a plain function, which runs in a thread.
 Handler: TypeAlias = Callable[[Job], object]
-
-#: Seconds to wait for an answer while stopping, and for cancelled handlers to end.
-_STOP_S = 5.0
 
 
 class Worker:
@@ -69,7 +67,8 @@ class Worker:
             `color = 'red' AND n > 5`; '': all. The language of JMS message selectors.
         lock_timeout_s: the node's, if it is known; see qos.worker.leases.
         resubscribe_s: subscribe again at this interval, which brings lost events.
-        grace_s: for running jobs to end, when the worker is stopped.
+        grace_s: all that a stop takes, in seconds. Running jobs have nearly all of it
+            to end; the rest is for giving them back.
         extend: extend the locks of long jobs.
         effects_db: call `recover` with it at each subscribe. It must be usable at the
             first; later it may be in a transaction, or locked, for a while.
@@ -123,7 +122,7 @@ class Worker:
         self._client = client
         self._parallel = parallel
         self._durable = durable_locks
-        self._grace_s = grace_s
+        self._stop_times = StopTimes(grace_s)
         self._effects_db = effects_db
         if XEP_0254.name not in client.plugin:
             client.register_plugin(XEP_0254.name)
@@ -153,7 +152,6 @@ class Worker:
             before=self._recover,
         )
         self._failure: BaseException | None = None
-        self._hurry = asyncio.Event()
         self._stop_early = False
         self._following: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
@@ -174,7 +172,7 @@ class Worker:
         if exc is not None and unrecoverable(exc):
             self._give_up(exc)
         elif exc is not None:
-            self._hurry.set()
+            self._stop_times.hasten()
         await self.aclose()
 
     def _start(self) -> None:
@@ -206,7 +204,7 @@ class Worker:
         Iterations and `run` come to their end.
         """
         if self._stopping is not None:
-            self._hurry.set()
+            self._stop_times.hasten()
         elif self._following is not None:
             unbegun = self._leases.close()
             loop = asyncio.get_running_loop()
@@ -226,7 +224,7 @@ class Worker:
         if self._failure is None:
             self._failure = error
         self.stop()
-        self._hurry.set()
+        self._stop_times.hasten()
 
     async def subscribed(self) -> None:
         """Wait until the service has accepted the worker.
@@ -243,6 +241,23 @@ class Worker:
         waiting.cancel()
         if self._failure is not None:
             raise self._failure
+
+    def take_at_most(self, count: int) -> None:
+        """Hold at most so many items at a time from now on, up to `parallel`.
+
+        Items that are held stay. With 0 the worker is not subscribed, so that items go
+        to other workers, until this is called again.
+        """
+        arguments.whole("count", count, least=0, most=self._parallel)
+        self._subscription.take_at_most(count)
+
+    async def ask(self) -> None:
+        """Wait until the service has answered that this worker is subscribed, anew.
+
+        Events that it sent before have come by then. While the connection is away, this
+        waits.
+        """
+        await self._subscription.ask()
 
     # -- working -----------------------------------------------------------
 
@@ -306,7 +321,7 @@ class Worker:
             await asyncio.wait(self._runners)
         except asyncio.CancelledError:
             self.stop()
-            self._hurry.set()
+            self._stop_times.hasten()
             await self.aclose()
             raise
         await self.aclose()
@@ -385,21 +400,23 @@ class Worker:
 
     async def _stop_work(self, unbegun: list[Job]) -> None:
         """Stop in order: each step relies on those before it."""
-        leases = self._leases
+        leases, times = self._leases, self._stop_times
         assert self._following is not None
+        times.begin()
         self._following.cancel()
         await asyncio.wait((self._following,))
-        await self._subscription.end(timeout_s=_STOP_S)
-        await self._give_back(unbegun)
-        if not self._hurry.is_set():
+        await self._subscription.end(timeout_s=times.answer_s())
+        await self._give_back(unbegun, times.answer_s())
+        if not times.hurry.is_set():
             await self._grace()
-        await self._give_back([job for job in leases.jobs.values() if not job.settling])
+        unended = [job for job in leases.jobs.values() if not job.settling]
+        await self._give_back(unended, times.answer_s())
         running = [each for each in self._runners if not each.done()]
         for runner in running:
             runner.cancel()
         if running:
-            await asyncio.wait(running, timeout=_STOP_S)
-        await leases.end(_STOP_S)
+            await asyncio.wait(running, timeout=times.answer_s())
+        await leases.end(times.last_answer_s())
 
     def _leave(self) -> None:
         self._subscription.leave()
@@ -408,17 +425,19 @@ class Worker:
             self._client.del_event_handler(event, handler)
         signals.forget(asyncio.get_running_loop(), self)
 
-    async def _give_back(self, jobs: list[Job]) -> None:
-        await asyncio.gather(*(self._leases.give_back(job) for job in jobs))
+    async def _give_back(self, jobs: list[Job], answer_s: float) -> None:
+        await asyncio.gather(*(self._leases.give_back(job, answer_s) for job in jobs))
 
     async def _grace(self) -> None:
         """Wait for running jobs, but not beyond the grace time or a second stop."""
         ends = [
             asyncio.ensure_future(self._leases.wait_empty()),
-            asyncio.ensure_future(self._hurry.wait()),
+            asyncio.ensure_future(self._stop_times.hurry.wait()),
         ]
         await asyncio.wait(
-            ends, timeout=self._grace_s, return_when=asyncio.FIRST_COMPLETED
+            ends,
+            timeout=self._stop_times.grace_s(),
+            return_when=asyncio.FIRST_COMPLETED,
         )
         for each in ends:
             each.cancel()

@@ -45,9 +45,11 @@ async def test_every_argument_of_a_worker_is_checked_and_nothing_is_left() -> No
         if inspect.isfunction(value) and not name.startswith("_")
         if parameters_of(value)
     }
-    assert methods == {"run", "recover"}
-    for name in methods:
+    assert methods == {"run", "recover", "take_at_most"}
+    for name in ("run", "recover"):
         assert await accepted(getattr(worker, name), {}) == [], name
+    count: Wrong = {"count": (-1, 2)}
+    assert await accepted(worker.take_at_most, {"count": 1}, count) == []
     assert asyncio.all_tasks() == tasks
     client.plugin.disable("xep_0254")  # type: ignore[attr-defined]  # slixmpp's lack
 

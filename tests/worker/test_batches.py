@@ -263,7 +263,7 @@ async def test_a_worker_that_ends_without_answers_leaves_nobody_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Neither for a share of a request nor for a request of its own."""
-    monkeypatch.setattr("qos.worker.worker._STOP_S", 0.1)
+    monkeypatch.setattr("qos.worker.stop_times.STOP_S", 0.1)
     async with scripted.worker(bee, parallel=3, batch=3) as worker:
         jobs = await three(worker, scripted)
         before = asyncio.all_tasks()

@@ -166,7 +166,7 @@ async def test_who_works_on_unsubscribes_for_one_who_had_no_answer(
     condition: str,
 ) -> None:
     """Otherwise items would still come for a node where no worker runs."""
-    monkeypatch.setattr("qos.worker.worker._STOP_S", 0.05)
+    monkeypatch.setattr("qos.worker.stop_times.STOP_S", 0.05)
     async with scripted.worker(bee, resubscribe_s=0.2):
         await scripted.subscribe()
         async with Worker(bee, QUEUE, "gone"):
@@ -191,7 +191,7 @@ async def test_the_subscription_of_a_new_worker_is_not_taken_for_an_old_ones(
     bee: ClientXMPP, scripted: ScriptedService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is only one subscription for a client and a node."""
-    monkeypatch.setattr("qos.worker.worker._STOP_S", 0.05)
+    monkeypatch.setattr("qos.worker.stop_times.STOP_S", 0.05)
     async with scripted.worker(bee, resubscribe_s=0.2):
         await scripted.subscribe()
         async with Worker(bee, QUEUE, "gone"):
@@ -439,3 +439,33 @@ async def test_a_stop_without_a_service_ends_too(
         job = await anext(worker)
         await queue.stop()
     assert job.outcome is None
+
+
+@pytest.mark.parametrize("jobs", [0, 1, 3])
+async def test_the_grace_time_is_all_that_a_stop_takes_at_a_silent_service(
+    bee: ClientXMPP, scripted: ScriptedService, jobs: int
+) -> None:
+    """A service manager kills who takes longer. No request may add its own time to it."""
+    loop = asyncio.get_running_loop()
+    cancelled_at: list[float] = []
+
+    async def handle(job: Job) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled_at.append(loop.time())
+
+    worker = Worker(bee, QUEUE, NODE, parallel=2, grace_s=8)
+    working = asyncio.create_task(worker.run(handle))
+    await scripted.subscribe()
+    for number in range(jobs):
+        await scripted.deliver(f"i{number}", f"t{number}")
+    await until(lambda: len(worker._leases.jobs) == jobs)
+    await asyncio.sleep(0.1)
+    begun_at = loop.time()
+    worker.stop()
+    await working
+    assert loop.time() - begun_at < 8.5
+    # And jobs have nearly all of it: they are not ended before their time.
+    assert len(cancelled_at) == min(jobs, 2)
+    assert all(at - begun_at > 6.5 for at in cancelled_at)

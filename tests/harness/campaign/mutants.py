@@ -18,7 +18,7 @@ from slixmpp.stanza import Message
 
 from qos.cli.account import Account
 from qos.cli.connection import Connection
-from qos.cli.output import _Stdout
+from qos.cli.stdout import Stdout
 from qos.core.queue.requests import (
     Publish,
     Request,
@@ -42,11 +42,14 @@ def _one_write() -> None:
     And torn lines are not ended.
     """
 
-    async def write(self: _Stdout, text: str) -> None:
+    def begin(self: Stdout, text: str) -> asyncio.Future[None]:
         with contextlib.suppress(OSError):
             os.write(sys.stdout.fileno(), text.encode())
+        future: asyncio.Future[None] = self.loop.create_future()
+        future.set_result(None)
+        return future
 
-    _Stdout.write = write  # type: ignore[method-assign]
+    Stdout.begin = begin  # type: ignore[method-assign]
 
 
 def _no_taker() -> None:
