@@ -249,11 +249,16 @@ class Store(Protocol):
     durable: bool
     journal: Journal | None
 
-    def open(self) -> Contents:
+    def open(self, now: float | None = None) -> Contents:
         """Open or create the store, and return its contents.
 
         Blocks; a matter of milliseconds unless the outbox is very long. A closed store
         may be opened again.
+
+        Args:
+            now: the time of the process. If it does not fit to the times in the store,
+                all of these move by `qos.core.wall_clock.shift_s`, on disk, before the
+                contents are read. None: nothing moves.
 
         Raises:
             StoreInUse: another process, or another store object of this one, has it

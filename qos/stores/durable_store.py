@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
 from qos import arguments, forks
+from qos.core.wall_clock import shift_s
 from qos.errors import StoreError, StoreFull, StoreInUse, StoreReadOnly
 from qos.stores.base import Journal, NoJournal
 from qos.stores.group_commit import GroupCommit
@@ -91,8 +92,8 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
         """Raise an error, without writing, unless this is our store or nothing yet."""
 
     @abc.abstractmethod
-    def _load(self) -> _Contents:
-        """Create the store if needed, and read it.
+    def _load(self, now: float | None) -> _Contents:
+        """Create the store if needed, and read it; see `open` for `now`.
 
         If the data is there, it is locked. If not, its creator locks it before any
         other process can see it.
@@ -114,7 +115,7 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
 
     # -- the contract ------------------------------------------------------
 
-    def open(self) -> _Contents:
+    def open(self, now: float | None = None) -> _Contents:
         """See Store."""
         if self._is_open:
             raise self._in_use()
@@ -127,7 +128,7 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
                 raise self._in_use()
             self._lock_data()
             self._recognize()
-            contents = self._load()
+            contents = self._load(now)
         except BaseException as error:
             self._unlock()
             if isinstance(error, OSError):
@@ -179,6 +180,18 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
                 await self._release()
             finally:
                 self._unlock()
+
+    def _shift_s(self, newest: float | None, now: float) -> float:
+        """See `shift_s`; says so if the times in the store are to move."""
+        by_s = shift_s(newest, now)
+        if by_s:
+            log.warning(
+                "%s: the clock has jumped by %+.0f s since the last change of the "
+                "store; all times in it move by that",
+                self.url,
+                by_s,
+            )
+        return by_s
 
     def _need_open(self) -> None:
         if not self._is_open:

@@ -30,7 +30,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from qos.core.message.effects import Save
+from qos.core.message.effects import End, Save
 from qos.core.message.model import Ended, Incoming, Outgoing, OutgoingState
 from qos.errors import StoreDamaged, StoreError, StoreReadOnly, StoreTooNew
 from qos.stores.base import (
@@ -54,6 +54,7 @@ from qos.stores.files_index import (
     name_of,
     outgoing_name,
 )
+from qos.stores.times import happened_at, moved
 
 __all__ = ["FORMAT", "VERSION", "FilesStore"]
 
@@ -80,6 +81,8 @@ class FilesStore(DurableStore[Contents, Change]):
 
     def _clear(self) -> None:
         self._index = FilesIndex()
+        #: The newest time at which something has happened, before `open` has returned.
+        self._newest: float | None = None
         self._folder.clear()
 
     def transaction(self) -> None:
@@ -126,6 +129,9 @@ class FilesStore(DurableStore[Contents, Change]):
     def incoming(self) -> Iterator[Incoming]:
         """See Store."""
         self._need_open()
+        return self._incoming()
+
+    def _incoming(self) -> Iterator[Incoming]:
         keys = self._index.received_keys()
         found = (self._read(incoming_name(key), incoming_from) for key in keys)
         return (record for record in found if record is not None)
@@ -227,7 +233,7 @@ class FilesStore(DurableStore[Contents, Change]):
                 f"has version {version}, and this program knows up to {VERSION}",
             )
 
-    def _load(self) -> Contents:
+    def _load(self, now: float | None) -> Contents:
         self._clear()
         if not self._locks:
             self._path.mkdir(mode=0o700, exist_ok=True)
@@ -246,8 +252,24 @@ class FilesStore(DurableStore[Contents, Change]):
             sync(self._path / folder)
         sync(self._path.parent)
         contents = self._contents()
+        if now is not None:
+            self._move(contents, now)
         self._folder.start()
         return contents
+
+    def _move(self, contents: Contents, now: float) -> None:
+        """Move all times, if they do not fit to the present time."""
+        by_s = self._shift_s(self._newest, now)
+        if not by_s:
+            return
+        outgoing = self._outgoing(sorted(self._index.ids))
+        changes: list[Change] = [Save(moved(each, by_s)) for each in outgoing]
+        changes += [Save(moved(each, by_s)) for each in self._incoming()]
+        changes += [End(moved(each, by_s)) for each in self._index.ended.values()]
+        self._folder.commit_at_once(*self._index.plan(changes))
+        self._index.note(changes)
+        contents.outgoing = [moved(each, by_s) for each in contents.outgoing]
+        contents.incoming = [moved(each, by_s) for each in contents.incoming]
 
     def _check_folder(self, place: Path) -> None:
         """Raise unless we can write the folder, and nobody else can.
@@ -290,10 +312,12 @@ class FilesStore(DurableStore[Contents, Change]):
 
     def _contents(self) -> Contents:
         contents = Contents()
+        times: list[float] = []
         for name in filter(MESSAGE.fullmatch, self._folder.names("ended")):
             ended = self._read(f"ended/{name}", ended_from)
             if ended is not None:
                 self._index.ended[ended.seq] = ended
+                times += happened_at(ended)
         for name in self._folder.names("outgoing"):
             if MARKER.fullmatch(name):
                 self._index.last = max(self._index.last, int(name.removeprefix(LAST)))
@@ -306,10 +330,14 @@ class FilesStore(DurableStore[Contents, Change]):
                 messages, size = contents.accounts.get(outgoing.account, (0, 0))
                 contents.accounts[outgoing.account] = messages + 1, size + outgoing.size
             contents.outbox_bytes += outgoing.size
+            times += happened_at(outgoing)
             if outgoing.state in {OutgoingState.OFFERED, OutgoingState.RELEASING}:
                 contents.outgoing.append(outgoing)
         contents.incoming = list(self._records("incoming", incoming_from))
         contents.incoming.sort(key=lambda record: (record.changed_at, record.key))
+        for each in contents.incoming:
+            times += happened_at(each)
+        self._newest = max(times, default=None)
         if (self._path / REMEMBERED).exists():
             try:
                 self._index.remembered = dict(self._folder.read(REMEMBERED))

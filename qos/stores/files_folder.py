@@ -140,6 +140,12 @@ class AtomicFolder:
                 self.discard(content)
             raise
 
+    def commit_at_once(self, content: Mapping[str, Any], moves: list[Move]) -> None:
+        """See `commit`; before `start`, and in this thread."""
+        for name, value in content.items():
+            self.save(name, value)
+        self._transact(moves)
+
     async def _write(self, name: str, value: object) -> None:
         await self._stage(name, value, executor=self._threads)
 

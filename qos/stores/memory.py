@@ -93,8 +93,8 @@ class MemoryStore:
         self._ended: dict[int, Ended] = {}
         self._clear()
 
-    def open(self) -> Contents:
-        """See Store."""
+    def open(self, now: float | None = None) -> Contents:
+        """See Store. There are no times of an earlier process."""
         if self._is_open:
             raise StoreInUse(self.url, "is open")
         self._is_open = True

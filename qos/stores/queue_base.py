@@ -51,11 +51,16 @@ class QueueStore(Protocol):
     store_id: str
     journal: Journal | None
 
-    def open(self) -> QueueContents:
+    def open(self, now: float | None = None) -> QueueContents:
         """Open or create the store, and return its contents.
 
         Blocks; the time grows with the number of items that are not archived. A closed
         store may be opened again.
+
+        Args:
+            now: the time of the process. If it does not fit to the times in the store,
+                all of these move by `qos.core.wall_clock.shift_s`, on disk, before the
+                contents are read. None: nothing moves.
 
         Raises:
             StoreInUse: another process, or another store object of this one, has it

@@ -54,6 +54,7 @@ __all__ = [
     "NODE",
     "PUSH_LINK",
     "PUSH_SUBSCRIBER",
+    "SEEN_AT",
     "SUBSCRIPTION",
     "TERMINUS",
     "ended_from",
@@ -76,6 +77,9 @@ SUBSCRIPTION = tuple(field.name for field in fields(Subscription))
 TERMINUS = tuple(field.name for field in fields(Terminus))
 PUSH_SUBSCRIBER = tuple(field.name for field in fields(PushSubscriber))
 PUSH_LINK = tuple(field.name for field in fields(PushLink))
+
+#: The name, in the table `about`, of the time at which a service was there last.
+SEEN_AT = "seen_at"
 
 #: A step of an item rarely changes these, and they have an index.
 _PLACE = ("node", "item_id")
@@ -199,6 +203,7 @@ _FORGET_OLD = Kind(
             "DELETE FROM item WHERE forget_at <= ?",
             "DELETE FROM ended WHERE forget_at <= ?",
             f"DELETE FROM push_link WHERE kept_at <= ? - {LINK_S}",
+            f"INSERT OR REPLACE INTO about VALUES ('{SEEN_AT}', ?)",
         )
     ),
 )

@@ -27,6 +27,7 @@ from qos.stores.queue_rows import (
     NODE,
     PUSH_LINK,
     PUSH_SUBSCRIBER,
+    SEEN_AT,
     SUBSCRIPTION,
     TERMINUS,
     ended_from,
@@ -40,6 +41,7 @@ from qos.stores.queue_rows import (
 from qos.stores.queue_schema import APPLICATION_ID, MIGRATIONS
 from qos.stores.sqlite_changes import Row, names
 from qos.stores.sqlite_file import Migrations, SqliteFile
+from qos.stores.times import QUEUE_TABLES, moves, newest
 
 __all__ = [
     "APPLICATION_ID",
@@ -58,6 +60,12 @@ MESSAGES = "-messages"
 _PAYLOADS = _IDS = 256
 
 
+#: When something has happened to an item; of an item that is not locked, locked_at is 0.
+_USED_AT = (
+    "CASE state WHEN 'acquired' THEN MAX(published_at, locked_at) ELSE published_at END"
+)
+_NOT_SEEN = f"NOT EXISTS (SELECT 1 FROM about WHERE name = '{SEEN_AT}')"
+
 _SELECT_ENDED = f"SELECT {names(ENDED)} FROM ended WHERE node = ? AND"
 
 
@@ -74,6 +82,17 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
         "ended",
         "push_subscriber",
         "push_link",
+    )
+    _newest = newest(
+        (_USED_AT, "item"),
+        ("CAST(value AS REAL)", f"about WHERE name = '{SEEN_AT}'"),
+        # A file of an earlier version does not say when it was used.
+        ("ended_at", f"item WHERE state = 'archived' AND {_NOT_SEEN}"),
+        ("ended_at", f"ended WHERE {_NOT_SEEN}"),
+    )
+    _moves = (
+        *moves(QUEUE_TABLES),
+        f"UPDATE about SET value = value + ?1 WHERE name = '{SEEN_AT}'",
     )
 
     @property

@@ -32,6 +32,7 @@ from qos.stores.sqlite_application import ApplicationConnection
 from qos.stores.sqlite_changes import names
 from qos.stores.sqlite_file import Migrations, SqliteFile
 from qos.stores.sqlite_transaction import SqliteTransaction, refusal_inside
+from qos.stores.times import MESSAGE_TABLES, happened, moves, newest
 
 __all__ = ["APPLICATION_ID", "MIGRATIONS", "SqliteStore"]
 
@@ -53,6 +54,8 @@ class SqliteStore(SqliteFile[Contents, Change]):
 
     _application_id = APPLICATION_ID
     _tables = _TABLES
+    _newest = newest(*happened(MESSAGE_TABLES))
+    _moves = tuple(moves(MESSAGE_TABLES))
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path)

@@ -14,7 +14,7 @@ import resource
 import secrets
 import sqlite3
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -102,6 +102,11 @@ class SqliteFile(DurableStore[_Contents, _Change]):
     @abc.abstractmethod
     def _migrations(self) -> Migrations:
         """See Migrations."""
+
+    #: The query for the newest time at which something has happened, and the statements
+    #: that move all times by their one parameter.
+    _newest: ClassVar[str]
+    _moves: ClassVar[Sequence[str]]
 
     @abc.abstractmethod
     def _rows(self, changes: Iterable[_Change]) -> Iterable[Row]:
@@ -208,7 +213,7 @@ class SqliteFile(DurableStore[_Contents, _Change]):
         if not has_wal and status.st_size % _PAGE_BYTES:
             raise self._damaged("is cut off")
 
-    def _load(self) -> _Contents:
+    def _load(self, now: float | None) -> _Contents:
         with self._errors():
             if not self._locks:
                 self._create()
@@ -219,6 +224,8 @@ class SqliteFile(DurableStore[_Contents, _Change]):
             try:
                 self._connect()
                 self._read_id()
+                if now is not None:
+                    self._move(now)
                 return self._contents()
             except BaseException:
                 self._disconnect()
@@ -308,7 +315,13 @@ class SqliteFile(DurableStore[_Contents, _Change]):
         self._connect_reader()
         writer = self._writer = self._connect_writer()
         self._migrate(writer)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="qos-store")
+        thread = self._thread = ThreadPoolExecutor(1, thread_name_prefix="qos-store")
+        try:
+            # It is started now: a commit whose thread could not be started would fail, and
+            # be made together with the next one all the same.
+            thread.submit(int)
+        except RuntimeError as error:
+            raise StoreError(self.url, str(error)) from error
 
     def _connect_reader(self) -> int:
         """Connect without the right to write; returns the version of the file."""
@@ -360,6 +373,17 @@ class SqliteFile(DurableStore[_Contents, _Change]):
         if "store_id" not in about:
             raise self._damaged("has lost its id")
         self.store_id = about["store_id"]
+
+    def _move(self, now: float) -> None:
+        """Move all times, if they do not fit to the present time."""
+        assert self._writer is not None
+        ((newest,),) = self._read(self._newest)
+        by_s = self._shift_s(newest, now)
+        if by_s:
+            self.probe("move")
+            with _transaction(self._writer):
+                for statement in self._moves:
+                    self._writer.execute(statement, (by_s,))
 
     def _migrate(self, db: sqlite3.Connection) -> None:
         """Upgrade the file to the present version, completely or not at all."""

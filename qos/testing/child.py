@@ -66,11 +66,11 @@ async def run_commands(
     parent = parent or Parent()
     by_name = {command.__name__: command for command in commands}
     stdin = await parent.stdin()
-    asked: asyncio.Queue[bytes] = asyncio.Queue()
+    requests: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def work() -> None:
         while True:
-            name, options = json.loads(await asked.get())
+            name, options = json.loads(await requests.get())
             try:
                 reply: dict[str, object] = {
                     "done": dict(await by_name[name](**options) or {})
@@ -81,7 +81,7 @@ async def run_commands(
 
     working = asyncio.create_task(work())
     while line := await stdin.readline():
-        asked.put_nowait(line)
+        requests.put_nowait(line)
     working.cancel()
     await asyncio.wait((working,))
 

@@ -40,7 +40,7 @@ def friends(*users: str, **options: Any) -> LoopbackServer:
     return LoopbackServer(
         accounts=dict.fromkeys(users, _PASSWORD),
         rosters={
-            user: {jid: "both" for other, jid in jids.items() if other != user}
+            user: {jid: "both" for contact, jid in jids.items() if contact != user}
             for user in users
         },
         **options,

@@ -172,8 +172,8 @@ class Ejabberd(XmppServer):
 def _libraries() -> Path | None:
     """The folder with Erlang's libraries of ejabberd; None: there is none."""
     for pattern in _LIBRARIES:
-        for found in Path("/").glob(f"{pattern[1:]}/ejabberd-*/ebin/ejabberd.app"):
-            return found.parents[2]
+        for app_file in Path("/").glob(f"{pattern[1:]}/ejabberd-*/ebin/ejabberd.app"):
+            return app_file.parents[2]
     return None
 
 

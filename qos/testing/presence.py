@@ -129,15 +129,15 @@ class PresenceService:
         account = session.account
         assert account is not None
         first = session.presence is None
-        others = account.available() if first else []
+        peers = account.available() if first else []
         session.presence = stanza
         session.priority = _priority(stanza)
         for watcher in self._watchers(account):
             self._send(stanza, session.jid, watcher)
         # RFC 6121 §4.2.2: to all resources of the sender's account, this one included.
         self._send(stanza, session.jid, account.jid)
-        for other in others:
-            self._show(other, session.jid)
+        for peer in peers:
+            self._show(peer, session.jid)
         if first:
             for contact, item in account.roster.items():
                 if item.to:
@@ -150,13 +150,15 @@ class PresenceService:
     def _unavailable(self, session: ClientPeer, stanza: Stanza) -> None:
         account = session.account
         assert account is not None
-        told = dict.fromkeys(self._watchers(account)) if session.presence else {}
-        told |= {jid: None for jid in session.directed if _bare(jid) not in told}
+        receivers = dict.fromkeys(self._watchers(account)) if session.presence else {}
+        receivers |= {
+            jid: None for jid in session.directed if _bare(jid) not in receivers
+        }
         if session.presence is not None:
-            told[account.jid] = None
+            receivers[account.jid] = None
         session.presence = None
         session.directed.clear()
-        for jid in told:
+        for jid in receivers:
             self._send(stanza, session.jid, jid)
 
     def _probe(self, prober: str, contact: str) -> None:
@@ -188,14 +190,14 @@ class PresenceService:
                 self._send(_presence("unavailable"), session.jid, to)
 
     def _pass_on(self, sender: str, kind: str, to: str, stanza: Stanza) -> None:
-        other = self._router.account(to)
-        if other is None or self._inbound(other, kind, sender):
+        account = self._router.account(to)
+        if account is None or self._inbound(account, kind, sender):
             self._send(stanza, sender, to)
 
     def _outbound(self, account: Account, kind: str, contact: str) -> bool:
         """Do the sender's part (RFC 6121 §3); tell whether the request goes on."""
-        asked = contact in account.requests
-        if kind == "subscribed" and not asked:
+        has_asked = contact in account.requests
+        if kind == "subscribed" and not has_asked:
             return False
         if kind in ("subscribed", "unsubscribed"):
             account.requests.pop(contact, None)
@@ -203,7 +205,7 @@ class PresenceService:
         if item is None:
             full = len(account.roster) >= CONTACTS_MAX
             if full or kind in ("unsubscribe", "unsubscribed"):
-                return kind == "unsubscribed" and asked
+                return kind == "unsubscribed" and has_asked
             item = account.roster[contact] = RosterItem()
         match kind:
             case "subscribe":

@@ -94,15 +94,13 @@ class Chance:
             return SaveItem(self._any(Item, seq=seq, node=node, item_id=item_id))
         if kind == 7:
             return RemoveItem(self._chance.randint(1, model.last_seq + 1))
-        seq, known = self._chance.randint(1, model.last_seq + 1), sorted(model.ended)
-        ended = self._any(EndedItem, seq=seq, node=node, item_id=item_id)
-        if known and self._chance.randrange(2):
+        seq, ends = self._chance.randint(1, model.last_seq + 1), sorted(model.ended)
+        end = self._any(EndedItem, seq=seq, node=node, item_id=item_id)
+        if ends and self._chance.randrange(2):
             # An end that is remembered already.
-            node, item_id, token, seq = pick(known)
-            ended = self._any(
-                EndedItem, node=node, item_id=item_id, seq=seq, token=token
-            )
-        return SaveEnded(ended)
+            node, item_id, token, seq = pick(ends)
+            end = self._any(EndedItem, node=node, item_id=item_id, seq=seq, token=token)
+        return SaveEnded(end)
 
     def _change_of_node(self, kind: int, node: str) -> Change:
         jid = self._chance.choice(_JIDS)
@@ -117,36 +115,40 @@ class Chance:
         return RemoveTerminus(jid)
 
     def _change_of_push(
-        self, model: QueueModel, kind: int, node: str, its_id: str
+        self, model: QueueModel, kind: int, node: str, subscriber_id: str
     ) -> Change:
         if kind == 14:
-            subscriber = self._any(PushSubscriber, subscriber_id=its_id, node=node)
+            subscriber = self._any(
+                PushSubscriber, subscriber_id=subscriber_id, node=node
+            )
             return SavePushSubscriber(subscriber)
         if kind == 15:
-            return RemovePushSubscriber(its_id)
+            return RemovePushSubscriber(subscriber_id)
         if kind == 16:
             seq = self._chance.randint(1, model.last_seq + 1)
-            return SavePushLink(self._any(PushLink, subscriber_id=its_id, seq=seq))
-        seqs = [seq for other, seq in model.push_links if other == its_id]
-        return RemovePushLink(its_id, self._chance.choice(seqs or [1]))
+            return SavePushLink(
+                self._any(PushLink, subscriber_id=subscriber_id, seq=seq)
+            )
+        seqs = [seq for owner_id, seq in model.push_links if owner_id == subscriber_id]
+        return RemovePushLink(subscriber_id, self._chance.choice(seqs or [1]))
 
-    def _any(self, kind: Any, **given: object) -> Any:
+    def _any(self, kind: Any, **fields: object) -> Any:
         """Some value of this type."""
         pick, parts = self._chance.choice, get_args(kind)
-        some = range(pick((0, 0, 1, 3)))
+        span = range(pick((0, 0, 1, 3)))
         if hasattr(kind, "__dataclass_fields__"):
             hints = get_type_hints(kind).items()
             values = {name: self._any(hint) for name, hint in hints}
-            return kind(**values | given)
+            return kind(**values | fields)
         if isinstance(kind, UnionType):
             return pick((None, self._any(parts[0])))
         if get_origin(kind) is Mapping:
             types = (str, int, float, bool)
-            return {self._any(str): self._any(pick(types)) for _ in some}
+            return {self._any(str): self._any(pick(types)) for _ in span}
         if get_origin(kind) is dict:
-            return {self._any(parts[0]): self._any(parts[1]) for _ in some}
+            return {self._any(parts[0]): self._any(parts[1]) for _ in span}
         if get_origin(kind) in {frozenset, tuple}:
-            return get_origin(kind)(self._any(parts[0]) for _ in some)
+            return get_origin(kind)(self._any(parts[0]) for _ in span)
         return pick(tuple(kind) if issubclass(kind, Enum) else _VALUES[kind])
 
 
@@ -157,7 +159,7 @@ def check_reads(store: QueueStore, model: QueueModel) -> None:
         AssertionError: an answer is not that of the model.
     """
     assert state_of(store, NODES, IDS) == model.state()
-    ages = [each.created_at for each in store.push_subscribers()]
+    ages = [subscriber.created_at for subscriber in store.push_subscribers()]
     assert ages == sorted(ages)
     _check_ended(store, model)
     for node, outcome in product(NODES, ItemOutcome):
@@ -167,16 +169,16 @@ def check_reads(store: QueueStore, model: QueueModel) -> None:
 def _check_ended(store: QueueStore, model: QueueModel) -> None:
     for node, since in product(NODES, _TIMES):
         recent = store.all_ended(node, IDS, since=since)
-        assert {each for some in recent.values() for each in some} == {
-            ended
-            for ended in model.ended.values()
-            if ended.node == node and ended.ended_at > since
+        assert {end for ends in recent.values() for end in ends} == {
+            end
+            for end in model.ended.values()
+            if end.node == node and end.ended_at > since
         }
     for node, item_id in product(NODES, IDS):
         assert set(store.ended(node, item_id)) == {
-            each
-            for each in model.ended.values()
-            if (each.node, each.item_id) == (node, item_id)
+            end
+            for end in model.ended.values()
+            if (end.node, end.item_id) == (node, item_id)
         }
     for node, item_id, token, _ in model.ended:
         settled = store.settled(node, [("none", token), (item_id, token)])
@@ -192,13 +194,13 @@ def _check_archived(
     assert store.count_archived(node, outcome) == len(items)
     assert store.archived(node, outcome, limit=1000) == items
     for now in {item.forget_at for item in items if item.forget_at is not None}:
-        kept = [item for item in items if item.is_kept(now)]
-        assert store.archived(node, outcome, limit=1000, now=now) == kept
-        assert store.archived(node, outcome, limit=1, now=now) == kept[:1]
-        assert store.count_archived(node, outcome, now=now) == len(kept)
+        current = [item for item in items if item.is_kept(now)]
+        assert store.archived(node, outcome, limit=1000, now=now) == current
+        assert store.archived(node, outcome, limit=1, now=now) == current[:1]
+        assert store.count_archived(node, outcome, now=now) == len(current)
     for after, item in pairwise(items):
-        found = store.archived(node, outcome, after=after.seq, limit=1)
-        assert found == [item]
+        page = store.archived(node, outcome, after=after.seq, limit=1)
+        assert page == [item]
     for item_id in IDS:
         assert store.find_archived(node, item_id, outcome) == [
             item for item in items if item.item_id == item_id

@@ -23,7 +23,7 @@ from qos.core.queue.item import ItemOutcome
 from qos.errors import StoreError, StoreInUse
 from qos.stores.queue_base import QueueStore
 from qos.testing.queue_store_changes import Chance, check_reads
-from qos.testing.queue_store_ended import QueueEndedContract
+from qos.testing.queue_store_clocks import QueueClockContract
 from qos.testing.queue_store_model import QueueModel
 from qos.testing.queue_store_records import item, node, opened, write
 from qos.testing.store_faults import run
@@ -31,7 +31,7 @@ from qos.testing.store_faults import run
 __all__ = ["QueueStoreContract"]
 
 
-class QueueStoreContract(QueueEndedContract):
+class QueueStoreContract(QueueClockContract):
     """The tests. A subclass makes the store: see `new_store`."""
 
     def test_a_queue_service_takes_it_for_a_store(self, tmp_path: Path) -> None:
@@ -80,9 +80,9 @@ class QueueStoreContract(QueueEndedContract):
 
         async def scenario() -> None:
             async with opened(store := self.new_store(tmp_path)):
-                written = store.write([SaveItem(item(1), "x")])
-            assert written is not None
-            assert written.done()
+                commit = store.write([SaveItem(item(1), "x")])
+            assert commit is not None
+            assert commit.done()
             async with opened(self.new_store(tmp_path)) as contents:
                 assert contents.items == [item(1)]
 
@@ -159,9 +159,9 @@ class QueueStoreContract(QueueEndedContract):
 
         async def scenario() -> None:
             async with opened(store := self.new_store(tmp_path)):
-                for each in (store, self.new_store(tmp_path)):
-                    with pytest.raises(StoreInUse, match=each.url):
-                        each.open()
+                for candidate in (store, self.new_store(tmp_path)):
+                    with pytest.raises(StoreInUse, match=candidate.url):
+                        candidate.open()
                     await write(store, SaveItem(item(1), "x"))
                 assert store.contents().items == [item(1)]
             async with opened(self.new_store(tmp_path)):
@@ -222,10 +222,10 @@ class QueueStoreContract(QueueEndedContract):
             for folder in (tmp_path, tmp_path, tmp_path / "other"):
                 async with opened(store := self.new_store(folder)):
                     # Beside a commit, which is in another turn of the same thread.
-                    written = store.write([SaveNode(node())])
+                    commit = store.write([SaveNode(node())])
                     keys += await asyncio.gather(store.link_key(), store.link_key())
-                    assert written is not None
-                    await written
+                    assert commit is not None
+                    await commit
             assert keys[0] == keys[1] == keys[2] == keys[3] != keys[4] == keys[5]
             assert all(len(bytes.fromhex(key)) >= 16 for key in keys)
 

@@ -40,7 +40,7 @@ class QueueEndedContract(QueueReadContract):
         """An id was used again, or its item was requeued."""
         first = ended_item(1, item_id="a", token="t1", ended_at=2.0)
         second = ended_item(2, item_id="a", token="t2", ended_at=3.0)
-        others = [
+        other_ends = [
             ended_item(3, item_id="b", token="t1"),
             ended_item(4, item_id="a", token="t1", node="others"),
         ]
@@ -49,18 +49,20 @@ class QueueEndedContract(QueueReadContract):
 
         async def scenario() -> None:
             async with opened(store := self.new_store(tmp_path)):
-                await write(store, *map(SaveEnded, (first, second, *others, silent)))
+                await write(
+                    store, *map(SaveEnded, (first, second, *other_ends, silent))
+                )
                 # Both ended without a token.
                 await write(store, SaveEnded(again))
             async with opened(store := self.new_store(tmp_path)):
                 assert set(store.ended("jobs", "a")) == {first, second}
                 assert store.ended("jobs", "c") == [again]
-                found = store.all_ended("jobs", ["a", "b", "none"])
-                assert found.keys() == {"a", "b"}
-                assert found["b"] == [others[0]]
+                answer = store.all_ended("jobs", ["a", "b", "none"])
+                assert answer.keys() == {"a", "b"}
+                assert answer["b"] == [other_ends[0]]
                 tokens = [("a", "t2"), ("b", "t1"), ("b", "t2"), ("none", "t1")]
                 found_settled = store.settled("jobs", tokens)
-                assert found_settled == {"a": second, "b": others[0]}
+                assert found_settled == {"a": second, "b": other_ends[0]}
 
         run(scenario())
 
@@ -72,10 +74,10 @@ class QueueEndedContract(QueueReadContract):
             async with opened(store := self.new_store(tmp_path)):
                 await write(store, *map(SaveEnded, ends))
                 for since in (0.5, 1.0, 2.9, 3.0):
-                    recent = {each for each in ends if each.ended_at > since}
-                    found = store.all_ended("jobs", ["a"], since=since)
-                    assert found.keys() == ({"a"} if recent else set())
-                    assert set(found.get("a", [])) == recent
+                    recent = {end for end in ends if end.ended_at > since}
+                    answer = store.all_ended("jobs", ["a"], since=since)
+                    assert answer.keys() == ({"a"} if recent else set())
+                    assert set(answer.get("a", [])) == recent
 
         run(scenario())
 
@@ -94,24 +96,24 @@ class QueueEndedContract(QueueReadContract):
                     SavePushLink(push_link("pushed", 1, kept_at=100.0 - LINK_S)),
                     SavePushLink(push_link("pushed", 2, kept_at=100.5 - LINK_S)),
                 )
-                shown = state_of(store, ["jobs"], ["id-4", "pushed"])
+                before = state_of(store, ["jobs"], ["id-4", "pushed"])
                 await write(store, ForgetOld(99.9))
-                assert state_of(store, ["jobs"], ["id-4", "pushed"]) == shown
+                assert state_of(store, ["jobs"], ["id-4", "pushed"]) == before
                 await write(store, ForgetOld(100.0))
             async with opened(store := self.new_store(tmp_path)):
-                left = state_of(store, ["jobs"], ["id-4", "pushed"])
-                assert left.contents.items == [item(1)]
-                assert left.payloads == {1: "live", 3: "dead"}
-                assert left.archived == {3: dead}
-                assert left.ended == frozenset()
-                assert left.push_links.keys() == {("pushed", 2)}
+                after = state_of(store, ["jobs"], ["id-4", "pushed"])
+                assert after.contents.items == [item(1)]
+                assert after.payloads == {1: "live", 3: "dead"}
+                assert after.archived == {3: dead}
+                assert after.ended == frozenset()
+                assert after.push_links.keys() == {("pushed", 2)}
 
         run(scenario())
 
     def test_an_archive_is_read_by_page(self, tmp_path: Path) -> None:
         """In the order of publishing, each page beginning after the last."""
         accepted = [archived_item(seq, item_id=f"id-{seq % 2}") for seq in (1, 2, 5, 8)]
-        others = [
+        other_items = [
             archived_item(3, ItemOutcome.REJECTED),
             archived_item(4, node="others"),
             item(6, outcome=ItemOutcome.ACCEPTED),
@@ -120,22 +122,22 @@ class QueueEndedContract(QueueReadContract):
 
         async def scenario() -> None:
             async with opened(store := self.new_store(tmp_path)):
-                written = [*reversed(accepted), *others, outdated]
-                await write(store, *(SaveItem(each, "x") for each in written))
+                items = [*reversed(accepted), *other_items, outdated]
+                await write(store, *(SaveItem(entry, "x") for entry in items))
 
                 def page(after: int, limit: int) -> list[int]:
-                    found = store.archived(
+                    entries = store.archived(
                         "jobs", ItemOutcome.ACCEPTED, after=after, limit=limit, now=50.0
                     )
-                    return [each.seq for each in found]
+                    return [entry.seq for entry in entries]
 
                 assert [page(0, 3), page(5, 3), page(8, 3)] == [[1, 2, 5], [8], []]
                 count = store.count_archived
                 assert count("jobs", ItemOutcome.ACCEPTED, now=50.0) == 4
                 assert count("jobs", ItemOutcome.ACCEPTED, now=49.0) == 5
                 assert count("jobs", ItemOutcome.ACCEPTED) == 5
-                found = store.find_archived("jobs", "id-0", ItemOutcome.ACCEPTED)
-                assert found == [accepted[1], accepted[3]]
+                matches = store.find_archived("jobs", "id-0", ItemOutcome.ACCEPTED)
+                assert matches == [accepted[1], accepted[3]]
                 assert store.contents().dead == {"jobs": 1}
 
         run(scenario())

@@ -106,14 +106,14 @@ class QueueFaultContract:
                 await write(store, *self.BEFORE)
                 expected.make(self.BEFORE)
                 self.watch(store, fault)
-                for some in (changes, [_AFTERWARDS]):
+                for batch in (changes, [_AFTERWARDS]):
                     message = store.url
                     try:
-                        await write(store, *some)
+                        await write(store, *batch)
                     except StoreError as error:
                         message = str(error)
                     else:
-                        expected.make(some)
+                        expected.make(batch)
                     assert store.url in message
                     assert _shown(store) == expected.state()
             again = self.new_store(folder)
@@ -139,11 +139,11 @@ class QueueFaultContract:
         model.make(changes)
         after = model.state()
 
-        async def survives(left: Copies, *, then_dies: bool) -> None:
-            for folder in sorted(left.to.iterdir()):
+        async def survives(copies: Copies, *, then_dies: bool) -> None:
+            for folder in sorted(copies.to.iterdir()):
                 store = self.new_store(folder)
                 again = Copies(
-                    folder, to=left.to.with_name(f"{left.to.name}-{folder.name}")
+                    folder, to=copies.to.with_name(f"{copies.to.name}-{folder.name}")
                 )
                 if then_dies:
                     self.watch(store, again)
@@ -159,12 +159,12 @@ class QueueFaultContract:
         async def scenario() -> None:
             (tmp_path / "live").mkdir()
             store = self.new_store(tmp_path / "live")
-            left = Copies(tmp_path / "live", to=tmp_path / "left")
+            copies = Copies(tmp_path / "live", to=tmp_path / "left")
             async with opened(store):
                 await write(store, *self.BEFORE)
-                self.watch(store, left)
+                self.watch(store, copies)
                 await write(store, *changes)
-            await survives(left, then_dies=True)
+            await survives(copies, then_dies=True)
 
         run(scenario())
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from typing import TypeVar
 
 from qos.core.queue.contents import QueueContents
 from qos.core.queue.effects import (
@@ -39,9 +40,14 @@ from qos.core.queue.push import (
     SavePushSubscriber,
 )
 from qos.core.queue.terminus import Terminus
+from qos.core.wall_clock import shift_s
 from qos.stores.queue_base import QueueStore
+from qos.stores.times import moved
 
 __all__ = ["QueueModel", "State", "state_of"]
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 #: More than any test writes.
 _ALL = 10_000
@@ -61,6 +67,7 @@ class QueueModel:
         push_subscribers: by their ids.
         push_links: by the id of a subscriber, and seq.
         last_seq: the largest seq that was ever there.
+        seen_at: when a service was there last, as ForgetOld says; None: never.
     """
 
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -72,6 +79,7 @@ class QueueModel:
     push_subscribers: dict[str, PushSubscriber] = field(default_factory=dict)
     push_links: dict[tuple[str, int], PushLink] = field(default_factory=dict)
     last_seq: int = 0
+    seen_at: float | None = None
 
     def make(self, changes: Iterable[Change]) -> None:
         """Make these changes, in their order."""
@@ -88,9 +96,9 @@ class QueueModel:
                 self.last_seq = max(self.last_seq, item.seq)
             case RemoveItem(seq):
                 self._remove(seq)
-            case SaveEnded(ended):
-                end = (ended.node, ended.item_id, ended.token, ended.seq)
-                self.ended[end] = ended
+            case SaveEnded(memory):
+                end = (memory.node, memory.item_id, memory.token, memory.seq)
+                self.ended[end] = memory
             case SaveSubscription(subscription):
                 key = (subscription.node, subscription.jid)
                 self.subscriptions[key] = subscription
@@ -130,15 +138,42 @@ class QueueModel:
             self._remove(seq)
         for key in [key for key in self.subscriptions if key[0] == name]:
             del self.subscriptions[key]
-        for each in [each for each in self.termini.values() if each.node == name]:
-            del self.termini[each.jid]
+        for terminus in [
+            terminus for terminus in self.termini.values() if terminus.node == name
+        ]:
+            del self.termini[terminus.jid]
         for end in [end for end in self.ended if end[0] == name]:
             del self.ended[end]
-        for its in [its for its in self.push_subscribers.values() if its.node == name]:
-            self._remove_pushed(its.subscriber_id)
+        for subscriber in [
+            subscriber
+            for subscriber in self.push_subscribers.values()
+            if subscriber.node == name
+        ]:
+            self._remove_pushed(subscriber.subscriber_id)
+
+    def move(self, now: float) -> None:
+        """Move all times, if they do not fit to the present time."""
+        items = self.items.values()
+        times = [item.published_at for item in items]
+        times += [item.locked_at for item in items if item.token]
+        times += [each.ended_at for each in self.ended.values()]
+        times += [] if self.seen_at is None else [self.seen_at]
+        by_s = shift_s(max(times, default=None), now)
+        self.nodes = _moved(self.nodes, by_s)
+        self.subscriptions = _moved(self.subscriptions, by_s)
+        self.termini = _moved(self.termini, by_s)
+        self.items = _moved(self.items, by_s)
+        self.ended = _moved(self.ended, by_s)
+        self.push_subscribers = _moved(self.push_subscribers, by_s)
+        self.push_links = _moved(self.push_links, by_s)
+        if self.seen_at is not None:
+            self.seen_at += by_s
 
     def _forget(self, now: float) -> None:
-        for end in [end for end, each in self.ended.items() if each.forget_at <= now]:
+        self.seen_at = now
+        for end in [
+            end for end, memory in self.ended.items() if memory.forget_at <= now
+        ]:
             del self.ended[end]
         for seq, item in list(self.items.items()):
             if item.forget_at is not None and item.forget_at <= now:
@@ -171,13 +206,13 @@ class QueueModel:
 
     def archived(self, node: str, outcome: ItemOutcome) -> list[Item]:
         """The items that a node keeps after this outcome, by seq."""
-        kept = (ItemState.ARCHIVED, outcome, node)
-        found = [
+        key = (ItemState.ARCHIVED, outcome, node)
+        items = [
             item
             for item in self.items.values()
-            if (item.state, item.outcome, item.node) == kept
+            if (item.state, item.outcome, item.node) == key
         ]
-        return sorted(found, key=lambda item: item.seq)
+        return sorted(items, key=lambda item: item.seq)
 
     def state(self) -> State:
         """The state that a store with these contents must show."""
@@ -194,6 +229,12 @@ class QueueModel:
             push_subscribers=dict(self.push_subscribers),
             push_links=dict(self.push_links),
         )
+
+
+def _moved(values: dict[_Key, _Value], by_s: float) -> dict[_Key, _Value]:
+    return (
+        {key: moved(value, by_s) for key, value in values.items()} if by_s else values
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,24 +272,25 @@ def state_of(store: QueueStore, nodes: Sequence[str], ids: Sequence[str]) -> Sta
         for node, outcome in product(nodes, ItemOutcome)
         for item in store.archived(node, outcome, limit=_ALL)
     ]
-    ended = [
-        each
+    memories = [
+        memory
         for node in nodes
-        for some in store.all_ended(node, ids).values()
-        for each in some
+        for by_id in store.all_ended(node, ids).values()
+        for memory in by_id
     ]
     links = {
-        (each.subscriber_id, seq): each
+        (link.subscriber_id, seq): link
         for subscriber_id in ids
-        for seq, each in store.push_links(subscriber_id).items()
+        for seq, link in store.push_links(subscriber_id).items()
     }
     return State(
         contents=contents,
         payloads=store.payloads(range(contents.next_seq)),
         archived={item.seq: item for item in archived},
-        ended=frozenset(ended),
+        ended=frozenset(memories),
         push_subscribers={
-            each.subscriber_id: each for each in store.push_subscribers()
+            subscriber.subscriber_id: subscriber
+            for subscriber in store.push_subscribers()
         },
         push_links=links,
     )

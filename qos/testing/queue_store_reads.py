@@ -88,7 +88,7 @@ class QueueReadContract(QueueFaultContract):
                     *map(SaveNode, nodes),
                     *map(SaveSubscription, wishes),
                     *map(SaveTerminus, links),
-                    *(SaveItem(each, f"{each.seq}") for each in (*items, dead)),
+                    *(SaveItem(entry, f"{entry.seq}") for entry in (*items, dead)),
                 )
             again = self.new_store(tmp_path)
             async with opened(again) as contents:
@@ -161,8 +161,8 @@ class QueueReadContract(QueueFaultContract):
                     SavePushLink(push_link("pushed", 1)),
                     SaveNode(node()),
                 )
-                for each in (*removals, *removals):
-                    await write(store, each)
+                for removal in (*removals, *removals):
+                    await write(store, removal)
                 empty = QueueContents(next_seq=2)
                 assert store.contents() == empty
                 assert store.payloads([1]) == {}
@@ -198,9 +198,9 @@ class QueueReadContract(QueueFaultContract):
                 await write(store, *of("jobs", 3), RemoveNode("jobs"))
                 await write(store, *of("jobs", 3))
                 await write(store, RemoveNode("jobs"))
-                shown = state_of(store, names, ids)
-                contents = replace(shown.contents, next_seq=3)
-                assert replace(shown, contents=contents) == expected
+                state = state_of(store, names, ids)
+                contents = replace(state.contents, next_seq=3)
+                assert replace(state, contents=contents) == expected
 
         run(scenario())
 
@@ -210,12 +210,12 @@ class QueueReadContract(QueueFaultContract):
     ) -> None:
         """A lost item must not return as an item without a payload."""
         items = [item(seq) for seq in range(1, count + 1)]
-        locked = [replace(each, holder="w@b/1") for each in items]
+        locked = [replace(entry, holder="w@b/1") for entry in items]
 
         async def scenario() -> None:
             store = self.new_store(tmp_path)
             async with opened(store):
-                await write(store, *(SaveItem(each, "x") for each in items))
+                await write(store, *(SaveItem(entry, "x") for entry in items))
                 await write(store, *map(SaveItem, locked))
                 assert store.contents().items == locked
                 await write(store, RemoveItem(count))
@@ -266,8 +266,8 @@ class QueueReadContract(QueueFaultContract):
                 saved = [SaveItem(item(seq), f"{seq}") for seq in range(1, 1001)]
                 await write(store, *saved)
                 await write(store, RemoveItem(300))
-                found = store.payloads(range(0, 2000, 3))
+                payloads = store.payloads(range(0, 2000, 3))
                 seqs = [*range(3, 300, 3), *range(303, 1001, 3)]
-                assert found == {seq: f"{seq}" for seq in seqs}
+                assert payloads == {seq: f"{seq}" for seq in seqs}
 
         run(scenario())

@@ -113,7 +113,7 @@ def item(seq: int, **changes: Any) -> Item:
 
 def ended_item(seq: int, **changes: Any) -> EndedItem:
     """The end of such an item."""
-    ended = EndedItem(
+    memory = EndedItem(
         seq=seq,
         node="jobs",
         item_id=f"id-{seq}",
@@ -122,33 +122,35 @@ def ended_item(seq: int, **changes: Any) -> EndedItem:
         ended_at=2.0,
         forget_at=100.0,
     )
-    return replace(ended, **changes)
+    return replace(memory, **changes)
 
 
 def archived_item(
     seq: int, outcome: ItemOutcome = ItemOutcome.ACCEPTED, **changes: Any
 ) -> Item:
     """Such an item, which its queue keeps after this outcome."""
-    kept: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "state": ItemState.ARCHIVED,
         "outcome": outcome,
         "ended_at": 2.0,
         "forget_at": 100.0 if outcome is ItemOutcome.ACCEPTED else None,
     }
-    return item(seq, **{**kept, **changes})
+    return item(seq, **{**fields, **changes})
 
 
 async def write(store: QueueStore, *changes: Change) -> None:
     """Write, and wait until it is on disk."""
-    written = store.write(changes)
-    if written is not None:
-        await written
+    commit = store.write(changes)
+    if commit is not None:
+        await commit
 
 
 @asynccontextmanager
-async def opened(store: QueueStore) -> AsyncIterator[QueueContents]:
+async def opened(
+    store: QueueStore, now: float | None = None
+) -> AsyncIterator[QueueContents]:
     """Open the store, and close it in any case."""
-    contents = store.open()
+    contents = store.open(now)
     try:
         yield contents
     finally:

@@ -163,12 +163,12 @@ class Router:
         bare, slash, resource = to.partition("/")
         bare = bare.lower()
         local, at, domain = bare.rpartition("@")
-        found: Peer | None = None
+        receiver: Peer | None = None
         if not domain or (at and not local) or (slash and not resource):
             self.refuse(sender, stanza, "modify", "jid-malformed")
         elif domain in self.secrets:
-            found = self.components.get(domain)
-            if found is None:
+            receiver = self.components.get(domain)
+            if receiver is None:
                 self.refuse(sender, stanza, "wait", "service-unavailable")
         elif domain != self.domain:
             self.refuse(sender, stanza, "cancel", "remote-server-not-found")
@@ -177,12 +177,12 @@ class Router:
         else:
             account = self.accounts.get(local)
             if account is not None and resource in account.sessions:
-                found = account.sessions[resource]
+                receiver = account.sessions[resource]
             elif account is not None and not iq:
-                found = _best(account, stanza)
-            if found is None:
+                receiver = _best(account, stanza)
+            if receiver is None:
                 self.refuse(sender, stanza, "cancel", "service-unavailable")
-        return found
+        return receiver
 
     def _serve(self, sender: str, stanza: Stanza, local: str) -> None:
         """Answer an iq to the server, or an iq to an account in its place."""
@@ -201,15 +201,15 @@ class Router:
 
     def _content(self, stanza: Stanza, local: str) -> str | None:
         """Return the content of the result; None for an unknown request."""
-        asked = (stanza.type, stanza.payload)
-        if asked == ("get", (DISCO_INFO, "query")):
+        request = (stanza.type, stanza.payload)
+        if request == ("get", (DISCO_INFO, "query")):
             info = _ACCOUNT_INFO if local else _SERVER_INFO
             return f"<query xmlns='{DISCO_INFO}'>{info}</query>"
-        if asked == ("get", (DISCO_ITEMS, "query")):
+        if request == ("get", (DISCO_ITEMS, "query")):
             domains = () if local else self.secrets
             items = "".join(f"<item jid={quoteattr(domain)}/>" for domain in domains)
             return f"<query xmlns='{DISCO_ITEMS}'>{items}</query>"
-        if asked in (("get", (PING, "ping")), ("set", (SESSION, "session"))):
+        if request in (("get", (PING, "ping")), ("set", (SESSION, "session"))):
             return ""
         return None
 
@@ -241,12 +241,14 @@ class Router:
             "from": stanza.to,
             "to": to,
         }
-        written = "".join(
+        xml_attributes = "".join(
             f" {name}={quoteattr(text)}"
             for name, text in attributes.items()
             if text is not None
         )
-        receiver.send(f"<{stanza.name}{written}>{content}</{stanza.name}>".encode())
+        receiver.send(
+            f"<{stanza.name}{xml_attributes}>{content}</{stanza.name}>".encode()
+        )
 
 
 def _best(account: Account, stanza: Stanza) -> ClientPeer | None:

@@ -246,8 +246,8 @@ class ClientSession(Connection):
             if answered:
                 challenge = self._exchange.send(sasl.decode(stanza.tree.text or ""))
             self._send_sasl("challenge", challenge)
-        except StopIteration as done:
-            success: sasl.Success = done.value
+        except StopIteration as stop:
+            success: sasl.Success = stop.value
             self.account = self._router.accounts[success.username]
             self._send_sasl("success", success.data)
             self._restart()
@@ -268,8 +268,8 @@ class ClientSession(Connection):
             self.end("not-authorized")
             return
         assert self.account is not None
-        asked = stanza.tree.findtext(f"{{{BIND}}}bind/{{{BIND}}}resource")
-        resource = asked or secrets.token_hex(8)
+        proposal = stanza.tree.findtext(f"{{{BIND}}}bind/{{{BIND}}}resource")
+        resource = proposal or secrets.token_hex(8)
         answer = {"id": stanza.attributes.get("id", "")}
         if len(resource.encode()) > RESOURCE_BYTES_MAX:
             self.send(
@@ -323,9 +323,9 @@ class ComponentSession(Connection):
     def _handshake(self, stanza: Stanza) -> None:
         secret = self._stream_id + self._router.secrets[self.domain]
         expected = hashlib.sha1(secret.encode(), usedforsecurity=False).hexdigest()
-        given = (stanza.tree.text or "").strip().lower()
+        digest = (stanza.tree.text or "").strip().lower()
         if stanza.name != "handshake" or not hmac.compare_digest(
-            given.encode(), expected.encode()
+            digest.encode(), expected.encode()
         ):
             self.end("not-authorized")
         elif self.domain in self._router.components:

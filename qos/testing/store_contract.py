@@ -28,7 +28,8 @@ from qos.core.message.model import (
 )
 from qos.errors import StoreError, StoreInUse
 from qos.stores.base import Contents, ForgetEnded, Remember, Store, stored
-from qos.testing.store_faults import FaultContract, run
+from qos.testing.store_clocks import ClockContract
+from qos.testing.store_faults import run
 from qos.testing.store_machine import StoreMachine
 from qos.testing.store_records import (
     NASTY_TEXTS,
@@ -43,7 +44,7 @@ from qos.testing.store_records import (
 __all__ = ["StoreContract", "ended", "incoming", "outgoing", "write"]
 
 
-class StoreContract(FaultContract):
+class StoreContract(ClockContract):
     """The tests. A subclass makes the store: see `new_store`."""
 
     # -- what is there -----------------------------------------------------
@@ -66,12 +67,14 @@ class StoreContract(FaultContract):
     def test_what_was_written_is_there_after_a_restart(self, tmp_path: Path) -> None:
         """The purpose of a store; one that is not durable starts empty."""
         saved = [outgoing(1), outgoing(2, state=OutgoingState.OFFERED)]
-        held = incoming("k")
+        inbox_record = incoming("k")
 
         async def scenario() -> None:
             store = self.new_store(tmp_path)
             async with opened(store):
-                await write(store, *map(Save, saved), Save(held), Remember("a", "b"))
+                await write(
+                    store, *map(Save, saved), Save(inbox_record), Remember("a", "b")
+                )
             again = self.new_store(tmp_path)
             async with opened(again) as contents:
                 if not again.durable:
@@ -83,16 +86,16 @@ class StoreContract(FaultContract):
                     outbox_messages=2,
                     outbox_bytes=saved[0].size + saved[1].size,
                     next_seq=3,
-                    incoming=[held],
+                    incoming=[inbox_record],
                     remembered={"a": "b"},
                 )
-                assert records(again) == (saved, [held])
+                assert records(again) == (saved, [inbox_record])
 
         run(scenario())
 
     def test_only_stored_fields_are_kept(self, tmp_path: Path) -> None:
         """After a restart there is nobody any more who waits for an answer."""
-        sent = outgoing(
+        outbox_record = outgoing(
             1,
             addressed=frozenset({"a@b/c"}),
             unanswered=True,
@@ -102,15 +105,19 @@ class StoreContract(FaultContract):
             condition="gone",
             condition_by="b",
         )
-        held = incoming("k", redelivered=True)
+        inbox_record = incoming("k", redelivered=True)
 
         async def scenario() -> None:
             store = self.new_store(tmp_path)
             async with opened(store):
-                await write(store, Save(sent), Save(held))
+                await write(store, Save(outbox_record), Save(inbox_record))
                 assert records(store) == ([outgoing(1)], [incoming("k")])
-                assert store.queued(sent.flow, after=0, limit=1) == [stored(sent)]
-                assert store.find_outgoing(sent.msg_id) == stored(sent)
+                assert store.queued(outbox_record.flow, after=0, limit=1) == [
+                    stored(outbox_record)
+                ]
+                assert store.find_outgoing(outbox_record.msg_id) == stored(
+                    outbox_record
+                )
 
         run(scenario())
 
@@ -135,7 +142,7 @@ class StoreContract(FaultContract):
                 ((level, state) for level in Level for state in OutgoingState), start=1
             )
         ]
-        held = [
+        inbox = [
             incoming(state.value, state=state, mark="", hold="")
             for state in IncomingState
         ]
@@ -143,9 +150,9 @@ class StoreContract(FaultContract):
         async def scenario() -> None:
             store = self.new_store(tmp_path)
             async with opened(store):
-                await write(store, *map(Save, full), *map(Save, held))
-                held.sort(key=lambda record: record.key)
-                assert records(store) == (full, held)
+                await write(store, *map(Save, full), *map(Save, inbox))
+                inbox.sort(key=lambda record: record.key)
+                assert records(store) == (full, inbox)
 
         run(scenario())
 
@@ -196,18 +203,18 @@ class StoreContract(FaultContract):
         self, tmp_path: Path
     ) -> None:
         """The oldest tombstone is the first to be evicted."""
-        held = [
+        inbox = [
             incoming("b", changed_at=3.0),
             incoming("c", changed_at=1.0),
             incoming("a", changed_at=3.0),
             incoming("d", changed_at=2.0),
         ]
-        ordered = [held[1], held[3], held[2], held[0]]
+        ordered = [inbox[1], inbox[3], inbox[2], inbox[0]]
 
         async def scenario() -> None:
             store = self.new_store(tmp_path)
             async with opened(store):
-                await write(store, *map(Save, held))
+                await write(store, *map(Save, inbox))
                 assert list(store.incoming()) == ordered
             async with opened(self.new_store(tmp_path)) as contents:
                 assert contents.incoming == (ordered if store.durable else [])
@@ -217,47 +224,47 @@ class StoreContract(FaultContract):
     @pytest.mark.parametrize("size", [0, 1, 2**20])
     def test_payloads_of_any_size(self, tmp_path: Path, size: int) -> None:
         """An empty payload is not the same as no payload."""
-        sent = outgoing(1, payload="é" * size, size=2 * size)
-        held = incoming("k", payload="é" * size, size=2 * size)
-        done = replace(held, state=IncomingState.DONE, payload="")
+        outbox_record = outgoing(1, payload="é" * size, size=2 * size)
+        inbox_record = incoming("k", payload="é" * size, size=2 * size)
+        tombstone = replace(inbox_record, state=IncomingState.DONE, payload="")
 
         async def scenario() -> None:
             store = self.new_store(tmp_path)
             async with opened(store):
-                await write(store, Save(sent), Save(held))
-                assert records(store) == ([sent], [held])
-                await write(store, Save(done))
-                assert records(store) == ([sent], [done])
+                await write(store, Save(outbox_record), Save(inbox_record))
+                assert records(store) == ([outbox_record], [inbox_record])
+                await write(store, Save(tombstone))
+                assert records(store) == ([outbox_record], [tombstone])
 
         run(scenario())
 
     def test_any_text_that_xml_permits(self, tmp_path: Path) -> None:
         """Peers choose ids, JIDs and names."""
-        sent = [
+        outbox = [
             outgoing(seq, msg_id=text, to=text, payload=text, hold=text, peer=text)
             for seq, text in enumerate(NASTY_TEXTS, start=1)
         ]
-        held = [
+        inbox = [
             incoming(text, msg_id=text, source=text, mark=text, payload=text)
             for text in NASTY_TEXTS
         ]
-        named = [Remember(text, text) for text in NASTY_TEXTS]
+        names = [Remember(text, text) for text in NASTY_TEXTS]
 
         async def scenario() -> None:
             store = self.new_store(tmp_path)
             async with opened(store):
-                await write(store, *map(Save, sent), *map(Save, held), *named)
-                held.sort(key=lambda record: record.key)
-                assert records(store) == (sent, held)
-                for record in sent:
+                await write(store, *map(Save, outbox), *map(Save, inbox), *names)
+                inbox.sort(key=lambda record: record.key)
+                assert records(store) == (outbox, inbox)
+                for record in outbox:
                     assert store.find_outgoing(record.msg_id) == record
                     assert store.queued(record.flow, after=0, limit=9) == [record]
             async with opened(self.new_store(tmp_path)) as contents:
                 if store.durable:
                     assert contents.remembered == {text: text for text in NASTY_TEXTS}
-                    assert contents.queued == {record.flow: 1 for record in sent}
+                    assert contents.queued == {record.flow: 1 for record in outbox}
             async with opened(store):
-                await write(store, *map(Forget, sent), *map(Forget, held))
+                await write(store, *map(Forget, outbox), *map(Forget, inbox))
                 assert records(store) == ([], [])
 
         run(scenario())
@@ -266,14 +273,14 @@ class StoreContract(FaultContract):
 
     def test_queued_messages_come_by_flow_and_seq(self, tmp_path: Path) -> None:
         """The queue is read in pieces, each beginning after the last."""
-        sent = [outgoing(seq) for seq in (1, 2, 3, 5, 8, 13)]
+        outbox = [outgoing(seq) for seq in (1, 2, 3, 5, 8, 13)]
         in_flight = outgoing(4, state=OutgoingState.OFFERED)
-        even, odd = sent[1].flow, sent[0].flow
+        even, odd = outbox[1].flow, outbox[0].flow
 
         async def scenario() -> None:
             store = self.new_store(tmp_path)
             async with opened(store):
-                await write(store, *map(Save, reversed(sent)), Save(in_flight))
+                await write(store, *map(Save, reversed(outbox)), Save(in_flight))
                 seqs = [
                     [record.seq for record in store.queued(flow, after=after, limit=3)]
                     for flow, after in ((odd, 0), (odd, 3), (odd, 13), (even, 0))
@@ -285,7 +292,7 @@ class StoreContract(FaultContract):
 
     def test_messages_expire_earliest_first(self, tmp_path: Path) -> None:
         """Only queued messages: the engine itself keeps the deadlines of the others."""
-        sent = [
+        outbox = [
             outgoing(1, expires_at=30.0),
             outgoing(2, expires_at=10.0),
             outgoing(3),
@@ -297,12 +304,16 @@ class StoreContract(FaultContract):
         async def scenario() -> None:
             store = self.new_store(tmp_path)
             async with opened(store):
-                await write(store, *map(Save, sent))
+                await write(store, *map(Save, outbox))
                 assert store.next_expiry() == 10.0
                 assert store.expiring(9.0, limit=9) == []
-                assert store.expiring(20.0, limit=9) == [sent[1], sent[5], sent[3]]
-                assert store.expiring(20.0, limit=2) == [sent[1], sent[5]]
-                await write(store, Forget(sent[1]), Forget(sent[5]))
+                assert store.expiring(20.0, limit=9) == [
+                    outbox[1],
+                    outbox[5],
+                    outbox[3],
+                ]
+                assert store.expiring(20.0, limit=2) == [outbox[1], outbox[5]]
+                await write(store, Forget(outbox[1]), Forget(outbox[5]))
                 assert store.next_expiry() == 20.0
 
         run(scenario())
@@ -349,8 +360,8 @@ class StoreContract(FaultContract):
         async def scenario() -> None:
             store = self.new_store(tmp_path)
             async with opened(store):
-                written = store.write([Save(outgoing(1))])
-            assert written is None or written.done()
+                commit = store.write([Save(outgoing(1))])
+            assert commit is None or commit.done()
             async with opened(self.new_store(tmp_path)) as contents:
                 assert contents.outbox_messages == int(store.durable)
 
@@ -416,9 +427,9 @@ class StoreContract(FaultContract):
                     store.open()
                 await write(store, Save(outgoing(1)))
                 if store.durable:
-                    other = self.new_store(tmp_path)
-                    with pytest.raises(StoreInUse, match=other.url):
-                        other.open()
+                    second = self.new_store(tmp_path)
+                    with pytest.raises(StoreInUse, match=second.url):
+                        second.open()
                 await write(store, Save(outgoing(2)))
                 assert len(list(store.outgoing())) == 2
             async with opened(self.new_store(tmp_path)):

@@ -99,10 +99,10 @@ class FaultContract:
                     message = str(error)
                     expected = [before]
                 assert store.url in message
-                shown = everything(store)
+                snapshot = everything(store)
                 try:
                     await write(store, Remember("more", "x"))
-                    assert shown == expected[0][:3]
+                    assert snapshot == expected[0][:3]
                 except StoreError:
                     # Either is possible; see Store.write.
                     expected = [before, after]
@@ -127,11 +127,11 @@ class FaultContract:
         """Even if the next process dies during its recovery."""
         before_and_after = outcomes(self.BEFORE, changes)
 
-        async def survives(left: Copies, *, then_dies: bool) -> None:
-            for folder in sorted(left.to.iterdir()):
+        async def survives(copies: Copies, *, then_dies: bool) -> None:
+            for folder in sorted(copies.to.iterdir()):
                 store = self.new_store(folder)
                 again = Copies(
-                    folder, to=left.to.with_name(f"{left.to.name}-{folder.name}")
+                    folder, to=copies.to.with_name(f"{copies.to.name}-{folder.name}")
                 )
                 if then_dies:
                     self.watch(store, again)
@@ -148,12 +148,12 @@ class FaultContract:
         async def scenario() -> None:
             (tmp_path / "live").mkdir()
             store = self.new_store(tmp_path / "live")
-            left = Copies(tmp_path / "live", to=tmp_path / "left")
+            copies = Copies(tmp_path / "live", to=tmp_path / "left")
             async with opened(store):
                 await write(store, *self.BEFORE)
-                self.watch(store, left)
+                self.watch(store, copies)
                 await write(store, *changes)
-            await survives(left, then_dies=True)
+            await survives(copies, then_dies=True)
 
         if self.new_store(tmp_path).durable:
             run(scenario())

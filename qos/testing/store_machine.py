@@ -92,9 +92,9 @@ class StoreMachine(RuleBasedStateMachine):
                 self._model.make(batches[-1][-1:])
 
         async def write_all() -> None:
-            for written in [self._store.write(changes) for changes in batches]:
-                if written is not None:
-                    await written
+            for commit in [self._store.write(changes) for changes in batches]:
+                if commit is not None:
+                    await commit
 
         self._runner.run(write_all())
         self._largest = max([self._largest, *self._model.outgoing])
@@ -108,18 +108,18 @@ class StoreMachine(RuleBasedStateMachine):
         if not self._store.durable:
             self._model = Model()
             self._used = self._largest = 0
-        sent, received, _, remembered = self._model.state()
+        outbox, received, _, remembered = self._model.state()
         assert self._largest < contents.next_seq <= self._used + 1
         assert contents == Contents(
             outgoing=[
                 record
-                for record in sent
+                for record in outbox
                 if record.state in {OutgoingState.OFFERED, OutgoingState.RELEASING}
             ],
             queued=Counter(record.flow for record in self._model.queued()),
-            outbox_messages=len(sent),
-            outbox_bytes=sum(record.size for record in sent),
-            accounts=accounts_of(sent),
+            outbox_messages=len(outbox),
+            outbox_bytes=sum(record.size for record in outbox),
+            accounts=accounts_of(outbox),
             next_seq=contents.next_seq,
             incoming=received,
             remembered=remembered,
@@ -129,29 +129,29 @@ class StoreMachine(RuleBasedStateMachine):
     def agrees(self) -> None:
         """Compare all that the store shows with the model."""
         store, queued = self._store, self._model.queued()
-        sent, received, ended, _ = self._model.state()
-        assert everything(store) == (sent, received, ended)
+        outbox, received, ends, _ = self._model.state()
+        assert everything(store) == (outbox, received, ends)
         for flow in _FLOWS:
-            seen: list[Outgoing] = []
+            records: list[Outgoing] = []
             while page := store.queued(
-                flow, after=seen[-1].seq if seen else 0, limit=2
+                flow, after=records[-1].seq if records else 0, limit=2
             ):
                 assert len(page) <= 2
-                seen += page
-            assert seen == [record for record in queued if record.flow == flow]
+                records += page
+            assert records == [record for record in queued if record.flow == flow]
         expiring = self._model.expiring(math.inf)
         first = expiring[0].expires_at if expiring else None
         assert store.next_expiry() == first
         for now in (0.0, 7.0, 20.0):
             assert store.expiring(now, limit=99) == self._model.expiring(now)
             assert store.expiring(now, limit=2) == self._model.expiring(now)[:2]
-        for record in sent:
+        for record in outbox:
             assert store.find_outgoing(record.msg_id) == record
         assert store.find_outgoing("nobody's") is None
-        for msg_id in {each.msg_id for each in ended} | {"nobody's"}:
-            found = [each for each in ended if each.msg_id == msg_id]
-            assert list(store.ended(msg_id)) == found
-            digested = [each for each in found if each.digest]
+        for msg_id in {end.msg_id for end in ends} | {"nobody's"}:
+            matches = [end for end in ends if end.msg_id == msg_id]
+            assert list(store.ended(msg_id)) == matches
+            digested = [end for end in matches if end.digest]
             assert store.find_ended(msg_id) == (digested[-1] if digested else None)
 
     # Each method draws a change that the engine could make.
@@ -201,9 +201,9 @@ class StoreMachine(RuleBasedStateMachine):
         return Forget(self._some(data))
 
     def _end(self, data: st.DataObject) -> Change:
-        known = [*self._model.outgoing.values(), outgoing(self._used + 1)]
+        candidates = [*self._model.outgoing.values(), outgoing(self._used + 1)]
         record = replace(
-            data.draw(st.sampled_from(known)),
+            data.draw(st.sampled_from(candidates)),
             state=data.draw(st.sampled_from(OutgoingState)),
             condition=data.draw(st.none() | _TEXTS),
             condition_by=data.draw(st.none() | _TEXTS),

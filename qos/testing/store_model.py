@@ -39,8 +39,8 @@ class Model:
             if isinstance(change, Remember):
                 self.remembered[change.name] = change.value
             elif isinstance(change, ForgetEnded):
-                for seq, each in list(self.ended.items()):
-                    if each.ended_at <= change.before or seq < change.below:
+                for seq, end in list(self.ended.items()):
+                    if end.ended_at <= change.before or seq < change.below:
                         del self.ended[seq]
             elif isinstance(change, End):
                 self.outgoing.pop(change.ended.seq, None)
@@ -59,7 +59,7 @@ class Model:
         return (
             sorted(self.outgoing.values(), key=lambda record: record.seq),
             sorted(self.incoming.values(), key=lambda r: (r.changed_at, r.key)),
-            sorted(self.ended.values(), key=lambda each: each.seq),
+            sorted(self.ended.values(), key=lambda end: end.seq),
             dict(self.remembered),
         )
 
@@ -70,9 +70,9 @@ class Model:
 
     def expiring(self, now: float) -> list[Outgoing]:
         """The queued messages that have expired, earliest first."""
-        found = [
+        entries = [
             (record.expires_at, record.seq, record)
             for record in self.queued()
             if record.expires_at is not None and record.expires_at <= now
         ]
-        return [record for _, _, record in sorted(found, key=lambda item: item[:2])]
+        return [record for _, _, record in sorted(entries, key=lambda item: item[:2])]

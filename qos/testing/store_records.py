@@ -90,15 +90,15 @@ def incoming(key: str, **changes: Any) -> Incoming:
 
 async def write(store: Store, *changes: Change) -> None:
     """Write, and wait until it is on disk."""
-    written = store.write(changes)
-    if written is not None:
-        await written
+    commit = store.write(changes)
+    if commit is not None:
+        await commit
 
 
 @asynccontextmanager
-async def opened(store: Store) -> AsyncIterator[Contents]:
+async def opened(store: Store, now: float | None = None) -> AsyncIterator[Contents]:
     """Open the store, and close it in any case."""
-    contents = store.open()
+    contents = store.open(now)
     try:
         yield contents
     finally:

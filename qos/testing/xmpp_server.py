@@ -267,17 +267,17 @@ class XmppServer(abc.ABC):
             *("-out", str(self.ca_file)),
         )
         try:
-            made = await completed(find_program("openssl", "openssl"), *command)
+            openssl = await completed(find_program("openssl", "openssl"), *command)
         except NotInstalled as error:
             raise self.error(str(error)) from None
-        if made.status:
-            raise self.error(f"openssl made no certificate: {made.err}")
+        if openssl.status:
+            raise self.error(f"openssl made no certificate: {openssl.err}")
 
 
 def mutual(*pairs: tuple[str, str]) -> dict[str, dict[str, str]]:
     """Rosters in which the users of each pair have each other, subscribed `both`."""
     rosters: dict[str, dict[str, str]] = {}
-    for one, other in pairs:
-        rosters.setdefault(one, {})[other] = "both"
-        rosters.setdefault(other, {})[one] = "both"
+    for user, contact in pairs:
+        rosters.setdefault(user, {})[contact] = "both"
+        rosters.setdefault(contact, {})[user] = "both"
     return rosters

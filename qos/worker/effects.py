@@ -55,6 +55,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias
 
 from qos.core.queue.item import ItemOutcome
+from qos.core.wall_clock import shift_s
 from qos.errors import JobLost, LocalProtocolError
 from qos.stores.base import Parameters, Value
 from qos.stores.sqlite_guard import Guard
@@ -266,9 +267,17 @@ def prepared(
     """
     with _transaction(db):
         db.execute(_TABLE)
+        now = time.time()
+        newest = _rows(db, "SELECT MAX(prepared_at) FROM main.xmpp_qos_prepared")
+        if by_s := shift_s(newest[0][0], now):
+            # The clock was set: no mark is older for that.
+            db.execute(
+                "UPDATE main.xmpp_qos_prepared SET prepared_at = prepared_at + ?",
+                (by_s,),
+            )
         db.execute(
             "DELETE FROM main.xmpp_qos_prepared WHERE statements = ? AND prepared_at < ?",
-            (_DONE, time.time() - _REMEMBERED_S),
+            (_DONE, now - _REMEMBERED_S),
         )
         rows = _rows(
             db,

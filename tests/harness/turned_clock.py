@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time as machine
 from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import Final
 
 import forked
 
-__all__ = ["HOUR_S", "TURNS", "command", "patient"]
+__all__ = ["HOUR_S", "TURNS", "command", "patient", "wrong"]
 
 #: The signal that turns the clock.
 TURNS: Final = signal.SIGUSR2
@@ -45,6 +46,13 @@ def command(words: Sequence[str], environment: Mapping[str, str]) -> int:
     asyncio.BaseEventLoop.time = time  # type: ignore[method-assign,assignment]
     signal.signal(TURNS, turn)
     return forked.command(words, environment)
+
+
+def wrong(words: Sequence[str], environment: Mapping[str, str], ahead_s: float) -> int:
+    """The same, at a machine whose clock is ahead by this; negative: it is behind."""
+    runs = machine.time
+    machine.time = lambda: runs() + ahead_s
+    return command(words, environment)
 
 
 def patient(words: Sequence[str], environment: Mapping[str, str]) -> int:

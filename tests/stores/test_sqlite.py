@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import fields, replace
@@ -92,6 +93,23 @@ async def test_a_commit_is_on_the_disk(tmp_path: Path) -> None:
         assert store._writer is not None
         assert store._writer.execute("PRAGMA synchronous").fetchone() == (2,)
         assert store._writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+async def test_a_store_without_a_thread_is_not_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first commit would fail without it, and be made together with the second one."""
+
+    def start(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        with pytest.raises(StoreError, match="can't start new thread"):
+            SqliteStore(tmp_path / "qos.db").open()
+    store = SqliteStore(tmp_path / "qos.db")
+    store.open()
+    await store.close()
 
 
 async def test_the_file_says_whose_it_is(tmp_path: Path) -> None:

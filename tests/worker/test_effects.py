@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from slixmpp import ClientXMPP
@@ -73,6 +74,34 @@ def test_a_delivery_whose_effects_are_there_has_none_again(
         assert not effects.prepared(
             db, service=key.service, account=key.account, node=key.node
         )
+
+
+@pytest.mark.parametrize(
+    ("done_at", "started_at", "again"),
+    [
+        pytest.param(12.0, 1.79e9, False, id="1970, then right"),
+        pytest.param(1.79e9, 12.0, False, id="right, then 1970"),
+        pytest.param(1.79e9, 1.79e9 + 8 * 86_400.0, True, id="eight days later"),
+    ],
+)
+def test_what_was_done_under_a_wrong_clock_is_not_done_again(
+    db: sqlite3.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+    done_at: float,
+    started_at: float,
+    again: bool,
+) -> None:
+    """A mark is forgotten after a week that has passed, not after one that has not."""
+    db.isolation_level = None
+    key = effects.Key("queue@x/1", "bee@x", "orders", "item", "token")
+    where = {"service": key.service, "account": key.account, "node": key.node}
+    for now, does in ((done_at, True), (started_at, again)):
+        monkeypatch.setattr(effects, "time", SimpleNamespace(time=lambda: now))  # noqa: B023
+        assert effects.prepared(db, **where) == []
+        effects.prepare(db, key, [("INSERT INTO effects VALUES (?)", ("item",))])
+        assert effects.apply(db, key) is does
+    # A second start with the same clock.
+    assert effects.prepared(db, **where) == []
 
 
 @pytest.mark.parametrize("text", [bytes, lambda found: found.decode().upper()])

@@ -115,7 +115,10 @@ class RemoveNode:
 
 @record(frozen=True, slots=True)
 class ForgetOld:
-    """Remove every remembered end and every item whose `forget_at` is not after now."""
+    """Remove every remembered end and every item whose `forget_at` is not after now.
+
+    It also notes that the service is there at this time.
+    """
 
     now: float
 

@@ -17,6 +17,9 @@ __all__ = ["ONCE_S_MAX", "has_room", "new_item", "new_items", "once_s"]
 #: As long as that a publisher may try again to post by a one-off link.
 ONCE_S_MAX = 3600.0
 
+#: A time that the service has given out may be rounded up, by less than this.
+_AHEAD_S = 1.0
+
 
 def new_items(
     live: ItemIndex,
@@ -75,7 +78,7 @@ def new_items(
                 condition="conflict",
                 type="cancel",
             )
-    if issued_at is not None and now >= issued_at + once_s(options):
+    if issued_at is not None and not _is_fresh(now - issued_at, options):
         raise Refusal(
             "the link is too old to tell whether it was used; take a new one",
             condition="gone",
@@ -112,6 +115,14 @@ def once_s(options: NodeOptions) -> float:
     Within the dedupe window after that, no use of it is forgotten.
     """
     return min(options.dedupe_window, ONCE_S_MAX)
+
+
+def _is_fresh(age_s: float, options: NodeOptions) -> bool:
+    """Whether no use of an id can have been forgotten that was given out so long ago.
+
+    If it was given out later than now, the clock was ahead then, and its age is not known.
+    """
+    return -_AHEAD_S <= age_s < once_s(options)
 
 
 def _is_same(known: Item | EndedItem, entry: PublishedItem, publisher: str) -> bool:

@@ -113,6 +113,18 @@ def test_an_id_that_was_given_out_too_long_ago_makes_no_new_item(
     assert it.ask(publish((entry("a"),)), PUBLISHER) == known
 
 
+def test_an_id_that_a_clock_gave_out_that_was_ahead_makes_no_new_item() -> None:
+    """It would be usable for hours, and its use be forgotten before."""
+    it = World({**PLAIN, "queue#dedupe_window": "60"})
+    rounded, ahead = (
+        partial(Publish, NODE, issued_at=it.now + ahead_s) for ahead_s in (0.5, 3600.0)
+    )
+    assert it.ask(rounded((entry("a"),)), PUBLISHER) == PublishResult(NODE, ("a",))
+    assert it.refused(ahead((entry("b"),)), PUBLISHER) == ("gone", "cancel", "")
+    known = PublishResult(NODE, ("a",), repeated=("a",))
+    assert it.ask(ahead((entry("a"),)), PUBLISHER) == known
+
+
 def test_a_repeat_with_other_options_is_a_repeat() -> None:
     """Publisher and content decide; the options of the first one stay."""
     it = World(PLAIN)
