@@ -163,10 +163,14 @@ class Users:
         seen = self._latest()
         while True:
             await asyncio.sleep(LOOK_S)
-            latest = self._latest()
-            if latest is not seen:
-                seen = latest
-                changed()
+            try:
+                latest = self._latest()
+                if latest is not seen:
+                    changed()
+                    seen = latest
+            except Exception:
+                # Else users who are removed later would never be noticed.
+                log.exception("the users could not be looked at")
 
     async def check(
         self, name: str, password: str, *, address: str = ""

@@ -258,3 +258,28 @@ async def test_a_file_that_cannot_be_read_is_said_in_the_log(
     (line,) = [each for each in caplog.records if each.levelno == logging.ERROR]
     assert line.getMessage().startswith("nobody can log in: ")
     assert "open to all: chmod 600" in line.getMessage()
+
+
+async def test_a_look_that_fails_is_not_the_last_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory ran out once, and users who were removed kept their connections for ever."""
+    monkeypatch.setattr("qos.users.LOOK_S", 0.01)
+    file = tmp_path / "users"
+    write(file, f"shop:{hashed('a')}")
+    users = Users(file, "x.org")
+    calls = 0
+
+    def changed() -> None:
+        nonlocal calls
+        calls += 1
+        if calls < 3:
+            raise MemoryError
+
+    watching = asyncio.create_task(users.watch(changed))
+    await asyncio.sleep(0)
+    write(file, f"other:{hashed('b')}")
+    await until(lambda: calls == 3)
+    write(file, f"third:{hashed('c')}")
+    await until(lambda: calls == 4)
+    watching.cancel()

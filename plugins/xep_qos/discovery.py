@@ -28,6 +28,9 @@ _NOTHING: frozenset[str] = frozenset()
 #: not known is asked itself.
 _PRESENT_MAX = 10_000
 
+#: Peers that are asked at a time. When the session begins, messages to many may wait.
+_ASKED_AT_ONCE = 500
+
 #: The longest time to wait for an answer, in seconds, and the doublings to get there.
 _ANSWER_S, _DOUBLINGS = 60.0, 16
 
@@ -91,6 +94,8 @@ class Discovery:
         # The version of the capabilities in the latest presence of a JID.
         self._versions: dict[str, str] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
+        # The senders of the messages to those who are still to be asked, by their JID.
+        self._to_ask: dict[str, str] = {}
         # How many requests in a row a peer has left without an answer.
         self._unanswered: dict[str, int] = {}
 
@@ -111,12 +116,21 @@ class Discovery:
         route = choose(record, resources, self._namespaces)
         if route is not None or resources:
             return route
+        if record.delivers and not self._shows_presence(record.to):
+            # The presence of the holder does not come any more, but its address is known.
+            return self._to_holder(record)
         # No visible resource: an entity without resources (a component, for instance)
         # answers for itself.
         features = self._features(record.to, record.sender) or _NOTHING
         if namespace_for(features, self._namespaces) is None:
             return None
         return to_jid(record, features, self._namespaces)
+
+    def _to_holder(self, record: Outgoing) -> Route:
+        """The route to the full JID that holds a message, which is being released."""
+        assert record.peer is not None
+        assert record.namespace is not None
+        return Route(record.peer, record.namespace, record.hold is not None)
 
     def arrived(self, jid: str, to: str, priority: int, version: str | None) -> None:
         """Note that a JID is available to an account of ours.
@@ -168,6 +182,7 @@ class Discovery:
 
     def session_lost(self) -> None:
         """Ask nobody; what is known stays, as the session may be resumed."""
+        self._to_ask.clear()
         for task in self._asking.values():
             task.cancel()
         self._asking.clear()
@@ -202,9 +217,16 @@ class Discovery:
         if known is not None and (known.until is None or self._now() < known.until):
             return known.features
         if jid not in self._asking:
-            task = self._xmpp.loop.create_task(self._ask(jid, sender))
-            self._asking[jid] = task
+            self._to_ask.setdefault(jid, sender)
+            self._ask_next()
         return None
+
+    def _ask_next(self) -> None:
+        """Ask those who wait for that, as many as may be asked at a time."""
+        while self._to_ask and len(self._asking) < _ASKED_AT_ONCE:
+            jid = next(iter(self._to_ask))
+            sender = self._to_ask.pop(jid)
+            self._asking[jid] = self._xmpp.loop.create_task(self._ask(jid, sender))
 
     async def _ask(self, jid: str, sender: str) -> None:
         features: AbstractSet[str] = _NOTHING
@@ -228,11 +250,18 @@ class Discovery:
             # In slixmpp; the peer has a part in what it reads.
             log.exception("%s cannot be asked what it supports", jid)
         finally:
-            self._asking.pop(jid, None)
+            # After the end of a session it may have been asked anew.
+            if self._asking.get(jid) is asyncio.current_task():
+                del self._asking[jid]
+            self._ask_next()
         speaks = namespace_for(features, self._namespaces) is not None
         until = None if speaks else self._now() + self._timeout_s
         self._known[jid] = _Known(features, until)
-        self._found(bare(jid))
+        try:
+            self._found(bare(jid))
+        except Exception:
+            # Such as a store that cannot be written: its messages are attempted again.
+            log.exception("messages to %s cannot go on for now", jid)
 
     async def _info(self, jid: str, sender: str, timeout_s: float) -> tuple[Any, bool]:
         """Its disco#info, and whether the peer was asked for it."""

@@ -155,7 +155,7 @@ async def _serve(
         await engine.given_up.wait()
     finally:
         reporting.cancel()
-    text = f"the queues could not be read for {engine.recover_for_s:g} s; see above"
+    text = f"no queue could be served for {engine.recover_for_s:g} s; see above"
     raise CommandError(text, Status.STORE)
 
 

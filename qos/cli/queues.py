@@ -176,9 +176,9 @@ def _add_serve(verbs: _Verbs) -> None:
         type=seconds,
         default=RECOVER_FOR_S,
         metavar="S",
-        help="if the store cannot be read any more, try again for this many seconds; then "
-        "end with status 5, so that a supervisor starts the service anew (default: "
-        "%(default)g)",
+        help="if the store cannot be read any more, or not be written though the disk is "
+        "not full, try again for this many seconds; then end with status 5, so that a "
+        "supervisor starts the service anew (default: %(default)g)",
     )
     add_journal(group)
     queue_gateways.add_options(serve)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["Clock", "ListeningClock", "LoopClock", "Timers"]
+__all__ = ["GAIN", "Clock", "Handle", "ListeningClock", "LoopClock", "Timers"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -19,8 +19,8 @@ K = TypeVar("K", bound=Hashable)
 _TICK_S = 1.0
 _GAP_S_MIN = 2 * _TICK_S
 
-#: The part by which a ListeningClock that is behind is faster.
-_GAIN = 0.02
+#: The part by which a clock that is behind is faster.
+GAIN = 0.02
 
 #: The number of outdated heap entries that are kept, in addition to as many as there
 #: are valid ones.
@@ -123,7 +123,7 @@ class ListeningClock(LoopClock):
     def _tick(self) -> None:
         self._listen()
         self._heard_at, self._really_at = self._loop.time(), self._monotonic()
-        gained_s = min(self._lost_s, _TICK_S * _GAIN)
+        gained_s = min(self._lost_s, _TICK_S * GAIN)
         self._lost_s -= gained_s
         self._offset += gained_s
         self._handle = self._loop.call_later(_TICK_S, self._tick)

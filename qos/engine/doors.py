@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import time
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
@@ -22,6 +23,7 @@ from qos.core.connection_shares import (
     payer_of,
 )
 from qos.core.rate import RateLimit
+from qos.engine.payers import Payers
 from qos.tls_files import Tls
 
 __all__ = ["Arrival", "Door", "Doors"]
@@ -32,6 +34,10 @@ log = logging.getLogger(__name__)
 #: has to be logged in.
 HANDSHAKE_S = 10.0
 LOGIN_S = 10.0
+
+#: Seconds of work that a handshake of TLS is taken for: asyncio does it in pieces, which
+#: nobody measures.
+_HANDSHAKE_WORK_S = 0.002
 
 #: Seconds for which a peer may answer the end of TLS.
 _TLS_END_S = 2.0
@@ -66,8 +72,10 @@ class Arrival:
         when_left: is called when it is gone.
     """
 
-    def __init__(self, doors: Doors, place: Place, accepted: socket.socket) -> None:
-        self.address = str(accepted.getpeername()[0])
+    def __init__(
+        self, doors: Doors, place: Place, accepted: socket.socket, address: str
+    ) -> None:
+        self.address = address
         self.payer = payer_of(self.address)
         self.transport: asyncio.BaseTransport | None = None
         self.before_end: Callable[[], object] = _nothing
@@ -111,16 +119,28 @@ class Arrival:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
 
+    def drop(self) -> None:
+        """Close the connection, which has not begun."""
+        self._socket.close()
+
     async def begin(self, factory: Factory, tls: Tls | None) -> None:
-        """Make the protocol, after the handshake of TLS."""
+        """Make the protocol, after the handshake of TLS.
+
+        It waits for its turn: a crowd of handshakes would hold up the loop, and who comes
+        from one address alone pays for them.
+        """
+        payers = self._doors.payers
         timeouts = {}
-        if tls is not None:
-            timeouts = {
-                "ssl_handshake_timeout": HANDSHAKE_S,
-                "ssl_shutdown_timeout": _TLS_END_S,
-            }
         loop = asyncio.get_running_loop()
         try:
+            with self.checked():
+                await payers.turn(self.payer)
+            if tls is not None:
+                payers.charge(self.payer, _HANDSHAKE_WORK_S)
+                timeouts = {
+                    "ssl_handshake_timeout": HANDSHAKE_S,
+                    "ssl_shutdown_timeout": _TLS_END_S,
+                }
             self.transport, _ = await loop.connect_accepted_socket(
                 lambda: factory(self), self._socket, ssl=tls and tls(), **timeouts
             )
@@ -159,10 +179,14 @@ class Doors:
 
     Attributes:
         shares: the connections by address and account.
+        payers: of all work; an address pays for a handshake.
     """
 
-    def __init__(self, limits: ConnectionLimits | None = None) -> None:
+    def __init__(
+        self, limits: ConnectionLimits | None = None, *, payers: Payers | None = None
+    ) -> None:
         self.shares = ConnectionShares(limits or ConnectionLimits())
+        self.payers = payers or Payers(time.monotonic)
         self._logged = RateLimit(_LOG_S)
         self._arrivals: dict[Place, Arrival] = {}
 
@@ -194,16 +218,24 @@ class Doors:
 
     def count(self, accepted: socket.socket) -> Arrival | None:
         """Count an accepted connection; None: there is no room, and it is closed."""
-        address = ""
         try:
             address = str(accepted.getpeername()[0])
-            place, ended = self.shares.arrive(address)
-        except (OSError, TooMany) as error:
+        except OSError:
+            # The peer has gone meanwhile.
             accepted.close()
-            if isinstance(error, TooMany):
-                self.warn(payer_of(address), f"a connection is refused: {error}")
             return None
-        arrival = self._arrivals[place] = Arrival(self, place, accepted)
+        try:
+            place, ended = self.shares.arrive(address)
+        except TooMany as error:
+            accepted.close()
+            self.warn(payer_of(address), f"a connection is refused: {error}")
+            return None
+        try:
+            arrival = Arrival(self, place, accepted, address)
+        except BaseException:
+            self.shares.leave(place)
+            raise
+        self._arrivals[place] = arrival
         if ended is not None:
             self._arrivals[ended].end()
         return arrival
@@ -281,17 +313,37 @@ class Door:
             except ConnectionError:
                 # The peer has gone meanwhile.
                 continue
-            except OSError as error:
+            except Exception as error:  # noqa: BLE001 - or nobody would come in any more
                 # There is no file descriptor, or no memory. It waits in the backlog.
-                text = f"no connection can be accepted: {error.strerror}"
+                why = str(getattr(error, "strerror", None) or repr(error))
+                text = f"no connection can be accepted: {why}"
                 self._doors.warn(text, text)
                 await asyncio.sleep(_AGAIN_S)
                 continue
-            arrival = self._doors.count(accepted)
-            if arrival is not None:
+            try:
+                self._begin(accepted)
+            except Exception:
+                log.exception("a connection cannot be served")
+                accepted.close()
+                await asyncio.sleep(_AGAIN_S)
+
+    def _begin(self, accepted: socket.socket) -> None:
+        arrival = self._doors.count(accepted)
+        if arrival is not None:
+            loop = asyncio.get_running_loop()
+            try:
                 task = loop.create_task(arrival.begin(self._factory, self._tls))
-                self._beginning.add(task)
-                task.add_done_callback(self._beginning.discard)
+            except BaseException:
+                arrival.drop()
+                raise
+            self._beginning.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._beginning.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("a connection cannot be served", exc_info=error)
 
 
 def _nothing() -> None:

@@ -25,7 +25,7 @@ from qos.core.queue.effects import (
 from qos.core.queue.requests import Refusal
 from qos.core.queue.results import Result
 from qos.core.record import record
-from qos.errors import StoreFull
+from qos.errors import StoreError, StoreFull
 
 __all__ = [
     "NOTIFICATIONS",
@@ -115,14 +115,17 @@ class QueueCommit:
 
 
 class Unwritten(Refusal):
-    """A refusal due to the disk, not to the request, which may be repeated."""
+    """A refusal due to the disk or the service, not to the request: repeat it."""
 
 
 def unwritten(error: BaseException | None) -> Unwritten:
     """The refusal of a request whose result could not be written or read."""
     full = isinstance(error, StoreFull)
+    text = "the store is full" if full else "the store cannot be written"
+    if error is not None and not isinstance(error, StoreError):
+        text = "the service has met an error of its own"
     return Unwritten(
-        "the store is full" if full else "the store cannot be written",
+        text,
         condition="resource-constraint" if full else "internal-server-error",
         type="wait",
     )

@@ -7,7 +7,9 @@ sent is still true after a crash. A worker gets an item in the commit that store
 possible.
 
 A commit that fails takes back everything that was decided since the last one. The
-requests are refused, and the core starts again with the contents of the disk.
+requests are refused, and the core starts again with the contents of the disk. So it does
+after any error in the core, such as memory that ran out: what is in memory may be half a
+step.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from qos.core.payers import Rates
 from qos.core.queue.access import may_use
@@ -27,6 +29,7 @@ from qos.core.queue.contents import QueueContents
 from qos.core.queue.effects import (
     Change,
     ForgetOld,
+    Notification,
     QueueEffect,
     RemoveNode,
 )
@@ -53,8 +56,9 @@ from qos.engine.queue_commit import (
 from qos.engine.queue_outputs import QueueOutputs, QueuePort
 from qos.engine.queue_state import QueueState
 from qos.engine.seen_nodes import SeenNodes
+from qos.engine.service_clock import ServiceClock
 from qos.engine.watchers import Watchers
-from qos.errors import StoreError
+from qos.errors import StoreError, StoreFull
 from qos.journal.items import ItemJournal, ItemRecorder
 from qos.journal.writer import JournalWriter
 from qos.stores.queue_base import QueueStore
@@ -71,6 +75,10 @@ _LOG_S = 60.0
 
 #: The delay before a store that could not be written or read is tried again.
 _READ_AGAIN_S = 1.0
+
+#: So many commits in a row have failed, for whatever reason but a full disk, when a store is
+#: given up.
+_FAILED_COMMITS = 10
 
 #: The counts of a node.
 Stats: TypeAlias = Mapping[str, int | float | None]
@@ -90,7 +98,7 @@ class QueueEngine(QueueState):
         doors: where clients of other protocols come in.
         selector_time: measures selectors.
         recover_for_s: the time after which it is given up, if the store can be opened
-            and not be read any more.
+            and not be read any more, or not be written though it is not full.
         given_up: it has served nothing for so long. It still tries again.
     """
 
@@ -123,17 +131,17 @@ class QueueEngine(QueueState):
             StoreError: the store cannot be opened.
         """
         self.store = store
-        self.doors = Doors()
         self._port = port
-        self._clock = clock
+        self._clock = ServiceClock(clock)
         self.payers = Payers(clock.now, rates)
+        self.doors = Doors(payers=self.payers)
         self._creators = creators
         self._bounds = bounds or QueueBounds()
         self.selector_time = SelectorTime(meter)
         self._ended_items = PendingEndedItems(store)
         self._watchers = Watchers()
         self._logged = RateLimit(_LOG_S)
-        contents = store.open()
+        contents = store.open(clock.now())
         self._journal = ItemRecorder()
         if journal is not None:
             self._journal = ItemJournal(journal(store.store_id), store, contents.items)
@@ -144,7 +152,7 @@ class QueueEngine(QueueState):
         self._former: Mapping[str, QueueNode] = {}
         self._deleted: Collection[str] = ()
         self._commit = QueueCommit()
-        effects = core.start(clock.now())
+        effects = core.start(self._clock.now())
         self._commit.add(effects)
         self._ended_items.note(effects)
         # Before the first session, nothing could be sent to anybody without a gateway.
@@ -155,12 +163,18 @@ class QueueEngine(QueueState):
         self._idle = asyncio.Event()
         self._idle.set()
         self._outputs = QueueOutputs(store, port, self.payers)
-        self._timers: Timers[str] = Timers(clock, self._time)
-        self._timers.set("forget", clock.now())
+        self._timers: Timers[str] = Timers(self._clock, self._time)
+        self._timers.set("forget", self._clock.now())
+        # The clock of the service stands still until the store has been read again.
+        self._wall = clock
+        self._recovery: Timers[None] = Timers(clock, lambda _: self._read_again())
         self.recover_for_s = RECOVER_FOR_S
         self.given_up = asyncio.Event()
-        #: When the queues could not be read for the first time since they could.
+        #: When the queues could not be read, or nothing be decided, for the first time since
+        #: they could.
         self._failing_at = math.inf
+        #: How many commits have failed in a row, and the time of the first one.
+        self._failures, self._first_failed_at = 0, 0.0
 
     def _new_core(self, start: QueueContents) -> Queues:
         return Queues(
@@ -186,9 +200,11 @@ class QueueEngine(QueueState):
     def online(self) -> None:
         """Take the start of a session: no peer counts as present until it is heard."""
         self._began = True
-        if self._core is not None:
-            self._core.forget_presence(self._port.attached())
-            self._did(self._core.probes())
+        self._decide(self._probes)
+
+    def _probes(self, core: Queues) -> list[QueueEffect]:
+        core.forget_presence(self._port.attached())
+        return core.probes()
 
     def offline(self) -> None:
         """Take the end of the session: items sent now would reach nobody."""
@@ -220,6 +236,23 @@ class QueueEngine(QueueState):
         if core is None:
             answer(unwritten(None), {})
             return
+        try:
+            self._request(core, request, requester, answer, parts)
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            waiting = [e for e in self._commit.outputs if isinstance(e, PendingAnswer)]
+            waits = any(each.answer is answer for each in waiting)
+            self._broken(error)
+            if not waits:
+                answer(unwritten(error), {})
+
+    def _request(
+        self,
+        core: Queues,
+        request: Request,
+        requester: str,
+        answer: Answer,
+        parts: Parts | None,
+    ) -> None:
         effects = core.heard(requester)
         result: Result | Refusal
         try:
@@ -277,26 +310,23 @@ class QueueEngine(QueueState):
 
     def heard(self, jid: str, *, available: bool = False) -> None:
         """Note a stanza from this full JID, perhaps available presence."""
-        if self._core is not None and not self._stopped:
-            self._did(self._core.heard(jid, available=available))
+        self._decide(lambda core: core.heard(jid, available=available))
 
     def departed(self, jid: str) -> None:
         """Note unavailable presence from this full JID."""
-        if self._core is not None and not self._stopped:
-            self._did(self._core.departed(jid, self._clock.now()))
+        self._decide(lambda core: core.departed(jid, self._clock.now()))
 
     def absent(self, jid: str) -> None:
         """Note that a probe of this full JID has failed, which proves nothing."""
-        if self._core is not None and not self._stopped:
-            self._did(self._core.absent(jid, self._clock.now()))
+        self._decide(lambda core: core.absent(jid, self._clock.now()))
 
     def bounced(self, jid: str, event_id: str) -> None:
         """Note that an event to this full JID came back, or was not delivered."""
         sent = self._outputs.forget(event_id)
-        if sent is not None and self._core is not None and not self._stopped:
+        if sent is not None:
             node, items = sent
             now = self._clock.now()
-            self._did(self._core.bounced(jid, node, items.keys(), now))
+            self._decide(lambda core: core.bounced(jid, node, items.keys(), now))
 
     def is_live(self, event_id: str) -> bool:
         """Whether a delivery in this event has not ended."""
@@ -417,6 +447,7 @@ class QueueEngine(QueueState):
         self._stopped = True
         self._outputs.restart()
         self._timers.stop()
+        self._recovery.stop()
         if self._flushing is not None:
             self._flushing.cancel()
         await self._idle.wait()
@@ -424,6 +455,15 @@ class QueueEngine(QueueState):
             await self.store.close()
         finally:
             await self._journal.close()
+
+    def _decide(self, decide: Callable[[Queues], Sequence[QueueEffect]]) -> None:
+        """Let the core take what is no request, and needs no answer."""
+        if self._core is None or self._stopped:
+            return
+        try:
+            self._did(decide(self._core))
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            self._broken(error)
 
     def _did(self, effects: Sequence[QueueEffect]) -> None:
         if effects:
@@ -444,20 +484,26 @@ class QueueEngine(QueueState):
         core = self._core
         if core is None or self._stopped or not self._began:
             return
-        effects = core.dispatch(self._clock.now())
-        self._commit.add(effects)
-        self._ended_items.note(effects)
-        self._arm(core)
-        commit, self._commit = self._commit, QueueCommit()
-        self._journal.note(commit.changes, commit.purged)
         try:
+            effects = core.dispatch(self._clock.now())
+            self._commit.add(effects)
+            self._ended_items.note(effects)
+            self._arm(core)
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            self._broken(error)
+            return
+        self._failing_at = math.inf
+        commit, self._commit = self._commit, QueueCommit()
+        try:
+            self._journal.note(commit.changes, commit.purged)
             written = self.store.write(commit.final())
-        except StoreError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is
             self._failed(commit, error)
             return
         if written is None:
-            self._outputs.perform(commit, self._core)
+            self._perform(commit)
             return
+        self._clock.pause()
         self._busy = True
         self._idle.clear()
         written.add_done_callback(lambda done: self._written(commit, done.exception()))
@@ -470,63 +516,105 @@ class QueueEngine(QueueState):
         if error is not None:
             self._failed(commit, error)
             return
-        self._ended_items.written(commit.changes)
-        self._watchers.written(commit.changes)
-        for change in commit.changes:
-            if isinstance(change, RemoveNode):
-                self._port.deleted(change.name)
-        self._outputs.perform(commit, self._core)
+        self._failures = 0
+        if self._core is not None:
+            self._clock.go_on()
+        self._perform(commit)
         # Also for inputs that came meanwhile and have no effects of their own yet: JIDs
         # that were heard, and items that are due.
         self._flush_soon()
 
-    def _failed(self, commit: QueueCommit, error: BaseException) -> None:
-        """Take back all later decisions too, since they were based on this commit.
+    def _perform(self, commit: QueueCommit) -> None:
+        """Tell what is on disk, even if the core has been given up meanwhile."""
+        try:
+            if self._core is not None:
+                self._ended_items.written(commit.changes)
+            self._watchers.written(commit.changes)
+            for change in commit.changes:
+                if isinstance(change, RemoveNode):
+                    self._port.deleted(change.name)
+            self._outputs.perform(commit, self._core)
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            # What has not been sent is sent when its receiver has been heard of again.
+            self._broken(error)
 
-        Start again after a while, not at once: a full disk stays full.
-        """
-        log.error("the queues could not be written: %s", error)
+    def _failed(self, commit: QueueCommit, error: BaseException) -> None:
+        log.error("the queues could not be written: %s", str(error) or repr(error))
         self._journal.failed(commit.changes)
-        outputs = [*commit.outputs, *self._commit.outputs]
+        self._begin_anew(error, commit.outputs)
+        if isinstance(error, StoreFull):
+            return
+        now = self._wall.now()
+        self._failures += 1
+        if self._failures == 1:
+            self._first_failed_at = now
+        lasts = now - self._first_failed_at >= self.recover_for_s
+        if lasts and self._failures >= _FAILED_COMMITS:
+            self.given_up.set()
+
+    def _broken(self, error: Exception) -> None:
+        """Begin anew: what the core has in memory may be half a step."""
+        about = {"message": "the queues begin anew", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(about)
+        self._begin_anew(error)
+        self._is_failing()
+
+    def _begin_anew(
+        self,
+        error: BaseException,
+        outputs: Sequence[Notification | PendingAnswer | View[Any]] = (),
+    ) -> None:
+        """Take back all decisions that are not on disk, and read the disk after a while.
+
+        Not at once: a full disk stays full. A commit that runs goes on, and what it has
+        written is told.
+        """
+        outputs = [*outputs, *self._commit.outputs]
         self._commit = QueueCommit()
-        assert self._core is not None
-        self._former, self._deleted = self._core.nodes, {*self._ended_items.deleted}
-        self._ended_items.clear()
-        self._outputs.restart()
+        if self._core is not None:
+            self._former = self._core.nodes
+            self._deleted = {*self._ended_items.deleted}
+            self._ended_items.clear()
+            self._outputs.restart()
         self._core = None
-        self._timers.set("read", self._clock.now() + _READ_AGAIN_S)
-        for output in outputs:
-            if isinstance(output, PendingAnswer):
-                # Its refusal may have been based on this commit.
-                output.answer(unwritten(error), {})
-            elif isinstance(output, View):
-                output.tell(unwritten(error))
+        self._clock.pause()
+        self._recovery.set(None, self._wall.now() + _READ_AGAIN_S)
+        # Of a request that was refused, too: that may have been based on this commit.
+        self._outputs.refuse(outputs, unwritten(error))
 
     def _read_again(self) -> None:
         """Begin anew from the store; try again after whatever goes wrong.
 
         A service that is there and serves nothing would be the worst of all.
         """
-        now = self._clock.now()
+        if self._busy:
+            self._recovery.set(None, self._wall.now() + _READ_AGAIN_S)
+            return
         try:
             contents = self.store.contents()
             core = self._core = self._new_core(contents)
             self._journal.start_again(contents.items)
-            self._did(core.start(now))
+            self._did(core.start(self._clock.now()))
             self._port.restarted()
-            self.online()
+            self._began = True
+            if self._core is core:
+                self._did(self._probes(core))
         except Exception as error:
             # Memory may have run out, for example.
-            self._core, self._commit = None, QueueCommit()
             if not isinstance(error, StoreError):
                 log.exception("the queues could not be started again")
             log.error("the queues could not be read: %s", str(error) or "see above")
-            self._timers.set("read", now + _READ_AGAIN_S)
-            self._failing_at = min(self._failing_at, now)
-            if now - self._failing_at >= self.recover_for_s:
-                self.given_up.set()
-        else:
-            self._failing_at = math.inf
+            self._begin_anew(error)
+            self._is_failing()
+        if self._core is not None:
+            self._clock.go_on()
+
+    def _is_failing(self) -> None:
+        """Give up when nothing could be decided for so long."""
+        now = self._wall.now()
+        self._failing_at = min(self._failing_at, now)
+        if now - self._failing_at >= self.recover_for_s:
+            self.given_up.set()
 
     # -- time --------------------------------------------------------------
 
@@ -536,9 +624,6 @@ class QueueEngine(QueueState):
             self._timers.set("due", at)
 
     def _time(self, what: str) -> None:
-        if what == "read":
-            self._read_again()
-            return
         if what == "forget":
             now = self._clock.now()
             self._commit.changes.append(ForgetOld(now))

@@ -6,15 +6,17 @@ module reads payloads, and decides nothing.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from qos.core.queue.effects import Notification, NotifyItem, Probe
 from qos.core.queue.item import Item
 from qos.core.queue.replies import for_consumer
+from qos.core.queue.requests import Refusal
 from qos.core.queue.results import ItemsResult
 from qos.core.queue.service import Queues
 from qos.core.record import replace
@@ -24,6 +26,7 @@ from qos.engine.queue_commit import (
     NOTIFICATIONS,
     PendingAnswer,
     QueueCommit,
+    View,
     unwritten,
 )
 from qos.errors import StoreError
@@ -148,31 +151,52 @@ class QueueOutputs:
     def perform(self, commit: QueueCommit, core: Queues | None) -> None:
         """Send all answers and events of a commit, in order.
 
+        An answer that cannot be sent keeps no other one back.
+
         Args:
             commit: its changes are on disk.
-            core: knows the deliveries that have not ended meanwhile.
+            core: knows the deliveries that have not ended meanwhile; None: it has been
+                given up, and the items are sent when another one has their locks.
         """
-        assert core is not None
         self._core = core
         items: dict[tuple[str, str], NotifyItem] = {}
         for output in commit.outputs:
-            if isinstance(output, NotifyItem):
-                if core.is_live(output):
+            try:
+                if not isinstance(output, NotifyItem):
+                    self._tell(output)
+                elif core is not None and core.is_live(output):
                     # Once, even if it was heard and subscribes at the same time.
                     items[output.to, output.item.token] = _shown(output, core)
                 else:
                     self._port.dropped(output.to, output.item)
-            elif isinstance(output, PendingAnswer):
-                self._answer(output)
-            elif isinstance(output, Probe):
-                self._port.probe(output.to)
-            elif isinstance(output, NOTIFICATIONS):
-                self._port.notify(output)
-            else:
-                output.tell(output.seen)
+            except Exception as error:  # noqa: BLE001 - whatever it is
+                _not_sent(error)
         if items:
             now = self._at_once(items.values(), commit.payloads)
             self._notify_items(now, commit.payloads)
+
+    def refuse(
+        self, outputs: Iterable[Notification | PendingAnswer | View[Any]], why: Refusal
+    ) -> None:
+        """Answer requests and views whose commit has failed; nothing else is sent."""
+        for output in outputs:
+            try:
+                if isinstance(output, PendingAnswer):
+                    output.answer(why, {})
+                elif isinstance(output, View):
+                    output.tell(why)
+            except Exception as error:  # noqa: BLE001 - whatever it is
+                _not_sent(error)
+
+    def _tell(self, output: Notification | PendingAnswer | View[Any]) -> None:
+        if isinstance(output, PendingAnswer):
+            self._answer(output)
+        elif isinstance(output, Probe):
+            self._port.probe(output.to)
+        elif isinstance(output, NOTIFICATIONS):
+            self._port.notify(output)
+        else:
+            output.tell(output.seen)
 
     def _answer(self, reply: PendingAnswer) -> None:
         result, payloads = reply.result, {}
@@ -250,7 +274,18 @@ class QueueOutputs:
         self._payers.do(bare(to), partial(self._step, to))
 
     def _step(self, to: str) -> bool:
-        """Send some of the items that wait."""
+        """Send some of the items that wait; returns whether there are more.
+
+        What could not be sent stays locked until its lock times out, and keeps no other
+        items back.
+        """
+        try:
+            return self._send_some(to)
+        except Exception:
+            log.exception("items for %s could not be sent", to)
+            return to in self._waiting
+
+    def _send_some(self, to: str) -> bool:
         waiting = self._waiting.get(to)
         if waiting is None or self._core is None:
             return False
@@ -310,6 +345,11 @@ class QueueOutputs:
             self._sent[event_id] = (node, {item.token: item for item, _ in some})
         while len(self._sent) > _SENT_MAX:
             self._sent.popitem(last=False)
+
+
+def _not_sent(error: Exception) -> None:
+    about = {"message": "an answer could not be sent", "exception": error}
+    asyncio.get_running_loop().call_exception_handler(about)
 
 
 def _shown(output: NotifyItem, core: Queues) -> NotifyItem:

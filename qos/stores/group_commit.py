@@ -85,11 +85,13 @@ class GroupCommit(Generic[_Change]):
         """Put the changes into the next commit; all of its writes share the future."""
         loop = self._running_loop()
         if self._written is None:
-            self._written = _Shared(loop=loop)
+            written = _Shared(loop=loop)
             if not self._busy:
-                self._busy = True
                 self.journal.commit_wanted()
                 self._next_soon(loop)
+                self._busy = True
+            # Last: after an error of the journal the next write begins anew.
+            self._written = written
         self._changes.extend(changes)
         return self._written
 
@@ -173,12 +175,15 @@ class GroupCommit(Generic[_Change]):
 
     def _end(self, written: _Shared, error: BaseException | None) -> None:
         self._committing = None
-        self.journal.commit_ended(idle=False)
-        if error is None:
-            written.set_result(None)
-        else:
-            written.set_exception(error)
-        self._next_soon(written.get_loop())
+        try:
+            self.journal.commit_ended(idle=False)
+        finally:
+            # Whatever happens to the journal: else all writers would wait for ever.
+            if error is None:
+                written.set_result(None)
+            else:
+                written.set_exception(error)
+            self._next_soon(written.get_loop())
 
     def _next_soon(self, loop: asyncio.AbstractEventLoop) -> None:
         """Go on after this turn of the loop and the next one.

@@ -16,18 +16,26 @@ from slixmpp.basexmpp import BaseXMPP
 from slixmpp.stanza import Message
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
+from qos.core.strings import ID_CHARS_MAX
 from qos.stream import internals
 from qos.stream.filters import ForeignFilters
 from qos.stream.gate import Gate, in_session
 from qos.stream.one_per_stream import one_per_stream
+from qos.stream.stream_limits import StreamLimits
 from qos.stream.stream_management import StreamManagement
 from qos.stream.wire import Wire
+from qos.xml_text import attribute
 
 __all__ = ["Part", "SessionStarted", "Tap"]
 
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+
+_FAILED = (
+    "<error type='wait'>"
+    "<internal-server-error xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
+)
 
 
 class SessionStarted(Protocol):
@@ -77,6 +85,7 @@ class Tap:
         self._xmpp = xmpp
         self._management = StreamManagement(xmpp)
         self.wire = Wire(xmpp, self._management)
+        self._sizes = StreamLimits.of(xmpp).sizes
         self._parts: tuple[Part, ...] = ()
         self._set_parts(())
         self._looked_at: ET.Element | None = None
@@ -189,11 +198,19 @@ class Tap:
         if self._foreign.any():
             return False
         self._looked_at = xml
+        if self._sizes.awaited:
+            self._answered(xml)
         if not self._is_taken(xml, self._take_iq):
             return False
         if self._management.plugin is not None:
             self._management.received()
         return True
+
+    def _answered(self, xml: ET.Element) -> None:
+        """Note that a large stanza of ours went through, if this is the answer to it."""
+        iq_id = xml.get("id", "")
+        if iq_id in self._sizes.awaited and xml.get("type") in {"result", "error"}:
+            self._sizes.answered(iq_id)
 
     def _filter(self, stanza: StanzaBase) -> StanzaBase | None:
         """The last filter, after that of XEP-0198."""
@@ -201,6 +218,8 @@ class Tap:
         if stanza.name == "iq":
             seen, self._looked_at = self._looked_at, None
             if stanza.xml is not seen:
+                if self._sizes.awaited:
+                    self._answered(stanza.xml)
                 taken = self._is_taken(stanza.xml, self._take_iq)
         elif stanza.name == "message":
             if self._take_message:
@@ -214,12 +233,34 @@ class Tap:
     ) -> bool:
         """Whether one of the parts takes a stanza.
 
-        An error in a part must not end the connection: a peer repeats itself.
+        An error in a part must not end the connection: a peer repeats itself. Its request
+        may have been for this part, so nobody else says that it is not known here.
         """
+        failed = False
         for look in looks:
             try:
                 if look(stanza):
                     return True
             except Exception:
                 log.exception("a stanza could not be looked into")
-        return False
+                failed = True
+        return failed and self._is_refused(stanza)
+
+    def _is_refused(self, stanza: object) -> bool:
+        """Whether this is a request; it is answered that it may be repeated."""
+        if not isinstance(stanza, ET.Element) or not stanza.tag.endswith("}iq"):
+            return False
+        if stanza.get("type") not in {"get", "set"}:
+            return False
+        iq_id = stanza.get("id", "")
+        if len(iq_id) <= ID_CHARS_MAX:
+            self.wire.send(
+                f"<iq type='error' id={attribute(iq_id)}"
+                f"{_named('to', stanza.get('from'))}"
+                f"{_named('from', stanza.get('to'))}>{_FAILED}</iq>"
+            )
+        return True
+
+
+def _named(name: str, address: str | None) -> str:
+    return "" if address is None else f" {name}={attribute(address)}"

@@ -235,4 +235,4 @@ async def test_a_service_that_serves_nothing_ends_with_a_line_and_a_status(
     assert refused.status != 0
     ended = await running.end()
     assert ended.status == Status.STORE
-    assert "the queues could not be read for 0.1 s; see above" in ended.notes[-1]
+    assert "no queue could be served for 0.1 s; see above" in ended.notes[-1]

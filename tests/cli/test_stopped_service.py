@@ -29,15 +29,17 @@ QUEUE = ("queue.localhost", "orders")
 
 LOCK_S = 10.0
 
-#: Longer than the lock, and than a clock would take for a late turn.
-STOP_S = 1.5 * LOCK_S
+#: Longer than the lock, and than five others after it: so the item would be dead.
+STOP_S = 60
 
 
 @contextlib.asynccontextmanager
 async def session(server: LoopbackServer, user: str) -> AsyncIterator[ClientXMPP]:
     """A worker that is written by hand: it waits long for each answer."""
     client = new_client(
-        f"{user}@localhost/bee", f"secret of {user}", {"xep_0254": {"timeout_s": 60.0}}
+        f"{user}@localhost/bee",
+        f"secret of {user}",
+        {"xep_0254": {"timeout_s": 5.0 * STOP_S}},
     )
     # The server of these tests has nothing else.
     client.plugin["feature_mechanisms"].unencrypted_plain = True
@@ -54,8 +56,8 @@ async def session(server: LoopbackServer, user: str) -> AsyncIterator[ClientXMPP
 async def test_a_lock_lasts_as_long_as_the_service_has_listened(
     queues: Commands, serving: Running, server: LoopbackServer
 ) -> None:
-    """The item went to another worker when the service woke up, and after some such stops
-    it was dead.
+    """Its worker extends it each second. The item went to another worker when the service
+    woke up, and after some such stops it was dead.
     """
     settings = ("--set", f"lock_timeout={LOCK_S:g}")
     assert (await queues.queue("configure", *settings)).status == 0
@@ -72,13 +74,18 @@ async def test_a_lock_lasts_as_long_as_the_service_has_listened(
         XEP_0254.of(other).add_listener(*QUEUE, seen.put_nowait)
         await XEP_0254.of(other).subscribe(*QUEUE, queue_requests=1)
         serving.process.send_signal(signal.SIGSTOP)
-        await asyncio.sleep(STOP_S)
+        extensions = []
+        for _ in range(STOP_S):
+            extension = plugin.extend(*QUEUE, item.item_id, item.token, LOCK_S)
+            extensions.append(asyncio.create_task(extension))
+            await asyncio.sleep(1.0)
         serving.process.send_signal(signal.SIGCONT)
+        async with limit():
+            granted = await asyncio.gather(*extensions)
+        assert granted == [LOCK_S] * STOP_S
         # It has looked at its clock by then.
         await XEP_0254.of(other).stats(*QUEUE)
-        async with limit():
-            granted = await plugin.extend(*QUEUE, item.item_id, item.token, LOCK_S)
-        assert granted == LOCK_S
+        assert await plugin.extend(*QUEUE, item.item_id, item.token, LOCK_S) == LOCK_S
         await plugin.retract(*QUEUE, item.item_id, item.token)
         # What would have been given to the other one has been by now.
         await XEP_0254.of(other).stats(*QUEUE)

@@ -8,13 +8,15 @@ import shutil
 import socket
 import ssl
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 import pytest
 
 from qos.core.connection_shares import ConnectionLimits, TooMany
 from qos.engine import doors
 from qos.engine.doors import Arrival, Door, Doors
+from qos.engine.payers import TASKS_MAX, Payers
 from waiting import limit, until
 
 
@@ -258,6 +260,47 @@ async def test_without_a_file_descriptor_a_door_waits_and_does_not_spin(
     ]
 
 
+@pytest.mark.parametrize("where", ["accepting", "counting", "beginning"])
+async def test_whatever_goes_wrong_the_next_connection_is_served(
+    where: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The door was closed for ever, and its service did not notice."""
+    loop = asyncio.get_running_loop()
+    left = 2
+
+    def failing(call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: Any, **options: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left >= 0:
+                raise MemoryError
+            return call(*args, **options)
+
+        return called
+
+    monkeypatch.setattr(doors, "_AGAIN_S", 0.0)
+    all_doors = Doors()
+    match where:
+        case "accepting":
+            monkeypatch.setattr(loop, "sock_accept", failing(loop.sock_accept))
+        case "counting":
+            monkeypatch.setattr(
+                all_doors.shares, "arrive", failing(all_doors.shares.arrive)
+            )
+        case _:
+            monkeypatch.setattr(Arrival, "begin", failing(Arrival.begin))
+    async with listening(all_doors) as door:
+
+        async def served() -> bool:
+            return await echo(door) == b"hello"
+
+        await until(served)
+        await until_count(all_doors, 0)
+    assert left < 0
+    told = "can be accepted" if where == "accepting" else "cannot be served"
+    assert told in caplog.text
+
+
 async def test_whoever_does_not_speak_tls_is_no_error_of_ours(
     server_tls: ssl.SSLContext, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -278,3 +321,30 @@ async def test_a_closed_door_ends_what_is_in_its_handshake(
             await until_count(all_doors, 3)
             door.close()
             await until_count(all_doors, 0)
+
+
+async def test_a_crowd_from_one_address_begins_in_turns_with_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A round of the loop with a hundred handshakes would hold everybody up."""
+    # All of them are accepted at once.
+    monkeypatch.setattr(doors, "_ACCEPT_S", 60.0)
+    begun: list[str] = []
+    rounds: list[int] = []
+
+    class Noted(Echo):
+        def __init__(self, arrival: Arrival) -> None:
+            super().__init__(arrival)
+            begun.append(arrival.address)
+
+    all_doors = Doors(payers=Payers(lambda: 0.0))
+    door = await all_doors.listen("127.0.0.1", 0, Noted, tls=None)
+    with silent(door, 100, "127.0.0.2"), silent(door, 1, "127.0.0.1"):
+        async with limit():
+            while len(begun) < 101:
+                before = len(begun)
+                await asyncio.sleep(0)
+                rounds.append(len(begun) - before)
+        door.close()
+    assert max(rounds) <= TASKS_MAX
+    assert begun.index("127.0.0.1") <= 2 * TASKS_MAX

@@ -199,6 +199,42 @@ async def test_a_commit_that_cannot_begin_fails_as_well() -> None:
     await commits.write(named("b"))
 
 
+@pytest.mark.parametrize("step", ["commit_wanted", "commit_begins", "commit_ended"])
+async def test_a_journal_that_meets_an_error_stops_no_writer_for_ever(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory ran out in it, and the queues waited for that commit as long as they lived."""
+    disk, journal, errors = Disk(), Ahead(), []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, about: errors.append(about["exception"]))
+    commits = GroupCommit(disk.start)
+    commits.journal = journal
+
+    def fail(*_args: object, **_options: object) -> None:
+        monkeypatch.undo()
+        raise MemoryError
+
+    monkeypatch.setattr(journal, step, fail)
+    if step == "commit_wanted":
+        with pytest.raises(MemoryError):
+            commits.write(named("a"))
+    else:
+        first = commits.write(named("a"))
+        await turns()
+        if step == "commit_ended":
+            await disk.done()
+            assert first.exception() is None
+            assert [type(each) for each in errors] == [MemoryError]
+        else:
+            assert isinstance(first.exception(), MemoryError)
+    await turns()
+    second = commits.write(named("b"))
+    await turns()
+    assert disk.batches[-1] == named("b")
+    await disk.done()
+    assert second.exception() is None
+
+
 async def test_a_commit_cannot_be_cancelled_by_one_of_its_writers() -> None:
     """A task that waits for it is cancelled when the commit is done."""
     disk = Disk()

@@ -202,6 +202,52 @@ async def test_what_fails_in_one_part_is_logged_and_the_others_are_asked(
     tap.leave(first)
 
 
+@pytest.mark.parametrize("foreign", [False, True], ids=["", "with a filter"])
+async def test_a_request_that_meets_an_error_may_be_repeated(
+    client: ClientXMPP, server: LoopbackServer, foreign: bool
+) -> None:
+    """slixmpp would answer that it is not implemented, and that is for ever."""
+    if foreign:
+        client.add_filter("in", lambda each: each)
+    await connect(client, server)
+
+    def fail(_stanza: object) -> bool:
+        raise MemoryError
+
+    joined = Tap.of(client).join(
+        Part(
+            take_iq=fail,
+            take_message=fail,
+            session_started=part().session_started,
+            session_lost=part().session_lost,
+        )
+    )
+    bodies: list[str] = []
+    client.add_event_handler("message", lambda each: bodies.append(each["body"]))
+    async with alice(server) as raw:
+        for kind in ("get", "set"):
+            await raw.send(
+                f"<iq type='{kind}' id='{kind}' to='bob@localhost/b'><x xmlns='u:x'/></iq>"
+            )
+            answer = await raw.expect(stanza("iq", id=kind))
+            (error,) = (each for each in answer if each.tag.endswith("}error"))
+            assert answer.get("type") == "error"
+            assert error.get("type") == "wait"
+            assert error[0].tag.endswith("}internal-server-error")
+        # Nobody is told of an answer or a message that could not be looked into.
+        for text in (
+            "<iq type='result' id='r' to='bob@localhost/b'/>",
+            f"<iq type='get' id='{'x' * 2000}' to='bob@localhost/b'><x xmlns='u:x'/></iq>",
+            "<message to='bob@localhost/b'><body>plain</body></message>",
+            "<iq type='get' id='last' to='bob@localhost/b'><x xmlns='u:x'/></iq>",
+        ):
+            await raw.send(text)
+        await raw.expect(stanza("iq", id="last"))
+        assert raw.received(stanza("iq")) == []
+    assert bodies == ["plain"]
+    Tap.of(client).leave(joined)
+
+
 async def test_what_is_on_its_way_when_the_last_part_leaves_keeps_its_marks(
     client: ClientXMPP, server: LoopbackServer
 ) -> None:
