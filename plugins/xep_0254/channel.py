@@ -24,6 +24,7 @@ from qos import arguments
 from qos.errors import MessageTooLarge, NoAnswer
 from qos.ids import new_id
 from qos.jids import jid_of
+from qos.stream.stream_limits import StreamLimits
 from qos.stream.tap import Part, Tap
 from qos.xml_text import render_iq
 from xep_0254 import client_answers
@@ -66,6 +67,7 @@ class Channel:
         self.in_session = asyncio.Event()
         self._xmpp = xmpp
         self._stanza_bytes_max = stanza_bytes_max
+        self._limits = StreamLimits.of(xmpp)
         self._pending: dict[str, _Pending] = {}
         self._listeners: dict[tuple[str, str], list[Listener]] = {}
         self._tap = Tap.of(xmpp)
@@ -113,6 +115,10 @@ class Channel:
         size = len(text.encode())
         if size > self._stanza_bytes_max:
             raise MessageTooLarge(to, size=size, limit=self._stanza_bytes_max)
+        if self._limits.sizes.limit is not None:
+            limit = self._limits.over(size)
+            if limit is not None:
+                raise MessageTooLarge(to, size=size, limit=limit)
         answer: asyncio.Future[ET.Element | None] = self._xmpp.loop.create_future()
         self._pending[iq_id] = _Pending(to, answer)
         try:

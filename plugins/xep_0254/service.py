@@ -26,6 +26,7 @@ from qos.core.queue.results import Result
 from qos.core.quota import Quotas, own_domains
 from qos.core.strings import bare
 from qos.engine.clock import ListeningClock
+from qos.engine.queue_commit import unwritten
 from qos.engine.queue_engine import QueueEngine
 from qos.engine.queue_ports import GatewayPort, QueuePorts
 from qos.ids import new_key
@@ -36,6 +37,7 @@ from qos.stores.queue_store import MESSAGES, queue_store_of
 from qos.stream.closing import close_at_once
 from qos.stream.gate import in_session
 from qos.stream.internals import is_wanted
+from qos.stream.stream_limits import StreamLimits
 from qos.stream.tap import Part, Tap
 from xep_0254 import disco
 from xep_0254.discovery import Discovery
@@ -151,6 +153,7 @@ class QueueService:
             new_journal = partial(
                 JournalWriter.of_store, journal, node, clock.now, of_items=True
             )
+        self._limits = StreamLimits.of(xmpp)
         self._tap = Tap.of(xmpp)
         self._events = EventSender(xmpp, self._tap.wire)
         self._ports = QueuePorts(self._events)
@@ -328,7 +331,10 @@ class QueueService:
                 check_rights(child, self._engine.rights, requester)
             read = yield from reading_request(xml, new_id=new_key)
             request = normal_request(read)
-        except Refusal as refusal:
+        except Exception as error:
+            refusal = error if isinstance(error, Refusal) else unwritten(error)
+            if refusal is not error:
+                log.exception("a request of %s could not be read", requester)
             self._engine.heard(requester)
             self._events.send(self._refusal(xml, refusal))
             return
@@ -344,13 +350,30 @@ class QueueService:
         result: Result | Refusal,
         payloads: Mapping[int, str],
     ) -> None:
-        if isinstance(result, Refusal):
-            text = self._refusal(xml, result)
-        else:
-            text = render_result(
-                xml, result, sender=self._events.sender, payloads=payloads
-            )
+        sender = self._events.sender
+        try:
+            if isinstance(result, Refusal):
+                text = self._refusal(xml, result)
+            else:
+                text = render_result(xml, result, sender=sender, payloads=payloads)
+        except Exception as error:
+            log.exception("an answer to %s could not be written", xml.get("from"))
+            text = self._refusal(xml, unwritten(error))
+        if self._limits.sizes.limit is not None:
+            text = self._within_limit(xml, text)
         self._events.send(text)
+
+    def _within_limit(self, xml: ET.Element, text: str) -> str:
+        """The answer; or a refusal, if our server would end the stream at this answer."""
+        size = len(text.encode())
+        limit = self._limits.over(size)
+        if limit is None:
+            return text
+        why = (
+            f"the answer has {size} bytes, and the server of this service takes {limit}"
+        )
+        too_large = Refusal(why, condition="policy-violation", type="modify")
+        return self._refusal(xml, too_large)
 
     def _presence(self, xml: ET.Element, sender: str) -> None:
         kind = xml.get("type")

@@ -29,6 +29,7 @@ from qos.core.message.receiver_table import Request
 from qos.core.message.sender_table import Reply
 from qos.core.message.trust import Trusted
 from qos.core.record import record
+from qos.core.stanza_sizes import LEAST_BYTES
 from qos.core.strings import own_servers
 from qos.engine import LoopClock
 from qos.engine.clock import Handle, Timers
@@ -74,6 +75,7 @@ class BatchSender:
         send: Sends,
         soon: Callable[[Callable[[], None]], object],
         new_id: Callable[[], str],
+        batch_max: Callable[[], int | None],
     ) -> None:
         """Begin without batches in flight.
 
@@ -87,9 +89,13 @@ class BatchSender:
             soon: calls a function when all results of one read or one commit have been
                 handled.
             new_id: makes an id that was never used.
+            batch_max: the most bytes that the server is known to take together; None:
+                it is not known.
         """
         self._count_max = settings.batch_max
-        self._bytes_max = min(BYTES_MAX, settings.stanza_bytes_max)
+        self._most = min(BYTES_MAX, settings.stanza_bytes_max)
+        self._bytes_max = self._most
+        self._batch_max = batch_max
         self._patience_s = min(PATIENCE_S, settings.retry_first_s)
         self._clock = clock
         self._supports = supports
@@ -121,6 +127,8 @@ class BatchSender:
             return False
         if self._count_max == 1 or not self._supports(route.jid, _BATCHES):
             return False
+        if record.size > LEAST_BYTES and not deliver:
+            return False  # it may be too large for the server, and the others are not
         iq_id = record.deliver_id if deliver else record.offer_id
         peer = (route.jid, sender)
         element = Element(iq_id, transmit, batch_stanza.render_element)
@@ -192,6 +200,8 @@ class BatchSender:
         self.session_lost()
         self._queues.clear()
         self._peers.clear()
+        most = self._batch_max()
+        self._bytes_max = self._most if most is None else min(self._most, most)
 
     def stop(self) -> None:
         """Send nothing more, for good."""

@@ -30,6 +30,7 @@ from qos.core.quota import own_domains
 from qos.core.strings import ID_CHARS_MAX, own_servers
 from qos.core.strings import bare as account_of
 from qos.engine import Delivery, Inbox, LoopClock, Outbox
+from qos.engine.outbox_message import Stanzas
 from qos.errors import (
     InvalidArgument,
     MessageTooLarge,
@@ -43,6 +44,7 @@ from qos.journal.recorder import Recorder, recorder_of
 from qos.journal.writer import JournalWriter, check_folder
 from qos.stores.base import Contents, Remember
 from qos.stream.closing import close_at_once
+from qos.stream.stream_limits import StreamLimits
 from qos.stream.tap import Part, Tap
 from qos.xml_reading import DEPTH_MAX, is_deeper
 from qos.xml_text import render_iq
@@ -76,6 +78,7 @@ _PAYLOAD_DEPTH_MAX = DEPTH_MAX - 3
 #: The names of the values that the store keeps for the next start.
 _OWN_JID = "own_jid"
 _CAPABILITIES = "capabilities"
+_STANZA_SIZES = "stanza_sizes"
 
 #: The answer of an endpoint that does not receive: the sender tries again.
 _AWAY = RemoteProtocolError("away", condition="service-unavailable", type="cancel")
@@ -121,7 +124,7 @@ class Endpoint:
             check_folder(settings.journal)
         self._recorder = Recorder()
         self.store = store_of(settings.store)
-        contents = self.store.open()
+        contents = self.store.open(self._clock.now())
         with contextlib.ExitStack() as undo:
             undo.callback(lambda: close_at_once(xmpp.loop, self._close_store()))
             journal = self._new_journal(node)
@@ -142,6 +145,11 @@ class Endpoint:
         self._ask_for_resource(contents.remembered.get(_OWN_JID, ""))
         self._tap = Tap.of(self.xmpp)
         self._wire = self._tap.wire
+        self._limits = StreamLimits.of(self.xmpp)
+        #: What the store knows of the sizes that our server takes.
+        self._kept_sizes = contents.remembered.get(_STANZA_SIZES, "")
+        if self._kept_sizes:
+            self._limits.restore(self._kept_sizes)
         self._capabilities = StoredCapabilities(
             self.xmpp,
             contents.remembered.get(_CAPABILITIES, ""),
@@ -159,6 +167,7 @@ class Endpoint:
         # The event of each presence: events of a single type depend on the peer's show
         # value, such as away.
         self.xmpp.add_event_handler("presence", self._presence)
+        self._limits.watch.append(self._stanza_ended_stream)
         undo.callback(self._step_out)
         self._tap.join(self._part)
 
@@ -182,6 +191,7 @@ class Endpoint:
             backoff=settings.backoff,
             limits=settings.outbox_limits,
             journal=journal,
+            stanzas=Stanzas(self._limits.sizes, self._measure),
         )
         undo.callback(self.outbox.stop)
         self._awaited = self.outbox.in_flight.awaited
@@ -228,6 +238,7 @@ class Endpoint:
             send=self._wire.send,
             soon=self.xmpp.loop.call_soon,
             new_id=self.new_id,
+            batch_max=lambda: self._limits.sizes.batch_max,
         )
         self._batch_receiver = BatchReceiver(
             self._clock,
@@ -250,6 +261,7 @@ class Endpoint:
 
     def _step_out(self) -> None:
         self._tap.leave(self._part)
+        self._limits.watch.remove(self._stanza_ended_stream)
         self.xmpp.del_event_handler("presence", self._presence)
 
     def _new_journal(self, node: str) -> JournalWriter | None:
@@ -310,7 +322,7 @@ class Endpoint:
             arguments.seconds("deadline_s", deadline_s, zero=True)
         if ordered is not None:
             arguments.flag("ordered", ordered)
-        self._check_fits(to, payload)
+        self._check_fits(to, payload, level, sender)
         if level is Level.UNACKNOWLEDGED:
             if self.own is None:
                 if self._plain_waiting >= _PLAIN_WAITING_MAX:
@@ -333,7 +345,7 @@ class Endpoint:
             digest=digest,
         )
 
-    def _check_fits(self, to: str, payload: str) -> None:
+    def _check_fits(self, to: str, payload: str, level: Level, sender: str) -> None:
         """Refuse a message too large for a server, or nested too deeply for a receiver.
 
         The server would close the stream, at each attempt. The size is that of the stanza at the receiver's
@@ -346,9 +358,35 @@ class Endpoint:
         limit = self.settings.stanza_bytes_max
         if size > limit:
             raise MessageTooLarge(to, size=size, limit=limit)
+        known = self._limits.sizes.limit
+        if known is not None and size > known:
+            size = self._size_of(to, payload, level, sender)
+            over = self._limits.over(size)
+            if over is not None:
+                raise MessageTooLarge(to, size=size, limit=over)
         if is_deeper(payload, _PAYLOAD_DEPTH_MAX):
             expected = f"elements nested at most {_PAYLOAD_DEPTH_MAX - 1} deep"
             raise InvalidArgument("payload", str, expected)
+
+    def _size_of(self, to: str, payload: str, level: Level, sender: str) -> int:
+        """The bytes of a message as our server will get it."""
+        if level is Level.UNACKNOWLEDGED:
+            return self._wire.plain_size(payload, to=to, sender=sender)
+        msg_id = self.new_msg_id()
+        record = Outgoing(
+            msg_id=msg_id,
+            seq=0,
+            to=to,
+            level=level,
+            payload=payload,
+            size=len(payload.encode()),
+            created_at=0.0,
+            sender=sender,
+            offer_id=msg_id if level is Level.ACKNOWLEDGED else self.new_id(),
+            deliver_id="",
+        )
+        route = self.route(record) if self.own is not None else None
+        return self._measure(Transmit("offer", record, route or Route(to)))
 
     async def flush(self) -> None:
         """See XEP_QOS.flush."""
@@ -388,6 +426,7 @@ class Endpoint:
         if not resumed:
             self._discovery.session_started()
             self._batches.session_started()
+            self._keep_sizes()
         self.guard.session_started(resumed=resumed)
         if not self.has_been_online:
             self.has_been_online = True
@@ -398,6 +437,20 @@ class Endpoint:
             self.outbox.session_resumed(own, unwritten)
         else:
             self.outbox.session_started(own)
+
+    def _stanza_ended_stream(self, iq_id: str) -> None:
+        """Note that the server has ended the stream because of the size of this iq.
+
+        Written at once: a process that is killed before the next end knows of this one.
+        """
+        self.outbox.in_flight.not_taken(iq_id)
+        self._keep_sizes()
+
+    def _keep_sizes(self) -> None:
+        known = self._limits.sizes.to_text()
+        if known != self._kept_sizes:
+            self._kept_sizes = known
+            self._remember(_STANZA_SIZES, known)
 
     def _remember(self, name: str, value: str) -> None:
         """Keep a value in the store for the next start."""
@@ -553,9 +606,7 @@ class Endpoint:
         """See qos.engine.outbox.Port."""
         if self.own is None:
             return False
-        sender = ""
-        if self.xmpp.is_component:
-            sender = transmit.record.sender or self.xmpp.boundjid.full
+        sender = self._component_of(transmit) if self.xmpp.is_component else ""
         if self._batches.take(transmit, sender):
             return True
         record = transmit.record
@@ -563,6 +614,14 @@ class Endpoint:
         iq_id = record.deliver_id if deliver else record.offer_id
         text = self._render_request(transmit, sender)
         return self._wire.send(text, iq_ids=(iq_id,))
+
+    def _component_of(self, transmit: Transmit) -> str:
+        return transmit.record.sender or self.xmpp.boundjid.full
+
+    def _measure(self, transmit: Transmit) -> int:
+        """See qos.engine.outbox_message.Stanzas."""
+        sender = self._component_of(transmit) if self.xmpp.is_component else ""
+        return len(self._render_request(transmit, sender).encode())
 
     def ping(self) -> bool:
         """See qos.engine.outbox.Port (XEP-0199)."""

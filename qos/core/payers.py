@@ -100,6 +100,11 @@ class FairOrder:
         """The number of payers that wait."""
         return len(self._waiting)
 
+    @property
+    def first(self) -> str:
+        """The payer that `take` would return."""
+        return self._waiting[0][2]
+
     def add(self, payer: str) -> None:
         """Let a payer wait, which does not wait yet."""
         used_s = max(self._now_s, self._used_s.get(payer, 0.0))

@@ -24,10 +24,11 @@ from qos.core.message.sender_table import (
     classify,
     on_peer,
     on_session,
+    too_large,
 )
 from qos.core.record import replace
 from qos.engine.clock import Clock, Timers
-from qos.engine.outbox_message import AccountFlow, Message, News, Port
+from qos.engine.outbox_message import AccountFlow, Message, News, Port, Stanzas
 from qos.engine.uplink import Uplink
 from qos.errors import CannotWithdraw, StillOutstanding
 from qos.journal.recorder import Recorder
@@ -41,6 +42,10 @@ log = logging.getLogger(__name__)
 #: takes about a kB. Without it, the next messages would have to find out the window of
 #: the peer anew.
 _IDLE_FLOWS_MAX = 1024
+
+#: The request of a message has less than so many bytes more than its payload: two JIDs
+#: (RFC 7622 §3) and what is ours.
+_AROUND_BYTES = 8 * 1024
 
 _WRITES = (Save, Forget, End)
 
@@ -60,6 +65,7 @@ class InFlight:
         left: Callable[[Message], None],
         more: Callable[[AccountFlow], None],
         recorder: Recorder,
+        stanzas: Stanzas,
     ) -> None:
         """Begin without messages in flight.
 
@@ -76,6 +82,7 @@ class InFlight:
             more: called with a flow when more messages may be offered to its account:
                 it holds an ordered one, or it has granted a credit.
             recorder: gets each step first.
+            stanzas: those of the stream, by their size.
         """
         self._recorder = recorder
         self._store = store
@@ -97,7 +104,11 @@ class InFlight:
         #: The ids of the iqs for whose answers messages wait.
         self.awaited = self._by_iq.keys()
         self._timers: Timers[str] = Timers(clock, self._due)
-        self._uplink = Uplink(clock, backoff.first_s, port.transmit, port.ping)
+        self._stanzas = stanzas
+        self._sizes = stanzas.sizes
+        self._uplink = Uplink(
+            clock, backoff.first_s, port.transmit, port.ping, stanzas, self._others
+        )
         self.answered_ping = self._uplink.answered_ping
 
     def get(self, msg_id: str) -> Message | None:
@@ -177,6 +188,8 @@ class InFlight:
         """
         self.own = own
         for message in self._messages.values():
+            if self._uplink.waits(message):
+                message.record = sender.unsent(message.record)
             self._uplink.forget(message)
         self._uplink.started()
         for flow in list(self._flows.values()):
@@ -209,6 +222,12 @@ class InFlight:
             elif not message.busy:
                 later = self._uplink.not_before(message) or self._clock.now()
                 self._wait(message, replace(message.record, due_at=later))
+
+    def not_taken(self, iq_id: str) -> None:
+        """Note that our server did not take the iq with this id, and ended the stream."""
+        message = self._by_iq.get(iq_id)
+        if message is not None:
+            message.record = sender.unsent(message.record)
 
     def reply(self, reply: Reply) -> None:
         """Take an iq result or error; one that is not awaited is ignored."""
@@ -302,6 +321,10 @@ class InFlight:
             message.no_route = route is None
             if route is None:
                 self._step(message, SenderInput.NO_ROUTE)
+            elif self._sizes.limit is not None and (
+                refusal := self._refusal(message.record, route, self._sizes.limit)
+            ):
+                self._step(message, SenderInput.REFUSED, reply=refusal)
             else:
                 self._step(message, input_, route=route)
         elif isinstance(input_, SenderInput):
@@ -309,6 +332,26 @@ class InFlight:
         elif (meaning := input_(message.record)) is not None:
             self._uplink.may_be_repeated(message)
             self._step(message, meaning)
+
+    def _refusal(self, record: Outgoing, route: Route, limit: int) -> Reply | None:
+        """The refusal of a message that is too large for our server, or None."""
+        if record.size + _AROUND_BYTES <= limit:
+            return None
+        if record.state not in {OutgoingState.QUEUED, OutgoingState.OFFERED}:
+            return None
+        size = self._stanzas.measure(Transmit("offer", record, route))
+        if size <= limit:
+            return None
+        return too_large(record, size=size, limit=limit, own=self.own or "")
+
+    def _others(self) -> bool:
+        """Whether a message that is not held back has still to be sent or answered."""
+        return any(
+            not each.record.state.ended
+            and each.record.state is not OutgoingState.RECEIVED
+            and not self._uplink.holds(each)
+            for each in self._messages.values()
+        )
 
     def _step(
         self,
@@ -482,3 +525,5 @@ class InFlight:
         if not flow.messages:
             self._rest(flow.name)
         self._left(message)
+        if self._sizes.careful and self.own is not None:
+            self._uplink.go_on(self._clock.now())

@@ -25,7 +25,7 @@ from qos.engine.deliveries import Deliveries
 from qos.engine.delivery import Delivery, Outcome
 from qos.engine.in_flight import InFlight
 from qos.engine.kept_outcomes import KeptOutcomes
-from qos.engine.outbox_message import AccountFlow, Message, Port
+from qos.engine.outbox_message import AccountFlow, Message, Port, Stanzas
 from qos.engine.outstanding import Outstanding
 from qos.errors import (
     CannotWithdraw,
@@ -93,6 +93,7 @@ class Outbox:
         backoff: Backoff,
         limits: OutboxLimits,
         journal: JournalWriter | None = None,
+        stanzas: Stanzas | None = None,
     ) -> None:
         self._recorder = recorder_of(journal)
         self._store = store
@@ -120,6 +121,7 @@ class Outbox:
             left=self._left,
             more=self._pump,
             recorder=self._recorder,
+            stanzas=stanzas or Stanzas(),
         )
         # The queued messages, by seq, that are being ended by their deadline.
         self._expiring: set[int] = set()

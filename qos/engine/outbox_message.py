@@ -6,16 +6,45 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeAlias
 
 from qos.core.message.effects import Transmit
 from qos.core.message.flow import Flow
 from qos.core.message.model import Outgoing, Route
 from qos.core.message.pace import Pace
 from qos.core.message.sender_table import Reply, SenderInput
+from qos.core.stanza_sizes import StanzaSizes
 
-__all__ = ["AccountFlow", "Copy", "Message", "News", "Port"]
+__all__ = [
+    "OVERHEAD_BYTES",
+    "AccountFlow",
+    "Copy",
+    "Message",
+    "News",
+    "Port",
+    "Stanzas",
+]
+
+#: A request has about so many bytes more than its payload.
+OVERHEAD_BYTES: Final = 300
+
+
+def _about(transmit: Transmit) -> int:
+    return transmit.record.size + OVERHEAD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Stanzas:
+    """The stanzas of a stream, by their size.
+
+    Attributes:
+        sizes: what is known of the sizes that the server takes.
+        measure: the bytes of the stanza of a request, exactly.
+    """
+
+    sizes: StanzaSizes = field(default_factory=StanzaSizes)
+    measure: Callable[[Transmit], int] = _about
 
 
 class Port(Protocol):
@@ -79,7 +108,8 @@ class Copy:
 
     Attributes:
         size: its bytes; 0 for one that waits for no room.
-        ahead: the bytes to its peer up to this one that were not answered.
+        ahead: the bytes to its peer up to this one that were not answered; both are
+            set for a suspect when it is written.
         look_at: when to ask `not_before` at first: there is still time for a ping.
         transmit: the request, until it is written.
         written_at: when it was written, or given to the server again.

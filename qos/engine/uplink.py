@@ -15,13 +15,17 @@ from collections.abc import Callable
 from qos.core.message.effects import Transmit
 from qos.core.message.model import OutgoingState
 from qos.core.message.pace import SMALL_BYTES, ByteWindow
+from qos.core.suspects import Suspects
 from qos.engine.clock import Clock
-from qos.engine.outbox_message import AccountFlow, Copy, Message
+from qos.engine.outbox_message import (
+    OVERHEAD_BYTES,
+    AccountFlow,
+    Copy,
+    Message,
+    Stanzas,
+)
 
 __all__ = ["Uplink"]
-
-#: A request has about so many bytes more than its payload.
-_OVERHEAD_BYTES = 300
 
 #: The last part of the time for an answer, in which a ping asks whether the server has
 #: read the request; and the part that is left for the answer then, at least.
@@ -45,6 +49,8 @@ class Uplink:
         send: writes a request; False: nothing of it was written, nor will be.
         ping: asks the server for an answer behind all that was written; it comes to
             `answered_ping`.
+        stanzas: those of the stream, by their size.
+        others: whether a message that is not held here has still to be sent or answered.
     """
 
     def __init__(
@@ -53,10 +59,18 @@ class Uplink:
         first_s: float,
         send: Callable[[Transmit], bool],
         ping: Callable[[], bool],
+        stanzas: Stanzas,
+        others: Callable[[], bool],
     ) -> None:
         self._clock = clock
         self._send = send
         self._ping = ping
+        self._sizes = stanzas.sizes
+        self._measure = stanzas.measure
+        self._others = others
+        #: The requests that may have ended a stream, and the one of them on its way.
+        self._suspects: Suspects[tuple[Message, Copy]] = Suspects()
+        self._suspect: Copy | None = None
         self._window = ByteWindow()
         self._look_s = first_s * (1 - _ASKING)
         #: Written, in this order, and not known to be read.
@@ -75,10 +89,13 @@ class Uplink:
             self.forget(message)
         size, flow = 0, message.flow
         if transmit.step == "offer":
-            size = message.record.size + _OVERHEAD_BYTES
+            if self._sizes.careful and self._hold(message, transmit, now):
+                return True
+            size = message.record.size + OVERHEAD_BYTES
             flow.unanswered += size
         message.copy = copy = Copy(size, flow.unanswered, now + self._look_s)
-        if size and (self._waiting or not self._window.admits(size)):
+        alone = self._suspects.alone
+        if size and (alone or self._waiting or not self._window.admits(size)):
             copy.transmit = transmit
             queue = self._waiting.setdefault(flow, deque())
             queue.append((message, copy))
@@ -107,7 +124,8 @@ class Uplink:
             flow.samples_at = now + _SAMPLE_S
             self.heard(flow, now - copy.written_at, copy.ahead)
         if copy.read_at == math.inf:
-            if not self._waiting and copy is self._unread[0]:
+            waits = self._waiting or self._suspect or self._suspects.held
+            if not waits and copy is self._unread[0]:
                 # As nearly always: nothing else follows from it.
                 self._unread.popleft()
                 copy.read_at = now
@@ -135,16 +153,20 @@ class Uplink:
             copy = self._unread.popleft()
             copy.read_at = now
             size += copy.size
+            if copy is self._suspect:
+                self._suspect = None
+                self._sizes.went_through(self._suspects.read(now))
             if copy is last:
                 break
         if size:
             self._window.read(size)
-        if self._waiting:
-            self._go_on(now)
+        self.go_on(now)
 
-    def _go_on(self, now: float) -> None:
+    def go_on(self, now: float) -> None:
         """Write what there is room for, one message of each account at a time."""
-        while self._waiting:
+        if self._suspects.held:
+            self._clear_suspects()
+        while self._waiting and not self._suspects.alone:
             flow, queue = next(iter(self._waiting.items()))
             message, copy = queue[0]
             if message.copy is copy:
@@ -156,6 +178,53 @@ class Uplink:
             del self._waiting[flow]
             if queue:
                 self._waiting[flow] = queue
+        if self._suspects.held:
+            self._try_suspect(now)
+
+    # -- suspects ----------------------------------------------------------
+
+    def _hold(self, message: Message, transmit: Transmit, now: float) -> bool:
+        """Whether a request may have ended a stream; then it is sent last, and alone."""
+        size = self._measure(transmit)
+        if not self._sizes.suspects(size):
+            return False
+        message.copy = copy = Copy(0, 0, math.inf, transmit)
+        self._suspects.add(size, (message, copy), now)
+        self.go_on(now)
+        return True
+
+    def holds(self, message: Message) -> bool:
+        """Whether a message is a suspect that waits."""
+        copy = message.copy
+        return copy is not None and copy.transmit is not None and not copy.size
+
+    def _clear_suspects(self) -> None:
+        """Let those go on as usual that are no suspects any more."""
+        for message, copy in self._suspects.cleared(self._sizes.suspects):
+            if message.copy is copy:
+                _weigh(message, copy)
+                queue = self._waiting.setdefault(message.flow, deque())
+                queue.append((message, copy))
+
+    def _try_suspect(self, now: float) -> None:
+        """Send a suspect if everything else has been answered."""
+        while self._suspects.held:
+            others = bool(self._waiting) or self._others()
+            unread = bool(self._unread)
+            suspect = self._suspects.next(now, unread=unread, others=others)
+            if suspect is None:
+                break
+            message, copy = suspect
+            if message.copy is copy:
+                self._suspect = copy
+                _weigh(message, copy)
+                self._write(message, copy, now)
+                if message.copy is copy:
+                    break
+                self._suspect = None
+            self._suspects.read(now)
+        if self._suspects.alone:
+            self._ask()
 
     def _write(self, message: Message, copy: Copy, now: float) -> None:
         transmit, copy.transmit = copy.transmit, None
@@ -187,8 +256,8 @@ class Uplink:
         self._window.asked(took_s)
         if behind is not None and behind.read_at == math.inf:
             self._read(behind, self._clock.now())
-        elif self._waiting:
-            self._go_on(self._clock.now())
+        else:
+            self.go_on(self._clock.now())
 
     # -- when to repeat ----------------------------------------------------
 
@@ -233,6 +302,8 @@ class Uplink:
         self._window.lost()
         self._unread.clear()
         self._waiting.clear()
+        self._suspects.started()
+        self._suspect = None
         self._pinged_at = self._pinged_behind = None
 
     def resumed(self) -> None:
@@ -246,7 +317,7 @@ class Uplink:
         self._pinged_at = self._pinged_behind = None
         if self._unread:
             self._ask()
-        self._go_on(now)
+        self.go_on(now)
 
     def not_written(self, message: Message) -> None:
         """Note that the latest request was lost before the stream had written it."""
@@ -255,3 +326,10 @@ class Uplink:
         if copy is not None and copy in self._unread:
             self._unread.remove(copy)
             self._window.read(copy.size)
+
+
+def _weigh(message: Message, copy: Copy) -> None:
+    """Count the bytes of a suspect, which is to be written now."""
+    copy.size = message.record.size + OVERHEAD_BYTES
+    message.flow.unanswered += copy.size
+    copy.ahead = message.flow.unanswered

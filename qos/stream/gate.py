@@ -25,12 +25,14 @@ from typing import TypeAlias
 from xml.etree import ElementTree as ET
 
 from slixmpp.basexmpp import BaseXMPP
+from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from qos.stream import internals
 from qos.stream.negotiation import negotiate_once
 from qos.stream.one_per_stream import one_per_stream
 from qos.stream.parser import parse_safely
 from qos.stream.refusals import CUT, Refusals
+from qos.stream.stream_limits import StreamLimits
 from qos.stream.turns import Turns
 from qos.xml_text import CLIENT, COMPONENT
 
@@ -100,11 +102,12 @@ class Gate:
             ("session_bind", self._unlock),
             ("session_start", self._unlock),
             ("session_resumed", self._unlock),
+            ("stream_error", self._stream_error),
         ):
             xmpp.add_event_handler(event, handler)
         parse_safely(xmpp)
         Turns.of(xmpp)
-        negotiate_once(xmpp)
+        negotiate_once(xmpp, self._offered)
         self._dispatch = internals.replace_dispatch(xmpp, self._came)
 
     def pass_to(self, take: Take | None, tag: str = "") -> None:
@@ -120,6 +123,14 @@ class Gate:
     def _shut(self, _event: object) -> None:
         self._open = self._warned = False
         self._proceeded = self.refused = None
+
+    def _offered(self, features: ET.Element) -> None:
+        if is_confidential(self._xmpp):
+            StreamLimits.of(self._xmpp).offered(features)
+
+    def _stream_error(self, error: StanzaBase) -> None:
+        if self._open and is_confidential(self._xmpp):
+            StreamLimits.of(self._xmpp).stream_ended(error)
 
     def _came(self, xml: ET.Element) -> None:
         """Handle an incoming child of the stream, in place of slixmpp's own method."""

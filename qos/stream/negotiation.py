@@ -10,7 +10,9 @@ session has ended.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
+from xml.etree import ElementTree as ET
 
 from slixmpp import ClientXMPP
 from slixmpp.basexmpp import BaseXMPP
@@ -27,10 +29,14 @@ __all__ = ["negotiate_once"]
 _NAME = "Stream Features"
 
 
-def negotiate_once(xmpp: BaseXMPP) -> None:
+def negotiate_once(xmpp: BaseXMPP, offered: Callable[[ET.Element], None]) -> None:
     """Cancel what this stream negotiates when its connection is lost.
 
     A component negotiates nothing.
+
+    Args:
+        xmpp: the stream.
+        offered: called with the features, each time before they are negotiated.
     """
     if not isinstance(xmpp, ClientXMPP):
         return
@@ -38,6 +44,7 @@ def negotiate_once(xmpp: BaseXMPP) -> None:
 
     async def negotiate(features: StanzaBase) -> None:
         assert isinstance(features, StreamFeatures)
+        offered(features.xml)
         task = asyncio.current_task()
         assert task is not None
         in_progress.add(task)

@@ -26,12 +26,13 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 from qos.core.backoff import Backoff
 from qos.core.reconnects import Reconnects
 from qos.errors import CannotConnect
-from qos.stream.closing import close
+from qos.stream.closing import CLOSING_S, close
 from qos.stream.dialer import Dialer
 from qos.stream.filters import passes_iqs
 from qos.stream.gate import Gate, is_confidential
 from qos.stream.keepalive import Keepalive
 from qos.stream.server import Server
+from qos.stream.stream_limits import StreamLimits
 
 __all__ = ["Session"]
 
@@ -65,6 +66,7 @@ class Session:
         xmpp: the slixmpp stream.
         online: set while there is a session.
         patient: go on trying without a limit, even before the first session.
+        closing_s: how long the end waits for that of the server, in seconds.
     """
 
     #: Stream errors (RFC 6120 §4.9.3) that would also end another attempt.
@@ -89,6 +91,7 @@ class Session:
         self.xmpp = xmpp
         self.online = asyncio.Event()
         self.patient = False
+        self.closing_s = CLOSING_S
         self._server = server
         self._name = name
         self._quiet = quiet
@@ -137,7 +140,7 @@ class Session:
                 self._keeper.cancel()
                 await asyncio.wait((self._keeper,))
         finally:
-            await close(self.xmpp)
+            await close(self.xmpp, self.closing_s)
 
     def start(self, ended: Callable[[CannotConnect], None] | None = None) -> None:
         """Begin to connect; `work` reports the result.
@@ -389,10 +392,10 @@ class Session:
         One that was resumed and brings nothing is not resumed again: Prosody may take
         what comes for the rest of a stanza that was cut.
         """
-        server = self._server
+        server, idle_s = self._server, StreamLimits.of(self.xmpp).idle_s
         keepalive = Keepalive(
             self.xmpp,
-            interval_s=server.ping_interval_s,
+            interval_s=min(server.ping_interval_s, (idle_s or math.inf) / 2),
             timeout_s=server.ping_timeout_s,
         )
         await keepalive.until_dead(at_once=resumed)

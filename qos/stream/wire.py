@@ -10,7 +10,9 @@ is sent after all, and the last filter makes a text of it.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -20,10 +22,13 @@ from slixmpp.stanza import Iq, Message
 
 from qos.core.message.model import Incoming
 from qos.stream.filters import ForeignFilters
+from qos.stream.stream_limits import StreamLimits
 from qos.stream.stream_management import StreamManagement, parsed
 from qos.xml_text import CLIENT, render
 
 __all__ = ["Wire"]
+
+log = logging.getLogger(__name__)
 
 #: Linux only. Acknowledge data as soon as it is read: a server that waits for this
 #: before it writes more (Nagle's algorithm) then does not wait 40 ms.
@@ -54,6 +59,8 @@ class Wire:
         self._is_due = False
         #: The ids of the iqs that the end of the connection has found unwritten.
         self.lost: Sequence[str] = ()
+        self._limits = StreamLimits.of(xmpp)
+        self._sizes = self._limits.sizes
         #: Runs until everything that slixmpp sends again has been written.
         self._behind: asyncio.Task[None] | None = None
         self._writes = self._closed = False
@@ -79,6 +86,8 @@ class Wire:
         ahead of them.
         """
         self.lost = ()
+        if not resumed:
+            self._sizes.started(time.time())
         transport = self._xmpp.transport
         if transport is not None and _QUICKACK is not None:
             self._socket = transport.get_extra_info("socket")
@@ -142,12 +151,16 @@ class Wire:
             iq_ids: for `lost`, if the connection ends before it is written.
 
         Returns:
-            False: there is no connection any more, and nothing of it was or will be
-                sent.
+            False: there is no connection any more, or the server is known not to take a
+                stanza of this size. Nothing of it was or will be sent.
         """
         transport = self._xmpp.transport
         if transport is None or transport.is_closing():
             return False  # not sent, and not answered: it will be repeated
+        limit = self._sizes.limit
+        # A character has up to four bytes.
+        if limit is not None and 4 * len(text) > limit and self._is_too_large(text):
+            return False
         self._gathered.append(text)
         self._gathered_ids += iq_ids
         if at_once or len(self._gathered) >= _BURST:
@@ -157,6 +170,18 @@ class Wire:
             soon = self._xmpp.loop.call_soon
             soon(soon, self._write_due)
         return True
+
+    def _is_too_large(self, text: str) -> bool:
+        """Whether the server is known to end the stream at this stanza; then it is logged."""
+        limit = self._limits.over(len(text.encode()))
+        if limit is not None:
+            log.warning(
+                "a stanza of %d bytes is not sent: %s takes no more than %d",
+                len(text.encode()),
+                self._xmpp.boundjid.host,
+                limit,
+            )
+        return limit is not None
 
     def _write_due(self) -> None:
         self._is_due = False
@@ -178,6 +203,9 @@ class Wire:
         transport = self._xmpp.transport
         if transport is not None and not transport.is_closing():
             self._xmpp.send_raw("".join(texts))
+            for text in texts:
+                if len(text) > self._sizes.largest:
+                    self._limits.written(text)
             if self._management.plugin is not None:
                 # In the order of writing, without anything in between.
                 self._management.sent(texts)
@@ -189,11 +217,18 @@ class Wire:
 
     def send_plain(self, payload: str, *, to: str, sender: str) -> None:
         """Send a message at level unacknowledged; without a session, later."""
+        self._send_object(self._plain(payload, to, sender))
+
+    def _plain(self, payload: str, to: str, sender: str) -> Message:
         xml = self._stanza(payload, to=to, sender=sender)
         message = _OwnMessage(self._xmpp, xml=xml)  # type: ignore[no-untyped-call]
         if self._xmpp.is_component and not sender:
             message["from"] = self._xmpp.boundjid
-        self._send_object(message)
+        return message
+
+    def plain_size(self, payload: str, *, to: str, sender: str) -> int:
+        """The bytes of a message as `send_plain` writes it."""
+        return len(render(self._plain(payload, to, sender).xml).encode())
 
     def _send_object(self, stanza: Iq | Message) -> None:
         """Send a stanza that the filters are to see; the last filter is ours.
@@ -228,6 +263,8 @@ class Wire:
         self._management.keep_as_text(stanza, text)
         self._xmpp.send_raw(text)
         self._on_their_way -= 1
+        if len(text) > self._sizes.largest:
+            self._limits.written(text)
         self._stop_writing()
         return None
 

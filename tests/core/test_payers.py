@@ -65,6 +65,7 @@ def test_those_who_have_used_the_same_are_served_in_order() -> None:
     for payer in "abc":
         order.add(payer)
     assert len(order) == 3
+    assert order.first == "a"
     assert [order.take() for _ in range(3)] == ["a", "b", "c"]
     assert len(order) == 0
 

@@ -201,6 +201,7 @@ BOUNDS = (
     *("xep_qos.feed._SAID_MAX", "xep_qos.parsed_messages._CHARS_MAX"),
     *("qos.engine.clock._OUTDATED_MAX", "qos.core.queue.presence._RESOURCES_MAX"),
     *("qos.core.payers._REMEMBERED_MAX", "qos.stream.refusals._READABLE_MAX"),
+    "qos.core.stanza_sizes._ON_WAY_MAX",
 )
 
 #: For each kind: first this many, to fill limited tables; then the others, after which

@@ -51,6 +51,7 @@ __all__ = [
     "classify",
     "on_peer",
     "on_session",
+    "too_large",
 ]
 
 
@@ -115,6 +116,7 @@ TRANSITIONS: dict[tuple[OutgoingState, SenderInput], OutgoingState] = {
     (_S.RELEASING, _I.CONSTRAINED): _S.RELEASING,
     (_S.OFFERED, _I.UNAVAILABLE): _S.OFFERED,
     (_S.RELEASING, _I.UNAVAILABLE): _S.RELEASING,
+    (_S.QUEUED, _I.REFUSED): _S.NOT_DELIVERED,  # over the limit of our server
     (_S.OFFERED, _I.REFUSED): _S.NOT_DELIVERED,
     (_S.RELEASING, _I.REFUSED): _S.IN_DOUBT,
     (_S.RELEASING, _I.REJECTED): _S.NOT_DELIVERED,
@@ -259,6 +261,26 @@ def _second_answer(record: Outgoing, reply: Reply, *, own: str) -> SenderInput |
     if reply.error == "resource-constraint":
         return _I.CONSTRAINED
     return _I.UNAVAILABLE
+
+
+def too_large(record: Outgoing, *, size: int, limit: int, own: str) -> Reply:
+    """The reply that stands for our server, which would end the stream (RFC 6120 §13.12).
+
+    For REFUSED, in the state queued or offered: nothing of this size can have arrived.
+
+    Args:
+        record: the message.
+        size: the bytes of its first request.
+        limit: the bytes that the server takes.
+        own: our full JID.
+    """
+    return Reply(
+        record.offer_id,
+        own.partition("/")[0].rpartition("@")[2],
+        error="policy-violation",
+        error_type="modify",
+        text=f"the stanza has {size} bytes, and the server takes {limit}",
+    )
 
 
 def on_session(record: Outgoing, *, own: str, ahead: int) -> SenderInput:

@@ -31,6 +31,7 @@ from qos.core.message.sender_table import (
     classify,
     on_peer,
     on_session,
+    too_large,
 )
 from qos.core.message.sender_table import SenderInput as I
 from qos.errors import CannotWithdraw, LocalProtocolError
@@ -268,6 +269,7 @@ ROWS: dict[tuple[S, I], Row] = {
     (S.RELEASING, I.UNAVAILABLE): Row(
         S.RELEASING, (), {**noted(I.UNAVAILABLE), "doubted": True}
     ),
+    (S.QUEUED, I.REFUSED): Row(S.NOT_DELIVERED, END, noted(I.REFUSED, unanswered=True)),
     (S.OFFERED, I.REFUSED): Row(S.NOT_DELIVERED, END, noted(I.REFUSED)),
     (S.RELEASING, I.REFUSED): Row(S.IN_DOUBT, END, noted(I.REFUSED)),
     (S.RELEASING, I.REJECTED): Row(S.NOT_DELIVERED, END, noted(I.REJECTED)),
@@ -932,3 +934,26 @@ def test_a_peer_that_comes_wakes_what_has_waited(unanswered: bool, tries: int) -
 def test_a_message_that_was_never_attempted_is_due_when_its_peer_comes() -> None:
     """There is nothing to spread: nobody has sent it yet."""
     assert on_peer(outgoing(S.QUEUED)) is I.DUE
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("state", [S.QUEUED, S.OFFERED])
+def test_a_message_that_our_server_does_not_take_is_not_delivered(
+    state: S, level: Level
+) -> None:
+    """As if the server had answered, where it would have ended the stream."""
+    record = replace(outgoing(state, level), unanswered=False)
+    refusal = too_large(record, size=300, limit=200, own=OWN)
+    after, effects = step(record, I.REFUSED, at(I.REFUSED, reply=refusal))
+    assert after.state is S.NOT_DELIVERED
+    assert names(effects) == END
+    assert (after.condition, after.condition_by) == ("policy-violation", "example.org")
+    assert after.condition_text == "the stanza has 300 bytes, and the server takes 200"
+
+
+def test_a_message_that_may_have_arrived_before_the_limit_is_in_doubt() -> None:
+    """At level acknowledged: a link was cut, and the limit may have been another one."""
+    record = replace(outgoing(S.OFFERED, Level.ACKNOWLEDGED), doubted=True)
+    refusal = too_large(record, size=300, limit=200, own=OWN)
+    after, _ = step(record, I.REFUSED, at(I.REFUSED, reply=refusal))
+    assert after.state is S.IN_DOUBT
