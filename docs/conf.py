@@ -48,7 +48,7 @@ nitpick_ignore_regex = [
     # Of other projects: their manuals are not at hand when this is built.
     (
         r"py:.*",
-        r"(_asyncio|asyncio|collections|os|pathlib|pyarrow|pyspark|slixmpp|sqlite3"
+        r"(_asyncio|asyncio|collections|os|pathlib|pyarrow|pyspark|slixmpp|sqlite3|ssl"
         r"|types|typing|xml|ET)\b.*",
     ),
     (

@@ -25,10 +25,12 @@ async def subscribe(asks: ClientXMPP, answers: ClientXMPP) -> None:
     answers.add_event_handler("presence_subscribe", lambda _: asked.set())
     asks.add_event_handler("presence_subscribed", lambda _: told.set())
     async with asyncio.timeout(30):
-        asks.send_presence(pto=other, ptype="subscribe")
-        await asked.wait()
-        answers.send_presence(pto=one, ptype="subscribed")
-        await told.wait()
+        await asks.get_roster()
+        if not asks.client_roster[other]["to"]:
+            asks.send_presence(pto=other, ptype="subscribe")
+            await asked.wait()
+            answers.send_presence(pto=one, ptype="subscribed")
+            await told.wait()
     print(one, "sees the presence of", other)
 
 

@@ -8,6 +8,7 @@ from xep_qos import XEP_QOS
 
 def set_up(client: ClientXMPP) -> XEP_QOS:
     """Before the client connects."""
+    client.auto_authorize = None  # else everybody who asks becomes a contact
     client.register_plugin("xep_qos", {"store": "sqlite:lamp.db"})
     qos = XEP_QOS.of(client)
 

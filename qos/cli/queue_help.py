@@ -84,7 +84,8 @@ example:
 
 Prints the name of the queue: {"node": "orders"}. Only its owner may use the queue, until
 other accounts are made members or publishers (`xmpp-qos queue affiliate`). A
-dead_letter_node must exist before it is named.
+dead_letter_node must exist before it is named. If you own a queue of this name with the same
+configuration, nothing is changed and the exit status is 0.
 A topic copies each item into every queue that was created --from it, in the commit that
 publishes it. A member of the topic may create such a queue and owns it; its workers work
 on its copies. It is deleted with the topic. If it is full, it misses items, and counts them

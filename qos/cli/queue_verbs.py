@@ -9,9 +9,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 
 from qos.cli.listing import listing, print_record
-from qos.cli.output import note, print_json, time_text
+from qos.cli.output import ask, note, print_json, time_text
 from qos.cli.queue_client import asked
 from qos.cli.status import CommandError, Status
+from qos.core.queue.node_options import NODE_FIELDS
 from qos.errors import NoAnswer, RequestRefused
 from qos.stream.login import AccountSession
 from xep_0254.queueing import XEP_0254, BrowsedItem, NodeInfo
@@ -67,8 +68,30 @@ async def _watch(
 
 async def _create(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
     config = dict(arguments.settings)
-    node = await queueing.create(arguments.service, arguments.node, config)
+    try:
+        node = await queueing.create(arguments.service, arguments.node, config)
+    except RequestRefused as error:
+        node = arguments.node
+        if error.condition != "conflict" or not await _is_as_asked(queueing, arguments):
+            raise
+        note(f"{node!r} is there already, with this configuration")
     await print_json({"node": node})
+
+
+async def _is_as_asked(queueing: XEP_0254, arguments: argparse.Namespace) -> bool:
+    """Whether the queue to be created is ours already, with the configuration asked for.
+
+    Only its owner may see the configuration.
+    """
+    try:
+        config = await queueing.configuration(arguments.service, arguments.node)
+    except RequestRefused:
+        return False
+    wanted = dict(arguments.settings)
+    asked = {field.var: field.default for field in NODE_FIELDS} | wanted
+    return all(config.get(var, "") == value for var, value in wanted.items()) and all(
+        asked.get(var, value) == value for var, value in config.items()
+    )
 
 
 async def _configure(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
@@ -103,8 +126,7 @@ async def _ask_about_queues(queueing: XEP_0254, arguments: argparse.Namespace) -
     if not sys.stdin.isatty():
         text = f"nothing was deleted: --with-queues also deletes {loss}"
         raise CommandError(text, Status.REFUSED)
-    sys.stderr.write(f"Delete {loss}? [y/N] ")
-    sys.stderr.flush()
+    ask(f"Delete {loss}? [y/N] ")
     said = await asyncio.to_thread(sys.stdin.readline)
     if said.strip().lower() not in {"y", "yes"}:
         raise CommandError("nothing was deleted", Status.REFUSED)

@@ -122,6 +122,27 @@ async def test_a_queue_is_created_with_its_configuration(
     assert len(again.notes) == 1
 
 
+async def test_a_queue_of_ours_that_is_there_as_asked_may_be_created_again(
+    commands: Commands, serving: Running
+) -> None:
+    """A script that runs a second time goes on; nobody gets a queue of others by it."""
+    settings = ("--set", "max_items=5")
+    for _ in range(2):
+        created = await commands.queue("create", *settings)
+        assert (created.status, created.out) == (0, [{"node": "orders"}]), created.err
+    assert created.notes == [
+        "xmpp-qos: 'orders' is there already, with this configuration"
+    ]
+    for words, user in (
+        (("--set", "max_items=6"), "alice"),
+        ((), "alice"),
+        (settings, "bob"),
+    ):
+        other = await commands.queue("create", *words, user=user)
+        assert (other.status, other.out) == (1, [])
+        assert "conflict" in other.err
+
+
 async def test_a_topic_is_created_and_a_queue_from_it(
     commands: Commands, serving: Running
 ) -> None:

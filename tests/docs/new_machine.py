@@ -19,17 +19,20 @@ ROOT = Path(__file__).parents[2]
 _WANTED = ("slixmpp", "aiofiles", "shtab", "hatchling")
 
 
-def run_on_new_machine(folder: Path, *command: str, timeout_s: float) -> str:
+def run_on_new_machine(
+    folder: Path, *command: str, timeout_s: float, packages: tuple[str, ...] = ()
+) -> str:
     """Returns what it has printed; fails if it has failed.
 
     Args:
         folder: an empty one, to work in.
         command: the words of the command, which runs in the project's folder.
         timeout_s: how long it may take.
+        packages: what pip would load besides the library and what it needs.
     """
     (folder / "machine").mkdir()
     (folder / "packages").mkdir()
-    copy_packages(folder / "packages", _WANTED)
+    copy_packages(folder / "packages", (*_WANTED, *packages))
     # An overlay needs root; the users of a namespace of users can have it.
     users = [] if os.geteuid() == 0 else ["--user", "--map-root-user", "--map-auto"]
     done = subprocess.run(

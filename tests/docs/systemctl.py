@@ -1,23 +1,27 @@
 #!/usr/bin/env python3
-"""systemctl and journalctl where no systemd runs: starts the programs of the units.
+"""systemctl and journalctl where no systemd runs: starts and stops the programs of units.
 
 A unit's program gets the user, the folders, the credentials and the environment that
 the unit says, and its output goes to a log. A unit of Type=notify has started when its
 program says so. `systemd-analyze verify` checks the unit first. What isolates a program (ProtectSystem=, NoNewPrivileges=) is left out.
 """
 
+import contextlib
 import os
 import pwd
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 LOGS = Path("/run/logs")
-#: systemd's DefaultTimeoutStartSec=.
-START_S = 90
+PIDS = Path("/run/pids")
+#: systemd's DefaultTimeoutStartSec= and DefaultTimeoutStopSec=.
+START_S = STOP_S = 90
 FOLDERS = (Path("/etc/systemd/system"), Path("/lib/systemd/system"))
 
 
@@ -39,6 +43,32 @@ def settings(path: Path) -> dict[str, list[str]]:
             key, _, value = line.partition("=")
             found.setdefault(key.strip(), []).append(value.strip())
     return found
+
+
+def stop(name: str) -> None:
+    """End the program of a unit, if it runs."""
+    where = PIDS / name
+    if not where.exists():
+        return
+    pid = int(where.read_text())
+    where.unlink()
+    ends_at = time.monotonic() + STOP_S
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+        while runs(pid):
+            if time.monotonic() > ends_at:
+                os.kill(pid, signal.SIGKILL)
+            time.sleep(0.02)
+
+
+def runs(pid: int) -> bool:
+    """Whether a process runs; nobody may have waited for one that has ended."""
+    try:
+        return (
+            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        )
+    except FileNotFoundError:
+        return False
 
 
 def start(name: str) -> None:
@@ -78,7 +108,7 @@ def start(name: str) -> None:
         environment["NOTIFY_SOCKET"] = str(where)
     LOGS.mkdir(exist_ok=True)
     with (LOGS / name).open("ab") as log:
-        subprocess.Popen(
+        process = subprocess.Popen(
             shlex.split(command),
             user=user,
             group=pwd.getpwnam(user).pw_gid,
@@ -90,6 +120,8 @@ def start(name: str) -> None:
             stderr=log,
             start_new_session=True,
         )
+    PIDS.mkdir(exist_ok=True)
+    (PIDS / name).write_text(str(process.pid))
     if ready is not None and ready.recv(4096) != b"READY=1":
         sys.exit(f"Job for {name}.service failed.")
 
@@ -97,8 +129,14 @@ def start(name: str) -> None:
 def main(program: str, *words: str) -> None:
     if Path(program).name == "journalctl":
         sys.stdout.write((LOGS / words[words.index("--unit") + 1]).read_text())
-    elif words[0] == "restart" or words[:2] == ("enable", "--now"):
+    elif words[0] == "restart":
+        stop(words[-1])
         start(words[-1])
+    elif words[:2] == ("enable", "--now"):
+        start(words[-1])
+    elif words[:2] == ("disable", "--now"):
+        for name in words[2:]:
+            stop(name)
     elif words != ("daemon-reload",):
         sys.exit(f"the test does not know: systemctl {shlex.join(words)}")
 

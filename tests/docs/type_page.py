@@ -3,6 +3,11 @@
 The blocks in ```sh are typed. A block in ```text after one is what it prints, where … is
 anything. Comments, which no reader sees, say where the reader types something else than
 into the first terminal: see MARKS.
+
+    type_page.py PAGE… --twice PAGE…
+
+Pages after `--twice` are typed twice in a row, as by a reader who begins again: on the
+same machine, in the same folder. `--once` ends that.
 """
 
 import os
@@ -82,7 +87,8 @@ class Terminal:
     def _has(self, wanted: str) -> bool:
         try:
             while data := os.read(self._read, 65536):
-                self.printed += data.decode(errors="replace")
+                # The lines of HTTP end with a carriage return.
+                self.printed += data.decode(errors="replace").replace("\r", "")
         except BlockingIOError:
             pass
         return re.search(wanted, self.printed) is not None
@@ -131,6 +137,19 @@ def type_page(page: Path) -> None:
     print(f"all of {page} in {time.monotonic() - began:.1f} s", flush=True)
 
 
+def type_pages(words: list[str]) -> None:
+    """Type these pages, once or twice: see above."""
+    times = 1
+    for word in words:
+        if word in _TIMES:
+            times = _TIMES[word]
+            continue
+        for _ in range(times):
+            type_page(Path(word))
+
+
+_TIMES = {"--once": 1, "--twice": 2}
+
+
 if __name__ == "__main__":
-    for each in sys.argv[1:]:
-        type_page(Path(each))
+    type_pages(sys.argv[1:])
