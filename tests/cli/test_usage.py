@@ -112,7 +112,7 @@ def test_a_config_file_that_is_not_there_is_a_usage_error(
 @pytest.mark.parametrize(
     "words",
     [
-        *((name,) for name in COMMANDS if name != "demo"),
+        *((name,) for name in COMMANDS),
         *(("outbox", action) for action in ("list", "show", "withdraw", "resend")),
         *(("inbox", action) for action in ("list", "show", "drop")),
     ],

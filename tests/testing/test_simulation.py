@@ -282,6 +282,27 @@ def test_a_clean_campaign_says_what_it_has_tried(
         assert row in out
 
 
+def test_plans_have_each_way_to_trust_and_drops_by_force() -> None:
+    """Contacts, accounts and a domain; open to anyone or not; at each level."""
+    plans = [plan_of(seed) for seed in range(600)]
+    wary = [plan for plan in plans if plan.messages and plan.settings.distrusted]
+    ways = {
+        "contacts" if each.contacts else "domain" if each.domain else "accounts"
+        for each in (plan.settings for plan in wary)
+    }
+    assert ways == {"contacts", "accounts", "domain"}
+    assert {plan.settings.accepts_anyone for plan in wary} == {False, True}
+    assert any(plan.settings.roster_s for plan in wary)
+    levels = {
+        message.level
+        for plan in wary
+        for message in plan.messages
+        if message.sender in plan.settings.distrusted
+    }
+    assert levels == set(Level)
+    assert any(fault.kind == "drop" for plan in plans for fault in plan.faults)
+
+
 def test_an_empty_plan_ends_at_once() -> None:
     """An empty plan remains when everything can be left out."""
     result = run(Plan(seed=0, faults=(Fault("kill", "ann", 1.0, 1.0),)))

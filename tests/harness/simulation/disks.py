@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from qos.core.message.effects import Save
+from qos.core.message.effects import End, Save
 from qos.core.message.model import (
     Ended,
     Incoming,
@@ -25,11 +25,20 @@ from qos.core.message.model import (
     Outgoing,
     OutgoingState,
 )
+from qos.core.wall_clock import shift_s
 from qos.engine.clock import Clock
 from qos.errors import StoreError, StoreFull
-from qos.stores.base import Change, Contents, Journal, Parameters, accounts_of
+from qos.stores.base import (
+    Change,
+    Contents,
+    Journal,
+    Parameters,
+    Remember,
+    accounts_of,
+)
 from qos.stores.group_commit import GroupCommit
 from qos.stores.memory import MemoryStore
+from qos.stores.times import happened_at, moved
 
 __all__ = [
     "COMMIT_S",
@@ -147,6 +156,8 @@ class MessageDisk(Disk[Change | Effect]):
         self.kept.open()
         self.store_id = store_id
         self.last_seq = 0
+        #: Named values.
+        self.remembered: dict[str, str] = {}
 
     def apply(self, changes: Sequence[Change | Effect]) -> None:
         """See Disk."""
@@ -154,6 +165,8 @@ class MessageDisk(Disk[Change | Effect]):
             if isinstance(change, Effect):
                 self._written(change.sql)
                 continue
+            if isinstance(change, Remember):
+                self.remembered[change.name] = change.value
             self.kept.write((change,))
             if not isinstance(change, Save):
                 continue
@@ -163,6 +176,17 @@ class MessageDisk(Disk[Change | Effect]):
             self._keeps(change.record)
             if change.record.state is IncomingState.EXPIRED:
                 self._expired(change.record.msg_id)
+
+    def move(self, now: float) -> None:
+        """Move all times, if they do not fit to the present time."""
+        kept: list[Outgoing | Incoming] = [*self.kept.outgoing(), *self.kept.incoming()]
+        ended = list(self.kept.ended())
+        records: list[Outgoing | Incoming | Ended] = [*kept, *ended]
+        times = (at for each in records for at in happened_at(each))
+        by_s = shift_s(max(times, default=None), now)
+        if by_s:
+            self.kept.write([Save(moved(each, by_s)) for each in kept])
+            self.kept.write([End(moved(each, by_s)) for each in ended])
 
     def contents(self) -> Contents:
         """The contents that a process finds at its start."""
@@ -180,6 +204,7 @@ class MessageDisk(Disk[Change | Effect]):
             accounts=accounts_of(outgoing),
             next_seq=self.last_seq + 1,
             incoming=list(self.kept.incoming()),
+            remembered=dict(self.remembered),
         )
 
 
@@ -333,9 +358,11 @@ class SimulatedStore:
         self._commits.killed = True
         return SimulatedStore(self.disk, self._clock, self._effect)
 
-    def open(self) -> Contents:
+    def open(self, now: float | None = None) -> Contents:
         """See Store."""
         self.disk.recover()
+        if now is not None:
+            self.disk.move(now)
         return self.disk.contents()
 
     def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:

@@ -18,16 +18,16 @@ DOORS = (
     Mutant(
         "time-of-a-task-is-not-charged",
         "qos.engine.payers",
-        "self._order.charge(payer, now - self._task_at)",
-        "self._order.charge(payer, 0.0)",
+        "        self._order.charge(payer, seconds)\n        self._task_s",
+        "        self._task_s",
         "A task pays for what it does in its turn.",
-        by=("honest_are_answered",),
+        test="engine/test_payers.py::test_dear_tasks_get_no_more_time_than_cheap_ones",
     ),
     Mutant(
         "turn-without-an-end",
         "qos.engine.payers",
-        "now - began < TURN_S",
-        "now >= began",
+        "now - began >= TURN_S",
+        "now < began",
         "A turn of the event loop ends after 5 ms.",
         by=("a_turn_ends",),
     ),
@@ -122,9 +122,9 @@ DOORS = (
     Mutant(
         "replaced-terminus-does-not-end",
         "qos.amqp.suspended",
-        "        self._request(kept.jid, CloseLink(kept.node))\n"
-        "        self._connection.hub.unsettled.sent(kept.jid)\n"
-        "        self._connection.engine.departed(kept.jid)\n",
+        "        self._request(terminus.jid, CloseLink(terminus.node))\n"
+        "        self._connection.hub.unsettled.sent(terminus.jid)\n"
+        "        self._connection.engine.departed(terminus.jid)\n",
         "        return\n",
         "A terminus that no link can go on with ends.",
         by=("a_link_ends_with_its_connection",),
@@ -140,14 +140,14 @@ DOORS = (
     Mutant(
         "link-is-not-stolen",
         "qos.amqp.links",
-        "if other is not attached and (other.owner is self or other.keeps):",
-        "if other is not attached and other.keeps:",
+        "if earlier is not attached and (earlier.owner is self or earlier.keeps):",
+        "if earlier is not attached and earlier.keeps:",
         "A second link of a name ends the first.",
         by=("a_connection_stays", "a_name_is_attached_once"),
     ),
     Mutant(
         "link-is-found-by-its-name",
-        "qos.core.amqp.front",
+        "qos.core.amqp.frame_shim",
         "        key = channel, str(name), flag(fields, _ROLE)\n",
         "        key = 0, str(name), flag(fields, _ROLE)\n",
         "A link is known by its session, its name and its direction.",

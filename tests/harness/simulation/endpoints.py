@@ -28,7 +28,7 @@ from qos.core.message.receiver import UNSURE
 from qos.core.message.receiver_table import Request
 from qos.core.message.route import Resource, choose, to_jid
 from qos.core.message.sender_table import Reply
-from qos.core.message.trust import Trusted, TrustPolicy
+from qos.core.message.trust import Trusted
 from qos.core.quota import Quotas
 from qos.core.record import replace
 from qos.core.strings import bare
@@ -36,7 +36,7 @@ from qos.engine import Consumption, Inbox, InboxLimits, Outbox, OutboxLimits
 from qos.errors import (
     RemoteProtocolError,
 )
-from simulation import invariants
+from simulation import invariants, operating
 from simulation.consuming import Consumer
 from simulation.disks import MessageDisk, SimulatedStore
 from simulation.ledger import HandOver, Ledger, MessageFacts
@@ -44,14 +44,14 @@ from simulation.loop import SimulatedLoop
 from simulation.machines import Machine
 from simulation.network import LATENCY_S, Network
 from simulation.plan import (
-    MACHINES,
     RECEIVERS,
     REDELIVERIES_MAX,
     TEXT_SENDERS,
     Settings,
-    jid_of,
 )
-from simulation.sending import Producer
+from simulation.sending import Plain, Producer
+from simulation.stanza_limit import SIZES, StanzaLimit
+from simulation.trusting import Trusting
 
 __all__ = ["Endpoint", "reply_to", "request_of"]
 
@@ -62,9 +62,6 @@ _ERROR_TYPES = {"service-unavailable": "cancel", "recipient-unavailable": "wait"
 
 #: The rejection of an application.
 _REJECTION = RemoteProtocolError("unwanted", condition="conflict", type="cancel")
-
-_CONTACTS = TrustPolicy(contacts=True)
-_ACCOUNTS = frozenset(bare(jid_of(name, Settings())) for name in MACHINES)
 
 _BACKOFF = Backoff(first_s=1.0, max_s=8.0)
 
@@ -156,6 +153,7 @@ class Endpoint(Machine):
         self.disk = self._new_disk()
         self.outbox: Outbox | None = None
         self.inbox: Inbox | None = None
+        self._trusting: Trusting | None = None
         self.begun: frozenset[str] = frozenset()
         # By key, how often a message has come to a loop again.
         self._came_again: Counter[str] = Counter()
@@ -168,6 +166,7 @@ class Endpoint(Machine):
         #: When each request was sent last, by its iq id; since the last news.
         self._asked_at: dict[str, float] = {}
         self.receives = not (settings.sends_only and name == RECEIVERS[1])
+        self._limit = StanzaLimit(self, ledger, settings.stanza_bytes_max)
         self.producer = Producer(self, ledger)
         self._consumer: Consumer | None = None
         if settings.consumes and name in RECEIVERS:
@@ -194,8 +193,9 @@ class Endpoint(Machine):
         clock = self.clock()
         self._booted_at = self.loop.time()
         store = SimulatedStore(self.disk, clock, self.effect)
-        contents = store.open()
+        contents = store.open(clock.now())
         settings = self._settings
+        self._limit.boot(store, contents.remembered.get(SIZES, ""))
         self.outbox = Outbox(
             store,
             contents,
@@ -203,6 +203,7 @@ class Endpoint(Machine):
             clock=clock,
             backoff=_BACKOFF,
             limits=OutboxLimits(window=settings.window),
+            stanzas=self._limit.stanzas,
         )
         self.inbox = Inbox(
             store,
@@ -213,6 +214,12 @@ class Endpoint(Machine):
                 quotas=Quotas(messages=settings.quota),
                 hold_ttl_s=settings.hold_ttl_s,
             ),
+        )
+        self._trusting = Trusting(
+            self.jid,
+            settings,
+            decided=self._decided,
+            no_room=self.inbox.turn_away,
         )
         self._restarted = False
         self._asked_at.clear()
@@ -228,15 +235,20 @@ class Endpoint(Machine):
         """See Machine."""
         assert self.outbox is not None
         assert self.inbox is not None
+        assert self._trusting is not None
         if not self._restarted:
             self._restarted = True
             self.inbox.restart()
+        self._trusting.connected(self.loop.call_later)
         self._asked_at.clear()
+        self._limit.connected()
         self.outbox.session_started(self.jid)
 
     def disconnected(self) -> None:
         """See Machine."""
         assert self.outbox is not None
+        assert self._trusting is not None
+        self._trusting.guard.session_lost()
         self.outbox.session_lost()
 
     def peer_arrived(self, jid: str) -> None:
@@ -249,33 +261,64 @@ class Endpoint(Machine):
         """See Machine."""
         assert self.outbox is not None
         assert self.inbox is not None
-        if isinstance(body, Request) and not self.receives:
+        if isinstance(body, Plain):
+            self._plain(source, body)
+        elif isinstance(body, Request) and not self.receives:
             self.answer(body, _AWAY)
         elif isinstance(body, Request):
             if body.kind == "deliver":
                 self._ledger.released(body.msg_id, body.hold)
             elif body.kind == "acknowledged":
                 self._offers[body.iq_id] = body.payload
-            known = self._trusts(source)
-            self.inbox.request(body, trusted=known.trusted, why=known.reason)
+            self._request(body)
         elif isinstance(body, Reply):
+            self._limit.answered(body.iq_id)
             self.outbox.in_flight.reply(
                 body if self.marked else replace(body, hold=None)
             )
 
-    def _trusts(self, source: str) -> Trusted:
-        """By a roster without the stranger, or by a list of all others."""
-        settings = self._settings
-        strangers = {bare(jid_of(name, settings)) for name in settings.distrusted}
-        is_contact = settings.contacts and bare(source) not in strangers
-        return Trusted.decide(
-            _CONTACTS
-            if settings.contacts
-            else TrustPolicy(named=_ACCOUNTS - strangers),
-            source,
-            own=self.jid,
-            subscription="both" if is_contact else "none",
-            occupant=False,
+    def _request(self, request: Request) -> None:
+        """Take a request, when it is known whether its sender is trusted."""
+        assert self._trusting is not None
+        guard = self._trusting.guard
+        decision = guard.decision(request.kind, request.source, request.to)
+        if decision is None:
+            guard.consider(request)
+        else:
+            self._decided(request, decision)
+
+    def _decided(self, request: Request, decision: Trusted) -> None:
+        assert self.inbox is not None
+        self.inbox.request(request, trusted=decision.trusted, why=decision.reason)
+
+    def _plain(self, source: str, message: Plain) -> None:
+        """Take a plain message of somebody who is trusted, as `qos.connect` does."""
+        assert self._trusting is not None
+        assert self.process is not None
+        decision = self._trusting.guard.plain(source, self.jid)
+        if decision is None:
+            self.process.task(self._plain_later(source, message))
+        else:
+            self._plain_decided(message, decision)
+
+    async def _plain_later(self, source: str, message: Plain) -> None:
+        assert self._trusting is not None
+        guard = self._trusting.guard
+        self._plain_decided(message, await guard.plain_later(source, self.jid))
+
+    def _plain_decided(self, message: Plain, decision: Trusted) -> None:
+        facts = self._ledger.sent(message.payload)
+        if facts is None:
+            return
+        if not decision.trusted:
+            self._ledger.check(
+                invariants.plain_of_the_trusted_is_taken, facts, self._ledger
+            )
+            return
+        assert self.process is not None
+        self._ledger.handed(
+            facts,
+            HandOver(self.name, self.process.number, redelivered=False, begun=False),
         )
 
     def bounced(self, to: str, body: object, condition: str) -> None:
@@ -310,7 +353,8 @@ class Endpoint(Machine):
             number = transmit.record.payload.partition("<body>")[2].partition("<")[0]
             early_s = _BACKOFF.first_s - passed_s
             self._ledger.check(invariants.not_again_at_once, number, early_s)
-        self.send(transmit.route.jid, request)
+        if self._limit.takes(transmit, request.iq_id):
+            self.send(transmit.route.jid, request)
         return True
 
     def ping(self) -> bool:
@@ -435,6 +479,14 @@ class Endpoint(Machine):
         if self._consumer is None or self._ledger.sent(record.payload) is None:
             return None
         return self._consumer.consumption(record)
+
+    def drop_by_force(self) -> bool:
+        """The operator's action while no process runs; see `operating`."""
+        return operating.drop_by_force(
+            self.disk,
+            self.clock().now(),
+            lambda record: self._ledger.dropped(record, self.name),
+        )
 
     def release_parked(self) -> None:
         """The operator's action when the consumer has been repaired."""

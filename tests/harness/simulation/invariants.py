@@ -16,6 +16,7 @@ from qos.core.queue.publishing import ONCE_S_MAX
 from simulation.plan import (
     FAILS_MAX,
     HANDOVERS_MAX,
+    RECEIVERS,
     REDELIVERIES_MAX,
     SELECTORS,
     SENDERS,
@@ -157,6 +158,17 @@ def a_hold_is_of_one(
     return f"{hold} is of {before}, and of {message}" if before != message else None
 
 
+def held_for_its_time(ledger: Ledger, held_s: float) -> str | None:
+    """A message is held for its whole time, whatever the clock says at a start.
+
+    The exception: a clock was set forward by a time that may have passed. A slow disk
+    takes some of it.
+    """
+    if not ledger.aged.isdisjoint(RECEIVERS) or held_s >= ledger.hold_ttl_s / 2:
+        return None
+    return f"a message is held for {held_s:.1f} s, and not {ledger.hold_ttl_s} s"
+
+
 def only_what_is_released(facts: MessageFacts, released: bool) -> str | None:
     """A held message is handed over only after a `deliver` that names its hold."""
     if released or not facts.msg_id:
@@ -199,17 +211,38 @@ def nothing_of_what_was_refused(facts: MessageFacts) -> str | None:
 
 
 def nothing_of_a_stranger(facts: MessageFacts, ledger: Ledger) -> str | None:
-    """Whoever is not trusted reaches no application, at no level."""
-    if facts.planned.sender not in ledger.distrusted:
+    """Whoever is not trusted reaches no application, at no level.
+
+    Unless everybody is accepted at this level.
+    """
+    if not _is_of_a_stranger(facts, ledger):
         return None
     return f"{facts} is handed over, though its sender is not trusted"
 
 
 def nothing_kept_for_a_stranger(facts: MessageFacts, ledger: Ledger) -> str | None:
     """Nothing is written for whoever is not trusted."""
-    if facts.planned.sender not in ledger.distrusted:
+    if not _is_of_a_stranger(facts, ledger):
         return None
     return f"{facts} is written, though its sender is not trusted"
+
+
+def plain_of_the_trusted_is_taken(facts: MessageFacts, ledger: Ledger) -> str | None:
+    """A plain message of a sender who is trusted, or for all, reaches the application."""
+    if _is_of_a_stranger(facts, ledger):
+        return None
+    return f"{facts} is plain, its sender is trusted, and it is dropped"
+
+
+def dropped_for_good(facts: MessageFacts, ledger: Ledger) -> str | None:
+    """A message that an operator has dropped by force does not come again there.
+
+    A receiver with a new disk knows nothing of that.
+    """
+    machine = facts.handed[-1].machine
+    if machine not in facts.dropped or ledger.wiped:
+        return None
+    return f"{facts} was dropped by force, and comes again: {_hand_overs(facts)}"
 
 
 def accepted_once(facts: MessageFacts) -> str | None:
@@ -235,17 +268,31 @@ def never_what_is_not_delivered(facts: MessageFacts, ledger: Ledger) -> str | No
 def not_delivered_has_a_cause(facts: MessageFacts, ledger: Ledger) -> str | None:
     """A message is not delivered only if its deadline has come or it was withdrawn.
 
-    Or if the application has rejected it, or its sender is not trusted.
+    Or if the application has rejected it, its sender is not trusted, or it is too large.
     """
     if (
         facts.told is not OutgoingState.NOT_DELIVERED
         or facts.taken_back
         or facts.rejected
+        or facts.planned.padding
         or facts.planned.sender in ledger.distrusted
         or _deadline_may_have_come(facts, ledger)
     ):
         return None
     return f"{facts} is not delivered, and there is no reason for that"
+
+
+def a_suspect_goes_alone(facts: MessageFacts, others: int) -> str | None:
+    """What may have ended a stream is sent again when all others have been answered."""
+    return f"{facts} is sent, and {others} have no answer" if others else None
+
+
+def few_streams_end(name: str, ends: int, most: int) -> str | None:
+    """A stanza over the limit of the server ends two streams, and no more.
+
+    A process that is killed at an end may not know of it afterwards.
+    """
+    return f"{ends} streams of {name} have ended" if ends > most else None
 
 
 def withdrawn_is_not_delivered(facts: MessageFacts, ledger: Ledger) -> str | None:
@@ -307,6 +354,7 @@ def doubt_has_a_cause(facts: MessageFacts, ledger: Ledger) -> str | None:
         or planned.sender in ledger.moved
         or facts.msg_id in ledger.expired
         or facts.rejected  # and it may have been accepted before
+        or facts.dropped
     ):
         return None
     return f"{facts} is in doubt"
@@ -435,6 +483,15 @@ def only_failures_are_counted(facts: ItemFacts, count: int, failed: bool) -> str
     if count <= facts.count + failed:
         return None
     return f"{facts} counts {count} failed deliveries after {facts.count}, for nothing"
+
+
+def a_lock_lasts_while_nothing_is_heard(
+    facts: ItemFacts, too_early_s: float
+) -> str | None:
+    """Time in which the service could answer nothing is not that of its workers."""
+    if not too_early_s:
+        return None
+    return f"the lock of {facts} times out {too_early_s:.2f} s too early"
 
 
 def each_failure_is_counted(facts: ItemFacts, count: int, returned: bool) -> str | None:
@@ -590,7 +647,15 @@ def _deadline_may_have_come(facts: MessageFacts, ledger: Ledger) -> bool:
     deadline_s, sender = facts.planned.deadline_s, facts.planned.sender
     if deadline_s is None:
         return False
-    return facts.told_at - facts.at >= deadline_s or sender in ledger.jumped
+    return facts.told_at - facts.at >= deadline_s or sender in ledger.aged
+
+
+def _is_of_a_stranger(facts: MessageFacts, ledger: Ledger) -> bool:
+    """Whether its sender is not trusted, and its level is not open to everybody."""
+    planned = facts.planned
+    return planned.sender in ledger.distrusted and (
+        planned.level not in ledger.open_levels
+    )
 
 
 def _refused_once(facts: MessageFacts, ledger: Ledger) -> bool:

@@ -126,6 +126,9 @@ class ItemLedger:
         self._done: dict[str, Counter[str]] = {}
         #: The time at which each worker last left, by full JID.
         self._departed_at: dict[str, float] = {}
+        #: How much too early the lock with this token times out, by what the service has
+        #: heard.
+        self.too_early_s: Callable[[str], float] = lambda _token: 0.0
         # The holders that must be told that another one has ended an item.
         self._untold: set[tuple[str, str]] = set()
         #: The node of each item, by seq.
@@ -172,6 +175,13 @@ class ItemLedger:
         locked, count = facts.locked, item.delivery_count
         check = self._ledger.check
         failed = locked is not None and self._may_have_failed(facts, locked, now)
+        if (
+            locked is not None
+            and count > facts.count
+            and self._timed_out(locked, facts)
+        ):
+            too_early_s = self.too_early_s(locked.token)
+            check(invariants.a_lock_lasts_while_nothing_is_heard, facts, too_early_s)
         check(invariants.only_failures_are_counted, facts, count, failed)
         if locked is not None and not item.token:
             returned = locked.token in {*facts.returned, facts.default}
@@ -192,6 +202,13 @@ class ItemLedger:
             # These times are by the service's clock, and say nothing if it was set.
             or "queue" in self._ledger.jumped
         )
+
+    def _timed_out(self, locked: Item, facts: ItemFacts) -> bool:
+        """Whether nothing but its time can have ended a lock; see `_may_have_failed`."""
+        departed_at = self._departed_at.get(locked.holder, -math.inf)
+        said = locked.token in facts.said_to_have_failed
+        left = departed_at >= locked.locked_at
+        return not (said or left or "queue" in self._ledger.jumped)
 
     def check(self, invariant: Callable[..., str | None], *args: object) -> None:
         """Check another invariant."""

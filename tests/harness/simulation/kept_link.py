@@ -45,6 +45,9 @@ _STARTED_BY = {
 #: Seconds after which a terminus whose time is over must be gone from the disk.
 _LATE_S = (1.0,) * 5
 
+#: Seconds until it looks again at a clock that stands still.
+_LEAST_S = 0.05
+
 
 class KeptLink:
     """Keeps the terminus of one full JID, at one node."""
@@ -141,16 +144,23 @@ class KeptLink:
             last: the commit that ends it at the latest; None: not known yet.
         """
         times = self._times
-        # In steps, so that a process that was stopped has some time for itself.
-        for pause_s in (seconds, *_LATE_S):
-            await asyncio.sleep(pause_s)
         machine, jid, node = self._machine, self._gate.jid, self._terminus.node
+        until = machine.engine.now() + seconds
+        await asyncio.sleep(seconds)
+        # The clock of the service may have stood still.
+        left_s = until - machine.engine.now()
+        while left_s > 0:
+            await asyncio.sleep(max(left_s, _LEAST_S))
+            left_s = until - machine.engine.now()
+        # In steps, so that a process that was stopped has some time for itself.
+        for pause_s in _LATE_S:
+            await asyncio.sleep(pause_s)
         if times != self._times:
             return
         if last is None:
             # What has waited for a slow commit is in the next one.
             last = machine.disk.commits + 1
-        busy_s = machine.disk.busy_until - machine.engine.now()
+        busy_s = machine.busy_s
         if busy_s >= 0 and machine.disk.commits <= last:
             await self._ends(busy_s, last)
             return

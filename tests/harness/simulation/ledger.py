@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 
-from qos.core.message.model import Incoming, OutgoingState
+from qos.core.message.model import Incoming, IncomingState, Level, OutgoingState
 from qos.core.strings import bare
 from simulation import invariants
 from simulation.plan import PlannedMessage
@@ -56,6 +56,7 @@ class MessageFacts:
         taken_back: its sender has tried to withdraw it.
         withdrawn: and was told that it is withdrawn.
         rejected: how many of the hand-overs the application has rejected.
+        dropped: the receivers where an operator has dropped it by force.
         turned_away: its receiver has refused it at level acknowledged.
         taken_again: the receivers that have taken it after a restart.
         told: the outcome that its sender was told.
@@ -79,6 +80,7 @@ class MessageFacts:
     withdrawn: bool = False
     rejected: int = 0
     turned_away: bool = False
+    dropped: set[str] = field(default_factory=set)
     taken_again: set[str] = field(default_factory=set)
     told: OutgoingState | None = None
     told_at: float = 0.0
@@ -99,11 +101,14 @@ class Ledger:
     Attributes:
         messages: by number.
         distrusted: the senders whom no receiver trusts.
+        open_levels: the levels at which messages of everybody are accepted.
         wiped: a receiver has lost its disk.
         expired: the ids of messages that were held for the longest allowed time.
         repeated: machines whose stanzas the network has delivered more than once.
         moved: machines that came back under another resource.
         jumped: machines whose clock was set.
+        aged: those of them whose clock was set forward, by a time that may have passed.
+        hold_ttl_s: how long a receiver holds a message.
         io_errors: machines whose disk has failed with EIO.
         violations: in the order of their coming.
     """
@@ -113,12 +118,17 @@ class Ledger:
         self.repeated = repeated
         self.messages: dict[int, MessageFacts] = {}
         self.distrusted: Set[str] = frozenset()
+        self.open_levels: Set[Level] = frozenset()
         self.wiped = False
         self.expired: set[str] = set()
         self.moved: set[str] = set()
         self.jumped: set[str] = set()
+        self.aged: set[str] = set()
+        self.hold_ttl_s = 0.0
         self.io_errors: set[str] = set()
         self._holds: dict[str, tuple[str, ...]] = {}
+        #: When a message was written first under each hold, by the true time.
+        self._held_at: dict[str, float] = {}
         self._orders = itertools.count()
         self._released: set[tuple[str, str]] = set()
         self.violations: list[invariants.Violation] = []
@@ -186,6 +196,7 @@ class Ledger:
             self.check(invariants.in_order, facts, list(self.messages.values()))
         self.check(invariants.nothing_of_what_was_refused, facts)
         self.check(invariants.nothing_of_a_stranger, facts, self)
+        self.check(invariants.dropped_for_good, facts, self)
         self.check(invariants.never_what_is_not_delivered, facts, self)
         self.check(invariants.withdrawn_is_not_delivered, facts, self)
 
@@ -214,10 +225,17 @@ class Ledger:
         """A receiver has written something of a message."""
         if record.payload and (facts := self.sent(record.payload)):
             self.check(invariants.nothing_kept_for_a_stranger, facts, self)
+        held_at = self._held_at.setdefault(record.hold, self.now())
+        if record.state is IncomingState.EXPIRED:
+            self.check(invariants.held_for_its_time, self, self.now() - held_at)
 
     def took(self, facts: MessageFacts) -> None:
         """The application has reported that it has it."""
         facts.taken += 1
+
+    def dropped(self, record: Incoming, machine: str) -> None:
+        """An operator has dropped it by force at a receiver that does not run."""
+        self.of(record.payload).dropped.add(machine)
 
     def rejected(self, facts: MessageFacts, *, told: bool) -> None:
         """The application has rejected it.
@@ -260,6 +278,7 @@ class Ledger:
             if each.planned.sender == sender
             and each.told is None
             and each.accepted is not False
+            and each.planned.level is not Level.UNACKNOWLEDGED
         ]
 
     def number_for(self, sender: str) -> str:

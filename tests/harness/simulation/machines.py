@@ -50,6 +50,11 @@ class MachineClock:
             true = math.nextafter(true, math.inf)
         return self._loop.call_at(true, callback)
 
+    def stood_still(self, seconds: float) -> None:
+        """Do as `qos.engine.ListeningClock` when its process has not listened so long."""
+        if seconds > 2.0:
+            self._skew_s -= seconds - 1.0
+
 
 class Machine:
     """A machine with a program.

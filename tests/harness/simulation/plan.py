@@ -31,6 +31,7 @@ __all__ = [
     "TIMED_FAULTS",
     "TROUBLE_S",
     "WORKERS",
+    "YEAR_S",
     "Fault",
     "Plan",
     "PlannedItem",
@@ -44,6 +45,9 @@ TROUBLE_S = 15.0
 
 #: Longer than anything takes: a deadline that comes if nothing else does.
 LONG_S = 300.0
+
+#: A clock that is set forward by more does not fit to what is in a store.
+YEAR_S = 365 * 86_400.0
 
 #: More than any number of attempts.
 ALWAYS = 1_000_000_000
@@ -89,6 +93,8 @@ FAULTS = {
     "jump": "at {at:.2f} s the clock of {target} is set by {seconds:+.0f} s",
     "leave": "at {at:.2f} s {target} is asked to stop, and starts again",
     "wipe": "at {at:.2f} s {target} is killed, for {seconds:.2f} s, and has a new disk",
+    "drop": "at {at:.2f} s {target} is killed, for {seconds:.2f} s, and an operator "
+    "drops by force what it had in hand",
     "replay": "at {at:.2f} s the network delivers the last {seconds:.0f} stanzas of "
     "{target} again",
     "slow": "the disk of {target} takes {seconds:.2f} s for commit {at:.0f}",
@@ -107,7 +113,7 @@ FAULTS = {
 STANZA_FAULTS = frozenset({"lose", "duplicate", "delay", "late", "unsure", "bounce"})
 REQUEST_FAULTS = frozenset({"unheard", "unanswered", "hang", "status"})
 TIMED_FAULTS = frozenset(
-    {"cut", "partition", "kill", "stop", "jump", "wipe", "leave", "replay"}
+    {"cut", "partition", "kill", "stop", "jump", "wipe", "leave", "replay", "drop"}
 )
 
 
@@ -176,13 +182,14 @@ class PlannedMessage:
         at: when, seconds after the start.
         sender: the machine.
         to: a JID, full or bare.
-        level: acknowledged or assured.
+        level: of the message; unacknowledged is a plain message.
         ordered: as for Outbox.submit.
         deadline_s: likewise.
         withdrawn_s: it is withdrawn this long after its acceptance; None: it is not.
         taking_s: how long the receiving application takes for it.
         fails: how many times a consumer fails on it.
         posted: by a client of a gateway, which posts it again until it has an answer.
+        padding: it has so many bytes more, and is over the limit of its server.
     """
 
     number: int
@@ -196,12 +203,14 @@ class PlannedMessage:
     taking_s: float = 0.0
     fails: int = 0
     posted: bool = False
+    padding: int = 0
 
     def __str__(self) -> str:
         words = [f"at {self.at:.2f} s {self.sender} sends {self.number} to {self.to}"]
         words.append(self.level.value)
         words += ["ordered"] * self.ordered
         words += ["posted"] * self.posted
+        words += [f"{self.padding} bytes larger"] * bool(self.padding)
         if self.deadline_s is not None:
             words.append(f"deadline {self.deadline_s:.2f} s")
         if self.withdrawn_s is not None:
@@ -258,6 +267,9 @@ class Settings:
             accepts no messages.
         distrusted: the senders of an account that no receiver trusts.
         contacts: the receivers trust their contacts; otherwise those of a list.
+        domain: that list names a domain, and the distrusted senders are of another one.
+        accepts_anyone: plain and acknowledged messages of everybody are accepted.
+        roster_s: how long after the beginning of a session the roster is known.
         strangers: there are an owner of private queues, and a stranger.
         selectors: of the workers, in their order; see SELECTORS.
         expiry: the expiry policy of the terminus of a worker behind a gateway; None: it
@@ -274,6 +286,7 @@ class Settings:
         link_s: how long the target knows a one-off link that was not used.
         pulled: there is a client of HornetQ's dialect.
         pull_selector: of that.
+        stanza_bytes_max: a server ends the stream at a larger stanza; 0: it takes any.
     """
 
     quota: int = 20
@@ -287,6 +300,9 @@ class Settings:
     sends_only: bool = False
     distrusted: tuple[str, ...] = ()
     contacts: bool = False
+    domain: bool = False
+    accepts_anyone: bool = False
+    roster_s: float = 0.0
     strangers: bool = False
     selectors: tuple[str, str] = ("", "")
     expiry: ExpiryPolicy | None = None
@@ -302,6 +318,7 @@ class Settings:
     link_s: float = 3600.0
     pulled: bool = False
     pull_selector: str = ""
+    stanza_bytes_max: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,9 +342,12 @@ class Plan:
 
 def jid_of(name: str, settings: Settings) -> str:
     """The full JID of a machine, unless it has a reason for another."""
-    return {
+    jid = {
         "bob-1": "bob@x/1",
         "bob-2": "bob@x/2",
         "bell": "lamp@x/2" if settings.shared else "bell@x/1",
         "wasp": "bee@x/2" if settings.shared else "wasp@x/1",
     }.get(name, f"{name}@x/1")
+    if settings.domain and name in settings.distrusted:
+        return jid.replace("@x/", "@y/")
+    return jid

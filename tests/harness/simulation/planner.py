@@ -65,7 +65,9 @@ def plan_of(seed: int) -> Plan:
     settings, messages = _consumed(seed, settings, messages)
     settings, messages = _without_takers(seed, settings, messages)
     messages = _posted(seed, messages)
-    settings = _distrusted(seed, settings)
+    settings, messages = _distrusted(seed, settings, messages)
+    messages, drops = _dropped(seed, settings, messages)
+    faults += drops
     # By a random draw of its own, as well.
     strangers = random.Random(f"strangers {seed}").random() < 0.3
     settings = replace(settings, strangers=bool(items) and strangers)
@@ -122,16 +124,59 @@ def _without_takers(
     return settings, messages
 
 
-def _distrusted(seed: int, settings: Settings) -> Settings:
+def _distrusted(
+    seed: int, settings: Settings, messages: tuple[PlannedMessage, ...]
+) -> tuple[Settings, tuple[PlannedMessage, ...]]:
     """Perhaps one of the senders is a stranger to the receivers.
 
-    By a draw of its own, as in `_consumed`.
+    Then there may be plain messages too. By draws of their own, as in `_consumed`.
     """
     chance = random.Random(f"trust {seed}")
     if chance.random() < 0.9:
-        return settings
+        return settings, messages
     senders = chance.choice((SENDERS, TEXT_SENDERS))
-    return replace(settings, distrusted=senders, contacts=chance.random() < 0.5)
+    settings = replace(settings, distrusted=senders, contacts=chance.random() < 0.5)
+    chance = random.Random(f"levels of trust {seed}")
+    if chance.random() < 0.4:
+        return settings, messages
+    settings = replace(
+        settings,
+        domain=not settings.contacts and chance.random() < 0.5,
+        accepts_anyone=chance.random() < 0.3,
+        roster_s=chance.choice((0.0, 0.2, 2.0)) if settings.contacts else 0.0,
+    )
+    plain = [
+        PlannedMessage(
+            number=len(messages) + number,
+            at=each.at + chance.random(),
+            sender=each.sender,
+            to=each.to,
+            level=Level.UNACKNOWLEDGED,
+        )
+        for number, each in enumerate(messages[:3])
+    ]
+    return settings, (*messages, *plain)
+
+
+def _dropped(
+    seed: int, settings: Settings, messages: tuple[PlannedMessage, ...]
+) -> tuple[tuple[PlannedMessage, ...], list[Fault]]:
+    """Perhaps an operator drops by force what a receiver had in hand when it was killed.
+
+    By a draw of its own, as in `_consumed`.
+    """
+    chance = random.Random(f"drops by force {seed}")
+    ours = [each for each in messages if each.sender in SENDERS and each.taking_s]
+    if not ours or chance.random() < 0.92:
+        return messages, []
+    message = chance.choice(ours)
+    longer = replace(message, taking_s=message.taking_s + 1.0)
+    messages = tuple(longer if each == message else each for each in messages)
+    at = message.at + chance.uniform(0.1, 0.8)
+    return messages, [
+        Fault("drop", name, at, chance.uniform(0.1, 3.0))
+        for name in _receivers(message, settings)
+    ]
 
 
 def _posted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +17,13 @@ from qos.core.queue.effects import (
     NotifySubscription,
     NotifyUnlock,
     RemoveNode,
+    SaveItem,
 )
 from qos.core.queue.item import Affiliation, Item, ItemOutcome, Node
 from qos.core.queue.requests import (
     CloseLink,
     Create,
+    Extend,
     OpenLink,
     Refusal,
     Request,
@@ -30,7 +33,7 @@ from qos.core.queue.requests import (
     Unlock,
     Unsubscribe,
 )
-from qos.core.queue.results import Result
+from qos.core.queue.results import ExtendResult, Result
 from qos.core.strings import bare
 from qos.engine.queue_engine import QueueEngine
 from qos.engine.queue_outputs import Payloads, QueuePort
@@ -40,7 +43,7 @@ from simulation.copies import CopyLedger
 from simulation.gate import Gate
 from simulation.items import ItemLedger
 from simulation.kept_link import KeptLink
-from simulation.loop import SimulatedLoop
+from simulation.loop import Process, SimulatedLoop
 from simulation.machines import Machine, MachineClock
 from simulation.network import Network
 from simulation.plan import FAILS_MAX, Settings
@@ -53,6 +56,7 @@ from simulation.pushing import (
 )
 from simulation.queue_store import QueueServiceDisk, SimulatedQueueStore
 from simulation.target import PushTarget
+from simulation.unheard import Unheard
 from xep_0254.events import DeliveredItem, Event
 
 __all__ = [
@@ -128,6 +132,27 @@ class Ping:
 EVALUATION_S = 1e-5
 
 
+class _Watched(SimulatedQueueStore):
+    """A store that tells of each commit when that begins."""
+
+    def __init__(
+        self,
+        disk: QueueServiceDisk,
+        clock: MachineClock,
+        effect: Callable[[], None],
+        committing: Callable[[asyncio.Future[None]], None],
+    ) -> None:
+        super().__init__(disk, clock, effect)
+        self._committing = committing
+
+    def write(self, changes: Sequence[QueueChange]) -> asyncio.Future[None] | None:
+        """See QueueStore."""
+        written = super().write(changes)
+        if written is not None:
+            self._committing(written)
+        return written
+
+
 class QueueMachine(Machine, QueuePort):
     """Serves the queue of the workers, and the queues that others create."""
 
@@ -147,6 +172,8 @@ class QueueMachine(Machine, QueuePort):
         # Each look at it takes EVALUATION_S: so does each evaluation of a selector.
         self._meter = itertools.count(0.0, EVALUATION_S).__next__
         self._ledger = ledger
+        self._lock_s = settings.lock_s
+        ledger.too_early_s = self._too_early_s
         self._gate = gate
         self._target = target
         self._pulled = settings.pulled
@@ -169,6 +196,10 @@ class QueueMachine(Machine, QueuePort):
         self._engine: QueueEngine | None = None
         self._probes: dict[str, str] = {}
         self._clock = self.clock()
+        self._unheard = Unheard()
+        self._stopped_at = 0.0
+        # A commit has failed, and the store has not been read since.
+        self._recovers = False
         self._copies = CopyLedger(ledger.check)
         self.disk = QueueServiceDisk(
             self.name,
@@ -202,7 +233,9 @@ class QueueMachine(Machine, QueuePort):
         clock = self._clock = self.clock()
         # The lock of the process before has ended with it.
         self.disk.holder = None
-        store = SimulatedQueueStore(self.disk, clock, self.effect)
+        self._engine = None
+        self._unheard, self._recovers = Unheard(), False
+        store = _Watched(self.disk, clock, self.effect, self._committing)
         self._probes.clear()
         self._engine = self._open(store, clock)
         self.restarted()
@@ -227,6 +260,41 @@ class QueueMachine(Machine, QueuePort):
         engine.begin()
         return engine
 
+    def _committing(self, written: asyncio.Future[None]) -> None:
+        """A commit has begun."""
+        self._unheard.begins(self.loop.time())
+        unheard = self._unheard
+
+        def ended(done: asyncio.Future[None]) -> None:
+            if unheard is not self._unheard:
+                return
+            if done.exception() is None:
+                unheard.ends(self.loop.time())
+            else:
+                self._recovers = True
+
+        written.add_done_callback(ended)
+
+    def stop(self, seconds: float) -> bool:
+        """See Machine."""
+        stops = super().stop(seconds)
+        if stops:
+            self._stopped_at = self.loop.time()
+            self._unheard.begins(self._stopped_at)
+        return stops
+
+    def _go_on(self, process: Process) -> None:
+        if process.alive and process.waiting is not None:
+            now = self.loop.time()
+            self._clock.stood_still(now - self._stopped_at)
+            self._unheard.ends(now)
+        super()._go_on(process)
+
+    @property
+    def busy_s(self) -> float:
+        """The seconds until the last commit ends; negative: it has ended."""
+        return self.disk.busy_until - self._clock.now()
+
     @property
     def engine(self) -> QueueEngine:
         """The engine of the present process."""
@@ -250,7 +318,7 @@ class QueueMachine(Machine, QueuePort):
 
     def issue(self) -> float:
         """The time of issue of a one-off link."""
-        return self._clock.now()
+        return self._now()
 
     def connected(self) -> None:
         """See Machine."""
@@ -330,7 +398,9 @@ class QueueMachine(Machine, QueuePort):
     def _wrote(self, change: QueueChange) -> None:
         if self._kept is not None:
             self._kept.look()
-        self._ledger.written(change, self._clock.now(), self.disk.kept.nodes)
+        if isinstance(change, SaveItem) and change.item.token:
+            self._unheard.locked(change.item.token, self.loop.time(), self._lock_s)
+        self._ledger.written(change, self._now(), self.disk.kept.nodes)
         self._copies.written(change, self.disk.kept.nodes)
         if isinstance(change, RemoveNode) and change.name == MADE:
             self._ledger.lived(self._made)
@@ -340,7 +410,13 @@ class QueueMachine(Machine, QueuePort):
             case Asked(iq_id, request):
                 if isinstance(request, Retract | Unlock):
                     self._ledger.settles(source, request.settlements)
-                answer = partial(self._answer, source, iq_id, request, self._now())
+                asked_at, heard_s = (
+                    self._now(),
+                    self._unheard.listened_s(self.loop.time()),
+                )
+                answer = partial(
+                    self._answer, source, iq_id, request, asked_at, heard_s
+                )
                 makes = isinstance(request, Create) and request.node == MADE
                 if makes and iq_id in self._links:
                     return  # a connection to a gateway delivers nothing twice
@@ -367,9 +443,13 @@ class QueueMachine(Machine, QueuePort):
         iq_id: str,
         request: Request,
         asked_at: float,
+        heard_s: float,
         result: Result | Refusal,
         _payloads: Mapping[int, str],
     ) -> None:
+        if isinstance(request, Extend) and isinstance(result, ExtendResult):
+            for _, token in request.tokens:
+                self._unheard.extended(token, heard_s, result.seconds)
         self._ledger.answered(to, request, result, self.disk.kept, asked_at)
         self.send(to, Answered(iq_id, result))
 
@@ -383,11 +463,14 @@ class QueueMachine(Machine, QueuePort):
 
     def restarted(self) -> None:
         """See QueuePort."""
+        if self._recovers:
+            self._recovers = False
+            self._unheard.ends(self.loop.time())
         self._made = False
         self._ledger.restarted()
         for each in self.disk.kept.subscriptions.values():
             if each.link and bare(each.jid) == PULLER:
-                self._ledger.departed(each.jid, self._clock.now())
+                self._ledger.departed(each.jid, self._now())
         if self._gate is not None:
             self._gate.forget(self._tokens())
         if self._kept is not None:
@@ -429,7 +512,12 @@ class QueueMachine(Machine, QueuePort):
         return [(event_id, items)]
 
     def _now(self) -> float:
-        return self.engine.now()
+        """The time of the engine, which stands still while nothing can be answered."""
+        return self._clock.now() if self._engine is None else self._engine.now()
+
+    def _too_early_s(self, token: str) -> float:
+        """How much too early this lock times out now."""
+        return self._unheard.left_s(token, self.loop.time())
 
     def notify(self, notification: Notification) -> None:
         """See QueuePort."""

@@ -8,6 +8,15 @@ __all__ = ["BRIDGE", "QUEUE", "WORKER"]
 
 QUEUE = (
     Mutant(
+        "a-lock-outlives-a-corrected-clock",
+        "qos.core.wall_clock",
+        "newest <= now <= newest + _YEAR_S",
+        "now <= newest + _YEAR_S",
+        "A lock or a delay of a clock that was ahead is no longer than its own length.",
+        by=("everything_ends",),
+        seed=-4,
+    ),
+    Mutant(
         "token-is-not-checked",
         "qos.core.queue.item_lifecycle",
         '        if token in {"", item.token}:',
@@ -37,11 +46,20 @@ QUEUE = (
     Mutant(
         "failed-commit-is-kept",
         "qos.engine.queue_engine",
-        "        self._core = None\n        self._timers",
-        "        self._timers",
+        "        self._core = None\n        self._clock",
+        "        self._clock",
         "A commit that fails takes back all that was decided since.",
         by=("published_is_stored", "no_more_than_wanted"),
         seed=95,
+    ),
+    Mutant(
+        "a-commit-is-its-workers-time",
+        "qos.engine.queue_engine",
+        "        self._clock.pause()\n        self._busy",
+        "        self._busy",
+        "Time in which the service could answer nothing is not that of its workers.",
+        test="engine/test_queue_stalls.py::"
+        "test_a_lock_begins_when_its_item_can_be_sent",
     ),
     Mutant(
         "count-is-not-kept",
@@ -82,8 +100,8 @@ QUEUE = (
     Mutant(
         "link-is-never-too-old",
         "qos.core.queue.publishing",
-        "now >= issued_at + once_s(options)",
-        "now < issued_at",
+        "-_AHEAD_S <= age_s < once_s(options)",
+        "-_AHEAD_S <= age_s",
         "A one-off link makes nothing when a use of it may have been forgotten.",
         by=("an_old_link_makes_nothing",),
         seed=0,

@@ -81,11 +81,13 @@ class SimulatedQueueStore:
             raise StoreError(self.url, "is not open")
         return self.disk.kept
 
-    def open(self) -> QueueContents:
+    def open(self, now: float | None = None) -> QueueContents:
         """See QueueStore."""
         if self.disk.holder is not None:
             raise StoreInUse(self.url, "a store has it open")
         self.disk.recover()
+        if now is not None:
+            self.disk.kept.move(now)
         self.disk.holder = self
         return self.contents()
 

@@ -7,6 +7,7 @@ the ledger.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from simulation.plan import PlannedMessage
 if TYPE_CHECKING:
     from simulation.endpoints import Endpoint
 
-__all__ = ["Producer"]
+__all__ = ["Plain", "Producer"]
 
 #: Seconds before a message that the disk did not accept is submitted again.
 _AGAIN_S = 0.4
@@ -35,8 +36,18 @@ _AGAIN_S = 0.4
 _HEARD = 0.6
 
 
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A plain message, at level unacknowledged: nobody answers, and it is sent once."""
+
+    payload: str
+
+
 def _payload(planned: PlannedMessage) -> str:
-    return f"<message xmlns='jabber:client'><body>{planned.number}</body></message>"
+    more = f"<x>{'x' * planned.padding}</x>" if planned.padding else ""
+    return (
+        f"<message xmlns='jabber:client'><body>{planned.number}</body>{more}</message>"
+    )
 
 
 class Producer:
@@ -59,11 +70,19 @@ class Producer:
         """Submit this message, if the program runs."""
         if self._end.process is not None and self._end.outbox is not None:
             facts = self._ledger.planned(planned)
-            if planned.posted:
+            if planned.level is Level.UNACKNOWLEDGED:
+                self._end.process.start(partial(self._send_plain, planned))
+            elif planned.posted:
                 facts.msg_id = f"http-{planned.number}"
                 self._post(facts)
             else:
                 self._end.process.task(self._submit(self._end.outbox, facts))
+
+    def _send_plain(self, planned: PlannedMessage) -> None:
+        """Send it to the addressed device, or to one of the account's."""
+        there = self._end.network.resources(planned.to)
+        to = there[0].jid if there else planned.to
+        self._end.send(to, Plain(_payload(planned)))
 
     def _post(self, facts: MessageFacts) -> None:
         """A client of a gateway, elsewhere: it posts again until it has an answer."""

@@ -32,8 +32,8 @@ _LINKS = (
     Mutant(
         "only-links-of-one-connection-are-stolen",
         "qos.amqp.links",
-        "if other is not attached and (other.owner is self or other.keeps):",
-        "if other is not attached and other.owner is self:",
+        "if earlier is not attached and (earlier.owner is self or earlier.keeps):",
+        "if earlier is not attached and earlier.owner is self:",
         "A link whose terminus may outlive it is stolen from a connection that is dead.",
         test=f"{_RESUMING}a_link_is_taken_from_a_connection_that_is_only_seemingly_there",
     ),
@@ -84,7 +84,7 @@ _REVOKED = (
     Mutant(
         "removed-users-keep-their-amqp-connection",
         "qos.amqp.gateway",
-        "each.guarded(each.close)(Condition(conditions.UNAUTHORIZED, text))",
+        "connection.guarded(connection.close)(reason)",
         "pass",
         "The AMQP connection of a removed user is ended.",
         test=f"{_AMQP_REVOKING}the_connection_of_a_removed_user_ends_within_a_second",
@@ -120,6 +120,14 @@ _REVOKED = (
         "pass",
         "The times of a service that was stopped come back to those of all others.",
         test="engine/test_clock.py::test_what_is_lost_is_gained_again_slowly",
+    ),
+    Mutant(
+        "a-lock-does-not-move-with-its-item",
+        "qos.stores.times",
+        "            yield _update(table, _LOCKED) + where",
+        "            pass",
+        "A lock of a clock that was ahead has the time that was left to it.",
+        test="stores/test_queue_store.py::TestContract::test_the_rule_is_that_of_the_core",
     ),
     Mutant(
         "steps-are-done-at-once",

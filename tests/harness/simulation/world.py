@@ -16,6 +16,7 @@ from functools import partial
 from typing import SupportsIndex, cast
 
 from qos import ids
+from qos.core.message.model import Level
 from qos.core.queue import ready_items, selector_time
 from qos.errors import StoreError, StoreFull
 from qos.testing.clock import ManualClock
@@ -36,6 +37,7 @@ from simulation.plan import (
     TIMED_FAULTS,
     TROUBLE_S,
     WORKERS,
+    YEAR_S,
     Fault,
     Plan,
     jid_of,
@@ -149,6 +151,9 @@ class World:
         self.network = Network(self.loop, plan.faults, traced=traced)
         self.ledger = Ledger(self.loop.time, self.network.repeated)
         self.ledger.distrusted = frozenset(plan.settings.distrusted)
+        self.ledger.hold_ttl_s = plan.settings.hold_ttl_s
+        if plan.settings.accepts_anyone:
+            self.ledger.open_levels = frozenset(Level) - {Level.ASSURED}
         self.endpoints = {
             name: Endpoint(
                 self.loop,
@@ -362,6 +367,9 @@ class World:
                 if hits and moves:
                     self.ledger.moved.add(machine.name)
                 return hits
+            case "drop":
+                assert isinstance(machine, Endpoint)
+                return machine.kill(fault.seconds) and machine.drop_by_force()
             case "wipe":
                 assert isinstance(machine, Endpoint)
                 return machine.wipe(fault.seconds)
@@ -384,6 +392,8 @@ class World:
 
     def _jumps(self, fault: Fault) -> None:
         self.ledger.jumped.add(fault.target)
+        if 0.0 < fault.seconds < YEAR_S:
+            self.ledger.aged.add(fault.target)
         self._count(fault)
 
     def _count(self, fault: Fault) -> None:

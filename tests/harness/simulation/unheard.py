@@ -1,0 +1,69 @@
+"""The time in which a queue service could answer nothing: stops, and slow commits.
+
+Kept by the simulation beside the service, by the true time. A lock must last for as long
+as the service has listened, whatever its clock says.
+"""
+
+from __future__ import annotations
+
+import math
+
+from qos.engine.clock import GAIN
+
+__all__ = ["Unheard"]
+
+#: Of each period without answers, so much may count.
+_COUNTED_S = 2.0
+
+#: What rounding may take.
+_ROUNDED_S = 1e-3
+
+
+class Unheard:
+    """The periods without answers of one process, and the locks that it has given.
+
+    Periods may overlap: a process is stopped during a commit.
+    """
+
+    def __init__(self) -> None:
+        self._open = 0
+        self._since_s = 0.0
+        self._lost_s = 0.0
+        # When each lock ends at the earliest, in listened seconds, by its token.
+        self._ends: dict[str, float] = {}
+
+    def begins(self, now: float) -> None:
+        """A period begins."""
+        if not self._open:
+            self._since_s = now
+        self._open += 1
+
+    def ends(self, now: float) -> None:
+        """A period ends; harmless if none is open."""
+        if self._open:
+            self._open -= 1
+            if not self._open:
+                self._lost_s += max(0.0, now - self._since_s - _COUNTED_S)
+
+    def listened_s(self, now: float) -> float:
+        """The seconds in which it has listened, of all until now."""
+        since = self._since_s if self._open else now
+        return now - self._lost_s - max(0.0, now - since - _COUNTED_S)
+
+    def decided_s(self, now: float) -> float:
+        """The same at the time when the commit was decided that is written now."""
+        return self.listened_s(self._since_s if self._open else now)
+
+    def locked(self, token: str, now: float, lock_s: float) -> None:
+        """The commit that is written now has a new lock."""
+        self._ends.setdefault(token, self.decided_s(now) + lock_s / (1 + GAIN))
+
+    def extended(self, token: str, listened_s: float, seconds: float) -> None:
+        """An extension was granted that was asked for then."""
+        ends = listened_s + seconds / (1 + GAIN)
+        self._ends[token] = max(self._ends.get(token, -math.inf), ends)
+
+    def left_s(self, token: str, now: float) -> float:
+        """How much too early a lock times out by the commit that is written now."""
+        ends = self._ends.get(token, -math.inf)
+        return max(0.0, ends - self.decided_s(now) - _ROUNDED_S)
