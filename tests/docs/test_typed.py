@@ -50,6 +50,7 @@ def test_each_listing_survives_its_second_run(tmp_path: Path, name: str) -> None
     type_twice(tmp_path, session.words, session.packages)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_one_listing_of_each_kind_survives_its_second_run(tmp_path: Path) -> None:
     """A command, a program in Python, a request by HTTP."""
