@@ -109,6 +109,7 @@ class Ledger:
         jumped: machines whose clock was set.
         aged: those of them whose clock was set forward, by a time that may have passed.
         hold_ttl_s: how long a receiver holds a message.
+        slow_s: the longest time that a disk takes longer for a commit.
         io_errors: machines whose disk has failed with EIO.
         violations: in the order of their coming.
     """
@@ -125,6 +126,7 @@ class Ledger:
         self.jumped: set[str] = set()
         self.aged: set[str] = set()
         self.hold_ttl_s = 0.0
+        self.slow_s = 0.0
         self.io_errors: set[str] = set()
         self._holds: dict[str, tuple[str, ...]] = {}
         #: When a message was written first under each hold, by the true time.

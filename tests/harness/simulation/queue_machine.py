@@ -396,10 +396,10 @@ class QueueMachine(Machine, QueuePort):
         self._made &= not isinstance(result, Refusal)
 
     def _wrote(self, change: QueueChange) -> None:
-        if self._kept is not None:
+        if self._kept is not None and self._engine is not None:
             self._kept.look()
         if isinstance(change, SaveItem) and change.item.token:
-            self._unheard.locked(change.item.token, self.loop.time(), self._lock_s)
+            self._unheard.locked(change.item, self.loop.time(), self._lock_s)
         self._ledger.written(change, self._now(), self.disk.kept.nodes)
         self._copies.written(change, self.disk.kept.nodes)
         if isinstance(change, RemoveNode) and change.name == MADE:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from qos.core.queue.item import Item
 from qos.engine.clock import GAIN
 
 __all__ = ["Unheard"]
@@ -31,6 +32,8 @@ class Unheard:
         self._lost_s = 0.0
         # When each lock ends at the earliest, in listened seconds, by its token.
         self._ends: dict[str, float] = {}
+        # The last token of each lock, by its item and its time.
+        self._tokens: dict[tuple[str, float | None], str] = {}
 
     def begins(self, now: float) -> None:
         """A period begins."""
@@ -54,9 +57,18 @@ class Unheard:
         """The same at the time when the commit was decided that is written now."""
         return self.listened_s(self._since_s if self._open else now)
 
-    def locked(self, token: str, now: float, lock_s: float) -> None:
-        """The commit that is written now has a new lock."""
-        self._ends.setdefault(token, self.decided_s(now) + lock_s / (1 + GAIN))
+    def locked(self, item: Item, now: float, lock_s: float) -> None:
+        """The commit that is written now has a lock: a new one, or one that goes on.
+
+        A durable lock whose worker comes back under another full JID goes on, under
+        another token.
+        """
+        lock = (item.item_id, item.locked_at)
+        ends = self.decided_s(now) + lock_s / (1 + GAIN)
+        if lock in self._tokens:
+            ends = self._ends[self._tokens[lock]]
+        self._ends.setdefault(item.token, ends)
+        self._tokens[lock] = item.token
 
     def extended(self, token: str, listened_s: float, seconds: float) -> None:
         """An extension was granted that was asked for then."""
