@@ -151,8 +151,8 @@ class QueueModel:
         ]:
             self._remove_pushed(subscriber.subscriber_id)
 
-    def move(self, now: float) -> None:
-        """Move all times, if they do not fit to the present time."""
+    def move(self, now: float) -> float:
+        """Move all times, if they do not fit to the present time; returns by how much."""
         items = self.items.values()
         times = [item.published_at for item in items]
         times += [item.locked_at for item in items if item.token]
@@ -168,6 +168,7 @@ class QueueModel:
         self.push_links = _moved(self.push_links, by_s)
         if self.seen_at is not None:
             self.seen_at += by_s
+        return by_s
 
     def _forget(self, now: float) -> None:
         self.seen_at = now

@@ -253,6 +253,13 @@ class ItemLedger:
             if facts.lock is not None:
                 facts.lock.may_end |= facts.lock.token in tokens
 
+    def times_moved(self, by_s: float) -> None:
+        """All times on the disk of the queue have moved, so the ends of locks have."""
+        for facts in self.items.values():
+            facts.deadlines = {
+                token: deadline + by_s for token, deadline in facts.deadlines.items()
+            }
+
     def _locks(self) -> Iterator[Lock]:
         return (each.lock for each in self.items.values() if each.lock is not None)
 

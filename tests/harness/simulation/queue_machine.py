@@ -238,6 +238,7 @@ class QueueMachine(Machine, QueuePort):
         store = _Watched(self.disk, clock, self.effect, self._committing)
         self._probes.clear()
         self._engine = self._open(store, clock)
+        self._ledger.times_moved(store.moved_s)
         self.restarted()
 
     def _open(self, store: QueueStore, clock: MachineClock) -> QueueEngine:

@@ -64,6 +64,8 @@ class SimulatedQueueStore:
         self.disk = disk
         self._commits = Commits(disk, clock)
         self._effect = effect
+        #: By how many seconds all times moved when it was opened.
+        self.moved_s = 0.0
 
     @property
     def journal(self) -> Journal | None:
@@ -87,7 +89,7 @@ class SimulatedQueueStore:
             raise StoreInUse(self.url, "a store has it open")
         self.disk.recover()
         if now is not None:
-            self.disk.kept.move(now)
+            self.moved_s = self.disk.kept.move(now)
         self.disk.holder = self
         return self.contents()
 
