@@ -160,7 +160,7 @@ class _Working:
 
     @property
     def left_s(self) -> float:
-        """What is left of the grace time."""
+        """The rest of the grace time, in seconds."""
         return max(0.0, self._ends_at - asyncio.get_running_loop().time())
 
     async def _watch(self, drain_s: float | None) -> None:

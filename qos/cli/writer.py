@@ -70,9 +70,8 @@ class Writer:
                 thread = threading.Thread(
                     target=self._run, name="qos.cli.writer", daemon=True
                 )
-                with suppress(
-                    RuntimeError
-                ):  # too many threads: the next text tries again
+                # With too many threads, the next text tries again.
+                with suppress(RuntimeError):
                     thread.start()
                     self._thread = thread
             self._changed.notify_all()

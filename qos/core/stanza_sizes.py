@@ -64,7 +64,7 @@ class _Sent(NamedTuple):
 
 
 class StanzaSizes:
-    """What is known of the sizes that one server takes. Sizes are bytes of whole stanzas.
+    """The sizes of stanzas that one server takes, as far as known; in bytes of whole stanzas.
 
     Attributes:
         limit: the most bytes that the server takes, as far as it is known.
@@ -186,7 +186,7 @@ class StanzaSizes:
             self._set_limit()
 
     def to_text(self) -> str:
-        """What the next process has to know, or ''."""
+        """The text from which the next process goes on, or ''; see `restore`."""
         if not self.careful:
             return ""
         return json.dumps(

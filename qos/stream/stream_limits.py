@@ -30,7 +30,7 @@ _ID = re.compile(r" id=(['\"])(.*?)\1")
 
 
 class StreamLimits:
-    """What the server of one stream takes.
+    """The limits of the server of one stream.
 
     Attributes:
         sizes: the sizes of stanzas.

@@ -175,7 +175,7 @@ class ClockContract(FaultContract):
 
 
 def _moved(by_s: float) -> tuple[object, object, object]:
-    """What the store shows when all times have moved."""
+    """The contents of the store when all times have moved."""
     return (
         [moved(each, by_s) for each in _OUTGOING],
         [moved(each, by_s) for each in _INCOMING],

@@ -70,7 +70,7 @@ class Draining:
         if self._is_busy() or self._idle_since != idle_since:
             return False
         if self._sessions != sessions:
-            # What the old session has lost is only on its way now.
+            # Items that the old session has lost come again in this one.
             self.active()
             return False
         return True

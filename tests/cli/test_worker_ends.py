@@ -191,7 +191,7 @@ async def test_as_process_1_it_reaps_what_its_commands_leave_behind(
 async def test_a_session_waits_no_longer_for_its_servers_end_than_it_may(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is left of the grace time bounds this wait, too."""
+    """The rest of the grace time bounds this wait, too."""
     waits: list[float] = []
 
     async def disconnect(wait: float) -> None:

@@ -1,4 +1,4 @@
-"""What is learned of the sizes that a server takes: from its word, and from ends of streams."""
+"""The limit of a server: as it announces it, or as the ends of streams show it."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_what_goes_through_after_all_is_refused_no_longer() -> None:
 
 
 def test_an_end_that_nothing_explains_makes_nothing_suspect() -> None:
-    """What has gone through went through; but the limit may be lower now."""
+    """A size that went through may be over the limit that the server has now."""
     sizes = StanzaSizes()
     sizes.written("a", 50_000, NOW)
     sizes.answered("a")

@@ -51,7 +51,7 @@ def test_a_suspect_goes_alone() -> None:
 
 
 def test_the_smallest_goes_first() -> None:
-    """What is known of it is known of all that are larger."""
+    """If the smallest ends a stream, all that are larger do."""
     suspects = held(7, 5, 9, 5)
     order = []
     while suspects.held:

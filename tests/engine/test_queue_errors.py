@@ -27,7 +27,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 @pytest.fixture
 async def errors() -> list[BaseException]:
-    """What the loop is told of."""
+    """The errors that are reported to the event loop."""
     found: list[BaseException] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, about: found.append(about["exception"]))
@@ -174,7 +174,7 @@ async def test_an_answer_that_cannot_be_sent_keeps_no_other_back(
 async def test_items_that_cannot_be_sent_keep_no_others_back(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of a receiver that wait for their turn: it never got any again."""
+    """Items that wait for the turn of their receiver: it never got any again."""
     monkeypatch.setattr("qos.engine.queue_outputs._AT_ONCE_BYTES", 0)
     with monkeypatch.context() as patch:
         patch.setattr(bench, "notify_items", fail)

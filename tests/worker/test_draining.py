@@ -54,7 +54,7 @@ async def test_items_that_come_while_it_asks_are_work(
 async def test_a_session_that_began_anew_has_its_own_time_without_work(
     bee: ClientXMPP, scripted: ScriptedService, server: LoopbackServer
 ) -> None:
-    """What the old session has lost is only on its way now."""
+    """Items that the old session has lost come again in the new one."""
     loop = asyncio.get_running_loop()
     async with scripted.worker(bee) as worker:
         await scripted.subscribe()
