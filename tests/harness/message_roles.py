@@ -362,5 +362,6 @@ def entries_of(path: Path, last_bytes: int | None = None) -> Iterator[dict[str, 
             file.seek(-last_bytes, os.SEEK_END)
             file.readline()
         for line in file:
-            if line.endswith(b"\n"):
-                yield json.loads(line)
+            if not line.endswith(b"\n"):
+                return  # What comes after it is the rest of a line that is being written.
+            yield json.loads(line)

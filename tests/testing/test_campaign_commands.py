@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import os
 import sqlite3
@@ -69,6 +70,32 @@ def queue_with(path: Path, *items: tuple[str, str, str | None]) -> Path:
 
 
 # -- reading stdout ----------------------------------------------------------
+
+
+class GrowingFile(io.RawIOBase):
+    """A file whose pieces are written one by one, each after the end was read."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self._pieces = [piece for text in pieces for piece in (text, b"")]
+
+    def readable(self) -> bool:
+        """Whether it can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read the next piece, which is empty at an end."""
+        piece = self._pieces.pop(0) if self._pieces else b""
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+def test_a_log_ends_at_a_line_that_is_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest of the line, which may be there a moment later, is no line."""
+    file = GrowingFile(b'{"a": 1}\n{"b', b'": 2}\n{"c": 3}\n')
+    monkeypatch.setattr(Path, "open", lambda *_: io.BufferedReader(file))
+    assert read_log(tmp_path) == [{"a": 1}]
 
 
 def test_a_line_that_is_torn_off_is_told_from_one_that_is_glued(tmp_path: Path) -> None:
