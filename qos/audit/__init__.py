@@ -17,11 +17,15 @@ Modules, in the order in which the data passes them::
     tables    events -> the tables: pure functions, no session inside
     store     tables <-> Delta tables, by date; days are replaced in one commit (`delta`,
               `parquet_files`, `locations`, `hadoop`)
-    audits    which versions of the tables belong together; takes back what was killed
+    audits    which versions of the tables belong together; takes back what was killed, but
+              not what somebody else has committed (`commits`)
+    forgetting  which accounts no table may have a row about; `erasure` removes them
     snapshot  the tables for readers, at these versions; needs no Spark
-    report    tables -> one HTML page (`report_collect` collects, `report` draws)
+    report    tables -> one HTML page (`report_collect` collects, `report` draws,
+              with `plotting`, the parts of matplotlib)
     driver    all of them in order: an audit
     carry_over  what one audit leaves to the next: messages and items without an end
+              (`earlier_rows` keeps one row of those whose first day was removed)
     follow    the same, look by look: `follow_lock` locks a folder, `new_files` lists what is
               new, `subject_records` has the earlier records of each of the `subjects`,
               `step_tables` makes their rows again, `swap` replaces them, and

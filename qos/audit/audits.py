@@ -2,24 +2,28 @@
 
 An audit commits each table separately. Its row in `audits`, which comes last, makes
 them a snapshot for readers (see `snapshot`). An audit that is killed before that has
-changed nothing for readers, and the next audit takes back what it had committed.
+changed nothing for readers, and the next audit takes back what it had committed. What
+somebody else has committed stays: see qos.audit.commits.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import logging
+from collections.abc import Collection, Iterator
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 
-from qos.audit import delta, hadoop
+from qos.audit import commits, delta, hadoop
+from qos.audit.batch_tables import TABLES
 from qos.audit.delta import CannotWrite
-from qos.audit.locations import local_path
+from qos.audit.locations import for_people, local_path
 from qos.audit.parquet_files import add_actions
 from qos.audit.snapshot import AUDITS, audits
 
@@ -42,6 +46,11 @@ _LOG_IS_KEPT: Final = timedelta(days=20)
 
 #: Tables that every version of this library has written.
 _ALWAYS: Final = ("deliveries", "problems")
+
+#: The tables of an audit, besides `audits`. Others in the folder are not ours.
+_OURS: Final = frozenset({*TABLES, "problems"})
+
+_log = logging.getLogger(__name__)
 
 _ROW: Final = pa.schema(
     [
@@ -75,8 +84,9 @@ class Audits:
         self._spark = spark
         self._out = out
         self._retention = retention
-        #: The number of the last audit that has ended; 0: none.
+        #: The number of the last audit that has ended; 0: none. And its days.
         self.number = 0
+        self.days: tuple[date | None, date | None] = None, None
         #: By table, the version that was found: later versions must be ours.
         self._before: dict[str, int] = {}
 
@@ -84,22 +94,29 @@ class Audits:
         """Take back the changes of an audit that did not end.
 
         Raises:
-            CannotWrite: there are tables of an earlier version of this library, or
-                tables are not possible there.
+            CannotWrite: there are tables of an earlier version of this library, or of
+                somebody else by the names of ours; or tables are not possible there.
         """
         if "%" in self._out:
             # deltalake looks in another place for the log of such a table.
-            raise CannotWrite(f"{self._out}: give a folder without a % in its name")
+            raise CannotWrite(
+                f"{for_people(self._out)}: give a folder without a % in its name"
+            )
         self._refuse_former_layout()
         hadoop.remove(self._spark, f"{self._out}/{STAGED}")
-        self._log = self._audits()
-        rows = audits(self._log)
+        self._log_table = self._audits()
+        rows = audits(self._log_table)
         recorded = dict(rows[-1]["versions"]) if rows else {}
         self.number = rows[-1]["number"] if rows else 0
+        if rows:
+            self.days = rows[-1]["first_day"], rows[-1]["last_day"]
+        tables = dict(self._tables())
+        self._refuse_foreign_tables(tables, recorded)
         self._before = {
             name: self._recover_table(f"{self._out}/{name}", table, recorded.get(name))
-            for name, table in self._tables()
+            for name, table in tables.items()
         }
+        self._before[AUDITS] = self._log_table.version()
 
     def record(self, first: date | None, last: date | None) -> None:
         """Show the tables, as they are now, to readers.
@@ -112,10 +129,11 @@ class Audits:
             CannotWrite: another audit has written into them as well.
         """
         now = datetime.now(UTC)
-        rows = audits(self._log)
+        self._log_table.update_incremental()
+        rows = audits(self._log_table)
         tables = dict(self._tables())
-        for name, table in tables.items():
-            self._refuse_others(name, table)
+        for name, table in {**tables, AUDITS: self._log_table}.items():
+            self._refuse_other_audits(name, table)
         # Not with each look of --follow.
         is_first_today = bool(rows) and rows[-1]["finished_at"].date() != now.date()
         if is_first_today:
@@ -137,17 +155,21 @@ class Audits:
         }
         former = [*needed_rows, *rows[-1:]]
         self._write([*former, row])
-        self._before = versions
+        self._before = {**versions, AUDITS: self._log_table.version()}
         if is_first_today:
-            self._vacuum(f"{self._out}/{AUDITS}", self._log)
+            self._vacuum(f"{self._out}/{AUDITS}", self._log_table)
+            self._before[AUDITS] = self._log_table.version()
         if is_first_today and former[0]["finished_at"] > now - _LOG_IS_KEPT:
-            for table in (*tables.values(), self._log):
+            for table in (*tables.values(), self._log_table):
                 table.cleanup_metadata()
 
+    def names(self) -> list[str]:
+        """The tables that were found by `recover`."""
+        return sorted({*self._before} - {AUDITS})
+
     def _tables(self) -> Iterator[tuple[str, DeltaTable]]:
-        for name in sorted(hadoop.folders(self._spark, self._out)):
-            if name.startswith((".", "_")) or name == AUDITS:
-                continue
+        folders = hadoop.folders(self._spark, self._out)
+        for name in sorted(_OURS.intersection(folders)):
             table = delta.open_table(self._spark, f"{self._out}/{name}")
             if table is not None:
                 yield name, table
@@ -165,14 +187,44 @@ class Audits:
         self, folder: str, table: DeltaTable, recorded: int | None
     ) -> int:
         """Return the version of the table that readers see."""
+        known = recorded or 0
+        foreign = commits.foreign_since(table, known)
+        if foreign:
+            self._say_foreign(folder, foreign.values())
+        shown = commits.shown_version(foreign, known)
+        # A commit of an audit that was killed cannot be taken back below a foreign one.
+        is_last = max(foreign, default=known) <= shown < table.version()
         with delta.errors_name(folder):
-            if recorded is None and table.version() > 0:
+            if recorded is not None and is_last:
+                self._restore(folder, table, shown)
+            elif recorded is None and is_last and not foreign:
                 delta.commit(table, [], table.schema(), _partition_by(table))
                 table.update_incremental()
-            elif recorded is not None and table.version() > recorded:
-                table.restore(recorded, commit_properties=delta.ours())
         delta.sweep(self._spark, folder, table)
         return table.version()
+
+    def _restore(self, folder: str, table: DeltaTable, version: int) -> None:
+        """Take back the commits of an audit that was killed, as far as possible."""
+        try:
+            table.restore(version, commit_properties=commits.ours())
+        except DeltaError as error:
+            # Somebody has removed the files of that version: a VACUUM of theirs.
+            _log.warning(
+                "%s: what an audit that was killed has written stays, since former "
+                "files are gone: %s",
+                for_people(folder),
+                (str(error).splitlines() or [""])[0],
+            )
+
+    def _refuse_foreign_tables(
+        self, tables: dict[str, DeltaTable], recorded: Collection[str]
+    ) -> None:
+        for name, table in tables.items():
+            if name not in recorded and not commits.is_of_audit(table):
+                raise CannotWrite(
+                    f"{for_people(self._out)}: {name} is a Delta table that no audit "
+                    "has made: give another folder, or move the table"
+                )
 
     def _refuse_former_layout(self) -> None:
         for name in _ALWAYS:
@@ -180,18 +232,37 @@ class Audits:
             names = hadoop.children(self._spark, folder)
             if names and "_delta_log" not in names:
                 raise CannotWrite(
-                    f"{self._out}: {name} is no Delta table, but of an earlier version "
-                    "of this library: give another folder, or remove the tables there"
+                    f"{for_people(self._out)}: {name} is no Delta table, but of an "
+                    "earlier version of this library: give another folder, or remove "
+                    "the tables there"
                 )
 
-    def _refuse_others(self, name: str, table: DeltaTable) -> None:
-        """Refuse changes of others: without a lock, two audits may interfere."""
-        newer = table.version() - self._before.get(name, -1)
-        if newer and not all(delta.is_ours(entry) for entry in table.history(newer)):
-            raise CannotWrite(
-                f"{self._out}: another audit has written into {name} meanwhile: start "
-                "this one again when that one has ended"
-            )
+    def _refuse_other_audits(self, name: str, table: DeltaTable) -> None:
+        """Refuse changes of other audits: without a lock, two may interfere.
+
+        Changes that no audit has made stay, and readers see them with this audit.
+        """
+        before = self._before.get(name, -1)
+        for info in commits.infos_since(table, before).values():
+            # This audit has written its own row of `audits` last of all.
+            is_own = name != AUDITS and commits.is_ours(info)
+            if commits.is_marked(info) and not is_own:
+                raise CannotWrite(
+                    f"{for_people(self._out)}: another audit has written into {name} "
+                    "meanwhile: start this one again when that one has ended"
+                )
+        foreign = commits.foreign_since(table, before)
+        if foreign:
+            self._say_foreign(f"{self._out}/{name}", foreign.values())
+
+    @staticmethod
+    def _say_foreign(folder: str, operations: Collection[str]) -> None:
+        names = ", ".join(dict.fromkeys(operations))
+        _log.warning(
+            "%s: somebody else has changed this table (%s): that stays",
+            for_people(folder),
+            names,
+        )
 
     def _vacuum(self, folder: str, table: DeltaTable) -> None:
         with delta.errors_name(folder):
@@ -200,7 +271,7 @@ class Audits:
                 round(keep.total_seconds() / 3600),
                 dry_run=False,
                 enforce_retention_duration=False,
-                commit_properties=delta.ours(),
+                commit_properties=commits.ours(),
             )
             table.update_incremental()
         delta.sweep(self._spark, folder, table)
@@ -214,8 +285,9 @@ class Audits:
             pq.write_table(pa.Table.from_pylist(rows, _ROW), file)
         with delta.errors_name(folder):
             # It fails if there is another row than those that were read.
-            delta.commit(self._log, add_actions(files, write), self._log.schema())
-            self._log.update_incremental()
+            table = self._log_table
+            delta.commit(table, add_actions(files, write), table.schema())
+            table.update_incremental()
 
 
 def _partition_by(table: DeltaTable) -> list[str]:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from qos.audit import store, tables
 from qos.audit.boot_runs import RUN
+from qos.audit.earlier_rows import without_earlier
 from qos.audit.judging import Judge
 from qos.audit.parallel import in_parallel
 from qos.audit.results import Days
@@ -35,6 +36,10 @@ TABLES = (
     "queues_hourly",
     "workers_hourly",
 )
+
+#: The columns by which two rows are of the same message, and of the same item.
+_MESSAGE = ("sender", "msg_id", "level")
+_ITEM = ("service", "queue", "item")
 
 #: For at most this many messages, judging takes less time than compiling code for it.
 _SUSPECTS_FEW = 10_000
@@ -84,10 +89,17 @@ def write_tables(
         """Write a table that is made from the lines of a role."""
         return write(name, table, has_rows=role in roles)
 
+    def only_new(messages: DataFrame) -> DataFrame:
+        """The messages that have no row of an earlier day."""
+        if not from_margin:
+            return messages
+        folder = f"{out}/deliveries"
+        return without_earlier(messages, folder, _MESSAGE, "accepted_at", days[0])
+
     if from_margin:
         # It began before these lines: its row is in the table of that day.
         messages = messages.where(F.col("bytes").isNotNull())
-    messages, has_suspects = _judged(messages, judge)
+    messages, has_suspects = _judged(messages, judge, only_new)
     # The rows before this audit: data that is read stays so, whatever is written.
     messages_before = store.read_table(messages, f"{out}/deliveries", *days)
     has_former = any(
@@ -110,7 +122,12 @@ def write_tables(
         write("unproven_hourly", unproven, has_rows=has_suspects)
 
     def write_queues() -> None:
-        items = write_for(Role.QUEUE, "queue_items", tables.queue_items(events))
+        items = tables.queue_items(events)
+        if from_margin and Role.QUEUE in roles:
+            items = items.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
+            folder = f"{out}/queue_items"
+            items = without_earlier(items, folder, _ITEM, "published_at", days[0])
+        items = write_for(Role.QUEUE, "queue_items", items)
         write_for(Role.QUEUE, "queues_hourly", tables.queues_hourly(items))
 
     in_parallel(
@@ -144,13 +161,20 @@ def without_rows(spark: SparkSession, limits: Limits) -> dict[str, DataFrame]:
     }
 
 
-def _judged(messages: DataFrame, judge: Judge) -> tuple[DataFrame, bool]:
+def _judged(
+    messages: DataFrame, judge: Judge, only_new: Callable[[DataFrame], DataFrame]
+) -> tuple[DataFrame, bool]:
     """The messages with their verdicts, and whether any looks wrong.
 
     Only the few that look wrong are judged. All others are ok.
+
+    Args:
+        messages: perhaps with some that have another row.
+        judge: gives messages their verdicts.
+        only_new: leaves those out.
     """
     rows = tables.with_suspicion(messages, judge.limits)
-    rows = rows.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
+    rows = only_new(rows.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY))
     verdicts = tables.judged_ok(rows.where(~F.col("is_suspect")), judge.limits)
     # All tasks look for them; a single one then has only these.
     suspects = rows.where("is_suspect").localCheckpoint()

@@ -17,6 +17,7 @@ from urllib.request import url2pathname
 
 import pyarrow as pa
 
+from qos.audit.local_folders import reason
 from qos.journal.schema import LINE_BYTES_MAX
 
 __all__ = ["BLOCK_BYTES", "EXAMPLE_BYTES", "Block", "blocks_of"]
@@ -37,16 +38,18 @@ class Block:
 
     Attributes:
         file: its URI.
-        lines: whole lines, each with its newline; if it is `long` or `broken`, the
-            beginning of the unreadable part.
+        lines: whole lines, each with its newline; if it is `long`, the beginning of the
+            line; if it is `broken` or `unread`, the reason.
         long: whether it is the beginning of one line that is too long.
         broken: whether the file cannot be decompressed from here on.
+        unread: whether the file cannot be read from here on.
     """
 
     file: str
     lines: bytes
     long: bool = False
     broken: bool = False
+    unread: bool = False
 
 
 class _Stream(Protocol):
@@ -62,26 +65,30 @@ def blocks_of(file: str, content: bytes | None) -> Iterator[Block]:
     Args:
         file: its URI.
         content: its whole content; None: it is on this machine, and is read here.
-
-    Raises:
-        OSError: it cannot be read.
     """
     source: Any
-    if content is None:
-        source = pa.OSFile(url2pathname(urlsplit(file).path))
-    else:
-        source = pa.BufferReader(content)
+    try:
+        if content is None:
+            source = pa.OSFile(url2pathname(urlsplit(file).path))
+        else:
+            source = pa.BufferReader(content)
+    except OSError as error:
+        # It was removed since it was listed, or its disk fails.
+        yield Block(file, reason(error).encode(), unread=True)
+        return
     with source:
         ends = [end for end in _COMPRESSIONS if file.endswith(end)]
-        if not ends:
-            yield from _blocks(file, source)
-            return
-        stream = pa.CompressedInputStream(source, _COMPRESSIONS[ends[0]])
+        stream = source
+        if ends:
+            stream = pa.CompressedInputStream(source, _COMPRESSIONS[ends[0]])
         try:
             yield from _blocks(file, stream)
         except OSError as error:
-            # Cut short, or not of the type of its name.
-            yield Block(file, str(error).encode(), broken=True)
+            if ends:
+                # Cut short, or not of the type of its name.
+                yield Block(file, str(error).encode(), broken=True)
+            else:
+                yield Block(file, reason(error).encode(), unread=True)
 
 
 def _blocks(file: str, stream: _Stream) -> Iterator[Block]:

@@ -20,14 +20,20 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.fs as pafs
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema
+from deltalake import DeltaTable, PostCommitHookProperties, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType, TimestampType
 
+from qos.audit.commits import DESCRIPTION, ours
 from qos.audit.hadoop import remove
-from qos.audit.locations import delta_uri, local_path, storage_options
+from qos.audit.locations import (
+    delta_uri,
+    for_people,
+    local_path,
+    storage_options,
+)
 from qos.audit.parquet_files import add_actions, file_system
 
 __all__ = [
@@ -39,19 +45,14 @@ __all__ = [
     "days",
     "errors_name",
     "files_of",
-    "is_ours",
     "new_write",
     "open_table",
-    "ours",
     "replace",
     "sweep",
 ]
 
 #: Partitions, as deltalake names them: [("date", ">=", "2026-01-05")]. None: all.
 Where: TypeAlias = Sequence[tuple[str, str, str]] | None
-
-#: The mark of each commit of this process.
-_WRITER: Final = uuid.uuid4().hex
 
 _WRITE: Final = "write="
 
@@ -83,6 +84,7 @@ def replace(
     partition_filter: Where = None,
     removed: Sequence[RemoveAction] | None = None,
     data_change: bool = True,
+    cause: str = "",
 ) -> int:
     """Replace rows of a table by those of a frame, in one commit.
 
@@ -94,6 +96,7 @@ def replace(
         removed: the files to be replaced, instead of those that match
             `partition_filter`.
         data_change: whether the frame has rows that the table did not have.
+        cause: see qos.audit.commits.ours.
 
     Returns:
         The new version of the table.
@@ -112,7 +115,9 @@ def replace(
     with errors_name(folder):
         files = files_of(spark, folder)
         added = add_actions(files, write, data_change=data_change)
-        return commit(table, added, schema, partition_by, partition_filter, removed)
+        return commit(
+            table, added, schema, partition_by, partition_filter, removed, cause
+        )
 
 
 def clear(
@@ -159,6 +164,7 @@ def commit(
     partition_by: Sequence[str] = (),
     partition_filter: Where = None,
     removed: Sequence[RemoveAction] | None = None,
+    cause: str = "",
 ) -> int:
     """Add files to a table in place of those that match `partition_filter`.
 
@@ -169,6 +175,7 @@ def commit(
         partition_by: the partition columns of the table.
         partition_filter: the partitions to be replaced.
         removed: see replace.
+        cause: see qos.audit.commits.ours.
 
     Returns:
         The new version.
@@ -182,7 +189,7 @@ def commit(
         schema=schema,
         partition_by=list(partition_by),
         partition_filters=None if partition_filter is None else list(partition_filter),
-        commit_properties=ours(),
+        commit_properties=ours(cause),
         # A version must be readable as long as its row in `audits` exists.
         post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
     )
@@ -206,8 +213,8 @@ def create(
         # A process that was killed here may have left a log without an entry.
         if any(info.path != "_delta_log" for info in entries):
             raise CannotWrite(
-                f"{folder}: there are files in it that belong to no Delta table: "
-                "give another folder, or remove them"
+                f"{for_people(folder)}: there are files in it that belong to no Delta "
+                "table: give another folder, or remove them"
             )
         return DeltaTable.create(
             delta_uri(folder),
@@ -216,6 +223,7 @@ def create(
             configuration={"delta.deletedFileRetentionDuration": _REMOVED_ARE_KNOWN},
             storage_options=storage_options(spark, folder),
             commit_properties=ours(),
+            description=DESCRIPTION,
         )
 
 
@@ -269,16 +277,6 @@ def new_write() -> str:
     return f"{_write_of(datetime.now(UTC))}-{uuid.uuid4().hex[:8]}"
 
 
-def ours() -> CommitProperties:
-    """The mark of a commit of this process, which fails if there is a newer version."""
-    return CommitProperties(custom_metadata={"writer": _WRITER}, max_commit_retries=0)
-
-
-def is_ours(entry: dict[str, Any]) -> bool:
-    """Whether a commit in the history of a table is by this process."""
-    return entry.get("writer") == _WRITER
-
-
 @contextlib.contextmanager
 def errors_name(folder: str) -> Iterator[None]:
     """Add the name of the folder to an error of deltalake.
@@ -290,12 +288,12 @@ def errors_name(folder: str) -> Iterator[None]:
         yield
     except CommitFailedError:
         raise CannotWrite(
-            f"{folder}: another audit has written into it meanwhile: start this one "
-            "again when that one has ended"
+            f"{for_people(folder)}: another audit, or somebody else, has written into "
+            "it meanwhile: start this one again when that one has ended"
         ) from None
     except DeltaError as error:
         line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise CannotWrite(f"{folder}: {line}") from None
+        raise CannotWrite(f"{for_people(folder)}: {line}") from None
 
 
 def days(first: date, last: date) -> Where:
@@ -339,7 +337,7 @@ def _schema_with(table: DeltaTable, schema: StructType, folder: str) -> Schema:
     for name in before.keys() & after.keys():
         if before[name]["type"] != after[name]["type"]:
             raise CannotWrite(
-                f"{folder}: its column {name} is of another version of this library: "
+                f"{for_people(folder)}: its column {name} is of another version of this library: "
                 "give another folder, or remove this one"
             )
     fields = list((after | before).values())

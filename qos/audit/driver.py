@@ -20,11 +20,13 @@ from qos.audit.audits import STAGED, Audits
 from qos.audit.batch_tables import write_tables
 from qos.audit.boot_runs import CLOCK_BACK_S
 from qos.audit.carry_over import CarryOver, records_of
+from qos.audit.earlier_rows import are_before
 from qos.audit.follow_lock import alone
 from qos.audit.foreign_lines import Tied
-from qos.audit.journals import tied_folders
+from qos.audit.journals import tied_folders, with_folder
 from qos.audit.judging import Judge
 from qos.audit.lines import LineProblem
+from qos.audit.locations import whole_url
 from qos.audit.named_journals import named_runs
 from qos.audit.new_files import NewFile, file_problems, files_since
 from qos.audit.parallel import in_parallel
@@ -68,7 +70,8 @@ def audit(
         CannotWrite: another audit writes there, or the folder has other content.
     """
     started_at = time.monotonic()
-    folders, tied = tied_folders(journals)
+    folders, tied = tied_folders(with_folder(name, whole_url) for name in journals)
+    out = whole_url(out)
     with alone(out):
         progress("looking for files")
         since = None if first is None else first - MARGIN
@@ -105,6 +108,9 @@ def _audit(
         pieces = contents.runs.localCheckpoint()
         runs = boot_runs.merged(pieces, tolerance_s=CLOCK_BACK_S).localCheckpoint()
         count, first_day, last_day = _extent(pieces)
+        if first is None and first_day and are_before(spark, out, first_day):
+            # The lines of those days are gone, and their rows stay.
+            first = first_day
         carried = CarryOver(spark, out, first, last, audits.number)
         records = carried.records(records_of(contents))
         all_runs = runs
@@ -215,7 +221,9 @@ def _extent(runs: DataFrame) -> tuple[int, date | None, date | None]:
 
 def _bad_lines(problems: DataFrame) -> int:
     """The number of lines that are no event."""
-    of_lines = F.col("kind").isin(*(problem.value for problem in LineProblem))
+    # A file that cannot be read is no line.
+    kinds = {*LineProblem} - {LineProblem.UNREAD_FILE}
+    of_lines = F.col("kind").isin(*(problem.value for problem in kinds))
     bad = problems.where(of_lines).agg(F.sum("count")).first()
     assert bad is not None
     return int(bad[0] or 0)

@@ -32,9 +32,10 @@ from qos.audit.follow_lock import FOLDER, CannotFollow, alone, check_options
 from qos.audit.follow_marks import marks_after, shown
 from qos.audit.follow_problems import late_lines, with_contradictions
 from qos.audit.follow_storage import FollowStorage, Incomplete, Marks
-from qos.audit.journals import tied_folders
+from qos.audit.journals import tied_folders, with_folder
+from qos.audit.locations import whole_url
 from qos.audit.named_journals import named_runs
-from qos.audit.new_files import NewFile, file_problems, files_since
+from qos.audit.new_files import NewFile, file_problems, files_since, is_to_come
 from qos.audit.parallel import in_parallel
 from qos.audit.results import Summary, draw
 from qos.audit.small_journals import are_small, without_compiling
@@ -133,9 +134,9 @@ class Follower:
         progress: Callable[[str], None] = lambda step: None,
     ) -> None:
         self._spark = spark
-        self._journals = sorted(set(journals))
+        self._journals = [with_folder(journal, whole_url) for journal in journals]
         self._folders, self._tied = tied_folders(self._journals)
-        self._out = out
+        self._out = out = whole_url(out)
         self._limits = limits
         self._lateness = lateness
         self._progress = progress
@@ -145,7 +146,7 @@ class Follower:
         self._look: Look | None = None
         #: The files that were taken in, by their paths.
         self._files: dict[str, NewFile] | None = None
-        #: The files that are not closed; and those of them that are in the report.
+        #: The files to come; and those of them that are in the report.
         self._open: list[NewFile] = []
         self._drawn_open: list[NewFile] | None = None
 
@@ -157,7 +158,10 @@ class Follower:
         try:
             if self._files is None:
                 self._audits.recover()
-                check_options(self._spark, self._out, self._journals, self._lateness)
+                begun_with = check_options(
+                    self._spark, self._out, self._journals, self._lateness
+                )
+                self._folders, self._tied = tied_folders(begun_with)
                 self._files = {file.path: file for file in self._storage.seen()}
             self._progress("looking for new files")
             marks = self._storage.marks()
@@ -184,9 +188,9 @@ class Follower:
         if not planned:
             self._storage.clean(marks, list(self._files.values()))
         listed = files_since(self._spark, self._folders, first, self._files)
-        self._open = [file for file in listed if _is_open(file)]
+        self._open = [file for file in listed if is_to_come(file)]
         if not planned:
-            planned = [file for file in listed if not _is_open(file)]
+            planned = [file for file in listed if not is_to_come(file)]
             if planned:
                 self._storage.save_plan(planned, step)
         self._files |= {file.path: file for file in planned}
@@ -397,7 +401,3 @@ class Follower:
     def _like(self) -> dict[str, DataFrame]:
         """Tables that only give the names and types of their columns."""
         return without_rows(self._spark, self._limits())
-
-
-def _is_open(file: NewFile) -> bool:
-    return file.problem == read.Problem.OPEN_FILE.value

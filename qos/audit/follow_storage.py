@@ -20,7 +20,7 @@ This module knows neither tables nor the rules for lines.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from datetime import date
 from functools import partial
 from typing import Final
@@ -29,6 +29,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from qos.audit import boot_runs, store
+from qos.audit.forgetting import without_forgotten
+from qos.audit.locations import for_people
 from qos.audit.new_files import PROBLEM, NewFile
 from qos.audit.parallel import in_parallel
 from qos.audit.subject_records import Part
@@ -98,7 +100,7 @@ class FollowStorage:
             # Only the plan of the first step may exist.
             if max(self._numbers("plan"), default=0) > 0:
                 raise Incomplete(
-                    f"{self._folder} is not complete: its marks are not there. Remove "
+                    f"{for_people(self._folder)} is not complete: its marks are not there. Remove "
                     "it all, and it begins anew"
                 )
             return Marks()
@@ -123,7 +125,7 @@ class FollowStorage:
 
     def save_again(self, pending: DataFrame, step: int) -> None:
         """Store these messages with verdicts that were made without a new line."""
-        store.overwrite(pending, self._at("again", step))
+        self._overwrite(pending, "again", step)
 
     def save(self, marks: Marks, runs: DataFrame, **frames: DataFrame) -> None:
         """Store the results of a step, which is complete then.
@@ -135,7 +137,7 @@ class FollowStorage:
         """
         in_parallel(
             *(
-                partial(store.overwrite, frame, self._at(name, marks.batch))
+                partial(self._overwrite, frame, name, marks.batch)
                 for name, frame in {"boots": runs, **frames}.items()
             )
         )
@@ -193,6 +195,10 @@ class FollowStorage:
             if "_SUCCESS" in store.children(self._spark, self._at(name, number)):
                 yield number
 
+    def _overwrite(self, frame: DataFrame, name: str, step: int) -> None:
+        rows = without_forgotten(frame, self._folder)
+        store.overwrite(rows, self._at(name, step))
+
     def _at(self, name: str, step: int) -> str:
         return f"{self._folder}/{name}/upto={step}"
 
@@ -206,5 +212,5 @@ class FollowStorage:
         return [NewFile(*row) for row in self._read(name, step, _FILE).collect()]
 
     def _write_files(self, files: Sequence[NewFile], name: str, step: int) -> None:
-        rows = [astuple(file) for file in files]
+        rows = [(file.path, file.day, file.problem, file.size) for file in files]
         store.overwrite(self._spark.createDataFrame(rows, _FILE), self._at(name, step))

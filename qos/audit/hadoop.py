@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from qos.audit.read import is_hidden
 
-__all__ = ["children", "files", "folders", "remove", "write"]
+__all__ = ["children", "exists", "files", "folders", "remove", "write"]
 
 
 def children(spark: SparkSession, folder: str) -> list[str]:
@@ -18,6 +18,11 @@ def children(spark: SparkSession, folder: str) -> list[str]:
     if not system.exists(root):
         return []
     return [str(status.getPath().getName()) for status in system.listStatus(root)]
+
+
+def exists(spark: SparkSession, folder: str) -> bool:
+    """Whether there is such a folder."""
+    return bool(_hadoop(spark, folder).exists(_path(spark, folder)))
 
 
 def folders(spark: SparkSession, folder: str) -> list[str]:

@@ -51,6 +51,8 @@ class LineProblem(enum.Enum):
     NEWER_SCHEMA = "newer-schema"
     #: In a compressed file: the rest cannot be read.
     BROKEN_FILE = "broken-file"
+    #: The file cannot be read, or not to its end; it is no line that was read.
+    UNREAD_FILE = "unread-file"
     #: A node other than the one to which the folder is tied.
     FOREIGN_NODE = FOREIGN_NODE
 
@@ -85,7 +87,7 @@ def checked_in(batch: pa.RecordBatch, tied: Tied = NOBODY) -> Iterator[pa.Table]
     size = 0
     for file, content in zip(batch["file"], batch["content"], strict=True):
         for block in blocks_of(file.as_py(), content.as_py()):
-            if block.long or block.broken:
+            if block.long or block.broken or block.unread:
                 yield _checked_together(group, tied)
                 group, size = [], 0
                 yield _unread(block)
@@ -100,6 +102,8 @@ def checked_in(batch: pa.RecordBatch, tied: Tied = NOBODY) -> Iterator[pa.Table]
 
 def _unread(block: Block) -> pa.Table:
     problem = LineProblem.LONG_LINE if block.long else LineProblem.BROKEN_FILE
+    if block.unread:
+        problem = LineProblem.UNREAD_FILE
     row = _problem(block.file, problem, block.lines)
     return pa.Table.from_pylist([row], CHECKED)
 

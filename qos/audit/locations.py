@@ -1,12 +1,14 @@
-"""The names of folders for Spark and for deltalake.
+"""The names of folders for Spark, for deltalake, for Python and for people.
 
-Spark takes a path, a `file:` URI or a URI of an object store (`s3a://…`). deltalake
-takes a path or a URI (`s3://…`) and its own options. This module knows nothing of
-tables.
+Within the audit each folder is a whole URL, `file:///…` on this machine: Spark looks for
+a path without a scheme in the default file system of Hadoop (`fs.defaultFS`), which may be
+that of a cluster. deltalake takes a path or a URI (`s3://…`) and its own options. This
+module knows nothing of tables.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -16,7 +18,15 @@ from urllib.request import url2pathname
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["delta_uri", "local_path", "spark_folder", "storage_options"]
+__all__ = [
+    "delta_uri",
+    "for_people",
+    "local_path",
+    "spark_folder",
+    "storage_options",
+    "whole_url",
+    "without_links",
+]
 
 #: Hadoop's options of S3, and deltalake's names for them.
 _S3_OPTIONS: Final = {
@@ -36,6 +46,27 @@ def local_path(folder: str) -> Path | None:
     return None if "://" in folder else Path(folder)
 
 
+def whole_url(folder: str) -> str:
+    """The URL of a folder, which means the same to everybody.
+
+    Its path is not quoted: Hadoop does not decode percent signs.
+    """
+    path = local_path(folder)
+    return folder if path is None else f"file://{path.absolute()}"
+
+
+def for_people(folder: str) -> str:
+    """The name of a folder for people: a path if it is on this machine."""
+    path = local_path(folder)
+    return folder if path is None else str(path)
+
+
+def without_links(folder: str) -> str:
+    """The same folder, by the name to which links in its name lead now."""
+    path = local_path(folder)
+    return folder if path is None else f"file://{os.path.realpath(path)}"
+
+
 def delta_uri(folder: str) -> str:
     """The name of a folder for deltalake."""
     path = local_path(folder)
@@ -47,8 +78,8 @@ def delta_uri(folder: str) -> str:
 def spark_folder(uri: str) -> str:
     """The name of a folder for Spark, from deltalake's URI."""
     if uri.startswith("file:"):
-        return url2pathname(urlsplit(uri).path).rstrip("/")
-    return re.sub("^s3://", "s3a://", uri).rstrip("/")
+        uri = url2pathname(urlsplit(uri).path)
+    return whole_url(re.sub("^s3://", "s3a://", uri)).rstrip("/")
 
 
 def storage_options(spark: SparkSession, folder: str) -> dict[str, str] | None:

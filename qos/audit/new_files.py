@@ -1,7 +1,8 @@
 """The files of journals, found by one look at the folders of their days.
 
-Two kinds of files are listed and counted, but not read: those that are not closed, and
-those that do not belong to a journal. When journals are followed, the folder of a day
+Some files are listed and counted, but not read: those that are not closed, those that do
+not belong to a journal, and those that cannot be read. A folder that is gone or cannot be
+listed is counted, too. When journals are followed, the folder of a day
 is listed until the day has been closed for as long as a day is open. After that, its
 files are forgotten. So the cost of a look does not grow with the age of the journals. A
 file that comes there later is never read.
@@ -9,7 +10,7 @@ file that comes there later is never read.
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from qos.audit import hadoop
+from qos.audit.local_folders import Entry, files_below, names_in, printable, reason
 from qos.audit.locations import local_path
 from qos.audit.read import (
     Problem,
@@ -29,7 +31,14 @@ from qos.audit.read import (
     why_unread,
 )
 
-__all__ = ["PROBLEM", "NewFile", "each_file", "file_problems", "files_since"]
+__all__ = [
+    "PROBLEM",
+    "NewFile",
+    "each_file",
+    "file_problems",
+    "files_since",
+    "is_to_come",
+]
 
 #: Columns: `kind` (see Problem), `place` (the file, or the node and its boot), `count`
 #: and `example`.
@@ -37,22 +46,36 @@ PROBLEM: Final = "kind string, place string, count bigint, example string"
 
 _DAY = re.compile("date=([0-9]{4}-[0-9]{2}-[0-9]{2})")
 
+_NO_DAY = "there is no date=… folder in it"
+
+#: The problems of files and folders that may be read at a later look.
+_TO_COME: Final = frozenset(
+    {
+        Problem.OPEN_FILE.value,
+        Problem.UNREAD_FILE.value,
+        Problem.UNREAD_FOLDER.value,
+        Problem.EMPTY_FOLDER.value,
+    }
+)
+
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file.
+    """A file, or a folder that cannot be listed.
 
     Attributes:
         path: a path or a URI.
-        day: the day of its folder, as text.
-        problem: the reason why it is not read, or None.
+        day: the day of its folder, as text; "": it is the folder of a journal.
+        problem: the kind of problem for which it is not read, or None.
         size: in bytes.
+        reason: why it cannot be read, for people; "" if `problem` says all.
     """
 
     path: str
     day: str
     problem: str | None
     size: int
+    reason: str = ""
 
 
 def files_since(
@@ -90,19 +113,39 @@ def each_file(
 
     A folder is listed only when needed.
     """
-    for folder, day in _days(spark, journals):
-        if first is not None and day < first.isoformat():
+    for journal in journals:
+        folder = journal.rstrip("/")
+        try:
+            days = _days(spark, folder)
+        except OSError as error:
+            yield _unread_folder(folder, "", reason(error))
             continue
-        if last is not None and day > last.isoformat():
-            continue
-        for path, size in _files(spark, folder):
-            yield NewFile(path, day, _problem(path, size), size)
+        if not days:
+            yield NewFile(folder, "", Problem.EMPTY_FOLDER.value, 0, _NO_DAY)
+        for day_folder, day in days:
+            if first is not None and day < first.isoformat():
+                continue
+            if last is not None and day > last.isoformat():
+                continue
+            for entry in _entries(spark, day_folder):
+                if entry.is_folder:
+                    yield _unread_folder(entry.path, day, entry.reason)
+                else:
+                    yield _file(entry, day)
+
+
+def is_to_come(file: NewFile) -> bool:
+    """Whether a file that is not read now may be read at a later look.
+
+    It is being written, or somebody may repair what keeps it from being read.
+    """
+    return file.problem in _TO_COME
 
 
 def file_problems(spark: SparkSession, files: Iterable[NewFile]) -> DataFrame:
     """The files that are not read: see PROBLEM."""
     rows = [
-        (file.problem, _place(file.path), 1, why_unread(file.path, file.size) or "")
+        (file.problem, _place(file.path), 1, file.reason)
         for file in files
         if file.problem is not None
     ]
@@ -115,53 +158,57 @@ def _place(path: str) -> str:
     return path if local is None else str(local)
 
 
-def _problem(path: str, size: int) -> str | None:
+def _unread_folder(folder: str, day: str, why: str) -> NewFile:
+    return NewFile(printable(folder), day, Problem.UNREAD_FOLDER.value, 0, why)
+
+
+def _file(entry: Entry, day: str) -> NewFile:
+    path, size = entry.path, entry.size
+    why = entry.reason or why_unread(path, size) or ""
     if is_open(path):
-        return Problem.OPEN_FILE.value
-    if not is_of_journal(path):
-        return Problem.FOREIGN_FILE.value
-    if not size:
-        return Problem.EMPTY_FILE.value
-    return Problem.UNREAD_FILE.value if why_unread(path, size) else None
+        problem, why = Problem.OPEN_FILE, ""
+    elif not is_of_journal(path):
+        problem = Problem.FOREIGN_FILE
+    elif entry.reason:
+        problem = Problem.UNREAD_FILE
+    elif not size:
+        problem = Problem.EMPTY_FILE
+    elif why:
+        problem = Problem.UNREAD_FILE
+    else:
+        return NewFile(path, day, None, size)
+    return NewFile(path, day, problem.value, size, why)
 
 
-def _days(
-    spark: SparkSession | None, journals: Sequence[str]
-) -> Iterator[tuple[str, str]]:
-    """The folders of days, and their days."""
-    for journal in journals:
-        folder = journal.rstrip("/")
-        own = _DAY.fullmatch(folder.rpartition("/")[2])
-        if own:
-            yield folder, own[1]
-            continue
-        for name in _names(spark, folder):
-            match = _DAY.fullmatch(name)
-            if match:
-                yield f"{folder}/{name}", match[1]
+def _days(spark: SparkSession | None, folder: str) -> list[tuple[str, str]]:
+    """The folders of days in the folder of a journal, and their days.
+
+    Raises:
+        OSError: it cannot be listed, or is not there.
+    """
+    own = _DAY.fullmatch(folder.rpartition("/")[2])
+    if own:
+        return [(folder, own[1])]
+    matches = map(_DAY.fullmatch, _names(spark, folder))
+    return [(f"{folder}/{match[0]}", match[1]) for match in matches if match]
 
 
 def _names(spark: SparkSession | None, folder: str) -> list[str]:
-    """The names in a folder; none if the folder does not exist."""
     path = local_path(folder)
-    if path is None:
-        assert spark is not None
-        return hadoop.children(spark, folder)
-    return os.listdir(path) if path.is_dir() else []
+    if path is not None:
+        return names_in(path)
+    assert spark is not None
+    if not hadoop.exists(spark, folder):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
+    return hadoop.children(spark, folder)
 
 
-def _files(spark: SparkSession | None, folder: str) -> Iterator[tuple[str, int]]:
-    """All files in a folder and its subfolders that are not hidden."""
+def _entries(spark: SparkSession | None, folder: str) -> Iterator[Entry]:
+    """The files of a day that are not hidden, and folders that cannot be listed."""
     path = local_path(folder)
-    if path is None:
-        assert spark is not None
-        yield from hadoop.files(spark, folder)
+    if path is not None:
+        yield from files_below(path, lambda file: not is_hidden(file))
         return
-    for parent, folders, names in os.walk(path):
-        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
-        for name in names:
-            full = os.path.join(parent, name)
-            if not is_hidden(full):
-                # A file that is being written may get its final name just now.
-                with contextlib.suppress(FileNotFoundError):
-                    yield full, os.stat(full).st_size
+    assert spark is not None
+    for file, size in hadoop.files(spark, folder):
+        yield Entry(file, size)

@@ -27,7 +27,7 @@ from pyspark.sql import functions as F
 
 from qos.audit.foreign_lines import FOREIGN_WORD, NOBODY, Tied
 from qos.audit.lines import LineProblem, check_files, check_lines
-from qos.audit.locations import local_path
+from qos.audit.locations import local_path, whole_url
 from qos.audit.schema import CHECKED, EVENT
 from qos.journal.schema import LINE_BYTES_MAX
 
@@ -68,7 +68,13 @@ class Problem(enum.Enum):
     #: read.
     OPEN_FILE = "open-file"
     #: A file of a journal that cannot be read in its place; `example` has the reason.
-    UNREAD_FILE = "unread-file"
+    UNREAD_FILE = LineProblem.UNREAD_FILE.value
+    #: The folder of a journal or of a day that is gone or cannot be listed; `example`
+    #: has the reason.
+    UNREAD_FOLDER = "unread-folder"
+    #: The folder of a journal without the folder of a day: a device that has not begun
+    #: its journal, or a place where something should be mounted.
+    EMPTY_FOLDER = "empty-folder"
     #: The clock of a node went back.
     CLOCK_BACK = "clock-back"
     #: Lines of a boot that are not in the given files, or that could not be written.
@@ -153,7 +159,7 @@ def read_these(
     if len(local_files) == len(sizes):
         frame = _dealt(spark, local_files)
         return frame.withColumn("content", F.lit(None).cast("binary")), None
-    names = [literal(path) for path in sizes]
+    names = [literal(whole_url(path)) for path in sizes]
     files = spark.read.format("binaryFile").load(names)
     files = files.where(F.col("_metadata.file_size") <= _WHOLE_BYTES_MAX)
     whole = files.select(F.col("_metadata.file_path").alias("file"), "content")
@@ -307,13 +313,13 @@ def _place(file: str) -> Column:
 
 def _one_glob(folders: Sequence[str]) -> list[str]:
     """The same folders in as few patterns as possible: each is a source of its own."""
-    globs = [_glob(folder) for folder in folders]
+    globs = [_glob(whole_url(folder)) for folder in folders]
     # Hadoop permits no escapes within braces that contain slashes.
-    plain = [glob for glob in globs if re.fullmatch(r"/[^\\{},]+", glob)]
+    plain = [glob for glob in globs if re.fullmatch(r"file:///[^\\{},]+", glob)]
     if len(plain) < 2:
         return globs
-    names = ",".join(glob.removeprefix("/") for glob in plain)
-    return [f"/{{{names}}}", *(glob for glob in globs if glob not in plain)]
+    names = ",".join(glob.removeprefix("file:///") for glob in plain)
+    return [f"file:///{{{names}}}", *(glob for glob in globs if glob not in plain)]
 
 
 def _glob(folder: str) -> str:

@@ -15,12 +15,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from xml.etree import ElementTree as ET
 
-import matplotlib.style
-from matplotlib.axes import Axes
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, StrMethodFormatter
-
+from qos.audit.plotting import (
+    AutoDateLocator,
+    Axes,
+    ConciseDateFormatter,
+    Figure,
+    MaxNLocator,
+    StrMethodFormatter,
+    date2num,
+    style,
+)
 from qos.audit.report_data import Rows
 
 __all__ = ["TimeAxis", "bands", "bars"]
@@ -151,7 +155,7 @@ def _plot(axis: TimeAxis, top: float, *, whole: bool = False) -> tuple[Figure, A
         whole: whether the values are whole numbers.
     """
     # Independent of the user's own file of settings.
-    with matplotlib.style.context(["default", _STYLE]):
+    with style.context(["default", _STYLE]):
         size = _WIDTH / _PX_AN_INCH, _HEIGHT / _PX_AN_INCH
         figure = Figure(figsize=size, dpi=_PX_AN_INCH)
         axes = figure.add_axes(_PLOT)
@@ -175,7 +179,7 @@ def _plot(axis: TimeAxis, top: float, *, whole: bool = False) -> tuple[Figure, A
 def _svg(figure: Figure, label: str) -> str:
     """The image as an element of the page."""
     svg_file = io.StringIO()
-    with matplotlib.style.context(["default", _STYLE]):
+    with style.context(["default", _STYLE]):
         figure.savefig(svg_file, format="svg", metadata=_NO_METADATA)
     # Only the visible parts: groups and their names would take more space than
     # everything else.

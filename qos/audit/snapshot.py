@@ -9,7 +9,9 @@ even while another one writes or after it was killed::
     duckdb.from_arrow(tables["anomalies"].to_pyarrow_dataset())
     spark_frame(spark, tables["routes_hourly"])
 
-They can be read for a week after a newer audit has replaced them. Only `spark_frame`
+What somebody else has changed in a table since that audit is in it, too: rows that were
+deleted are gone at once. They can be read for a week after a newer audit has replaced
+them. Only `spark_frame`
 needs Spark.
 """
 
@@ -18,12 +20,14 @@ from __future__ import annotations
 import json
 from datetime import date
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from qos.audit.commits import foreign_since, shown_version
 from qos.audit.locations import delta_uri, spark_folder
 
 if TYPE_CHECKING:
@@ -59,9 +63,16 @@ def snapshot(
     if not rows:
         raise NoAudit(f"{out}: no audit was finished there")
     return {
-        name: DeltaTable(delta_uri(f"{out}/{name}"), version, storage_options)
+        name: _shown(delta_uri(f"{out}/{name}"), version, storage_options)
         for name, version in rows[-1]["versions"]
     }
+
+
+def _shown(uri: str, recorded: int, options: dict[str, str] | None) -> DeltaTable:
+    """A table as the last audit has recorded it, with later changes by others."""
+    table = DeltaTable(uri, None, options)
+    shown = shown_version(foreign_since(table, recorded), recorded)
+    return table if shown == table.version() else DeltaTable(uri, shown, options)
 
 
 def audits(table: DeltaTable) -> list[dict[str, Any]]:
@@ -118,6 +129,12 @@ def files(
         `path` within the folder of the table, `num_records`, and more.
     """
     actions = pa.table(table.get_add_actions(flatten=True))
+    # The log has paths as URIs: `part-%D9%A0.parquet`.
+    paths = pa.array(
+        [unquote(path) for path in actions["path"].to_pylist()], pa.string()
+    )
+    at = actions.schema.get_field_index("path")
+    actions = actions.set_column(at, "path", paths)
     if first is not None:
         actions = actions.filter(pc.field("partition.date") >= first)
     if last is not None:

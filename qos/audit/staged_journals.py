@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 
 from qos.audit import boot_runs, endpoint_summary, lines, read
 from qos.audit.foreign_lines import NOBODY, Tied
-from qos.audit.locations import local_path
+from qos.audit.locations import local_path, whole_url
 from qos.audit.schema import CHECKED, EVENT
 from qos.audit.small_journals import are_small
 from qos.journal.schema import Role
@@ -95,19 +95,21 @@ def stage(
         by_teller = endpoint_summary.in_spark(spark.createDataFrame([], EVENT))
         no_lines = spark.createDataFrame([], CHECKED)
         return Staged(no_lines, runs, by_teller, runs, frozenset())
-    if "://" in folder:
+    place = local_path(folder)
+    if place is None:
         return _staged_by_java(spark, sizes, folder, open_from, tied)
     for part in _PARTS:
-        Path(folder, part).mkdir(parents=True)
+        (place / part).mkdir(parents=True)
     is_short = _are_for_this_process(sizes)
     if is_short:
-        roles = _write_here(sizes, folder, open_from, tied)
+        roles = _write_here(sizes, str(place), open_from, tied)
     else:
-        roles = _write_in_workers(spark, sizes, folder, open_from, tied)
+        roles = _write_in_workers(spark, sizes, str(place), open_from, tied)
     by_teller = endpoint_summary.in_spark(spark.createDataFrame([], EVENT))
 
     def part_of(part: str, schema: StructType | str) -> DataFrame:
-        return spark.read.schema(schema).parquet(read.literal(f"{folder}/{part}"))
+        name = read.literal(f"{whole_url(folder)}/{part}")
+        return spark.read.schema(schema).parquet(name)
 
     return Staged(
         part_of("lines", CHECKED),

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from qos.audit import delta
 from qos.audit.delta import CannotWrite
+from qos.audit.forgetting import without_forgotten
 from qos.audit.hadoop import children, remove
 from qos.audit.read import literal
 from qos.audit.snapshot import files, spark_frame
@@ -53,6 +54,7 @@ def replace_days(table: DataFrame, folder: str, first: date, last: date) -> int:
         CannotWrite: see qos.audit.delta.replace.
     """
     rows = table.where(F.col("date").between(F.lit(first), F.lit(last)))
+    rows = without_forgotten(rows, folder)
     if (last - first).days >= _DAYS_FEW:
         # This makes few files, without one task for all rows of a big day. If there are
         # few days, each task may have a file for each: this saves moving all rows.
@@ -86,7 +88,7 @@ def clear_days(like: DataFrame, folder: str, first: date, last: date) -> int:
 
 def replace_table(table: DataFrame, folder: str) -> int:
     """Write a small table that has no days; see replace_days."""
-    return delta.replace(table.coalesce(1), folder)
+    return delta.replace(without_forgotten(table, folder).coalesce(1), folder)
 
 
 def read_table(

@@ -29,6 +29,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from qos.audit import endpoint_summary, store
+from qos.audit.forgetting import without_forgotten
 from qos.audit.parallel import in_parallel
 from qos.audit.schema import EVENT
 from qos.audit.subjects import is_open, message_is_open
@@ -214,6 +215,7 @@ class RecordStore:
         return rows.groupBy("subject").agg(F.max("step").alias("step"))
 
     def _write(self, rows: DataFrame, name: str, part: Part) -> None:
+        rows = without_forgotten(rows, self._folder)
         rows = rows.select(*self._schemas[name].names)
         if part.first != part.last:
             rows = rows.repartitionByRange("step").sortWithinPartitions("step")

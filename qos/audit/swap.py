@@ -7,8 +7,9 @@ When rows will not change any more, many files are merged into few.
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import date
 from functools import reduce
 from typing import Final, TypeAlias
@@ -22,10 +23,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from qos.audit import delta, store
+from qos.audit.forgetting import without_forgotten
 from qos.audit.locations import spark_folder
 from qos.audit.snapshot import files
 
-__all__ = ["Hour", "join_files", "read_hours", "swap"]
+__all__ = ["Hour", "erase", "join_files", "read_hours", "swap"]
 
 #: A date and an hour: each table has these columns.
 Hour: TypeAlias = tuple[date, int]
@@ -78,7 +80,8 @@ def swap(
         for paths in _apart(sizes)
     ]
     # This makes few files, without one task for all rows of a big day.
-    parts = [rows.hint("rebalance", "date"), *without]
+    new = without_forgotten(rows, folder).hint("rebalance", "date")
+    parts = [new, *without]
     now_ms = round(time.time() * 1000)
     delta.replace(
         reduce(DataFrame.unionByName, parts),
@@ -120,6 +123,46 @@ def join_files(
             ],
             data_change=False,
         )
+
+
+def erase(
+    spark: SparkSession, folder: str, is_erased: Callable[[StructType], Column]
+) -> bool:
+    """Remove rows from a table for good; only the files with such rows are written.
+
+    Args:
+        spark: the session.
+        folder: the folder of the table.
+        is_erased: whether a row is to be removed, for a table with these columns.
+
+    Returns:
+        Whether there was such a row.
+
+    Raises:
+        CannotWrite: see qos.audit.delta.replace.
+    """
+    table = delta.open_table(spark, folder)
+    if table is None:
+        return False
+    paths: list[str] = files(table)["path"].to_pylist()
+    if not paths:
+        return False
+    schema = StructType.fromJson(json.loads(table.schema().to_json()))
+    erased = is_erased(schema)
+    place = F.col("_metadata.file_path").alias("place")
+    rows = _all_of(spark, table, schema, paths)
+    touched = _paths_at(rows.where(erased).select(place), paths)
+    if not touched:
+        return False
+    now_ms = round(time.time() * 1000)
+    delta.replace(
+        _read(spark, table, schema, touched).where(~erased),
+        folder,
+        partition_by=table.metadata().partition_columns,
+        removed=[RemoveAction(path, True, now_ms) for path in touched],
+        cause="forget",
+    )
+    return True
 
 
 def read_hours(
@@ -178,11 +221,19 @@ def _with_keys(
     place = F.col("_metadata.file_path").alias("place")
     rows = _all_of(spark, table, schema, list(sizes)).select(place, *on)
     hits = rows.join(_named(keys, on), _same(on), "left_semi")
+    return {path: sizes[path] for path in _paths_at(hits, sizes)}
+
+
+def _paths_at(rows: DataFrame, paths: Collection[str]) -> list[str]:
+    """Those of the paths within a table that are the `place` of a row."""
     places = [
-        unquote(row["place"]) for row in hits.select("place").distinct().collect()
+        unquote(row["place"]).split("/")
+        for row in rows.select("place").distinct().collect()
     ]
-    tails = {"/".join(place.split("/")[-3:]) for place in places}
-    return {path: size for path, size in sizes.items() if path in tails}
+    # Ours are in the folder of a write; somebody else may have written others.
+    parts = {path.count("/") + 1 for path in paths}
+    tails = {"/".join(place[-count:]) for place in places for count in parts}
+    return [path for path in paths if path in tails]
 
 
 def _groups(table: DeltaTable, first: date | None, last: date) -> list[list[str]]:

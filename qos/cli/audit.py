@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import os
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qos.cli.audit_follow import EVERY_S, LATE_DAYS, FollowRun, check, said
+from qos.cli.audit_folders import journals_of, out_of
+from qos.cli.audit_follow import EVERY_S, LATE_DAYS, FollowRun, check, line_of
+from qos.cli.audit_forget import FORGET, run_forget
 from qos.cli.audit_run import AuditRun
 from qos.cli.output import note, print_json, print_parts
 from qos.cli.status import Status
 from qos.errors import UsageError
-from qos.jids import normal_jid
 from qos.options.parser import Parser, day, seconds
 
 if TYPE_CHECKING:
@@ -38,6 +36,7 @@ examples:
   xmpp-qos audit lamp@example.org/1=in/lamp hub@example.org=in/hub --out audit
   xmpp-qos audit journals --out audit --follow
   xmpp-qos audit hdfs:///journals --out hdfs:///audit --master spark://master:7077
+  xmpp-qos audit forget lamp@example.org --out audit
 
 OUT gets one Delta table, partitioned by date, for each of deliveries, anomalies,
 routes_hourly, unproven_hourly, windows_hourly, refusals, queue_items, queues_hourly and
@@ -64,6 +63,10 @@ line that comes later, or belongs to a message of a closed day, is in no table: 
 counts it as late-line. An audit without --follow, into another OUT, has it in its tables.
 Files that are there at the first look are never late.
 
+With forget, all rows about an account and its devices are removed from the tables in OUT,
+and no later audit there writes one again, whatever the journals say. A change that
+somebody else makes in a table, such as a DELETE of Delta, stays.
+
 exit status: 0 no anomaly, 1 anomalies, 2 wrong usage, or Spark is missing, 3 no message
 could be judged.
 """
@@ -73,7 +76,8 @@ def parser(prog: str) -> Parser:
     """See qos.cli.entry.Command."""
     parser = Parser(
         prog=prog,
-        usage=f"{prog} JOURNAL … --out DIR [options]",
+        usage=f"{prog} JOURNAL … --out DIR [options]\n"
+        f"       {prog} forget ACCOUNT --out DIR",
         description="Read journals, and find out which messages were lost, handed over "
         "twice, refused or\nare stuck, and how long all of them took. Runs on Spark: on "
         "this machine or on a cluster.",
@@ -154,9 +158,11 @@ def _days(text: str) -> int:
 
 async def run(arguments: argparse.Namespace) -> int:
     """See qos.cli.entry.Command."""
+    if arguments.journals[0] == FORGET:
+        return await run_forget(arguments)
     check(arguments)
-    journals = _journals(arguments.journals, arguments)
-    out = _out(arguments.out)
+    journals = journals_of(arguments)
+    out = out_of(arguments)
     if arguments.first and arguments.last and arguments.first > arguments.last:
         raise UsageError(f"--from {arguments.first} is after --to {arguments.last}")
     # Neither Spark nor matplotlib is imported before it is needed.
@@ -164,16 +170,16 @@ async def run(arguments: argparse.Namespace) -> int:
 
     report = f"{arguments.out}/report.html"
 
-    async def told(look: Look) -> None:
+    async def print_look(look: Look) -> None:
         if arguments.json:
             await print_json(_record(look.summary, report))
         else:
-            note(said(look), name="")
+            note(line_of(look), name="")
 
     try:
         check_spark()
         if arguments.follow:
-            summary = await FollowRun(journals, out, arguments, told).run()
+            summary = await FollowRun(journals, out, arguments, print_look).run()
         else:
             summary = await _BatchRun(journals, out, arguments).run()
     except NoSpark as error:
@@ -208,81 +214,6 @@ class _BatchRun(AuditRun):
             raise UsageError(str(error)) from None
 
 
-def _journals(texts: Sequence[str], arguments: argparse.Namespace) -> list[str]:
-    """The journals in the form that the pipeline expects; see qos.audit.journals."""
-    found: dict[str, str] = {}
-    for text in texts:
-        node, folder = _node_and_folder(text)
-        folder = _folder(folder, arguments)
-        journal = f"{node}={folder}" if node else folder
-        if found.setdefault(folder, journal) != journal:
-            raise UsageError(
-                f"{text}: {folder} is given twice, not as of the same node"
-            )
-    return list(found.values())
-
-
-def _node_and_folder(text: str) -> tuple[str, str]:
-    """The two parts of NODE=DIR; the first is empty for a folder without a node."""
-    if _is_folder(text):
-        return "", text
-    for sign in re.finditer("=", text):
-        name, folder = text[: sign.start()], text[sign.end() :]
-        if _is_folder(folder):
-            try:
-                return normal_jid(name), folder
-            except ValueError:
-                raise UsageError(
-                    f"{text}: {name!r} is no JID: NODE=DIR, such as "
-                    "lamp@example.org/1=journals/lamp"
-                ) from None
-    # The folder of a node does not exist, or no folder has the whole text as its name.
-    name, _, folder = text.partition("=")
-    return "", folder if "@" in name and folder else text
-
-
-def _is_folder(text: str) -> bool:
-    is_uri = re.match("[A-Za-z][A-Za-z0-9+.-]*://", text) is not None
-    return is_uri or (bool(text) and Path(text).is_dir())
-
-
-def _folder(text: str, arguments: argparse.Namespace) -> str:
-    """The folder of a journal in the form that Spark expects."""
-    if "://" in text:
-        return text
-    path = Path(text)
-    # Path("") is the current folder, but "" is more likely an unset variable.
-    if not text or not path.is_dir():
-        raise UsageError(f"{text}: there is no such folder")
-    has_days = path.name.startswith("date=") or any(path.glob("date=*/"))
-    # A followed folder may still be empty: its first day may come later.
-    if not has_days and not arguments.follow:
-        raise UsageError(f"{text}: no journal: there is no date=… folder in it")
-    if not os.access(path, os.R_OK | os.X_OK):
-        raise UsageError(f"{text}: may not be read")
-    return str(path.resolve())
-
-
-def _out(text: str) -> str:
-    # This import is cheap: the module imports nothing.
-    from qos.audit.locations import local_path
-
-    path = local_path(text)
-    if path is None:
-        return text
-    if not text:
-        raise UsageError("--out: which folder?")
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        raise UsageError(f"--out {text}: it is a file, and no folder") from None
-    except OSError as error:
-        raise UsageError(f"--out {text}: {error.strerror}") from None
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise UsageError(f"--out {text}: may not be written")
-    return str(path.resolve())
-
-
 # -- output ----------------------------------------------------------------
 
 
@@ -302,8 +233,10 @@ def _table(summary: Summary) -> str:
     rows += _counts("  ", summary.anomalies)
     if summary.withdrawn:
         rows.append(("withdrawn since an earlier audit", f"{summary.withdrawn:,}"))
-    known = summary.rows.get("deliveries", 0)
-    rows.append(("messages that can be judged", f"{summary.judged:,} of {known:,}"))
+    deliveries = summary.rows.get("deliveries", 0)
+    rows.append(
+        ("messages that can be judged", f"{summary.judged:,} of {deliveries:,}")
+    )
     rows.append(("not proven", f"{sum(summary.unproven.values()):,}"))
     rows += _counts("  ", summary.unproven)
     rows.append(("problems of journals", f"{sum(summary.problems.values()):,}"))
@@ -317,15 +250,15 @@ def _counts(indent: str, counts: Mapping[str, int]) -> list[tuple[str, str]]:
 
 
 def _verdict(summary: Summary, report: str) -> str:
-    found = sum(summary.anomalies.values())
-    what = "No anomaly" if summary.clean else f"Anomalies: {found}"
+    anomalies = sum(summary.anomalies.values())
+    verdict = "No anomaly" if summary.clean else f"Anomalies: {anomalies}"
     if summary.nothing_judged:
-        what = f"Nothing to judge ({summary.nothing_judged})"
+        verdict = f"Nothing to judge ({summary.nothing_judged})"
     if summary.left_out:
-        what += (
+        verdict += (
             f"; lines left out, since their node may not say them: {summary.left_out:,}"
         )
-    return f"{what}, in {summary.seconds:.0f} s. Report: {report}"
+    return f"{verdict}, in {summary.seconds:.0f} s. Report: {report}"
 
 
 def _record(summary: Summary, report: str) -> dict[str, object]:

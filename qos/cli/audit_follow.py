@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from qos.audit.follow import Look
     from qos.audit.results import Summary
 
-__all__ = ["EVERY_S", "LATE_DAYS", "FollowRun", "check", "said"]
+__all__ = ["EVERY_S", "LATE_DAYS", "FollowRun", "check", "line_of"]
 
 EVERY_S = 60.0
 LATE_DAYS = 7
@@ -54,7 +54,7 @@ class FollowRun(AuditRun):
     """A follower of journals; a second cancellation stops it at once.
 
     Args:
-        told: called for each look that has found something new.
+        report: called for each look that has found something new.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class FollowRun(AuditRun):
         journals: list[str],
         out: str,
         arguments: argparse.Namespace,
-        told: Callable[[Look], Coroutine[Any, Any, None]],
+        report: Callable[[Look], Coroutine[Any, Any, None]],
     ) -> None:
         super().__init__(journals, out, arguments)
-        self._told = told
+        self._report = report
         self._loop = asyncio.get_running_loop()
         self._stopped = threading.Event()
         self._waits = ""
@@ -75,15 +75,15 @@ class FollowRun(AuditRun):
         from qos.audit.delta import CannotWrite
         from qos.audit.follow import follow
 
-        given = self._arguments
+        arguments = self._arguments
         try:
             look = follow(
                 spark,
                 self._journals,
                 self._out,
                 limits=self._limits,
-                lateness=timedelta(days=given.late),
-                every_s=None if given.once else given.every,
+                lateness=timedelta(days=arguments.late),
+                every_s=None if arguments.once else arguments.every,
                 stop=self._stopped,
                 on_look=self._look,
                 progress=self._busy,
@@ -105,25 +105,25 @@ class FollowRun(AuditRun):
         self._progress(step)
 
     def _look(self, look: Look) -> None:
-        self._waits = said(look)
+        self._waits = line_of(look)
         self._next_at = time.monotonic() + self._arguments.every
         if look.new:
-            telling = asyncio.run_coroutine_threadsafe(self._told(look), self._loop)
+            telling = asyncio.run_coroutine_threadsafe(self._report(look), self._loop)
             self._wait_for(telling)
 
     def _state(self) -> str:
         waits = self._waits
         if not waits or self._stopped.is_set():
             return super()._state()
-        left = max(0.0, self._next_at - time.monotonic())
-        return f"{waits}; the next look in {left:.0f} s"
+        seconds = max(0.0, self._next_at - time.monotonic())
+        return f"{waits}; the next look in {seconds:.0f} s"
 
 
-def said(look: Look) -> str:
+def line_of(look: Look) -> str:
     """The result of a look, as one line."""
-    found = look.summary
+    summary = look.summary
     batch = "no batch yet" if look.batch < 0 else f"batch {look.batch}"
     return (
-        f"{look.at:%Y-%m-%d %H:%M:%S} UTC: {batch}, {found.lines:,} lines, "
-        f"{found.events:,} events, {sum(found.anomalies.values()):,} anomalies"
+        f"{look.at:%Y-%m-%d %H:%M:%S} UTC: {batch}, {summary.lines:,} lines, "
+        f"{summary.events:,} events, {sum(summary.anomalies.values()):,} anomalies"
     )

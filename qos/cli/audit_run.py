@@ -8,6 +8,7 @@ import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from qos.audit.locations import for_people
 from qos.cli.spark_run import SparkRun
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class AuditRun(SparkRun["Summary"]):
     def __init__(
         self, journals: list[str], out: str, arguments: argparse.Namespace
     ) -> None:
-        super().__init__(master=arguments.master, out=out)
+        super().__init__(master=arguments.master, out=for_people(out))
         self._journals = journals
         self._arguments = arguments
 
@@ -35,22 +36,22 @@ class AuditRun(SparkRun["Summary"]):
         from qos.audit.results import REPORT
         from qos.audit.small_journals import are_small
 
-        given = self._arguments
+        arguments = self._arguments
         folders, _ = tied_folders(self._journals)
         elsewhere = any(local_path(folder) is None for folder in folders)
-        if elsewhere or (given.follow and not given.once):
+        if elsewhere or (arguments.follow and not arguments.once):
             return False
-        first = given.first and given.first - MARGIN
-        last = given.last and given.last + MARGIN
+        first = arguments.first and arguments.first - MARGIN
+        last = arguments.last and arguments.last + MARGIN
         files = each_file(None, folders, first, last)
         out = local_path(self._out)
-        with contextlib.suppress(FileNotFoundError):
-            if given.follow and out is not None and (out / REPORT).exists():
+        with contextlib.suppress(OSError):
+            if arguments.follow and out is not None and (out / REPORT).exists():
                 # Nearly all files older than the last report were taken in before it.
                 drawn = (out / REPORT).stat().st_mtime
-                files = (each for each in files if os.stat(each.path).st_mtime >= drawn)
-            return are_small(each.size for each in files)
-        # A file was renamed meanwhile.
+                files = (file for file in files if os.stat(file.path).st_mtime >= drawn)
+            return are_small(file.size for file in files)
+        # A file was renamed meanwhile, or it cannot be read.
         return False
 
     def _limits(self) -> Limits:

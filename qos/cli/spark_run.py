@@ -115,16 +115,20 @@ class SparkRun(abc.ABC, Generic[_T]):
         from py4j.protocol import Py4JError
 
         spark = self._spark
-        done = of = 0
+        tasks_done = tasks = 0
         with contextlib.suppress(Py4JError, OSError):
             if spark is not None:
                 tracker = spark.sparkContext.statusTracker()
                 for stage in tracker.getActiveStageIds():
                     info = tracker.getStageInfo(stage)
                     if info is not None:
-                        done += info.numCompletedTasks
-                        of += info.numTasks
-        return f"{self._step}: {done} of {of} tasks" if of else f"{self._step} …"
+                        tasks_done += info.numCompletedTasks
+                        tasks += info.numTasks
+        return (
+            f"{self._step}: {tasks_done} of {tasks} tasks"
+            if tasks
+            else f"{self._step} …"
+        )
 
     def _work(self) -> _T:
         from py4j.protocol import Py4JError
@@ -133,25 +137,41 @@ class SparkRun(abc.ABC, Generic[_T]):
         from qos.spark.session import spark_session
 
         # The import takes a second, in which Java starts.
-        threading.Thread(target=import_module, args=(self._needs,)).start()
+        threading.Thread(target=self._import).start()
         short = self._is_short()
-        with spark_session(master=self._master, quiet=True, short=short) as spark:
-            self._spark = spark
-            try:
-                return self._do(spark)
-            except (PySparkException, Py4JError) as error:
-                lines = [line for line in str(error).splitlines() if line.strip()]
-                why = lines[0] if lines else type(error).__name__
-                text = f"Spark has failed while {self._step}: {why}"
-                raise CommandError(text, Status.INTERNAL) from None
-            except ConnectionError:
-                text = f"Spark was ended by somebody else while {self._step}"
-                raise CommandError(text, Status.INTERNAL) from None
-            except OSError as error:
-                text = f"{error.filename or self._out}: {error.strerror or error}"
-                raise CommandError(text, Status.OUTPUT) from None
-            finally:
-                self._spark = None
+        try:
+            with spark_session(master=self._master, quiet=True, short=short) as spark:
+                self._spark = spark
+                try:
+                    return self._do(spark)
+                except (PySparkException, Py4JError) as error:
+                    # Java, which can be asked for more, is still there.
+                    raise _failure(error, self._step) from None
+                finally:
+                    self._spark = None
+        except (PySparkException, Py4JError) as error:
+            raise _failure(error, self._step) from None
+        except ConnectionError:
+            text = f"Spark was ended by somebody else while {self._step}"
+            raise CommandError(text, Status.INTERNAL) from None
+        except OSError as error:
+            text = f"{error.filename or self._out}: {error.strerror or error}"
+            raise CommandError(text, Status.OUTPUT) from None
+
+    def _import(self) -> None:
+        # The work itself imports the module again, and fails in the same way.
+        with contextlib.suppress(Exception):
+            import_module(self._needs)
+
+
+def _failure(error: Exception, step: str) -> CommandError:
+    """What to tell a user when Spark has failed during a step."""
+    from qos.spark.causes import Lack, cause_of, error_texts
+
+    cause = cause_of(error_texts(error))
+    statuses = {Lack.ROOM: Status.OUTPUT, Lack.SETUP: Status.USAGE}
+    status = statuses.get(cause.lack, Status.INTERNAL)
+    return CommandError(f"Spark has failed while {step}: {cause.text}", status)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,8 @@
 Nothing here knows of journals. Modules::
 
     session           a Spark session, or one clear line why there is none; `java` finds
-                      the Java for it
+                      the Java for it, which `environment` starts in the same way for
+                      every user; `causes` says why Spark has failed
     formats           `register(spark)`: the formats `xmpp-queue` and `xmpp`
     options           their options, like those of the commands
     queue_source      the interface of a source for Spark; thin

@@ -14,11 +14,18 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from qos.extras import how_to_install
+from qos.spark.causes import Cause, Lack, cause_of, error_texts
+from qos.spark.environment import (
+    EXECUTOR_ENVIRONMENT,
+    SAFE_PATH,
+    java_environment,
+    without_connect,
+)
 from qos.spark.java import java_options
 
 if TYPE_CHECKING:
@@ -31,7 +38,7 @@ _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 #: The oldest version of Java for Spark 4.
 JAVA_LEAST: Final = 17
 
-_EXTRA = ("pyspark", "pandas", "pyarrow", "matplotlib")
+_EXTRA = ("pyspark", "py4j", "pandas", "pyarrow", "matplotlib")
 
 _JAVA_ANSWERS_S = 30.0
 
@@ -46,6 +53,7 @@ _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
 #: For all sessions: results must not depend on the place of the computation.
 _ALWAYS = {
+    **EXECUTOR_ENVIRONMENT,
     "spark.sql.session.timeZone": "UTC",
     # The other type is deprecated, and takes several times as long to write.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -136,6 +144,7 @@ def check_python(spark: SparkSession) -> None:
             (python, "-c", _IMPORTS),
             capture_output=True,
             text=True,
+            env={**os.environ, **SAFE_PATH},
             timeout=_PYTHON_ANSWERS_S,
         )
         if finished.returncode == 0:
@@ -174,19 +183,16 @@ def spark_session(
     import pyspark
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
-    from pyspark.errors import PySparkException
-    from pyspark.sql import SparkSession
 
     # The active session is that of one thread; another thread may have one.
     ours = SparkContext._active_spark_context is None
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(name)
+    os.environ["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON") or sys.executable
     submitted = _SUBMITTED in os.environ
     if master is None and not submitted:
         master = "local[*]"
+    options = {**_ALWAYS, "spark.app.name": name}
     if master is not None:
-        builder = builder.master(master)
-    options = dict(_ALWAYS)
+        options["spark.master"] = master
     local = master is not None and master.startswith("local")
     if local:
         options |= _LOCAL
@@ -200,33 +206,57 @@ def spark_session(
                 options[key] = value
         if not submitted:
             os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    for key, value in options.items():
-        builder = builder.config(key, value)
-    with _java_speaks_to_a_file(redirect=quiet and ours and not submitted) as java_log:
+    with without_connect():
+        spark = _started(options, redirect=quiet and ours and not submitted)
         try:
-            spark = builder.getOrCreate()
-        except (PySparkException, OSError) as error:
-            raise NoSpark(f"Spark does not start: {_why(error, java_log)}") from None
+            if ours:
+                # Options of Java, and the locale of spark-submit, may have set another one:
+                # it would write the digits in the names of files.
+                locale = cast(Any, spark)._jvm.java.util.Locale
+                locale.setDefault(locale.forLanguageTag("en-US"))
+                spark.sparkContext.setLogLevel("ERROR")
+                conf = spark.sparkContext.getConf()
+                for key, value in _USUAL.items() if local else ():
+                    if not conf.contains(key):
+                        spark.conf.set(key, value)
+            # A session that existed before has its own time zone.
+            spark.conf.set("spark.sql.session.timeZone", "UTC")
+            yield spark
+        finally:
+            if ours:
+                # Java may have ended before us.
+                with contextlib.suppress(Py4JError, OSError):
+                    spark.stop()
+
+
+def _started(options: Mapping[str, str], *, redirect: bool) -> SparkSession:
+    """A session with these options, which is made now unless there is one.
+
+    Args:
+        options: all options.
+        redirect: keep Java's own output out of our stderr.
+
+    Raises:
+        NoSpark: it does not start.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    with (
+        java_environment(),
+        _java_speaks_to_a_file(redirect=redirect) as java_log,
+    ):
+        try:
+            return SparkSession.builder.config(map=dict(options)).getOrCreate()
         except Exception as error:
+            cause = _why(error, java_log)
             # Py4J has no common base class for errors during the start of a JVM.
-            if not type(error).__module__.startswith("py4j"):
+            is_of_spark = isinstance(error, PySparkException | OSError) or type(
+                error
+            ).__module__.startswith("py4j")
+            if cause.lack == Lack.UNKNOWN and not is_of_spark:
                 raise
-            raise NoSpark(f"Spark does not start: {_why(error, java_log)}") from None
-    try:
-        if ours:
-            spark.sparkContext.setLogLevel("ERROR")
-            conf = spark.sparkContext.getConf()
-            for key, value in _USUAL.items() if local else ():
-                if not conf.contains(key):
-                    spark.conf.set(key, value)
-        # A session that existed before has its own time zone.
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
-        yield spark
-    finally:
-        if ours:
-            # Java may have ended before us.
-            with contextlib.suppress(Py4JError, OSError):
-                spark.stop()
+            raise NoSpark(f"Spark does not start: {cause.text}") from None
 
 
 def _user_defaults() -> frozenset[str]:
@@ -295,11 +325,9 @@ def _java_speaks_to_a_file(*, redirect: bool) -> Iterator[Path | None]:
         path.unlink(missing_ok=True)
 
 
-def _why(error: Exception, java_log: Path | None) -> str:
-    """The line that tells the most."""
-    lines = java_log.read_text(errors="replace").splitlines() if java_log else []
-    telling = [
-        line for line in lines if re.search("error|exception", line, re.IGNORECASE)
-    ]
-    text = (telling or str(error).splitlines() or [type(error).__name__])[0]
-    return text.strip()
+def _why(error: Exception, java_log: Path | None) -> Cause:
+    """The cause for which Spark does not start."""
+    log_text = java_log.read_text(errors="replace") if java_log else ""
+    if not re.search("error|exception", log_text, re.IGNORECASE):
+        log_text = ""  # only warnings
+    return cause_of([*error_texts(error), log_text])

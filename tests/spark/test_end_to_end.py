@@ -201,7 +201,12 @@ def summary(
     """The output of the command, run as by an operator; it exits with 0."""
     done = subprocess.run(
         [
-            *(sys.executable, "-c", "import sys, qos.cli; sys.exit(qos.cli.main())"),
+            *(
+                sys.executable,
+                "-P",
+                "-c",
+                "import sys, qos.cli; sys.exit(qos.cli.main())",
+            ),
             *("audit", *traffic.journals, "--out", str(out), "--json", *STRICT),
         ],
         capture_output=True,

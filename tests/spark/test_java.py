@@ -123,7 +123,7 @@ def test_java_does_so(tmp_path: Path) -> None:
         environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
         del environment["JAVA_TOOL_OPTIONS"]
         done = subprocess.run(
-            (sys.executable, "-c", _CHILD),
+            (sys.executable, "-P", "-c", _CHILD),
             env=environment,
             capture_output=True,
             text=True,

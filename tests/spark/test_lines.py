@@ -181,7 +181,7 @@ for name in sys.argv[1:]:
 def read_in_child(*paths: Path) -> list[tuple[str, int, dict[str, int]]]:
     """Of each: its name, the megabytes that it and those before took, what was found."""
     done = subprocess.run(
-        [sys.executable, "-c", READ, *map(str, paths)],
+        [sys.executable, "-P", "-c", READ, *map(str, paths)],
         capture_output=True,
         text=True,
         check=True,

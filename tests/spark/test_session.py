@@ -43,7 +43,7 @@ def test_the_users_spark_defaults_hold_where_no_result_depends_on_them(
         "spark.driver.bindAddress 0.0.0.0\n"
     )
     finished = subprocess.run(
-        (sys.executable, "-c", _ASK),
+        (sys.executable, "-P", "-c", _ASK),
         env={**os.environ, "SPARK_CONF_DIR": str(tmp_path)},
         capture_output=True,
         check=True,

@@ -31,7 +31,7 @@ pytestmark = [
 ]
 
 DAY = date(2026, 1, 5)
-ONE, TWO = "one", "two"
+ONE, TWO = "deliveries", "problems"
 
 
 def rows(spark: SparkSession, name: str) -> DataFrame:
@@ -162,8 +162,9 @@ def test_each_reader_of_the_manual_sees_the_same(
     monkeypatch.chdir(tmp_path)
     Path("audit").symlink_to(audited.out)
     code = Path(__file__).parents[2] / "docs" / "code" / "read_tables.py"
-    names: dict[str, Any] = {}
-    exec(code.read_text(), names)  # noqa: S102 - our own guide
+    for _ in range(2):  # as a reader who runs it again
+        names: dict[str, Any] = {}
+        exec(code.read_text(), names)  # noqa: S102 - our own guide
     messages = names["frame"]
     days = {DAY, DAY + timedelta(days=1)}
     assert set(messages["date"]) == days
@@ -183,7 +184,7 @@ def test_each_reader_of_the_manual_sees_the_same(
 def test_a_reader_needs_no_spark(tmp_path: Path) -> None:
     """It may be installed, but takes its time."""
     code = "import sys, qos.audit.snapshot; sys.exit('pyspark' in sys.modules)"
-    subprocess.run((sys.executable, "-c", code), check=True)
+    subprocess.run((sys.executable, "-P", "-c", code), check=True)
 
 
 def test_one_audit_at_a_time_writes_into_a_folder(

@@ -1,0 +1,56 @@
+"""Rows of earlier days, from lines that a retention has removed meanwhile.
+
+A message may begin on one day and end on the next one. When the first day's lines are
+gone, the lines of the next day say nothing of the beginning. Without what is here they
+would become a second row of the same message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, timedelta
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from qos.audit import store
+
+__all__ = ["are_before", "without_earlier"]
+
+#: The days before an audit's first one in which it looks for rows. A message that takes
+#: longer is carried over as one that has not ended: see qos.audit.carry_over.
+_LOOKED_AT: Final = timedelta(days=31)
+
+_DAY: Final = timedelta(days=1)
+
+
+def are_before(spark: SparkSession, out: str, first: date) -> bool:
+    """Whether the tables of messages and items have rows of days before this one."""
+    return any(
+        store.count_rows(spark, f"{out}/{name}", None, first - _DAY)
+        for name in ("deliveries", "queue_items")
+    )
+
+
+def without_earlier(
+    rows: DataFrame, folder: str, on: Sequence[str], begun_at: str, first: date
+) -> DataFrame:
+    """Leave out the rows of what has a row of an earlier day already.
+
+    Args:
+        rows: of messages or items. They are computed twice.
+        folder: the folder of their table.
+        on: the columns by which a row of an earlier day is of the same.
+        begun_at: a column that is null if the lines of the beginning are missing.
+        first: the first day of the rows.
+    """
+    spark, days = rows.sparkSession, (first - _LOOKED_AT, first - _DAY)
+    if not store.count_rows(spark, folder, *days):
+        return rows
+    keys = rows.where(F.col(begun_at).isNull()).select(*on).distinct().localCheckpoint()
+    if keys.isEmpty():
+        return rows
+    earlier = store.read_table(keys, folder, *days)
+    earlier = earlier.join(F.broadcast(keys), [*on], "left_semi").distinct()
+    return rows.join(F.broadcast(earlier.localCheckpoint()), [*on], "left_anti")

@@ -1,0 +1,147 @@
+"""The folders of `xmpp-qos audit`: checked, and in the form of the pipeline.
+
+Nothing here needs Spark: a wrong name is an error before Spark starts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from pathlib import Path
+
+from qos.audit.locations import for_people, local_path, whole_url, without_links
+from qos.errors import UsageError
+from qos.jids import normal_jid
+
+__all__ = ["journals_of", "out_of"]
+
+#: The folder of a follower's own data in OUT; see qos.audit.follow_lock.
+_FOLLOW = ".follow"
+
+
+def journals_of(arguments: argparse.Namespace) -> list[str]:
+    """The journals in the form that the pipeline expects; see qos.audit.journals.
+
+    Raises:
+        UsageError: one of them is no journal, or may not be read.
+    """
+    journals: dict[str, tuple[str, str]] = {}
+    for text in arguments.journals:
+        node, folder = _node_and_folder(text)
+        folder = _folder(folder, arguments)
+        journal = f"{node}={folder}" if node else folder
+        # The same folder may be given by its name, and by that of a link to it.
+        place = without_links(folder)
+        if journals.setdefault(place, (node, journal))[0] != node:
+            raise UsageError(
+                f"{text}: {for_people(folder)} is given twice, not as of the same node"
+            )
+    return [journal for _, journal in journals.values()]
+
+
+def out_of(arguments: argparse.Namespace) -> str:
+    """The folder for tables and report; it is made if necessary.
+
+    Raises:
+        UsageError: there cannot be such a folder, or it may not be written.
+    """
+    text: str = arguments.out
+    path = local_path(text)
+    if path is None:
+        return text
+    if not text:
+        raise UsageError("--out: which folder?")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise UsageError(f"--out {text}: it is a file, and no folder") from None
+    except OSError as error:
+        raise UsageError(f"--out {text}: {error.strerror}") from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise UsageError(f"--out {text}: may not be written")
+    return whole_url(_utf8(f"--out {text}", str(path.resolve())))
+
+
+def _node_and_folder(text: str) -> tuple[str, str]:
+    """The two parts of NODE=DIR; the first is empty for a folder without a node."""
+    if _is_folder(text):
+        return "", text
+    for sign in re.finditer("=", text):
+        name, folder = text[: sign.start()], text[sign.end() :]
+        if _is_folder(folder):
+            try:
+                return normal_jid(name), folder
+            except ValueError:
+                raise UsageError(
+                    f"{text}: {name!r} is no JID: NODE=DIR, such as "
+                    "lamp@example.org/1=journals/lamp"
+                ) from None
+    # The folder of a node does not exist, or no folder has the whole text as its name.
+    name, _, folder = text.partition("=")
+    if "@" not in name or not folder:
+        return "", text
+    try:
+        return normal_jid(name), folder
+    except ValueError:
+        return "", folder
+
+
+def _is_folder(text: str) -> bool:
+    if re.match("(?!file:)[A-Za-z][A-Za-z0-9+.-]*://", text):
+        return True
+    path = local_path(text)
+    return bool(text) and path is not None and os.path.isdir(path)
+
+
+def _folder(text: str, arguments: argparse.Namespace) -> str:
+    """The folder of a journal in the form that the pipeline expects.
+
+    Links in its name are followed at each look: they may be moved meanwhile.
+    """
+    path = local_path(text)
+    if path is None:
+        return text
+    # A mount that was there when OUT was begun is reported, and stops no other journal.
+    if not (text and arguments.follow and _is_begun(arguments.out)):
+        _check_journal(text, path, follow=arguments.follow)
+    name = str(path.resolve() if ".." in path.parts else path.absolute())
+    return whole_url(_utf8(text, name))
+
+
+def _check_journal(text: str, path: Path, *, follow: bool) -> None:
+    """Check that there is a journal.
+
+    Raises:
+        UsageError: there is none, or it may not be read.
+    """
+    try:
+        # Path("") is the current folder, but "" is more likely an unset variable.
+        if not text or not path.is_dir():
+            raise UsageError(f"{text}: there is no such folder")
+        names = os.listdir(path)
+    except OSError as error:
+        raise UsageError(f"{text}: may not be read: {error.strerror}") from None
+    has_days = any(name.startswith("date=") for name in (path.name, *names))
+    # A followed folder may still be empty: its first day may come later.
+    if not has_days and not follow:
+        raise UsageError(f"{text}: no journal: there is no date=… folder in it")
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise UsageError(f"{text}: may not be read")
+
+
+def _is_begun(out: str) -> bool:
+    """Whether an earlier start with --follow has begun this folder on this machine."""
+    path = local_path(out)
+    return bool(out) and path is not None and (path / _FOLLOW).is_dir()
+
+
+def _utf8(text: str, folder: str) -> str:
+    try:
+        folder.encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"{os.fsencode(text).decode(errors='backslashreplace')}: its name is not "
+            "UTF-8, and Spark cannot have it: rename the folder, or give a link to it"
+        ) from None
+    return folder

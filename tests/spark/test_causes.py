@@ -1,0 +1,162 @@
+"""The cause of a failure of Spark, from the texts of its errors as Spark gave them."""
+
+import pytest
+from pyspark.sql import SparkSession
+
+from qos.cli.spark_run import SparkRun
+from qos.cli.status import CommandError, Status
+from qos.spark.causes import Lack, cause_of
+
+_TASK = (
+    "Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most recent "
+    "failure: Lost task 0.0 in stage 0.0 (TID 0) (localhost executor driver): "
+)
+
+_WRITING = "org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while …"
+
+_WORKER = """\
+org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown \
+from the Python worker: Traceback (most recent call last):
+  File "pyspark.zip/pyspark/serializers.py", line 483, in loads
+    return cloudpickle.loads(obj, encoding=encoding)
+ModuleNotFoundError: No module named 'qos'
+\tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:600)
+"""
+
+_NO_EXEC = (
+    "java.lang.UnsatisfiedLinkError: /tmp/libzstd-jni-1.5.7-71.so: "
+    "/tmp/libzstd-jni-1.5.7-71.so: failed to map segment from shared object\n"
+    "no zstd-jni-1.5.7-7 in java.library.path: /usr/lib/jni"
+)
+
+_CATALOG = (
+    "org.apache.spark.SparkException: [CANNOT_LOAD_CATALOG.PLUGIN_CLASS_NOT_FOUND] "
+    "Cannot load catalog 'spark_catalog' with the plugin class "
+    "'org.apache.spark.sql.delta.catalog.DeltaCatalog': the class is not found."
+)
+
+
+@pytest.mark.parametrize(
+    ("texts", "lack", "words"),
+    [
+        (
+            [_WRITING, "java.io.IOException: No space left on device"],
+            Lack.ROOM,
+            ["a disk is full: make room", "SPARK_LOCAL_DIRS"],
+        ),
+        (
+            [_WRITING, _NO_EXEC],
+            Lack.SETUP,
+            ["executed in /tmp (noexec)", "JAVA_TOOL_OPTIONS=-Djava.io.tmpdir=DIR"],
+        ),
+        (
+            [_TASK, _WORKER],
+            Lack.SETUP,
+            ["/usr/bin/python9, has no module qos", "unset PYSPARK_PYTHON"],
+        ),
+        (
+            [
+                f'{_TASK}java.io.IOException: Cannot run program "/nope/python": '
+                "error=2, No such file or directory",
+                "java.io.IOException: error=2, No such file or directory",
+            ],
+            Lack.SETUP,
+            ["cannot start /nope/python (2, No such file", "unset PYSPARK_PYTHON"],
+        ),
+        (
+            [
+                _CATALOG,
+                "java.lang.ClassNotFoundException: "
+                "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            ],
+            Lack.SETUP,
+            [
+                "no jar with org.apache.spark.sql.delta.catalog.DeltaCatalog",
+                "spark.sql.catalog.spark_catalog",
+                "spark-defaults.conf",
+            ],
+        ),
+        (
+            ["", 'Exception in thread "main" basedir must be absolute: ?/.ivy2/local'],
+            Lack.SETUP,
+            ["has no line in /etc/passwd", "add a line"],
+        ),
+        (
+            ["x", "Caused by: LoginException: invalid null input: name\n\tat a.b(C:1)"],
+            Lack.SETUP,
+            ["has no line in /etc/passwd"],
+        ),
+        (
+            [_TASK, "java.lang.OutOfMemoryError: Java heap space"],
+            Lack.SETUP,
+            ["spark.driver.memory"],
+        ),
+        (
+            ['o7.load: Class X: No FileSystem for scheme "s3a"'],
+            Lack.SETUP,
+            ["folders of s3a", "spark.jars.packages"],
+        ),
+        (
+            ["TypeError: 'JavaPackage' object is not callable"],
+            Lack.SETUP,
+            ["unset SPARK_HOME"],
+        ),
+    ],
+)
+def test_the_cause_that_spark_gives_is_one_sentence_with_what_to_do(
+    texts: list[str], lack: Lack, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each was *An error occurred while calling o198.collectToPython*."""
+    monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python9")
+    cause = cause_of(texts)
+    assert cause.lack == lack
+    assert "\n" not in cause.text
+    for word in words:
+        assert word in cause.text
+
+
+@pytest.mark.parametrize(
+    ("texts", "line"),
+    [
+        (
+            ["An error occurred while calling o1.x", "java.io.EOFException: 7"],
+            "java.io",
+        ),
+        (
+            ["Traceback (most recent call last):\nx\nKeyError: 'a'\n\tat b\n"],
+            "KeyError",
+        ),
+        (["a warning\nException in x\n\tat b\nCaused by: c\n\t... 3 more"], "c"),
+        (["[PATH_NOT_FOUND] Path does not exist"], "[PATH_NOT_FOUND]"),
+        (["", " \n"], "no reason given"),
+    ],
+)
+def test_of_an_unknown_cause_the_innermost_error_is_one_line(
+    texts: list[str], line: str
+) -> None:
+    """Java's outermost one says only that there is an inner one."""
+    cause = cause_of(texts)
+    assert cause.lack == Lack.UNKNOWN
+    assert cause.text.startswith(line)
+    assert "\n" not in cause.text
+
+
+class _Asks(SparkRun[None]):
+    """Has a Python worker do something."""
+
+    def _do(self, spark: SparkSession) -> None:
+        spark.range(1).mapInArrow(lambda batches: batches, "id long").collect()
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+@pytest.mark.timeout(600)
+async def test_a_python_that_spark_cannot_start_ends_a_command_with_what_to_do(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The status is that of wrong usage, and not of a mistake of ours."""
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nope/python")
+    with pytest.raises(CommandError, match="cannot start /nope/python") as raised:
+        await _Asks(master=None, out="x").run()
+    assert raised.value.status == Status.USAGE
+    assert "\n" not in str(raised.value)
