@@ -170,9 +170,9 @@ class BatchSender:
         ids = self._end(reply.iq_id, peer)
         if reply.error is not None:
             return list(for_each(reply, ids))
-        asked = set(ids)
+        awaited_ids = set(ids)
         answers = batch_stanza.parse_answers(xml)
-        return [answer for answer in answers if answer.iq_id in asked]
+        return [answer for answer in answers if answer.iq_id in awaited_ids]
 
     def _end(self, iq_id: str, peer: _Peer) -> tuple[str, ...]:
         del self._peers[iq_id]
@@ -189,7 +189,7 @@ class BatchSender:
 
         The answers to what was sent still come if the session is resumed.
         """
-        lost = [iq_id for each in self._queues.values() for iq_id in each.drop()]
+        lost = [iq_id for queue in self._queues.values() for iq_id in queue.drop()]
         for peer in self._queues:
             self._timers.clear(peer)
         self._ready.clear()
@@ -307,16 +307,16 @@ class BatchReceiver:
     def take(self, xml: ET.Element, batch: ET.Element) -> None:
         """Take the requests in an iq of type set."""
         try:
-            found = batch_stanza.parse_batch(xml, batch)
+            elements = batch_stanza.parse_batch(xml, batch)
         except RemoteProtocolError as error:
             self._send(self._malformed(xml, error))
             return
-        asked = _ReceivedBatch(xml, len(found))
-        make = partial(BatchedRequest, asked=asked)
+        origin = _ReceivedBatch(xml, len(elements))
+        make = partial(BatchedRequest, asked=origin)
         requests: list[tuple[BatchedRequest, Trusted | None]] = []
         # All requests are read before the first is answered.
-        for iq_id, element in found:
-            decision = self._decision(element.tag, asked.source, asked.own)
+        for iq_id, element in elements:
+            decision = self._decision(element.tag, origin.source, origin.own)
             refused = decision is not None and not decision.trusted
             try:
                 request = batch_stanza.parse_request(
@@ -329,7 +329,7 @@ class BatchReceiver:
                     without_message=refused,
                 )
             except RemoteProtocolError as error:
-                self._refuse(asked, iq_id, error)
+                self._refuse(origin, iq_id, error)
             else:
                 requests.append((request, decision))
         for request, decision in requests:
@@ -337,41 +337,41 @@ class BatchReceiver:
                 self._consider(request)
             else:
                 self._decided(request, decision)
-        self._answer(asked)
-        if asked.answers.missing:
+        self._answer(origin)
+        if origin.answers.missing:
             within = self._clock.now() + ANSWER_WITHIN_S
-            asked.timer = self._clock.call_at(within, partial(self._waited, asked))
+            origin.timer = self._clock.call_at(within, partial(self._waited, origin))
 
     def _refuse(
-        self, asked: _ReceivedBatch, iq_id: str, error: RemoteProtocolError
+        self, origin: _ReceivedBatch, iq_id: str, error: RemoteProtocolError
     ) -> None:
         """Answer a malformed request as the iq that it would be alone."""
-        where = {"from": asked.source, "to": asked.own, "id": iq_id}
-        text = self._malformed(ET.Element("iq", where), error)
+        attributes = {"from": origin.source, "to": origin.own, "id": iq_id}
+        text = self._malformed(ET.Element("iq", attributes), error)
         refusal = Answer("error", "", error.condition, error.type)
-        if not asked.answers.add(batch_stanza.render_answer(iq_id, "", refusal)):
+        if not origin.answers.add(batch_stanza.render_answer(iq_id, "", refusal)):
             self._send(text)
 
     def answer(self, request: BatchedRequest, answer: Answer) -> None:
         """Answer a request, with the others of its batch if they go out together."""
-        asked = request.asked
+        origin = request.asked
         text = batch_stanza.render_answer(request.iq_id, request.msg_id, answer)
-        if not asked.answers.add(text):
+        if not origin.answers.add(text):
             sender = self._sender(request.to)
             self._send(stanza.render_answer(request, answer, sender=sender))
-        self._answer(asked)
+        self._answer(origin)
 
-    def _waited(self, asked: _ReceivedBatch) -> None:
-        asked.answers.waited()
-        self._answer(asked)
+    def _waited(self, origin: _ReceivedBatch) -> None:
+        origin.answers.waited()
+        self._answer(origin)
 
-    def _answer(self, asked: _ReceivedBatch) -> None:
-        answers = asked.answers.take()
+    def _answer(self, origin: _ReceivedBatch) -> None:
+        answers = origin.answers.take()
         if not answers:
             return
-        if asked.timer is not None:
-            asked.timer.cancel()
-        sender = self._sender(asked.own)
-        iq_id, source = asked.iq_id, asked.source
+        if origin.timer is not None:
+            origin.timer.cancel()
+        sender = self._sender(origin.own)
+        iq_id, source = origin.iq_id, origin.source
         text = batch_stanza.render_answers(iq_id, source, sender, answers)
         self._send(text, at_once=len(answers) > 1)

@@ -62,7 +62,7 @@ class Consumers:
         Raises:
             LocalProtocolError: there is one with its name.
         """
-        if any(each.name == consumer.name for each in self._consumers):
+        if any(other.name == consumer.name for other in self._consumers):
             raise LocalProtocolError(
                 f"there is a consumer {consumer.name!r}: give one of them another name"
             )

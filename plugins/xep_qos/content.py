@@ -93,12 +93,12 @@ def addressed(
         expected = "left out: only a component sends for other JIDs"
         raise InvalidArgument("sender", str(sender), expected)
     if payload is not None:
-        made = message_of_xml(payload, jid_of("to", to))
+        content = message_of_xml(payload, jid_of("to", to))
     elif body is not None:
-        made = message_with_body(body)
+        content = message_with_body(body)
     else:
-        made = message_with_json(value)
-    return Addressed(to, "" if sender is None else jid_of("sender", sender), made)
+        content = message_with_json(value)
+    return Addressed(to, "" if sender is None else jid_of("sender", sender), content)
 
 
 def json_of(message: StanzaBase) -> Json:
@@ -108,11 +108,11 @@ def json_of(message: StanzaBase) -> Json:
         RemoteProtocolError: it has none, or what it has is no JSON. A consumer that lets
             this pass rejects the message.
     """
-    found = message.xml.find(f"{{{_JSON}}}json")
+    element = message.xml.find(f"{{{_JSON}}}json")
     try:
-        if found is None:
+        if element is None:
             raise ValueError("there is no such element")
-        return read_json(found.text or "")
+        return read_json(element.text or "")
     except ValueError as error:
         text_of_error = f"the message has no JSON (XEP-0335): {error}"
         raise RemoteProtocolError(
@@ -143,9 +143,9 @@ def message_with_body(body: object) -> str:
     Raises:
         InvalidArgument: XML cannot carry it.
     """
-    found = arguments.text("body", body, private=True)
+    body_text = arguments.text("body", body, private=True)
     try:
-        return f"<message xmlns='{CLIENT}'><body>{text(found)}</body></message>"
+        return f"<message xmlns='{CLIENT}'><body>{text(body_text)}</body></message>"
     except ValueError as error:
         raise InvalidArgument("body", str, _TEXT, why=str(error)) from error
 
@@ -165,9 +165,9 @@ def message_of_xml(payload: object, to: str) -> str:
     Raises:
         InvalidArgument: it is not well-formed, or is from or to somebody else.
     """
-    found = arguments.text("payload", payload, private=True)
+    xml = arguments.text("payload", payload, private=True)
     try:
-        root = ET.fromstring(found)  # noqa: S314 - expat expands no external entity
+        root = ET.fromstring(xml)  # noqa: S314 - expat expands no external entity
     except (ET.ParseError, UnicodeEncodeError) as error:
         expected = "one element of well-formed XML"
         raise InvalidArgument("payload", str, expected, why=str(error)) from error

@@ -1,57 +1,61 @@
-"""The known peers: which are available, and what they support."""
+"""The known peers: which are available, what they support, and which of them answers."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
+from xml.etree import ElementTree as ET
 
-from slixmpp import JID
 from slixmpp.basexmpp import BaseXMPP
-from slixmpp.exceptions import IqTimeout, XMPPError
 
+from qos.core.message.inquiry import is_silent
 from qos.core.message.model import Outgoing, Route
 from qos.core.message.route import Resource, choose, namespace_for, to_jid
+from qos.core.record import replace
 from qos.core.strings import ID_CHARS_MAX, bare
+from qos.core.two_rooms import TwoRooms
+from qos.engine.clock import Clock
+from xep_qos.capabilities import StoredCapabilities
+from xep_qos.features import Features, Version
 
 __all__ = ["Discovery"]
 
-log = logging.getLogger(__name__)
-
 _NOTHING: frozenset[str] = frozenset()
 
-#: The most peers of which the presence and the version of their capabilities are
-#: remembered; the latest are kept. Anybody may send presence. A peer whose version is
-#: not known is asked itself.
+#: The most known peers of which the presence, the version of their capabilities and their
+#: answers are remembered; the latest are kept. A peer whose version is not known is asked
+#: itself.
 _PRESENT_MAX = 10_000
 
-#: Peers that are asked at a time. When the session begins, messages to many may wait.
-_ASKED_AT_ONCE = 500
+#: The most strangers of which the presence is remembered, beside the known: we may be
+#: about to send to one of them.
+_STRANGERS_MAX = 1_000
 
-#: The longest time to wait for an answer, in seconds, and the doublings to get there.
-_ANSWER_S, _DOUBLINGS = 60.0, 16
+#: The most resources of an account of a stranger.
+_RESOURCES_MAX = 20
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """The features of a JID, and their time of expiry (None: while it is present)."""
-
-    features: AbstractSet[str]
-    until: float | None = None
 
 
 class Discovery:
     """Finds a route for each attempt; asks a peer once for its features.
 
     Source: the proto-XEP, Determining Support: entity capabilities (XEP-0115) if there
-    are any, else disco#info (XEP-0030). slixmpp's own cache for disco#info is not used,
-    because it keeps an answer for ever.
+    are any, else disco#info (XEP-0030). Only a peer to which we are about to send is
+    asked.
+
+    Attributes:
+        awaited: the ids of the questions that may still be answered.
+        take_answer: takes an answer to one of them; see `Features.take_answer`.
+        supports: whether a JID is known to have features; see `Features.supports`.
+        forget: forgets the features of a full JID, since they may have changed.
+        answers: the number of the last answer of each peer: the larger, the later.
+            Whoever takes an answer writes it here, and drops the peer from silent_since:
+            a call for each answer would cost too much.
+        silent_since: since when a resource, one of several of its account, has left a
+            message without the answer that was due.
     """
 
     def __init__(
@@ -60,49 +64,66 @@ class Discovery:
         *,
         namespaces: Sequence[str],
         timeout_s: float,
-        now: Callable[[], float],
-        found: Callable[[str], None],
+        clock: Clock,
+        ask: Callable[[str, str], str],
+        capabilities: StoredCapabilities,
+        on_features: Callable[[str], None],
         answered: Callable[[str, float], None],
         shows_presence: Callable[[str], bool],
     ) -> None:
         """Prepare to ask.
 
         Args:
-            xmpp: the stream, with xep_0030 and xep_0115.
+            xmpp: the stream.
             namespaces: those of QoS, in the order of preference.
-            timeout_s: the time to wait for a peer's disco#info; it doubles with each one
-                that does not answer. A failure is remembered for the first time.
-            now: the clock.
-            found: called with an account when more is known about it.
+            timeout_s: see Features, as for clock, ask and capabilities.
+            clock: the clock.
+            ask: sends a request for disco#info.
+            capabilities: the lists that accounts have sent.
+            on_features: called with an account when more is known about it.
             answered: called with an account and the seconds until it has answered.
             shows_presence: whether an account is known to show us its presence.
         """
         self._xmpp = xmpp
         self._namespaces = namespaces
-        self._timeout_s = timeout_s
-        self._now = now
-        self._found = found
-        self._answered = answered
+        self._clock = clock
         self._shows_presence = shows_presence
-        self._known: dict[str, _Known] = {}
         # Priorities by full JID: the available resources of an account, for an account
         # of ours. slixmpp's roster forgets them with the connection. When the session
         # is resumed (XEP-0198), they are not sent again.
-        self._present: dict[tuple[str, str], dict[str, int]] = {}
-        # Whether some available peers had to be forgotten.
-        self._crowded = False
+        self._present: TwoRooms[tuple[str, str], dict[str, int]] = TwoRooms(
+            _PRESENT_MAX, _STRANGERS_MAX
+        )
         # The version of the capabilities in the latest presence of a JID.
-        self._versions: dict[str, str] = {}
-        self._asking: dict[str, asyncio.Task[None]] = {}
-        # The senders of the messages to those who are still to be asked, by their JID.
-        self._to_ask: dict[str, str] = {}
-        # How many requests in a row a peer has left without an answer.
-        self._unanswered: dict[str, int] = {}
+        self._versions: TwoRooms[str, Version] = TwoRooms(_PRESENT_MAX, _STRANGERS_MAX)
+        # Whether some resource of an account had to be forgotten.
+        self._crowded = False
+        self._features = Features(
+            xmpp,
+            namespaces=namespaces,
+            timeout_s=timeout_s,
+            clock=clock,
+            ask=ask,
+            capabilities=capabilities,
+            versions=self._versions,
+            on_features=on_features,
+            answered=answered,
+        )
+        self.awaited = self._features.awaited
+        self.take_answer: Callable[[ET.Element], bool] = self._features.take_answer
+        self.supports: Callable[[str, AbstractSet[str]], bool] = self._features.supports
+        self.forget: Callable[[str], None] = self._features.forget
+        self.session_lost: Callable[[], None] = self._features.session_lost
+        self.stop: Callable[[], None] = self._features.stop
+        self.answers: dict[str, int] = {}
+        self.silent_since: dict[str, float] = {}
+
+    # -- routes ------------------------------------------------------------
 
     def route(self, record: Outgoing) -> Route | None:
         """The route of the next attempt; None: no address is known yet."""
         if "/" in record.to:
-            features = self._features(record.to, record.sender)
+            features = self._features.of(record.to, record.sender)
             if features is None:
                 return None
             absent = self._is_absent(record.to, record.sender)
@@ -110,9 +131,11 @@ class Discovery:
         resources = []
         present = self._available(record.to, record.sender)
         for jid, priority in list(present.items()):
-            features = self._features(jid, record.sender)
+            features = self._features.of(jid, record.sender)
             if features is not None:
                 resources.append(Resource(jid, priority, features))
+        if len(resources) > 1:
+            return self._route_by_evidence(record, resources)
         route = choose(record, resources, self._namespaces)
         if route is not None or resources:
             return route
@@ -121,10 +144,31 @@ class Discovery:
             return self._to_holder(record)
         # No visible resource: an entity without resources (a component, for instance)
         # answers for itself.
-        features = self._features(record.to, record.sender) or _NOTHING
+        features = self._features.of(record.to, record.sender) or _NOTHING
         if namespace_for(features, self._namespaces) is None:
             return None
         return to_jid(record, features, self._namespaces)
+
+    def _route_by_evidence(
+        self, record: Outgoing, resources: Sequence[Resource]
+    ) -> Route | None:
+        """The route to one of several resources, by what each has done."""
+        now = self._clock.now()
+        if record.unanswered:
+            # It is being repeated: its answer was due.
+            for jid in record.addressed:
+                if jid not in self.silent_since:
+                    _put(self.silent_since, jid, now)
+        limit_s = self._features.limit_s
+        judged = [
+            replace(
+                resource,
+                silent=is_silent(self.silent_since.get(resource.jid), now, limit_s),
+                answered=self.answers.get(resource.jid, 0),
+            )
+            for resource in resources
+        ]
+        return choose(record, judged, self._namespaces)
 
     def _to_holder(self, record: Outgoing) -> Route:
         """The route to the full JID that holds a message, which is being released."""
@@ -132,7 +176,17 @@ class Discovery:
         assert record.namespace is not None
         return Route(record.peer, record.namespace, record.hold is not None)
 
-    def arrived(self, jid: str, to: str, priority: int, version: str | None) -> None:
+    # -- presence ----------------------------------------------------------
+
+    def arrived(
+        self,
+        jid: str,
+        to: str,
+        priority: int,
+        version: Version | None,
+        *,
+        stranger: bool,
+    ) -> None:
         """Note that a JID is available to an account of ours.
 
         Args:
@@ -141,28 +195,30 @@ class Discovery:
             priority: the priority in its presence.
             version: the version of its capabilities (XEP-0115), if its presence has
                 one.
+            stranger: whether it is one, who changes nothing of the known.
         """
-        self.forget(jid)
+        self._features.arrived(jid, version)
+        self.silent_since.pop(jid, None)
         account = (to, bare(jid))
-        resources = self._present.get(account, {})
-        self._crowded |= _PRESENT_MAX in {len(self._present), len(resources)}
-        _put(resources, jid, priority)
-        _put(self._present, account, resources)
-        if version is not None and len(version) <= ID_CHARS_MAX:
-            _put(self._versions, jid, version)
+        resources = self._present.get(account) or {}
+        self._crowded |= not stranger and len(resources) >= _PRESENT_MAX
+        _put(resources, jid, priority, _RESOURCES_MAX if stranger else _PRESENT_MAX)
+        self._present.put(account, resources, stranger=stranger)
+        if version is not None and len(version.text) <= ID_CHARS_MAX:
+            self._versions.put(jid, version, stranger=stranger)
 
     def departed(self, jid: str, to: str) -> None:
         """Note that a JID is not available any more to an account of ours."""
         self.forget(jid)
-        self._versions.pop(jid, None)
-        present = self._present.get((to, bare(jid)), {})
+        self.silent_since.pop(jid, None)
+        self._versions.pop(jid)
+        account = (to, bare(jid))
+        present = self._present.get(account) or {}
         present.pop(jid, None)
         if not present:
-            self._present.pop((to, bare(jid)), None)
+            self._present.pop(account)
 
-    def forget(self, jid: str) -> None:
-        """Forget the features of this full JID, since they may have changed."""
-        self._known.pop(jid, None)
+    # -- the session -------------------------------------------------------
 
     def session_started(self) -> None:
         """Take the start of a session that was not resumed, or that began before us.
@@ -170,32 +226,22 @@ class Discovery:
         In the second case, slixmpp knows the available peers.
         """
         self._present.clear()
-        self._known.clear()
+        self._features.session_started()
         self._versions.clear()
+        self.silent_since.clear()
         self._crowded = False
         for own in list(self._xmpp.roster):
             roster = self._xmpp.roster[own]
             for account in list(roster):
                 for resource, presence in roster[account].resources.items():
                     jid = f"{account}/{resource}" if resource else account
-                    self.arrived(jid, own, presence["priority"], None)
-
-    def session_lost(self) -> None:
-        """Ask nobody; what is known stays, as the session may be resumed."""
-        self._to_ask.clear()
-        for task in self._asking.values():
-            task.cancel()
-        self._asking.clear()
-
-    def supports(self, jid: str, features: AbstractSet[str]) -> bool:
-        """Whether this JID is known to support all of these; does not ask it."""
-        known = self._known.get(jid)
-        return known is not None and known.features >= features
+                    self.arrived(jid, own, presence["priority"], None, stranger=False)
 
     def _available(self, account: str, sender: str) -> Mapping[str, int]:
         """The available resources of an account, and their priorities."""
         own = bare(sender) if sender else self._xmpp.boundjid.bare
-        return self._present.get((own, account), {})
+        key, present = (own, account), self._present
+        return present.known.get(key) or present.strangers.get(key) or {}
 
     def _is_absent(self, jid: str, sender: str) -> bool:
         """Whether presence proves that this full JID has no session.
@@ -206,87 +252,17 @@ class Discovery:
         presence, we have got that before its server can return anything.
         """
         account, own = bare(jid), self._xmpp.boundjid
-        if jid in self._available(account, sender) or self._crowded:
+        if jid in self._available(account, sender):
             return False
-        shown = own.full in self._present.get((own.bare, own.bare), {})
-        return shown and self._shows_presence(account)
-
-    def _features(self, jid: str, sender: str) -> AbstractSet[str] | None:
-        """The features of a JID; None while it is being asked."""
-        known = self._known.get(jid)
-        if known is not None and (known.until is None or self._now() < known.until):
-            return known.features
-        if jid not in self._asking:
-            self._to_ask.setdefault(jid, sender)
-            self._ask_next()
-        return None
-
-    def _ask_next(self) -> None:
-        """Ask those who wait for that, as many as may be asked at a time."""
-        while self._to_ask and len(self._asking) < _ASKED_AT_ONCE:
-            jid = next(iter(self._to_ask))
-            sender = self._to_ask.pop(jid)
-            self._asking[jid] = self._xmpp.loop.create_task(self._ask(jid, sender))
-
-    async def _ask(self, jid: str, sender: str) -> None:
-        features: AbstractSet[str] = _NOTHING
-        timeout_s = min(
-            _ANSWER_S, self._timeout_s * 2.0 ** self._unanswered.get(jid, 0)
-        )
-        asked_at = self._now()
-        try:
-            info, was_asked = await self._info(jid, sender, timeout_s)
-            features = frozenset(info["features"])
-            self._unanswered.pop(jid, None)
-            if was_asked:
-                self._answered(bare(jid), self._now() - asked_at)
-        except IqTimeout:
-            # The stanza may be lost, or the link slow: the next one has more time.
-            count = min(self._unanswered.get(jid, 0) + 1, _DOUBLINGS)
-            _put(self._unanswered, jid, count)
-        except XMPPError as error:
-            log.debug("%s does not say what it supports: %s", jid, error)
-        except Exception:
-            # In slixmpp; the peer has a part in what it reads.
-            log.exception("%s cannot be asked what it supports", jid)
-        finally:
-            # After the end of a session it may have been asked anew.
-            if self._asking.get(jid) is asyncio.current_task():
-                del self._asking[jid]
-            self._ask_next()
-        speaks = namespace_for(features, self._namespaces) is not None
-        until = None if speaks else self._now() + self._timeout_s
-        self._known[jid] = _Known(features, until)
-        try:
-            self._found(bare(jid))
-        except Exception:
-            # Such as a store that cannot be written: its messages are attempted again.
-            log.exception("messages to %s cannot go on for now", jid)
-
-    async def _info(self, jid: str, sender: str, timeout_s: float) -> tuple[Any, bool]:
-        """Its disco#info, and whether the peer was asked for it."""
-        version = self._versions.get(jid)
-        if version is not None:
-            caps = self._xmpp.plugin["xep_0115"]
-            info = await caps.get_caps(  # type: ignore[no-untyped-call]
-                verstring=version
-            )
-            if info is not None:
-                return info, False
-        disco = self._xmpp.plugin["xep_0030"]
-        answer = await disco.get_info(
-            jid=JID(jid),
-            ifrom=sender or None,
-            local=False,
-            cached=False,
-            timeout=timeout_s,
-        )
-        return answer["disco_info"], True
+        if self._crowded or self._present.crowded:
+            return False
+        is_shown = own.full in self._available(own.bare, "")
+        return is_shown and self._shows_presence(account)
 
 
-def _put(known: dict[_K, _V], key: _K, value: _V) -> None:
+def _put(table: dict[_K, _V], key: _K, value: _V, most: int | None = None) -> None:
     """Set a value as the newest, and forget the oldest if there are too many."""
-    known.pop(key, None)
-    known[key] = value
-    if len(known) > _PRESENT_MAX:
-        del known[next(iter(known))]
+    table.pop(key, None)
+    table[key] = value
+    if len(table) > (most or _PRESENT_MAX):
+        del table[next(iter(table))]

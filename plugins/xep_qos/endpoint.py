@@ -18,13 +18,21 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from slixmpp import JID, ClientXMPP, ComponentXMPP
-from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from qos import arguments
+from qos.core.message.batch import BATCH_NAMESPACE
 from qos.core.message.effects import Answer, Report, Transmit
-from qos.core.message.model import Level, LevelOrWord, Outgoing, Route
+from qos.core.message.model import (
+    MARKS_NAMESPACE,
+    NAMESPACES,
+    Level,
+    LevelOrWord,
+    Outgoing,
+    Route,
+)
 from qos.core.message.receiver_table import Request
 from qos.core.message.sender_table import Reply
+from qos.core.message.session_resource import is_changed, resource_to_ask_for
 from qos.core.message.trust import Trusted
 from qos.core.quota import own_domains
 from qos.core.strings import ID_CHARS_MAX, own_servers
@@ -52,11 +60,14 @@ from xep_qos import stanza
 from xep_qos.batch import BatchedRequest, BatchReceiver, BatchSender
 from xep_qos.batch_stanza import BATCH, REQUEST_OR_BATCH
 from xep_qos.capabilities import StoredCapabilities
+from xep_qos.disco_info import QUERY
 from xep_qos.discovery import Discovery
 from xep_qos.feed import Feed
 from xep_qos.guard import Guard
 from xep_qos.plain import PlainMessages
+from xep_qos.presence import PeerPresence
 from xep_qos.reporting import Reporter
+from xep_qos.roster import ROSTER_QUERY, RosterLoader
 from xep_qos.settings import Settings, policy_of, store_of
 
 __all__ = ["Endpoint"]
@@ -72,6 +83,9 @@ _RESOURCE_BYTES = 256
 #: How many messages at level unacknowledged slixmpp keeps while there is no session.
 _PLAIN_WAITING_MAX = 1000
 
+#: The most peers of which the order of their last answers is remembered.
+_ANSWERS_MAX = 10_000
+
 #: The levels of a message, itself included: an iq, a batch and a request stand around it.
 _PAYLOAD_DEPTH_MAX = DEPTH_MAX - 3
 
@@ -85,8 +99,8 @@ _AWAY = RemoteProtocolError("away", condition="service-unavailable", type="cance
 
 _PING = "<ping xmlns='urn:xmpp:ping'/>"
 
-_CAPS = "{http://jabber.org/protocol/caps}c"
-_MUC_USER = "{http://jabber.org/protocol/muc#user}x"
+#: What is kept of the features of peers.
+_FEATURES = frozenset({*NAMESPACES, MARKS_NAMESPACE, BATCH_NAMESPACE})
 
 
 class Endpoint:
@@ -109,6 +123,8 @@ class Endpoint:
         self.has_been_online = False
         #: The ids of the iqs that the end of the connection has found unwritten.
         self._unwritten: set[str] = set()
+        #: Whether it was said that the server gives us another resource.
+        self._resource_changed = False
         #: Of the ping that is not answered yet, or ''.
         self._ping_id = ""
         self._clock = LoopClock(self.xmpp.loop)
@@ -151,22 +167,19 @@ class Endpoint:
         if self._kept_sizes:
             self._limits.restore(self._kept_sizes)
         self._capabilities = StoredCapabilities(
-            self.xmpp,
             contents.remembered.get(_CAPABILITIES, ""),
             lambda value: self._remember(_CAPABILITIES, value),
+            _FEATURES,
         )
-        undo.callback(self._capabilities.close)
         self._make_engines(contents, journal, undo)
         self._make_parts_for_peers()
+        undo.callback(self._stop_asking)
         self._part = Part(
             take_iq=self._take_iq,
-            saw_presence=self._saw_presence,
+            saw_presence=lambda xml: self.presence.saw(xml),
             session_started=self._session_started,
             session_lost=self._session_lost,
         )
-        # The event of each presence: events of a single type depend on the peer's show
-        # value, such as away.
-        self.xmpp.add_event_handler("presence", self._presence)
         self._limits.watch.append(self._stanza_ended_stream)
         undo.callback(self._step_out)
         self._tap.join(self._part)
@@ -223,8 +236,10 @@ class Endpoint:
             self.xmpp,
             namespaces=settings.namespaces,
             timeout_s=settings.retry_first_s,
-            now=self._clock.now,
-            found=self.outbox.in_flight.route_found,
+            clock=self._clock,
+            ask=self._ask,
+            capabilities=self._capabilities,
+            on_features=self.outbox.in_flight.route_found,
             answered=self.outbox.in_flight.heard,
             shows_presence=lambda account: self.guard.shows_presence(account),
         )
@@ -258,11 +273,30 @@ class Endpoint:
             no_room=self.inbox.turn_away,
         )
         self.plain = PlainMessages(self.xmpp, self.guard, self.report)
+        self._roster = RosterLoader(
+            self.xmpp,
+            clock=self._clock,
+            # At once: the presence of the contacts comes behind the roster.
+            send=partial(self._wire.send, at_once=True),
+            loaded=self.guard.roster_loaded,
+        )
+        self.presence: PeerPresence = PeerPresence(
+            self.xmpp,
+            self.guard,
+            self._discovery,
+            sends_to=self.outbox.in_flight.sends_to,
+            peer_arrived=self.outbox.in_flight.peer_arrived,
+        )
+        #: How many answers of peers there were.
+        self._replies = 0
 
     def _step_out(self) -> None:
         self._tap.leave(self._part)
         self._limits.watch.remove(self._stanza_ended_stream)
-        self.xmpp.del_event_handler("presence", self._presence)
+
+    def _stop_asking(self) -> None:
+        self._discovery.stop()
+        self._roster.stop()
 
     def _new_journal(self, node: str) -> JournalWriter | None:
         if self.settings.journal is None:
@@ -276,13 +310,13 @@ class Endpoint:
 
     def leave(self) -> Coroutine[Any, Any, None]:
         """Leave the stream as it was; the returned coroutine closes the store."""
-        self._capabilities.close()
         # First: the answers of this turn of the loop have still to be sent.
         self.inbox.leave()
         for request in self.guard.undecided():
             self.inbox.turn_away(request)
         self._step_out()
         self._session_lost()
+        self._stop_asking()
         self.outbox.stop()
         self._batches.stop()
         return self._close()
@@ -358,8 +392,8 @@ class Endpoint:
         limit = self.settings.stanza_bytes_max
         if size > limit:
             raise MessageTooLarge(to, size=size, limit=limit)
-        known = self._limits.sizes.limit
-        if known is not None and size > known:
+        server_limit = self._limits.sizes.limit
+        if server_limit is not None and size > server_limit:
             size = self._size_of(to, payload, level, sender)
             over = self._limits.over(size)
             if over is not None:
@@ -393,10 +427,9 @@ class Endpoint:
         # First, the callbacks of futures that are done are called.
         await asyncio.sleep(0)
         # A store writes in the order of the calls.
-        own = self.xmpp.boundjid.full or str(self.xmpp.requested_jid)
-        written = self.store.write((Remember(_OWN_JID, own),))
-        if written is not None:
-            await written
+        write = self.store.write((Remember(_OWN_JID, self._jid_to_ask_for()),))
+        if write is not None:
+            await write
         self._wire.flush()
 
     async def confirmed(self, within_s: float) -> bool:
@@ -414,20 +447,41 @@ class Endpoint:
 
     def _ask_for_resource(self, remembered: str) -> None:
         """Ask for the same resource: a foreign peer holds messages for our full JID."""
-        wanted = self.xmpp.requested_jid
+        jid = self.xmpp.requested_jid
         account, _, resource = remembered.partition("/")
-        if resource and not wanted.resource and account == wanted.bare:
-            wanted.resource = resource
+        if resource and not jid.resource and account == jid.bare:
+            jid.resource = resource
+
+    def _jid_to_ask_for(self) -> str:
+        """Our JID with the resource to ask for at the next start."""
+        bound, jid = self.xmpp.boundjid, self.xmpp.requested_jid
+        if not bound.full or self.xmpp.is_component:
+            return bound.full or str(jid)
+        return f"{bound.bare}/{resource_to_ask_for(jid.resource, bound.resource)}"
+
+    def _warn_of_changed_resource(self) -> None:
+        bound, jid = self.xmpp.boundjid, self.xmpp.requested_jid
+        if self._resource_changed or self.xmpp.is_component:
+            return
+        self._resource_changed = is_changed(jid.resource, bound.resource)
+        if self._resource_changed:
+            log.warning(
+                "%s has given us the resource %r instead of %r: messages that others hold "
+                "for %s cannot come here; it is asked for again at each login",
+                *(bound.host, bound.resource, jid.resource, jid.full),
+            )
 
     def _session_started(self, *, resumed: bool) -> None:
         own = self.own = self.xmpp.boundjid.full
         self._plain_waiting = 0
-        self._remember(_OWN_JID, own)
+        self._remember(_OWN_JID, self._jid_to_ask_for())
+        self._warn_of_changed_resource()
         if not resumed:
             self._discovery.session_started()
             self._batches.session_started()
             self._keep_sizes()
         self.guard.session_started(resumed=resumed)
+        self._roster.session_started(resumed=resumed)
         if not self.has_been_online:
             self.has_been_online = True
             self._warn_of_automatic_trust()
@@ -447,37 +501,26 @@ class Endpoint:
         self._keep_sizes()
 
     def _keep_sizes(self) -> None:
-        known = self._limits.sizes.to_text()
-        if known != self._kept_sizes:
-            self._kept_sizes = known
-            self._remember(_STANZA_SIZES, known)
+        sizes = self._limits.sizes.to_text()
+        if sizes != self._kept_sizes:
+            self._kept_sizes = sizes
+            self._remember(_STANZA_SIZES, sizes)
 
     def _remember(self, name: str, value: str) -> None:
         """Keep a value in the store for the next start."""
-        written = self.store.write((Remember(name, value),))
-        if written is not None:
+        write = self.store.write((Remember(name, value),))
+        if write is not None:
             # An error does not matter: the next start can do without the value.
-            written.add_done_callback(lambda done: done.exception())
+            write.add_done_callback(lambda done: done.exception())
 
     def _session_lost(self) -> None:
         self.own = None
         self.guard.session_lost()
+        self._roster.session_lost()
         self.outbox.session_lost()
         # Called at each lost attempt as well, with the same ids.
         self._unwritten.update(self._batches.session_lost(), self._wire.lost)
         self._discovery.session_lost()
-
-    def _presence(self, presence: StanzaBase) -> None:
-        jid = str(presence["from"])
-        to = (presence["to"] or self.xmpp.boundjid).bare
-        kind = presence.xml.get("type")
-        if kind is None:
-            caps = presence.xml.find(_CAPS)
-            version = None if caps is None else caps.get("ver")
-            self._discovery.arrived(jid, to, presence["priority"], version)
-            self.outbox.in_flight.peer_arrived(account_of(jid))
-        elif kind == "unavailable":
-            self._discovery.departed(jid, to)
 
     def _warn_of_automatic_trust(self) -> None:
         """Warn that by slixmpp's default every peer that asks gets into the roster."""
@@ -493,23 +536,31 @@ class Endpoint:
 
     def _take_iq(self, xml: ET.Element) -> bool:
         kind = xml.get("type")
-        taken = False
+        is_taken = False
         if kind == "set":
             for element in xml:
                 if element.tag in REQUEST_OR_BATCH:
-                    taken = self._asked(xml, element)
+                    is_taken = self._asked(xml, element)
                     break
+                if element.tag == ROSTER_QUERY:
+                    self._roster.clean(xml)
         elif self._ping_id and xml.get("id") == self._ping_id:
-            taken = self._answered_ping(xml)
+            is_taken = self._answered_ping(xml)
         elif kind in {"result", "error"}:
             iq_id = xml.get("id", "")
             awaited = iq_id in self._awaited
-            taken = awaited or self._batches.awaits(iq_id)
-            if taken:
+            is_taken = awaited or self._batches.awaits(iq_id)
+            if is_taken:
                 self._answered(xml, iq_id, in_batch=not awaited)
-        if taken:
+            elif iq_id in self._discovery.awaited:
+                is_taken = self._discovery.take_answer(xml)
+            elif iq_id in self._roster.awaited:
+                is_taken = self._roster.take_answer(xml)
+            else:
+                self._roster.clean(xml)
+        if is_taken:
             self._wire.quicken()
-        return taken
+        return is_taken
 
     def _answered_ping(self, xml: ET.Element) -> bool:
         """Take the answer of our server to a ping; a component gets the ping itself."""
@@ -519,10 +570,6 @@ class Endpoint:
         self._ping_id = ""
         self.outbox.in_flight.answered_ping()
         return True
-
-    def _saw_presence(self, xml: ET.Element) -> None:
-        if xml.find(_MUC_USER) is not None:
-            self.guard.saw_occupant(xml.get("from", ""))
 
     def _asked(self, xml: ET.Element, element: ET.Element) -> bool:
         """Take an iq with a request or a batch; False: we accept no batches."""
@@ -580,9 +627,19 @@ class Endpoint:
             self._reply(stanza.parse_reply(xml))
 
     def _reply(self, reply: Reply) -> None:
-        if reply.error not in {None, "resource-constraint"}:
+        discovery, source = self._discovery, reply.source
+        if reply.error in {None, "resource-constraint"}:
+            # Without a call: this is done for each answer.
+            answers, self._replies = discovery.answers, self._replies + 1
+            answers.pop(source, None)
+            answers[source] = self._replies
+            if len(answers) > _ANSWERS_MAX:
+                del answers[next(iter(answers))]
+            if discovery.silent_since:
+                discovery.silent_since.pop(source, None)
+        else:
             # It may be away, and come back with other features.
-            self._discovery.forget(reply.source)
+            discovery.forget(source)
         self.outbox.in_flight.reply(reply)
 
     def _sender_of_answer(self, to: str) -> str:
@@ -597,6 +654,12 @@ class Endpoint:
             self._wire.send(text, at_once=at_once)
 
     # -- the ports of the engine: also `route`, `hand_over` and `consumption` ----
+
+    def _ask(self, jid: str, sender: str) -> str:
+        """Ask a peer what it supports; returns the id of the question, or ''."""
+        iq_id = self.new_id()
+        text = render_iq("get", iq_id, QUERY, to=jid, sender=sender)
+        return iq_id if self.own is not None and self._wire.send(text) else ""
 
     new_id = staticmethod(new_id)
     new_msg_id = staticmethod(new_key)

@@ -96,13 +96,13 @@ class Feed:
             log.error("%s", StoreDamaged(self._store_url, f"{text}: {error}"))
             return False
         self._until[message.xml] = None
-        taken = self._takers.hand_over(message, record.msg_id)
+        result = self._takers.hand_over(message, record.msg_id)
         until = self._until.pop(message.xml)
         if until is not None:
             return until
-        if not taken:
+        if not result:
             self._say_that_nobody_takes(record)
-        return taken
+        return result
 
     def _say_that_nobody_takes(self, record: Incoming) -> None:
         source = bare(record.source)

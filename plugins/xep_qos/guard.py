@@ -8,32 +8,32 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from slixmpp import JID, ClientXMPP
+from slixmpp import JID
 from slixmpp.basexmpp import BaseXMPP
-from slixmpp.exceptions import XMPPError
-from slixmpp.stanza import Iq
 
+from qos.core.message.acquaintance import is_stranger
 from qos.core.message.receiver_table import Request
 from qos.core.message.trust import Trusted, TrustPolicy
 from qos.core.strings import bare
+from qos.core.two_rooms import TwoRooms
 from xep_qos.settings import TrustCallback
 
 __all__ = ["Guard"]
 
 log = logging.getLogger(__name__)
 
-#: The most requests that wait until the roster is known, or the application has
-#: decided. Further ones get an error at once, and may be repeated.
+#: The most requests of strangers that wait until the roster is known, or the application
+#: has decided, and as many of those whom the last roster had. Further ones get an error at
+#: once, and may be repeated.
 _WAITING_MAX = 1_000
 
 #: The most bytes of their payloads: a request may be as large as a server's limit for a
 #: stanza.
 _WAITING_BYTES_MAX = 4 * 1024 * 1024
 
-#: The most rooms that are remembered by the presence of their occupants.
+#: The most rooms that are remembered by the presence of their occupants: of those that we
+#: have entered, and beside them of others.
 _ROOMS_MAX = 10_000
-
-_ROSTER = "jabber:iq:roster"
 
 #: The decision on a `deliver`: only a sender that was trusted when it sent the message
 #: knows the token.
@@ -45,9 +45,6 @@ _BY_APPLICATION = "the application's decision"
 #: The rule for acknowledged messages, where anyone may send them.
 _ANYONE = TrustPolicy(anyone=True)
 _ACCEPTED = Trusted(True, "everyone is accepted")
-
-#: How long to wait for the roster before asking for it again.
-_ROSTER_TIMEOUT_S = 15.0
 
 
 class Guard:
@@ -84,28 +81,23 @@ class Guard:
         self._decided = decided
         self._no_room = no_room
         self._waiting: deque[Request] = deque()
-        # Requests that wait for the roster or for the application, and their bytes.
-        self._kept: dict[int, Request] = {}
-        self._kept_bytes = 0
-        self._rooms: set[str] = set()
+        # Requests that wait for the roster or for the application; their number and
+        # bytes, of the known and of strangers.
+        self._kept: dict[int, tuple[Request, bool]] = {}
+        self._kept_count = {True: 0, False: 0}
+        self._kept_bytes = {True: 0, False: 0}
+        self._rooms: TwoRooms[str, bool] = TwoRooms(_ROOMS_MAX, _ROOMS_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
         self.roster_known = asyncio.Event()
         #: Whether any decision needs the roster.
         self.needs_roster = isinstance(trust, TrustPolicy) and trust.contacts
 
     def session_started(self, *, resumed: bool) -> None:
-        """Learn the roster, if a decision depends on it.
-
-        This is done in each session, except a resumed one. A server reports changes
-        only to clients that have asked for the roster (RFC 6121 §2.1.6), and there may
-        have been changes meanwhile.
-        """
-        if self.needs_roster and isinstance(self._xmpp, ClientXMPP):
-            if not (resumed and self.roster_known.is_set()):
-                self.roster_known.clear()
-                self._spawn(self._learn_roster(self._xmpp))
-        else:
-            self._roster_is_known()
+        """Decide by the roster only when that of this session is known."""
+        if not self.needs_roster:
+            self.roster_loaded()
+        elif not resumed:
+            self.roster_known.clear()
 
     def session_lost(self) -> None:
         """Stop everything that waits for this session."""
@@ -113,11 +105,12 @@ class Guard:
             task.cancel()
         self._waiting.clear()
         self._kept.clear()
-        self._kept_bytes = 0
+        self._kept_count = {True: 0, False: 0}
+        self._kept_bytes = {True: 0, False: 0}
 
     def undecided(self) -> list[Request]:
         """The requests that wait for a decision."""
-        return list(self._kept.values())
+        return [request for request, _ in self._kept.values()]
 
     def shows_presence(self, account: str) -> bool:
         """Whether the roster of this session shows that we see an account's presence.
@@ -128,10 +121,33 @@ class Guard:
         followed = self.needs_roster and self.roster_known.is_set()
         return followed and self._subscription(account, "") in {"to", "both"}
 
-    def saw_occupant(self, jid: str) -> None:
-        """Note presence that only an occupant of a room sends (XEP-0045)."""
-        if len(self._rooms) < _ROOMS_MAX:
-            self._rooms.add(bare(jid))
+    def saw_occupant(self, jid: str, *, stranger: bool) -> None:
+        """Note presence that only an occupant of a room sends (XEP-0045).
+
+        Args:
+            jid: that of the occupant.
+            stranger: whether we have not entered the room.
+        """
+        self._rooms.put(bare(jid), True, stranger=stranger)
+
+    def is_stranger(self, jid: str, to: str, *, addressed: bool) -> bool:
+        """Whether a JID is that of a stranger; see `qos.core.message.acquaintance`.
+
+        Args:
+            jid: the JID.
+            to: our own JID to which it has sent something, or ''.
+            addressed: whether we have sent something to its account.
+        """
+        account = bare(jid)
+        rule = self._trust
+        return is_stranger(
+            jid,
+            own=to or self._xmpp.boundjid.full,
+            policy=rule if isinstance(rule, TrustPolicy) else None,
+            listed=self._is_listed(account, to),
+            addressed=addressed,
+            occupant=self._is_entered(account, to),
+        )
 
     def decision(self, kind: str, source: str, to: str) -> Trusted | None:
         """Decide on a request before it is read; None: this takes some time.
@@ -179,7 +195,11 @@ class Guard:
         if not isinstance(rule, TrustPolicy):
             return self._answer_at_once(rule, source, account, to)
         subscription = "none"
-        if rule.contacts and not (rule.named and rule.names(source)):
+        is_ours = False
+        if not self.roster_known.is_set():
+            # The own account is served, whether or not there is a roster.
+            is_ours = account == (bare(to) or self._xmpp.boundjid.bare)
+        if rule.contacts and not is_ours and not (rule.named and rule.names(source)):
             if not self.roster_known.is_set():
                 return None
             subscription = self._subscription(account, to)
@@ -193,16 +213,31 @@ class Guard:
 
     def _keep(self, request: Request) -> bool:
         """Whether there is room for one more waiting request; if not, it is refused."""
-        size = self._kept_bytes + request.size
-        if len(self._kept) >= _WAITING_MAX or size > _WAITING_BYTES_MAX:
+        is_listed = self._is_listed(bare(request.source), request.to)
+        size = self._kept_bytes[is_listed] + request.size
+        if self._kept_count[is_listed] >= _WAITING_MAX or size > _WAITING_BYTES_MAX:
             self._no_room(request)
             return False
-        self._kept[id(request)], self._kept_bytes = request, size
+        self._kept[id(request)] = request, is_listed
+        self._kept_count[is_listed] += 1
+        self._kept_bytes[is_listed] = size
         return True
 
     def _let_go(self, request: Request) -> None:
-        if self._kept.pop(id(request), None) is not None:
-            self._kept_bytes -= request.size
+        entry = self._kept.pop(id(request), None)
+        if entry is not None:
+            self._kept_count[entry[1]] -= 1
+            self._kept_bytes[entry[1]] -= request.size
+
+    def _is_listed(self, account: str, to: str) -> bool:
+        """Whether the roster has a subscription of an account, or one is asked for."""
+        if self._subscription(account, to) != "none":
+            return True
+        rosters = self._xmpp.roster
+        own = bare(to) or self._xmpp.boundjid.bare
+        if own not in rosters.keys() or not rosters[own].has_jid(account):  # noqa: SIM118
+            return False
+        return bool(rosters[own][account]["pending_out"])
 
     def _subscription(self, account: str, to: str) -> str:
         """The subscription of an account.
@@ -216,8 +251,14 @@ class Guard:
         return str(rosters[own][account]["subscription"])
 
     def _is_occupant(self, account: str, to: str) -> bool:
-        if account in self._rooms:
+        if account in self._rooms.known or account in self._rooms.strangers:
             return True
+        if "xep_0045" not in self._xmpp.plugin:
+            return False
+        return self._is_entered(account, to)
+
+    def _is_entered(self, account: str, to: str) -> bool:
+        """Whether an account is a room that the plugin of XEP-0045 has entered."""
         if "xep_0045" not in self._xmpp.plugin:
             return False
         muc = self._xmpp.plugin["xep_0045"]
@@ -259,41 +300,8 @@ class Guard:
             trusted = False
         return Trusted(bool(trusted), _BY_APPLICATION)
 
-    async def _learn_roster(self, xmpp: ClientXMPP) -> None:
-        while True:
-            try:
-                query = xmpp.make_iq_get(_ROSTER)
-                # Handled in the callback: a push may follow in the same read.
-                await query.send(  # type: ignore[no-untyped-call]
-                    callback=self._take_roster, timeout=_ROSTER_TIMEOUT_S
-                )
-            except XMPPError as error:
-                log.warning("the roster is not known yet: %s", error)
-                await asyncio.sleep(1.0)
-            else:
-                return
-
-    def _take_roster(self, answer: Iq) -> None:
-        """Make slixmpp's roster agree with the server's.
-
-        slixmpp's own get_roster asks only for changes (RFC 6121 §2.6), which does not
-        show the removed contacts. From the result on, slixmpp follows the server's
-        pushes.
-        """
-        if answer["type"] != "result":
-            return
-        subscriptions = {
-            item.get("jid", ""): item.get("subscription", "none")
-            for item in answer.xml.iterfind(f"{{{_ROSTER}}}query/{{{_ROSTER}}}item")
-        }
-        roster = self._xmpp.client_roster
-        for jid in {*roster.keys(), *subscriptions}:
-            subscription = subscriptions.get(jid, "none")
-            roster[jid]["to"] = subscription in {"to", "both"}
-            roster[jid]["from"] = subscription in {"from", "both"}
-        self._roster_is_known()
-
-    def _roster_is_known(self) -> None:
+    def roster_loaded(self) -> None:
+        """Take the news that the roster is known: decide on the requests that wait."""
         self.roster_known.set()
         while self._waiting:
             request = self._waiting.popleft()

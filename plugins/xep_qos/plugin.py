@@ -31,7 +31,7 @@ from qos.jids import jid_of
 from qos.stores.base import Store
 from qos.stream.caps import PromptCaps
 from qos.stream.gate import in_session
-from qos.stream.plugins import plugin_of
+from qos.stream.per_stream import plugin_of
 from xep_qos.batch import features as batch_features
 from xep_qos.consumers import Consumer, HandlerT, Match
 from xep_qos.content import Json, SendOptions, addressed
@@ -139,9 +139,15 @@ class XEP_QOS(BasePlugin):
                 may continue when the store is opened again. To be sure, submit it again
                 under the same msg_id.
         """
-        made = addressed(self.xmpp, to, body, payload, json, sender)
+        message = addressed(self.xmpp, to, body, payload, json, sender)
         return await self._endpoint.submit(
-            made.to, made.payload, level, deadline_s, ordered, made.sender, msg_id
+            message.to,
+            message.payload,
+            level,
+            deadline_s,
+            ordered,
+            message.sender,
+            msg_id,
         )
 
     def delivery(self, msg_id: str) -> Delivery:
@@ -360,9 +366,9 @@ class XEP_QOS(BasePlugin):
             arguments.text("msg_id", msg_id)
         source = _source(source)
         return [
-            replace(each)
-            for each in self._endpoint.inbox.parked()
-            if msg_id in {None, each.msg_id} and each.is_from(source)
+            replace(message)
+            for message in self._endpoint.inbox.parked()
+            if msg_id in {None, message.msg_id} and message.is_from(source)
         ]
 
     def release_parked(self, msg_id: str, source: str | None = None) -> None:
@@ -486,6 +492,7 @@ class XEP_QOS(BasePlugin):
             self._endpoint = Endpoint(self.xmpp, Settings.from_config(self.config))
             self._started = True
             self._caps = PromptCaps(self.xmpp)
+            self._endpoint.presence.addressed = self._caps.addressed
             if self.xmpp.is_component:
                 api = self.xmpp.plugin["xep_0030"].api
                 api.register(self._info_at_any_address, "get_info")
@@ -532,9 +539,9 @@ class XEP_QOS(BasePlugin):
         It serves all of them.
         """
         static = self.xmpp.plugin["xep_0030"].static
-        known = static.node_exists(jid, node)
+        is_known = static.node_exists(jid, node)
         info: DiscoInfo | None = static.get_info(jid, node, sender, data)
-        if info is not None and not known and not node:
+        if info is not None and not is_known and not node:
             for feature in self._features:
                 info.add_feature(feature)
         return info
@@ -544,8 +551,8 @@ class XEP_QOS(BasePlugin):
 
         Presence that was sent already is sent again; none is sent for the first time.
         """
-        seen = self.xmpp.roster[jid].last_status is not None
-        update = self.xmpp.plugin["xep_0115"].update_caps(jid, broadcast=seen)
+        has_presence = self.xmpp.roster[jid].last_status is not None
+        update = self.xmpp.plugin["xep_0115"].update_caps(jid, broadcast=has_presence)
         task = self.xmpp.loop.create_task(update)
         self._announcing.add(task)
         task.add_done_callback(self._announcing.discard)

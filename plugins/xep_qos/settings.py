@@ -186,11 +186,11 @@ class Settings:
         Raises:
             ValueError: an option is unknown or has a wrong value; the message names it.
         """
-        known = {field.name for field in fields(cls)}
+        options = {field.name for field in fields(cls)}
         for name in config:
-            if name not in known:
+            if name not in options:
                 raise ValueError(
-                    f"xep_qos has no option {name!r}; it has {', '.join(sorted(known))}"
+                    f"xep_qos has no option {name!r}; it has {', '.join(sorted(options))}"
                 )
         if "store" not in config:
             log.warning(
@@ -233,8 +233,8 @@ class Settings:
                 check(getattr(self, name))
             except ValueError as error:
                 text = str(error)
-                named = text if text.startswith(name) else f"{name}: {text}"
-                raise ValueError(named) from error
+                message = text if text.startswith(name) else f"{name}: {text}"
+                raise ValueError(message) from error
 
     @property
     def backoff(self) -> Backoff:
@@ -289,6 +289,6 @@ def _is_store(value: object) -> bool:
 
 def _check_namespaces(namespaces: Sequence[str]) -> None:
     is_list = isinstance(namespaces, list | tuple) and len(namespaces) > 0
-    if not is_list or not all(each in NAMESPACES for each in namespaces):
-        some = f"a list of some of {', '.join(NAMESPACES)}"
-        raise InvalidArgument("namespaces", namespaces, some)
+    if not is_list or not all(namespace in NAMESPACES for namespace in namespaces):
+        expected = f"a list of some of {', '.join(NAMESPACES)}"
+        raise InvalidArgument("namespaces", namespaces, expected)

@@ -196,7 +196,7 @@ def embedded(message: ET.Element) -> str:
 
 def parse_reply(iq: ET.Element) -> Reply:
     """Read an iq of type result or error."""
-    received = hold = credit = namespace = error = said = by = None
+    received = hold = credit = namespace = error = error_message = by = None
     rejected = redelivered = False
     error_type = "cancel"
     for child in iq:
@@ -210,7 +210,7 @@ def parse_reply(iq: ET.Element) -> Reply:
         elif name == "error" and iq.get("type") == "error":
             error_type = child.get("type", "cancel")
             error = condition_of(child)
-            said, by = error_text(child), child.get("by")
+            error_message, by = error_text(child), child.get("by")
             for mark in child:
                 if mark.tag in {_HOLD, _REJECTED}:
                     hold = mark.text or ""
@@ -231,7 +231,7 @@ def parse_reply(iq: ET.Element) -> Reply:
         namespace=namespace,
         rejected=rejected,
         redelivered=redelivered,
-        text=said,
+        text=error_message,
         by=by and one_line(by),
         credit=credit,
     )
@@ -338,10 +338,10 @@ def render_error(iq: ET.Element, error: RemoteProtocolError, *, sender: str) -> 
     )
 
 
-def _error(condition: str, error_type: str, said: str = "", mark: str = "") -> str:
-    if said:
-        said = f"<text xmlns='{_STANZAS}'>{text(said)}</text>"
+def _error(condition: str, error_type: str, message: str = "", mark: str = "") -> str:
+    if message:
+        message = f"<text xmlns='{_STANZAS}'>{text(message)}</text>"
     return (
         f"<error type='{error_type}'><{condition} xmlns='{_STANZAS}'/>"
-        f"{said}{mark}</error>"
+        f"{message}{mark}</error>"
     )

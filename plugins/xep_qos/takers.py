@@ -79,7 +79,7 @@ class Takers:
             If some of these handlers are coroutines, it is taken when all of them have
             ended. The future fails if a handler does.
         """
-        taken = False
+        is_taken = False
         xmpp: Any = self._xmpp
         before, event = vars(xmpp).get("event"), xmpp.event
         loop = xmpp.loop
@@ -88,8 +88,8 @@ class Takers:
         failures: list[Exception] = []
 
         def watched(name: str, *data: Any) -> None:
-            nonlocal taken
-            taken = taken or self._is_awaited(name)
+            nonlocal is_taken
+            is_taken = is_taken or self._is_awaited(name)
             event(name, *data)
 
         xmpp.event = watched
@@ -100,7 +100,7 @@ class Takers:
                 return True
             # All of them are asked first: if one match raises, no handler runs.
             matching = self._matching(stanza)
-            taken = taken or not self._applications.isdisjoint(matching)
+            is_taken = is_taken or not self._applications.isdisjoint(matching)
             tell = stanza.exception
             vars(stanza)["exception"] = functools.partial(_failed, failures, tell)
             self._run(matching, stanza)
@@ -115,29 +115,33 @@ class Takers:
                 del xmpp.event
             else:
                 xmpp.event = before
-        if taken and (tasks or failures):
-            ended: asyncio.Future[None] = loop.create_task(_all_ended(tasks, failures))
-            return ended
-        return taken
+        if is_taken and (tasks or failures):
+            all_ended: asyncio.Future[None] = loop.create_task(
+                _all_ended(tasks, failures)
+            )
+            return all_ended
+        return is_taken
 
     def _matching(self, stanza: StanzaBase) -> list[BaseHandler]:
         """The handlers that match a stanza, in their order."""
         handlers: list[BaseHandler] = vars(self._xmpp)[internals.HANDLERS]
         if handlers != self._all:
             self._all = list(handlers)
-            able = [each for each in handlers if _can_match(each, self._message)]
+            able = [
+                handler for handler in handlers if _can_match(handler, self._message)
+            ]
             self._able = [(e, _part(e), _asks_no_more(e)) for e in able]
-            self._applications = {each for each in handlers if _takes(each)}
+            self._applications = {handler for handler in handlers if _takes(handler)}
         plugins = stanza.loaded_plugins
         if stanza.xml.tag != self._message or not _OTHER_STANZAS.isdisjoint(plugins):
-            return [each for each in self._all if each.match(stanza)]
+            return [handler for handler in self._all if handler.match(stanza)]
         if stanza.iterables:
-            return [each for each, _, _ in self._able if each.match(stanza)]
+            return [handler for handler, _, _ in self._able if handler.match(stanza)]
         parts = {"", *plugins, *stanza.sub_interfaces, *map(_tag, stanza.xml)}
         return [
-            each
-            for each, part, no_more in self._able
-            if part in parts and (no_more or each.match(stanza))
+            handler
+            for handler, part, no_more in self._able
+            if part in parts and (no_more or handler.match(stanza))
         ]
 
     def _run(self, matching: list[BaseHandler], stanza: StanzaBase) -> None:
@@ -201,7 +205,7 @@ async def _all_ended(
     ends = await asyncio.gather(*tasks, return_exceptions=True)
     if failures:
         raise failures[0]
-    if any(isinstance(each, BaseException) for each in ends):
+    if any(isinstance(end, BaseException) for end in ends):
         raise asyncio.CancelledError("a handler was cancelled")
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import contextlib
 from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any, Self
-
-from slixmpp.exceptions import XMPPError
 
 from qos.stream.login import AccountSession
 from qos.stream.server import Login
@@ -87,17 +85,15 @@ class Connection(AccountSession):
         super()._disconnected(reason)
 
     async def _announce(self) -> None:
-        """Request the roster, and then send presence (RFC 6121 §2.2), in one turn.
+        """Send presence (RFC 6121 §2.2); the plugin has requested the roster before.
 
         The order on the wire is what counts: the server sends the presence of the
         contacts behind the roster.
         """
-        request = self.client.get_roster(timeout=_ROSTER_TIMEOUT_S)
         priority = 0 if self._receives else _PRIORITY_SENDER
         self.client.send_presence(ppriority=priority)
         self._presence_sent = True
-        try:
-            await request
-        except XMPPError as error:
-            self._say(logging.WARNING, f"{self._name} gives no roster: {error}")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ROSTER_TIMEOUT_S):
+                await self.qos.roster_known()
         self.announced.set()

@@ -34,7 +34,7 @@ _FORGOTTEN_S = 10.0
 
 #: A message; a future that resolves when it is taken, or None for a plain one; its
 #: bytes, for a plain one.
-_Held: TypeAlias = tuple[Message, asyncio.Future[None] | None, int]
+_Entry: TypeAlias = tuple[Message, asyncio.Future[None] | None, int]
 
 
 class Reception:
@@ -49,7 +49,7 @@ class Reception:
         """
         self._client = client
         self._qos = qos
-        self._waiting: deque[_Held] = deque()
+        self._waiting: deque[_Entry] = deque()
         self._plain = self._plain_bytes = 0
         self._changed = asyncio.Event()
         self._ended = False
@@ -68,8 +68,8 @@ class Reception:
 
         Returns whether there were any.
         """
-        taken = [loop.take() for loop in self._loops]
-        return any(taken)
+        results = [loop.take() for loop in self._loops]
+        return any(results)
 
     def end(self, failure: QosError | None = None) -> None:
         """End the loops; the first failure counts."""
@@ -78,7 +78,7 @@ class Reception:
         self._arrivals.end()
         self._changed.set()
 
-    async def next(self) -> _Held | None:
+    async def next(self) -> _Entry | None:
         """The next message; None: there is none to come.
 
         Raises:
@@ -91,24 +91,24 @@ class Reception:
                 return None
             self._changed.clear()
             await self._changed.wait()
-        held = self._waiting.popleft()
-        if held[1] is None:
+        entry = self._waiting.popleft()
+        if entry[1] is None:
             self._plain -= 1
-            self._plain_bytes -= held[2]
+            self._plain_bytes -= entry[2]
             self._dropping = False
-        return held
+        return entry
 
-    async def begins(self, held: _Held, max_redeliveries: int) -> bool:
+    async def begins(self, entry: _Entry, max_redeliveries: int) -> bool:
         """Whether a loop may work on a message that it has got; False: it is parked."""
-        message, taken, _ = held
-        info = None if taken is None else self._qos.incoming(message)
+        message, acceptance, _ = entry
+        info = None if acceptance is None else self._qos.incoming(message)
         if info is None or not info.redelivered:
             return True
         try:
             if await self._qos.begin(message, max_redeliveries=max_redeliveries):
                 return True
         except asyncio.CancelledError:
-            self._waiting.appendleft(held)
+            self._waiting.appendleft(entry)
             self._changed.set()
             raise
         log.error(
@@ -124,11 +124,11 @@ class Reception:
             self._loops.remove(loop)
 
     def _came(self, message: Message, info: IncomingInfo | None) -> None:
-        taken: asyncio.Future[None] | None = None
+        acceptance: asyncio.Future[None] | None = None
         size = 0
         if info is not None:
-            taken = self._client.loop.create_future()
-            self._qos.take_until(message, taken)
+            acceptance = self._client.loop.create_future()
+            self._qos.take_until(message, acceptance)
         else:
             size = len(ET.tostring(message.xml))
             if self._plain >= PLAIN_MAX or self._plain_bytes + size > PLAIN_BYTES_MAX:
@@ -140,7 +140,7 @@ class Reception:
             self._plain_bytes += size
         if not self._loops and not self._waiting:
             self._client.loop.call_later(_FORGOTTEN_S, self._remind)
-        self._waiting.append((message, taken, size))
+        self._waiting.append((message, acceptance, size))
         self._changed.set()
 
     def _remind(self) -> None:
@@ -183,20 +183,20 @@ class Messages:
         """
         self.take()
         while not self._closed:
-            held = await self._reception.next()
-            if held is None:
+            entry = await self._reception.next()
+            if entry is None:
                 break
-            if await self._reception.begins(held, self._max_redeliveries):
-                message, self._in_hand, _ = held
+            if await self._reception.begins(entry, self._max_redeliveries):
+                message, self._in_hand, _ = entry
                 return message
         raise StopAsyncIteration
 
     def take(self) -> bool:
         """Take the message in hand; returns whether there was one."""
-        taken, self._in_hand = self._in_hand, None
-        if taken is None or taken.done():
+        acceptance, self._in_hand = self._in_hand, None
+        if acceptance is None or acceptance.done():
             return False
-        taken.set_result(None)
+        acceptance.set_result(None)
         return True
 
     async def aclose(self) -> None:

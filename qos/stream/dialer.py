@@ -24,6 +24,9 @@ from qos.stream.internals import replace_connect
 
 __all__ = ["Dialer"]
 
+#: What lacks where the other end of TLS has chosen no protocol of those offered (ALPN).
+_NOT_CHOSEN: Final = ": the server has not chosen XMPP (ALPN xmpp-client); is this its port for direct TLS?"
+
 #: The time until the second address is tried beside the first, in seconds; RFC 8305 §5
 #: recommends it. It doubles with each further one: on a slow link all need seconds.
 _BESIDE_S: Final = 0.25
@@ -62,8 +65,8 @@ class Dialer:
             OSError: no address is known, or none of them answers. A failure of TLS
                 counts for more than others, and the last one for more than those before.
         """
-        found = await self._addresses()
-        self._tried = self._book.order(found, self._xmpp.loop.time())
+        addresses = await self._addresses()
+        self._tried = self._book.order(addresses, self._xmpp.loop.time())
         first = await self._race(self._tried)
         self._address = first.address
         first.hand_over()
@@ -71,17 +74,17 @@ class Dialer:
     async def _addresses(self) -> list[Address]:
         targets = await self._targets()
         look_up = self._xmpp.loop.getaddrinfo
-        found = await asyncio.gather(
+        results = await asyncio.gather(
             *(look_up(host, port, type=socket.SOCK_STREAM) for host, port in targets),
             return_exceptions=True,
         )
         addresses: list[Address] = []
         problem: BaseException | None = None
-        for each in found:
-            if isinstance(each, BaseException):
-                problem = each
+        for result in results:
+            if isinstance(result, BaseException):
+                problem = result
             else:
-                addresses += interleaved((str(at[0]), int(at[1])) for *_, at in each)
+                addresses += interleaved((str(at[0]), int(at[1])) for *_, at in result)
         if not addresses and problem is not None:
             raise problem
         return addresses
@@ -95,10 +98,10 @@ class Dialer:
         direct = xmpp.enable_direct_tls
         services = xmpp.tls_services if direct else xmpp.starttls_services
         host, port = xmpp.default_domain, xmpp.default_port
-        named = await get_SRV(
+        records = await get_SRV(
             host, port, list(services), resolver=default_resolver(xmpp.loop)
         )
-        return [each[1:] for each in named][:ADDRESSES_MAX] or [(host, port)]
+        return [record[1:] for record in records][:ADDRESSES_MAX] or [(host, port)]
 
     async def _race(self, addresses: Sequence[Address]) -> _Attempt:
         """The first attempt that is answered; the others are given up.
@@ -114,13 +117,13 @@ class Dialer:
                 if waiting:
                     attempt = _Attempt(self._xmpp, waiting.pop(0))
                     running[asyncio.create_task(attempt.run())] = attempt
-                done, _ = await asyncio.wait(
+                finished, _ = await asyncio.wait(
                     running,
                     timeout=beside_s if waiting else None,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
-                beside_s *= 1 if done else 2
-                for task in [each for each in running if each in done]:
+                beside_s *= 1 if finished else 2
+                for task in [task for task in running if task in finished]:
                     error = task.exception()
                     if error is None:
                         return self._won(task, running)
@@ -200,10 +203,18 @@ class _Attempt(asyncio.Protocol):
         if self._is_handed_over:
             self._xmpp.connection_lost(error)
         elif not self._answered.done():
-            self._answered.set_exception(
-                error or ConnectionResetError(errno.ECONNRESET, "closed")
-            )
+            self._answered.set_exception(self._problem(error))
         self._is_lost = True
+
+    def _problem(self, error: Exception | None) -> Exception:
+        """The reason for the end of a connection that has brought nothing."""
+        tls: ssl.SSLObject | None = None
+        if self._transport is not None:
+            tls = self._transport.get_extra_info("ssl_object")
+        if tls is None or isinstance(error, ssl.SSLError):
+            return error or ConnectionResetError(errno.ECONNRESET, "closed")
+        no_xmpp = "" if tls.selected_alpn_protocol() else _NOT_CHOSEN
+        return ConnectionError(f"the connection was closed after TLS{no_xmpp}")
 
     def hang_up(self) -> None:
         """Give it up."""

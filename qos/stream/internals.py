@@ -19,6 +19,7 @@ from slixmpp.stanza import StreamFeatures
 from slixmpp.util.sasl.mechanisms import SCRAM
 from slixmpp.xmlstream.handler.base import BaseHandler
 from slixmpp.xmlstream.matcher.base import MatcherBase
+from slixmpp.xmlstream.stanzabase import StanzaBase
 
 __all__ = [
     "EVENT_HANDLERS",
@@ -26,9 +27,11 @@ __all__ = [
     "WAIT_UNTIL",
     "WRAPPERS",
     "caps_filter",
+    "caps_handler",
     "criteria",
     "event_handlers",
     "filters",
+    "forget_contact",
     "function_of",
     "handlers",
     "is_started",
@@ -39,6 +42,7 @@ __all__ = [
     "replace_connect",
     "replace_dispatch",
     "sending_task",
+    "stanza_of",
 ]
 
 #: The name of the function of `XMLStream.wait_until` that wakes the application.
@@ -60,20 +64,43 @@ EVENT_HANDLERS = "_XMLStream__event_handlers"
 
 def handlers(xmpp: BaseXMPP) -> list[BaseHandler]:
     """The handlers of stanzas: slixmpp's own list, the same for ever."""
-    found: list[BaseHandler] = vars(xmpp)[HANDLERS]
-    return found
+    result: list[BaseHandler] = vars(xmpp)[HANDLERS]
+    return result
+
+
+def stanza_of(xmpp: BaseXMPP, xml: ET.Element) -> StanzaBase:
+    """The object that slixmpp makes of an element of the stream."""
+    return xmpp._build_stanza(xml)
+
+
+def forget_contact(xmpp: BaseXMPP, own: str, account: str) -> None:
+    """Drop an account from slixmpp's rosters, unless it has a subscription there.
+
+    slixmpp has an entry in the roster of ours, and a roster for the account itself.
+    """
+    rosters: dict[str, Any] = xmpp.roster._rosters
+    entries: dict[str, Any] = rosters[own]._jids if own in rosters else {}
+    if account in entries and entries[account]["subscription"] == "none":
+        del entries[account]
+    if account != own and account in rosters and not rosters[account]._jids:
+        del rosters[account]
+
+
+def caps_handler(plugin: Any) -> Any:
+    """The handler by which the plugin of XEP-0115 asks peers for their capabilities."""
+    return plugin._process_caps
 
 
 def is_wanted(xmpp: BaseXMPP, xml: ET.Element) -> bool:
     """Whether a handler of slixmpp's plugins, or of the application, is for this stanza."""
-    stanza = xmpp._build_stanza(xml)
-    return any(each.match(stanza) for each in handlers(xmpp))
+    stanza = stanza_of(xmpp, xml)
+    return any(handler.match(stanza) for handler in handlers(xmpp))
 
 
 def event_handlers(xmpp: BaseXMPP) -> dict[str, list[tuple[Any, bool]]]:
     """The handlers of events, each with its `disposable`: slixmpp's own dict."""
-    found: dict[str, list[tuple[Any, bool]]] = vars(xmpp)[EVENT_HANDLERS]
-    return found
+    result: dict[str, list[tuple[Any, bool]]] = vars(xmpp)[EVENT_HANDLERS]
+    return result
 
 
 def filters(xmpp: BaseXMPP, mode: str) -> list[Any]:
@@ -83,8 +110,8 @@ def filters(xmpp: BaseXMPP, mode: str) -> list[Any]:
         xmpp: the stream.
         mode: `in`, `out`, `out_sync` or `out_sce`.
     """
-    found: dict[str, list[Any]] = vars(xmpp)["_XMLStream__filters"]
-    return found[mode]
+    by_mode: dict[str, list[Any]] = vars(xmpp)["_XMLStream__filters"]
+    return by_mode[mode]
 
 
 def matcher_of(handler: BaseHandler) -> MatcherBase:

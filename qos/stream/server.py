@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 from qos.core.backoff import Backoff
 
 __all__ = [
+    "ALPN",
     "PORT_COMPONENT",
     "PORT_DIRECT",
     "PORT_STARTTLS",
@@ -31,6 +32,9 @@ PORT_DIRECT: Final = 5223
 PORT_COMPONENT: Final = 5347
 
 TLS_MODES: Final = ("starttls", "direct", "off")
+
+#: The name of XMPP for clients in TLS (XEP-0368 §3).
+ALPN: Final = "xmpp-client"
 
 _BACKOFF = Backoff()
 
@@ -159,10 +163,14 @@ class Login(Server):
             ValueError: ca_file cannot be read, or holds no certificates.
         """
         try:
-            return ssl.create_default_context(cafile=self.ca_file)
+            context = ssl.create_default_context(cafile=self.ca_file)
         except (OSError, ssl.SSLError) as error:
             reason = "not PEM" if isinstance(error, ssl.SSLError) else error.strerror
             raise ValueError(f"ca_file {self.ca_file}: {reason}") from None
+        if self.tls == "direct":
+            # XEP-0368 §3: one port may serve several protocols.
+            context.set_alpn_protocols([ALPN])
+        return context
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,9 +28,9 @@ from qos.core.reconnects import Reconnects
 from qos.errors import CannotConnect
 from qos.stream.closing import CLOSING_S, close
 from qos.stream.dialer import Dialer
-from qos.stream.filters import passes_iqs
 from qos.stream.gate import Gate, is_confidential
 from qos.stream.keepalive import Keepalive
+from qos.stream.per_stream import passes_iqs
 from qos.stream.server import Server
 from qos.stream.stream_limits import StreamLimits
 
@@ -48,6 +48,9 @@ _ATTEMPT_S_MAX = 60.0
 
 #: OpenSSL's X509_V_ERR_… codes for a certificate that no trusted one has signed.
 _UNKNOWN_ISSUER = frozenset({2, 18, 19, 20, 21})
+
+#: OpenSSL's name for the refusal of all protocols that were offered (ALPN).
+_NO_PROTOCOL = "TLSV1_ALERT_NO_APPLICATION_PROTOCOL"
 
 #: If a session is replaced by another one twice within so many seconds, both would go on
 #: for ever.
@@ -410,7 +413,10 @@ def _tls_problem(name: str, error: ssl.SSLError) -> str:
         if error.verify_code in _UNKNOWN_ISSUER:
             hint = " (ca_file, or --ca-file, names the certificates to trust)"
         return f"{name}: the certificate is refused: {error.verify_message}{hint}"
-    return f"{name}: TLS failed: {error.reason or error}"
+    hint = ""
+    if error.reason == _NO_PROTOCOL:
+        hint = " (the port does not serve XMPP for clients by direct TLS)"
+    return f"{name}: TLS failed: {error.reason or error}{hint}"
 
 
 async def _first_of(*events: asyncio.Event) -> None:

@@ -18,9 +18,8 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from qos.core.strings import ID_CHARS_MAX
 from qos.stream import internals
-from qos.stream.filters import ForeignFilters
 from qos.stream.gate import Gate, in_session
-from qos.stream.one_per_stream import one_per_stream
+from qos.stream.per_stream import ForeignFilters, one_per_stream
 from qos.stream.stream_limits import StreamLimits
 from qos.stream.stream_management import StreamManagement
 from qos.stream.wire import Wire
@@ -52,14 +51,15 @@ class Part:
     Attributes:
         take_iq: whether it takes this iq out: then nobody else sees it.
         take_message: the same for a message; None: it takes no messages.
-        saw_presence: called with each presence; None: not called.
+        saw_presence: called with each presence; returns whether it ends here, as that of
+            a stranger: then slixmpp does not see it. None: not called.
         session_started: called when a session begins, and at once if there is one.
         session_lost: called at the end of a session; a second call is harmless.
     """
 
     take_iq: Callable[[ET.Element], bool]
     take_message: Callable[[StanzaBase], bool] | None = None
-    saw_presence: Callable[[ET.Element], None] | None = None
+    saw_presence: Callable[[ET.Element], bool | None] | None = None
     session_started: SessionStarted
     session_lost: Callable[[], None]
 
@@ -117,14 +117,16 @@ class Tap:
         which stays.
         """
         if part in self._parts:
-            self._set_parts(tuple(each for each in self._parts if each is not part))
+            self._set_parts(
+                tuple(member for member in self._parts if member is not part)
+            )
             if not self._parts:
                 self._close()
 
     def _set_parts(self, parts: tuple[Part, ...]) -> None:
         # Replaced, not changed in place: a part may leave while the parts are asked.
         self._parts = parts
-        self._take_iq = [each.take_iq for each in parts]
+        self._take_iq = [part.take_iq for part in parts]
         self._take_message = [e.take_message for e in parts if e.take_message]
         self._saw_presence = [e.saw_presence for e in parts if e.saw_presence]
 
@@ -184,8 +186,8 @@ class Tap:
         plugin = self._management.plugin
         handled = None if plugin is None else plugin.handled
         try:
-            for each in self._filters:
-                stanza = each(stanza)
+            for filter_ in self._filters:
+                stanza = filter_(stanza)
                 if stanza is None:
                     break
         finally:
@@ -214,19 +216,29 @@ class Tap:
 
     def _filter(self, stanza: StanzaBase) -> StanzaBase | None:
         """The last filter, after that of XEP-0198."""
-        taken = False
+        is_taken = False
         if stanza.name == "iq":
-            seen, self._looked_at = self._looked_at, None
-            if stanza.xml is not seen:
+            handled, self._looked_at = self._looked_at, None
+            if stanza.xml is not handled:
                 if self._sizes.awaited:
                     self._answered(stanza.xml)
-                taken = self._is_taken(stanza.xml, self._take_iq)
+                is_taken = self._is_taken(stanza.xml, self._take_iq)
         elif stanza.name == "message":
             if self._take_message:
-                taken = self._is_taken(stanza, self._take_message)
+                is_taken = self._is_taken(stanza, self._take_message)
         elif stanza.name == "presence":
-            self._is_taken(stanza.xml, self._saw_presence)
-        return None if taken else stanza
+            is_taken = self._ends_here(stanza.xml)
+        return None if is_taken else stanza
+
+    def _ends_here(self, presence: ET.Element) -> bool:
+        """Whether slixmpp does not see this presence; all parts have seen it."""
+        ends = False
+        for look in self._saw_presence:
+            try:
+                ends = bool(look(presence)) or ends
+            except Exception:
+                log.exception("a presence could not be looked into")
+        return ends
 
     def _is_taken(
         self, stanza: _T, looks: Iterable[Callable[[_T], bool | None]]

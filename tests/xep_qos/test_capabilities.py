@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import pytest
 from slixmpp import ClientXMPP
-from slixmpp.plugins.xep_0030 import DiscoInfo
-from slixmpp.util.cache import MemoryCache
 
 from qos.core.message.model import NAMESPACES
 from qos.testing import friends, logged_in
@@ -18,96 +15,73 @@ from xep_qos import XEP_QOS, capabilities
 from xep_qos.capabilities import StoredCapabilities
 
 LAMP = "lamp@localhost/1"
-
-
-def features(*names: str) -> DiscoInfo:
-    info = DiscoInfo()
-    for name in names:
-        info.add_feature(name)
-    return info
+ACCOUNT = "lamp@localhost"
+DISCO = "{http://jabber.org/protocol/disco#info}query"
+QOS = frozenset({NAMESPACES[0]})
+OF_INTEREST = frozenset(NAMESPACES)
 
 
 class Kept:
-    """A client whose capabilities are kept in a variable."""
+    """Capabilities that are kept in a variable."""
 
-    def __init__(self) -> None:
-        self.values = [""]
+    def __init__(self, *values: str) -> None:
+        self.values = ["", *values]
 
-    def start(self, cache: object = None) -> StoredCapabilities:
-        self.client = ClientXMPP("controller@localhost", "secret")
-        self.client.register_plugin("xep_0115", {"cache": cache})
-        return StoredCapabilities(self.client, self.values[-1], self.values.append)
-
-    @property
-    def cache(self) -> object:
-        plugin: Any = self.client.plugin["xep_0115"]
-        return plugin.cache
+    def start(self) -> StoredCapabilities:
+        return StoredCapabilities(self.values[-1], self.values.append, OF_INTEREST)
 
 
-async def test_a_list_is_there_again_after_a_restart() -> None:
+def test_a_list_is_there_again_after_a_restart() -> None:
     """Its name is its hash, so an old list is as right as a new one."""
     kept = Kept()
-    kept.start().store("v1", features(NAMESPACES[0]))
-    found = kept.start().retrieve("v1")
-    assert found is not None
-    assert NAMESPACES[0] in found["features"]
-    assert kept.start().retrieve("v2") is None
+    kept.start().learn(ACCOUNT, "sha-1", "v1", QOS | {"urn:example:other"})
+    again = kept.start()
+    assert again.features(ACCOUNT, "sha-1", "v1") == QOS
+    assert again.features(ACCOUNT, "sha-1", "v2") is None
+    assert again.features(ACCOUNT, "sha-256", "v1") is None
 
 
-async def test_a_list_that_is_known_is_not_written_again() -> None:
-    """The same presence comes often."""
+def test_a_list_belongs_to_the_account_that_has_sent_it() -> None:
+    """Of two lists with the same hash, one was made for that."""
     kept = Kept()
     started = kept.start()
-    assert started.store("v1", features("a"))
-    assert not started.store("v1", features("a"))
+    started.learn("eve@localhost", "sha-1", "v1", frozenset({NAMESPACES[1]}))
+    started.learn(ACCOUNT, "sha-1", "v1", QOS)
+    assert started.features(ACCOUNT, "sha-1", "v1") is None
+    started.learn("bell@localhost", "sha-1", "v1", frozenset({NAMESPACES[1]}))
+    features = kept.start().features("bell@localhost", "sha-1", "v1")
+    assert features == frozenset({NAMESPACES[1]})
+
+
+def test_a_list_that_is_known_is_not_written_again() -> None:
+    """The same presence comes often. A list without QoS is of no use."""
+    kept = Kept()
+    started = kept.start()
+    for _ in range(3):
+        started.learn(ACCOUNT, "sha-1", "v1", QOS)
+    started.learn(ACCOUNT, "sha-1", "v2", frozenset({"urn:example:other"}))
     assert len(kept.values) == 2
-    assert started.remove("v1")
-    assert not started.remove("v1")
 
 
-async def test_the_oldest_lists_are_forgotten_at_the_limit(
+def test_the_oldest_lists_are_forgotten_at_the_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each peer may send presence with a list of its own."""
-    list_bytes = len(ET.tostring(features("a").xml))
-    monkeypatch.setattr(capabilities, "_BYTES_MAX", 2 * list_bytes)
+    """Each peer may have many versions."""
+    monkeypatch.setattr(capabilities, "_BYTES_MAX", 400)
     kept = Kept()
     started = kept.start()
-    for version in ("v1", "v2", "v3"):
-        started.store(version, features("a"))
+    for number in range(50):
+        started.learn(f"lamp-{number}@localhost", "sha-1", f"v{number % 7}", QOS)
+    assert all(len(value.encode()) <= 400 for value in kept.values)
     again = kept.start()
-    known = [v for v in ("v1", "v2", "v3") if again.retrieve(v) is not None]
-    assert known == ["v2", "v3"]
+    assert again.features("lamp-49@localhost", "sha-1", "v0") == QOS
+    assert again.features("lamp-0@localhost", "sha-1", "v0") is None
 
 
-async def test_a_list_that_is_too_long_is_not_kept() -> None:
-    """A peer may list as many features as a stanza holds."""
-    kept = Kept()
-    long = [f"urn:example:{number}" for number in range(2_000)]
-    assert not kept.start().store("v1", features(*long))
-    assert kept.values == [""]
-
-
-async def test_the_plugin_has_its_own_cache_again_after_the_end() -> None:
-    """The plugin may be unloaded, and the client goes on."""
-    kept = Kept()
-    started = kept.start()
-    assert kept.cache is started
-    started.close()
-    assert isinstance(kept.cache, MemoryCache)
-
-
-async def test_a_cache_that_the_application_has_set_stays() -> None:
-    """It may share one among its clients."""
-
-    class Own(MemoryCache):
-        pass
-
-    kept, own = Kept(), Own()  # type: ignore[no-untyped-call]
-    started = kept.start(own)
-    assert kept.cache is own
-    started.close()
-    assert kept.cache is own
+def test_lists_in_the_form_of_earlier_versions_are_not_believed() -> None:
+    """Anybody could have sent them."""
+    kept = Kept('{"v1": "<query xmlns=\\"http://jabber.org/protocol/disco#info\\"/>"}')
+    assert kept.start().features(ACCOUNT, "sha-1", "v1") is None
 
 
 async def test_a_peer_is_not_asked_again_after_a_restart(tmp_path: Path) -> None:
@@ -117,8 +91,7 @@ async def test_a_peer_is_not_asked_again_after_a_restart(tmp_path: Path) -> None
 
     def watch(client: ClientXMPP) -> None:
         def note(stanza: Any) -> Any:
-            query = f"{{{DiscoInfo.namespace}}}query"
-            if stanza.name == "iq" and stanza.xml.find(query) is not None:
+            if stanza.name == "iq" and stanza.xml.find(DISCO) is not None:
                 asked.append(str(stanza["to"]))
             return stanza
 

@@ -106,6 +106,9 @@ async def listening(**options: Any) -> AsyncIterator[tuple[ClientXMPP, list[str]
     inner.transport = Transport()
     client.register_plugin("xep_qos", {"trust": "anyone", **options})
     client.event("session_start", {})
+    await a_turn()
+    # Our own question, for the roster.
+    written.clear()
     try:
         yield client, written
     finally:

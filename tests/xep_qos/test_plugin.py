@@ -890,6 +890,28 @@ async def test_the_resource_last_bound_is_asked_for_again(
         assert carol.boundjid.resource != "mine"
 
 
+async def test_a_resource_that_the_server_changes_is_told_and_does_not_grow(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that lengthened it at each login made 1,002 characters of 12."""
+    store = f"files:{tmp_path}"
+    async with unconnected("bob@localhost/lamp", store=store) as bob:
+        bob.boundjid = JID("bob@localhost/lamp")
+        bob.event("session_start", {})
+        await XEP_QOS.of(bob).flush()
+        assert "instead of" not in caplog.text
+    for _ in range(5):
+        async with unconnected("bob@localhost", store=store) as bob:
+            asked = bob.requested_jid.resource
+            assert asked == "lamp"
+            bob.boundjid = JID(f"bob@localhost/{asked}.1a2b")
+            for _ in range(2):
+                bob.event("session_start", {})
+            await XEP_QOS.of(bob).flush()
+            assert caplog.text.count("'lamp.1a2b' instead of 'lamp'") == 1
+            caplog.clear()
+
+
 # -- trust -----------------------------------------------------------------
 
 
@@ -1076,16 +1098,26 @@ async def test_rooms_that_a_component_is_in_as_many_are_rooms_of_each(
         await close(component)
 
 
-async def test_presences_of_occupants_are_remembered_up_to_a_bound() -> None:
-    """Whoever invents rooms costs us no more memory than that."""
+async def test_presences_of_occupants_are_remembered_up_to_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever invents rooms costs us no more memory than that, and no room of ours."""
+    monkeypatch.setattr("xep_qos.guard._ROOMS_MAX", 100)
     async with unconnected() as client:
-        for number in range(10_500):
+
+        def comes(room: str) -> None:
             presence = Presence(client)
-            presence["from"] = f"room{number}@rooms.localhost/nick"
+            presence["from"] = f"{room}@rooms.localhost/nick"
             ET.SubElement(presence.xml, f"{{{MUC_USER}}}x")
             client.recv_stanza(presence)
+
         guard: Any = XEP_QOS.of(client)._endpoint.guard
-        assert len(guard._rooms) <= 10_000
+        guard.saw_occupant("hall@rooms.localhost/nick", stranger=False)
+        for number in range(500):
+            comes(f"room{number}")
+        assert len(guard._rooms) <= 101
+        assert "hall@rooms.localhost" in guard._rooms
+        assert "room499@rooms.localhost" in guard._rooms
 
 
 async def test_another_device_of_the_own_account_is_trusted(

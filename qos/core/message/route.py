@@ -19,11 +19,15 @@ class Resource:
         jid: its full JID.
         priority: of its presence.
         features: what its disco#info lists.
+        silent: it has left requests without an answer for longer than an answer takes.
+        answered: the larger, the later it has answered; 0: it never has.
     """
 
     jid: str
     priority: int
     features: AbstractSet[str]
+    silent: bool = False
+    answered: int = 0
 
 
 def namespace_for(features: AbstractSet[str], order: Sequence[str]) -> str | None:
@@ -55,10 +59,11 @@ def choose(
 ) -> Route | None:
     """The resource of a bare JID that gets the next attempt, or None.
 
-    First comes the resource that sent `received`, then those that have not said that
-    they do not hold the message, then the highest priority. In the second step another
-    resource may be asked only if a hold makes its answer unambiguous, and if it knows
-    holds.
+    First comes the resource that sent `received`, unless it is silent, then those that
+    have not said that they do not hold the message. Among them evidence counts before
+    what resources say of themselves: the silent come last, and first the one that has
+    answered last, then the highest priority. In the second step another resource may be
+    asked only if a hold makes its answer unambiguous, and if it knows holds.
     """
     candidates = []
     for resource in resources:
@@ -71,6 +76,9 @@ def choose(
             continue
         route = Route(resource.jid, record.namespace or namespace or order[0], marked)
         unasked = resource.jid not in record.not_mine
-        rank = (first_choice, unasked, resource.priority, resource.jid)
+        rank = (
+            *(first_choice and not resource.silent, unasked, not resource.silent),
+            *(first_choice, resource.answered, resource.priority, resource.jid),
+        )
         candidates.append((rank, route))
     return max(candidates, key=lambda pair: pair[0])[1] if candidates else None

@@ -168,3 +168,27 @@ def test_every_resource_that_may_hold_the_message_is_asked_in_turn() -> None:
         assert classify(record, reply, own="door@x/a") is SenderInput.NOT_MINE
         record, _ = step(record, SenderInput.NOT_MINE, at._replace(reply=reply))
     assert asked == {"lamp@x/new", "lamp@x/old"}
+
+
+def test_evidence_comes_before_priority_and_name() -> None:
+    """A session whose end the server has not noticed has the higher priority for ever."""
+    ghost = replace(resource("ghost", priority=9), silent=True, answered=4)
+    phone = resource("phone", priority=5)
+    laptop = replace(resource("laptop"), answered=2)
+    assert chosen(OFFERED, ghost, phone, laptop) == "laptop"
+    assert chosen(OFFERED, ghost, phone) == "phone"
+    assert chosen(OFFERED, ghost) == "ghost", "it may come back"
+    assert chosen(OFFERED, replace(ghost, silent=False), laptop) == "ghost"
+
+
+def test_a_holder_that_is_silent_is_asked_after_those_that_may_hold_the_message() -> (
+    None
+):
+    """The device has come back under another name, with what it holds."""
+    holder = replace(resource("1"), silent=True)
+    back = resource("2")
+    assert chosen(RELEASING, holder, back) == "2"
+    assert chosen(RELEASING, resource("1"), back) == "1"
+    asked = replace(RELEASING, not_mine=frozenset({"lamp@x/2"}))
+    assert chosen(asked, holder, back) == "1"
+    assert chosen(replace(RELEASING, hold=None), holder, back) == "1"
