@@ -118,6 +118,42 @@ LIMITS: Final = (
     Limit("xep_qos.stanza:_CREDIT_DIGITS_MAX", "digits of a credit that a peer grants"),
     Limit("xep_qos.discovery:_PRESENT_MAX", "peers whose presence is remembered"),
     Limit(
+        "xep_qos.discovery:_STRANGERS_MAX",
+        "strangers whose presence is remembered beside them",
+    ),
+    Limit(
+        "xep_qos.discovery:_RESOURCES_MAX",
+        "remembered resources of an account of a stranger",
+    ),
+    Limit("xep_qos.features:_PEERS_MAX", "peers whose features are remembered"),
+    Limit(
+        "xep_qos.features:_QUESTIONS_MAX",
+        "questions for features to which a late answer is taken",
+    ),
+    Limit(
+        "xep_qos.endpoint:_ANSWERS_MAX",
+        "peers of which the order of their last answers is remembered",
+    ),
+    Limit("xep_qos.roster:_NAMED_MAX", "odd items of the roster that a log line names"),
+    Limit("xep_qos.roster:_ODD_MAX", "odd items of the roster that are told apart"),
+    Limit("qos.core.roster_wait:_QUESTIONS_MAX", "requests for the roster"),
+    Limit(
+        "qos.core.roster_wait:_LOOKS_MAX",
+        "looks, 15 s apart, at a link that brings no roster",
+    ),
+    Limit(
+        "qos.core.message.inquiry:ANSWER_S_MAX",
+        "seconds that a peer has to say what it supports",
+    ),
+    Limit(
+        "qos.stream.caps:_ADDRESSED_MAX",
+        "accounts that are known because presence was sent to them",
+    ),
+    Limit(
+        "qos.stream.presences:_ENTRIES_MAX",
+        "strangers in the roster of slixmpp, where the application wants their presence",
+    ),
+    Limit(
         "xep_qos.capabilities:_BYTES_MAX",
         "bytes of the capabilities of peers in the store (XEP-0115)",
     ),
@@ -197,7 +233,7 @@ LIMITS: Final = (
         "addresses of a server that are tried and remembered",
     ),
     Limit(
-        "qos.core.message.pace:WINDOW_BYTES_MAX",
+        "qos.core.message.flow:WINDOW_BYTES_MAX",
         "bytes that are on their way to the server and not known to be read",
     ),
     Limit(
@@ -448,6 +484,10 @@ LIMITS: Final = (
     ),
     # -- gateways
     Limit(
+        "qos.core.connection_shares:_REMEMBERED_MAX",
+        "addresses whose networks are remembered",
+    ),
+    Limit(
         "qos.core.connection_shares:TOTAL_MAX",
         "connections of all gateways, of which half may be not logged in",
     ),
@@ -546,6 +586,10 @@ LIMITS: Final = (
     ),
     Limit("qos.core.amqp.sasl:FRAME_BYTES_MAX", "bytes of a frame before the login"),
     # -- an HTTP gateway
+    Limit(
+        "qos.rest.shares:DELAY_S_MAX",
+        "seconds for which a request over a rate waits before it is refused",
+    ),
     Limit("qos.rest.bounds:IDLE_S", "seconds until the next headers are complete"),
     Limit("qos.rest.bounds:LINE_BYTES_MAX", "bytes of the target or of a header"),
     Limit("qos.rest.bounds:HEADERS_MAX", "headers of a request"),

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter
+from functools import lru_cache
 
 from qos.core.counting import uncount
 from qos.core.record import record
@@ -25,6 +26,9 @@ __all__ = ["ConnectionLimits", "ConnectionShares", "Place", "TooMany", "payer_of
 TOTAL_MAX = 2000
 ADDRESS_MAX = 400
 ACCOUNT_MAX = 250
+
+#: The addresses whose payers are remembered: to find one takes longer than to refuse one.
+_REMEMBERED_MAX = 4096
 
 
 @record(frozen=True, slots=True)
@@ -95,17 +99,17 @@ class ConnectionShares:
         if own >= self.limits.address:
             text = f"{payer} has {own} connections that are not logged in"
             raise TooMany(text)
-        ended = None
+        evicted = None
         is_full = len(self) >= self.limits.total
         if is_full or self._strangers_count >= self.limits.strangers:
-            ended = self._oldest_of_the_most(own + 1)
-            if ended is None:
+            evicted = self._oldest_of_the_most(own + 1)
+            if evicted is None:
                 raise TooMany(f"all doors together have {len(self)} connections")
-            self.leave(ended)
+            self.leave(evicted)
         place = Place(payer)
         self._strangers.setdefault(payer, {})[place] = None
         self._strangers_count += 1
-        return place, ended
+        return place, evicted
 
     def log_in(self, place: Place, account: str) -> None:
         """Count a connection for an account; one of another account changes sides.
@@ -140,14 +144,15 @@ class ConnectionShares:
         return next(iter(most)) if len(most) > more_than else None
 
 
+@lru_cache(_REMEMBERED_MAX)
 def payer_of(address: str) -> str:
     """Who pays for an IP address: itself, or its /64, since a host has all of a /64."""
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.ip_network((found, 64), strict=False))
+    if isinstance(ip, ipaddress.IPv4Address):
+        return str(ip)
+    if ip.ipv4_mapped is not None:
+        return str(ip.ipv4_mapped)
+    return str(ipaddress.ip_network((ip, 64), strict=False))

@@ -7,8 +7,9 @@ next turn begins. The time of each step is measured, and its payer is charged.
 What a payer wants done is a job, and it has one or more of them; the jobs of one payer
 take turns. A task may wait for its payer's turn instead. Tasks run after the turn that has
 chosen them, so a turn chooses as many as fit into 3 ms if each takes what the longest of
-late has taken. One task a turn would not do: a round of the loop that reads from many
-sockets takes 50 ms, and there would be twenty requests a second for all.
+late has taken, or what it is known to cause later. One task a turn would not do: a round of
+the loop that reads from many sockets takes 50 ms, and there would be twenty requests a
+second for all.
 """
 
 from __future__ import annotations
@@ -84,12 +85,13 @@ class Over:
 class Job:
     """Work of one payer, done step by step."""
 
-    __slots__ = ("_cancelled", "chooses_task", "payer", "step")
+    __slots__ = ("_cancelled", "payer", "step", "task_s")
 
-    def __init__(self, payer: str, step: Step, *, chooses_task: bool = False) -> None:
+    def __init__(self, payer: str, step: Step, *, task_s: float | None = None) -> None:
         self.payer = payer
         self.step = step
-        self.chooses_task = chooses_task
+        # The least seconds of the task that it chooses; None: it chooses none.
+        self.task_s = task_s
         self._cancelled = False
 
     def cancel(self) -> None:
@@ -130,6 +132,8 @@ class Payers:
         self._running: str | None = None
         self._tasks_at = self._task_at = 0.0
         self._task_s = TURN_S
+        # What the chosen tasks are expected to take.
+        self._chosen_s = 0.0
         # What was done at once since the event loop has gone round.
         self._spent_s = 0.0
         self._logged = RateLimit(_LOG_S)
@@ -229,21 +233,26 @@ class Payers:
             return False
         if not self._spent_s:
             asyncio.get_running_loop().call_soon(self._gone_round)
-        began = self.now()
+        began_at = self.now()
         try:
             call()
         finally:
-            seconds = self.now() - began
+            seconds = self.now() - began_at
             # More than nothing, so that the loop's round is noted once.
             self._spent_s += max(seconds, 1e-9)
             self._order.charge(payer, seconds)
         return True
 
-    async def turn(self, payer: str) -> None:
+    async def turn(self, payer: str, later_s: float = 0.0) -> None:
         """Wait for a turn of a payer.
 
         What the caller does until it waits for something else is measured, and the payer
         is charged. It may call this between the pieces of long work.
+
+        Args:
+            payer: an account, or an address before a login.
+            later_s: seconds of work that the caller causes and that cannot be measured:
+                the payer is charged, and no more of it is begun in a turn than fits.
         """
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
@@ -253,12 +262,13 @@ class Payers:
                 # The task runs before the next turn, and is charged then. Until then its
                 # payer has used a little, so that others come first for the next task.
                 self._tasks.append(payer)
-                self._order.charge(payer, _CHOSEN_S)
+                self._chosen_s += max(self._task_s, later_s)
+                self._order.charge(payer, later_s + _CHOSEN_S)
                 loop.call_soon(self._task_begins)
                 turn.set_result(None)
             return False
 
-        job = Job(payer, step, chooses_task=True)
+        job = Job(payer, step, task_s=later_s)
         self._add(job)
         try:
             await turn
@@ -281,18 +291,14 @@ class Payers:
                 await self.turn(payer)
                 until = self.now() + STEP_S
 
-    def charge(self, payer: str, seconds: float) -> None:
-        """Charge a payer for work that others do for it, which cannot be measured."""
-        self._order.charge(payer, seconds)
-
     @contextmanager
     def paid_by(self, payer: str) -> Iterator[None]:
         """Charge a payer for the time of a block that waits for nothing."""
-        began = self.now()
+        began_at = self.now()
         try:
             yield
         finally:
-            self._order.charge(payer, self.now() - began)
+            self._order.charge(payer, self.now() - began_at)
 
     @property
     def waiting(self) -> int:
@@ -316,7 +322,7 @@ class Payers:
         if self._running is None:
             return now
         self._charge_task(self._running, now - self._task_at)
-        self._running = None
+        self._running, self._chosen_s = None, 0.0
         return self._tasks_at
 
     def _charge_task(self, payer: str, seconds: float) -> None:
@@ -335,8 +341,8 @@ class Payers:
         And one step at least: a task is chosen, though others have used the time.
         """
         now = self.now()
-        began = self._tasks_end(now)
-        self.turn_until = began + TURN_S
+        began_at = self._tasks_end(now)
+        self.turn_until = began_at + TURN_S
         while self._order:
             if self._tasks and not self._may_choose(self._jobs[self._order.first][0]):
                 # The tasks wait for nothing else.
@@ -358,7 +364,7 @@ class Payers:
                 self._order.add(payer)
             else:
                 del self._jobs[payer]
-            if not self._tasks and now - began >= TURN_S:
+            if not self._tasks and now - began_at >= TURN_S:
                 break
         self._turn_handle = None
         if self._order or self._tasks:
@@ -368,5 +374,6 @@ class Payers:
 
     def _may_choose(self, job: Job) -> bool:
         """Whether a job chooses one more of the tasks that fit into 3 ms."""
-        fit = min(TASKS_MAX, int(TURN_S / self._task_s))
-        return job.chooses_task and len(self._tasks) < fit
+        if job.task_s is None or len(self._tasks) >= TASKS_MAX:
+            return False
+        return self._chosen_s + max(self._task_s, job.task_s) <= TURN_S

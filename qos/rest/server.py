@@ -21,6 +21,7 @@ from qos.core.rest.statuses import Act
 from qos.engine.doors import Arrival, Door
 from qos.rest import bounds
 from qos.rest.bodies import BodyError, drained, is_unread, read_body
+from qos.rest.body_room import Room
 from qos.rest.calls import Answer, Call, as_text
 from qos.rest.handlers import answer_before_body, handled, refused
 from qos.rest.hornetq.paths import BASE as HORNETQ
@@ -29,7 +30,6 @@ from qos.rest.hornetq.paths import in_plain_words
 from qos.rest.http_connection import HttpConnection
 from qos.rest.login import Login
 from qos.rest.paths import PATHS, find
-from qos.rest.room import Room
 from qos.rest.route import Route
 from qos.rest.routes import ROUTES
 from qos.rest.shares import NoRoom, Shares
@@ -151,18 +151,24 @@ class HttpServer:
         if self._services.closing:
             return refused(503, "the service stops")
         headers = _headers(request)
+        arrival = self._arrivals[request.protocol]
         twice = _twice(request)
-        if twice:
-            return as_text(400, f"{twice} is given twice")
         try:
-            grant = await self._grant(request, headers)
+            if twice:
+                await self._shares.admit(arrival.payer)
+                return as_text(400, f"{twice} is given twice")
+            grant = await self._grant(arrival, headers)
             if grant is None:
+                await self._shares.admit(arrival.payer)
                 return refused(401, "log in")
             request[_ACCOUNT] = grant.account
-            self._shares.admit(grant.account)
-            await self._payers.turn(grant.account)
+            await self._shares.admit(grant.account)
+            if not self._services.users.stands(grant):
+                return refused(401, "log in")
             return await self._routed(request, headers, grant)
         except NoRoom as error:
+            # Refusals of requests in one row would take the loop as long as the row is.
+            await self._payers.turn(request.get(_ACCOUNT, arrival.payer))
             answer = refused(error.status, str(error))
             if error.retry_after_s is not None:
                 answer.headers["Retry-After"] = str(error.retry_after_s)
@@ -178,11 +184,11 @@ class HttpServer:
             return as_text(400, "the query is not UTF-8, with % and hexadecimal digits")
         path = without_prefix(path, self._services.prefix)
         is_hornetq = path.startswith(HORNETQ)
-        found = find(path, HORNETQ_PATHS if is_hornetq else PATHS)
-        if found is None:
+        match = find(path, HORNETQ_PATHS if is_hornetq else PATHS)
+        if match is None:
             home = f"{self._services.prefix}/"
             return as_text(404, f"there is nothing at this URL; {home} has the links")
-        name, variables = found
+        name, variables = match
         route = ROUTES[name]
         allowed = ", ".join((*route.methods, "OPTIONS"))
         if request.method == "OPTIONS":
@@ -229,15 +235,14 @@ class HttpServer:
             return await handled(route, call)
 
     async def _grant(
-        self, request: web.BaseRequest, headers: Mapping[str, str]
+        self, arrival: Arrival, headers: Mapping[str, str]
     ) -> Grant | None:
-        given = headers.get("authorization")
-        if given is None:
+        credentials = headers.get("authorization")
+        if credentials is None:
             return None
-        arrival = self._arrivals[request.protocol]
         with arrival.checked():
             try:
-                grant = await self._login.grant(given, address=arrival.payer)
+                grant = await self._login.grant(credentials, address=arrival.payer)
             except TooBusy as error:
                 raise NoRoom(503, str(error), 1) from None
             if grant is None:
@@ -288,13 +293,13 @@ def _may_take(request: web.BaseRequest, route: Route) -> bool:
     return not (connection.takes and connection.half_closed)
 
 
-def _why_not(pairs: Sequence[tuple[str, str]], known: Sequence[str]) -> str:
+def _why_not(pairs: Sequence[tuple[str, str]], parameters: Sequence[str]) -> str:
     """The error in the names of the parameters; '': none."""
     names = [name for name, _ in pairs]
     for name in names:
-        if name not in known:
-            there = ", ".join(known) or "there is none"
-            return f"{name[:40]!r} is no parameter here: {there}"
+        if name not in parameters:
+            choices = ", ".join(parameters) or "there is none"
+            return f"{name[:40]!r} is no parameter here: {choices}"
         if names.count(name) > 1:
             return f"{name!r} is given twice"
     return ""
@@ -302,11 +307,11 @@ def _why_not(pairs: Sequence[tuple[str, str]], known: Sequence[str]) -> str:
 
 def _headers(request: web.BaseRequest) -> dict[str, str]:
     """The headers by their names in lower case; RFC 9110 §5.3: joined by commas."""
-    found: dict[str, str] = {}
+    joined: dict[str, str] = {}
     for name, value in request.headers.items():
         name = name.lower()
-        found[name] = f"{found[name]}, {value}" if name in found else value
-    return found
+        joined[name] = f"{joined[name]}, {value}" if name in joined else value
+    return joined
 
 
 # -- answers ---------------------------------------------------------------

@@ -238,7 +238,7 @@ async def test_without_a_file_descriptor_a_door_waits_and_does_not_spin(
 ) -> None:
     loop = asyncio.get_running_loop()
     tried = 0
-    accept = loop.sock_accept
+    accept = doors._accepted
 
     async def full(listening: socket.socket) -> object:
         nonlocal tried
@@ -247,7 +247,7 @@ async def test_without_a_file_descriptor_a_door_waits_and_does_not_spin(
             return await accept(listening)
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(loop, "sock_accept", full)
+    monkeypatch.setattr(doors, "_accepted", full)
     monkeypatch.setattr(doors, "_AGAIN_S", 0.1)
     all_doors = Doors()
     begun = loop.time()

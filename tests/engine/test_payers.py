@@ -200,6 +200,34 @@ async def test_a_turn_chooses_as_many_tasks_as_fit_into_it(
     assert max(counts[1:]) <= 2
 
 
+async def test_work_that_a_task_causes_later_takes_the_room_of_other_tasks(
+    payers: Payers,
+) -> None:
+    """Of handshakes, 2 ms each, one begins in a turn; and its payer is charged."""
+    rounds: list[list[str]] = [[]]
+
+    async def task(payer: str, later_s: float) -> None:
+        await payers.turn(payer, later_s)
+        rounds[-1].append(payer)
+
+    # It is known that tasks are short.
+    for _ in range(100):
+        await task(A, 0.0)
+    rounds[:] = [[]]
+    async with asyncio.TaskGroup() as group:
+        for _ in range(30):
+            group.create_task(task(A, 0.002))
+        for _ in range(50):
+            group.create_task(task(B, 0.0))
+        while payers.waiting or sum(map(len, rounds)) < 80:
+            rounds.append([])
+            await asyncio.sleep(0)
+    assert max(tasks.count(A) for tasks in rounds) == 1
+    assert sum(tasks.count(A) for tasks in rounds) == 30
+    # They come first, since they cost nothing.
+    assert max(n for n, tasks in enumerate(rounds) if B in tasks) < 20
+
+
 async def test_dear_tasks_get_no_more_time_than_cheap_ones(
     payers: Payers, time: Time
 ) -> None:

@@ -38,3 +38,11 @@ class Raw:
         """The status line and the headers of the next answer."""
         async with limit():
             return await self.reader.readuntil(b"\r\n\r\n")
+
+    async def status(self) -> int:
+        """The status of the next answer, whose body is read and thrown away."""
+        head = await self.head()
+        length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+        async with limit():
+            await self.reader.readexactly(int(length or b"0"))
+        return int(head[9:12])

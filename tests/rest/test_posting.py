@@ -263,9 +263,9 @@ async def test_what_is_posted_is_read_in_turns(
     turns: list[str] = []
     turn, ticks = payers.turn, itertools.count()
 
-    async def counted(payer: str) -> None:
+    async def counted(payer: str, later_s: float = 0.0) -> None:
         turns.append(payer)
-        await turn(payer)
+        await turn(payer, later_s)
 
     monkeypatch.setattr(payers, "turn", counted)
     monkeypatch.setattr(payers, "now", lambda: next(ticks) * STEP_S)

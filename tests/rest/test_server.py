@@ -28,6 +28,7 @@ from qos.core.queue.item import Affiliation
 from qos.core.queue.requests import SetAffiliations
 from qos.engine import doors
 from qos.rest import bounds, discovery
+from qos.rest import shares as request_shares
 from qos.rest.paths import url
 from qos.testing import ManualClock
 from qos.users import hashed, hashed_token
@@ -35,6 +36,8 @@ from raw_http import AUTH, Raw
 from rest_bench import RestBench, basic, client, rest
 from turned_time import turned
 from waiting import LIMIT_S, until
+
+TWICE = "Idempotency-Key: a\r\nIdempotency-Key: b\r\n"
 
 ATOM = "{http://www.w3.org/2005/Atom}link"
 
@@ -466,21 +469,80 @@ async def test_the_requests_of_one_user_are_bounded(
     assert (await bench.post(take)).status == 202
 
 
-async def test_the_rate_of_one_user_is_bounded(tmp_path: Path) -> None:
+async def test_requests_over_the_rate_of_a_user_wait_and_are_refused_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """P14: others go on, and so does who waits as long as it is told."""
-    clock = ManualClock()
-    async with rest(tmp_path, rates=Rates(requests=5, bytes=1000)) as bench:
+    clock = turned(monkeypatch, request_shares, clock=ManualClock())
+    async with rest(tmp_path, rates=Rates(requests=4, bytes=1000)) as bench:
         bench.engine.payers.now = clock.now
         await bench.create("orders")
-        answers = [await bench.get("/") for _ in range(20)]
         # The burst of two seconds, and the one by which there is a debt.
-        assert [each.status for each in answers] == [200] * 11 + [429] * 9
-        refused = answers[-1]
-        assert refused.headers["Retry-After"] == "1"
-        assert "5 requests a second" in refused.text
+        assert [(await bench.get("/")).status for _ in range(9)] == [200] * 9
+        waiting = [asyncio.ensure_future(bench.get("/")) for _ in range(20)]
+        await until(lambda: sum(task.done() for task in waiting) == 12)
+        for refused in (task.result() for task in waiting if task.done()):
+            assert (refused.status, refused.headers["Retry-After"]) == (429, "3")
+            assert "4 requests a second are taken of alice@" in refused.text
         assert (await bench.get("/", user="bob")).status == 200
+        # One of them each quarter of a second.
         clock.advance(0.25)
+        await until(lambda: sum(task.done() for task in waiting) == 13)
+        clock.advance(2.0)
+        answers = await asyncio.gather(*waiting)
+        assert sorted(answer.status for answer in answers) == [200] * 8 + [429] * 12
+
+
+async def test_requests_of_strangers_wait_for_the_rate_of_their_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a login, with a header twice: each answer is work that somebody pays."""
+    clock = turned(monkeypatch, request_shares, clock=ManualClock())
+    async with (
+        rest(tmp_path, rates=Rates(requests=5, bytes=1000)) as bench,
+        Raw(bench) as raw,
+    ):
+        bench.engine.payers.now = clock.now
+        nobody = b"GET / HTTP/1.1\r\nHost: x\r\n"
+        raw.writer.write((nobody + b"\r\n") * 10)
+        raw.writer.write(nobody + f"{TWICE}\r\n".encode())
+        assert [await raw.status() for _ in range(11)] == [401] * 10 + [400]
+        raw.writer.write(nobody + b"\r\n")
         assert (await bench.get("/")).status == 200
+        answer = asyncio.ensure_future(raw.status())
+        await until(lambda: clock.deadline() is not None)
+        assert not answer.done()
+        clock.advance(0.2)
+        assert await answer == 401
+
+
+@pytest.mark.parametrize(
+    ("headers", "payer"),
+    [
+        pytest.param("Host: x\r\n", "127.0.0.1", id="stranger"),
+        pytest.param(AUTH, f"alice@{DOMAIN}", id="account"),
+        pytest.param(f"{AUTH}{TWICE}", "127.0.0.1", id="twice"),
+    ],
+)
+async def test_each_request_of_a_row_waits_for_a_turn(
+    bench: RestBench, monkeypatch: pytest.MonkeyPatch, headers: str, payer: str
+) -> None:
+    """aiohttp would answer all of a row before the loop goes round."""
+    turns: list[str] = []
+    turn = bench.engine.payers.turn
+
+    async def noted(payer: str, later_s: float = 0.0) -> None:
+        turns.append(payer)
+        await turn(payer, later_s)
+
+    monkeypatch.setattr(bench.engine.payers, "turn", noted)
+    async with Raw(bench) as raw:
+        # The connection itself has one.
+        await until(lambda: len(turns) == 1)
+        raw.writer.write(f"GET / HTTP/1.1\r\n{headers}\r\n".encode() * 20)
+        for _ in range(20):
+            await raw.status()
+    assert turns == ["127.0.0.1"] + [payer] * 20
 
 
 async def chunks(*parts: bytes) -> AsyncIterator[bytes]:
