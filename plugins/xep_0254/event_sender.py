@@ -7,6 +7,7 @@ knows XML and the wire. The engine decides on the receiver of an event
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
@@ -25,12 +26,16 @@ from qos.engine.queue_engine import QueueEngine
 from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.engine.retry import Retry
 from qos.ids import new_id
+from qos.stream.stream_limits import StreamLimits
 from qos.stream.wire import Wire
 from qos.xml_text import CLIENT, attribute, render_iq
 from xep_0254 import events
+from xep_0254.events import EVENT_BYTES_MAX
 from xep_0254.namespaces import STANZAS
 
 __all__ = ["EventSender"]
+
+log = logging.getLogger(__name__)
 
 #: The errors with which a client that is there answers a ping (RFC 6120 §8.3.3). A
 #: server answers with others for a client that is not there.
@@ -57,6 +62,7 @@ class EventSender(QueuePort):
         self.own: str | None = None
         self._xmpp = xmpp
         self._wire = wire
+        self._limits = StreamLimits.of(xmpp)
         self._probes: dict[str, str] = {}
         # Acknowledged events without an answer: their receivers, by their ids.
         self._unanswered: dict[str, str] = {}
@@ -95,19 +101,54 @@ class EventSender(QueuePort):
         self, to: str, items: Payloads, *, acknowledged: bool
     ) -> Sequence[tuple[str, Payloads]]:
         """See qos.engine.queue_outputs.QueuePort."""
-        sent = []
-        for some in events.split_items(items):
-            event_id = self.new_id()
-            now = self.engine.now()
-            text = events.render_items(
-                to, some, event_id=event_id, now=now, sender=self.sender
-            )
-            if acknowledged:
-                self._send_acknowledged(text, to, event_id)
-            else:
-                self.send(text)
-            sent.append((event_id, some))
-        return sent
+        items_by_event: list[tuple[str, Payloads]] = []
+        for batch in events.split_items(items, bytes_max=self._event_bytes_max):
+            items_by_event += self._send_items(to, batch, acknowledged=acknowledged)
+        return items_by_event
+
+    def _send_items(
+        self, to: str, items: Payloads, *, acknowledged: bool
+    ) -> list[tuple[str, Payloads]]:
+        """Send items in one event; alone if they are too large together."""
+        event_id = self.new_id()
+        now = self.engine.now()
+        text = events.render_items(
+            to, items, event_id=event_id, now=now, sender=self.sender
+        )
+        if acknowledged:
+            text = self._acknowledged(text, to, event_id)
+        if why := self._why_not(text):
+            if len(items) > 1:
+                alone = [
+                    self._send_items(to, (item,), acknowledged=acknowledged)
+                    for item in items
+                ]
+                return [sent for each in alone for sent in each]
+            log.warning("an item of %r is dead: %s", items[0][0].node, why)
+            self.engine.unsendable(to, items, why)
+            return []
+        if acknowledged:
+            self._send_acknowledged(text, to, event_id)
+        else:
+            self.send(text)
+        return [(event_id, items)]
+
+    @property
+    def _event_bytes_max(self) -> int:
+        """The bytes of items in one event, as far as the limit of our server is known."""
+        return min(self._limits.sizes.batch_max or EVENT_BYTES_MAX, EVENT_BYTES_MAX)
+
+    def _why_not(self, text: str) -> str:
+        """Why our server would end the stream at this event; '': it would not."""
+        if self._limits.sizes.limit is None:
+            return ""
+        size = len(text.encode())
+        limit = self._limits.over(size)
+        if limit is None:
+            return ""
+        return (
+            f"the event has {size} bytes, and the server of this service takes {limit}"
+        )
 
     def notify(self, notification: Notification) -> None:
         """See qos.engine.queue_outputs.QueuePort."""
@@ -120,12 +161,16 @@ class EventSender(QueuePort):
                     else events.render_unlock
                 )
                 node = notification.node
-                for some in events.split_ids(notification.item_ids):
-                    text = render(to, node, some, event_id=event_id, sender=sender)
+                for ids in events.split_ids(
+                    notification.item_ids, bytes_max=self._event_bytes_max
+                ):
+                    text = render(to, node, ids, event_id=event_id, sender=sender)
                     self.send(text)
-            case NotifyNode(node=node, what=what):
+            case NotifyNode(node=node, action=action):
                 self.send(
-                    events.render_node(to, node, what, event_id=event_id, sender=sender)
+                    events.render_node(
+                        to, node, action, event_id=event_id, sender=sender
+                    )
                 )
             case NotifySubscription(node=node, jid=jid, subid=subid):
                 self.send(
@@ -147,20 +192,23 @@ class EventSender(QueuePort):
 
     # -- acknowledged events -----------------------------------------------
 
-    def _send_acknowledged(self, text: str, to: str, event_id: str) -> None:
-        """Send an event at level acknowledged, and repeat it until there is an answer.
-
-        The outbox of xep_qos is not used: it would repeat the event when its locks have
-        ended, and after a restart, when the engine itself sends the items that are
-        still locked.
-        """
+    def _acknowledged(self, text: str, to: str, event_id: str) -> str:
+        """The iq that has an event at level acknowledged."""
         content = text.partition(">")[2]
         acknowledged = (
             f"<acknowledged xmlns='{NAMESPACES[0]}'>"
             f"<message xmlns='{CLIENT}' id={attribute(event_id)}>{content}"
             "</acknowledged>"
         )
-        iq = render_iq("set", event_id, acknowledged, to=to, sender=self.sender)
+        return render_iq("set", event_id, acknowledged, to=to, sender=self.sender)
+
+    def _send_acknowledged(self, iq: str, to: str, event_id: str) -> None:
+        """Send an event at level acknowledged, and repeat it until there is an answer.
+
+        The outbox of xep_qos is not used: it would repeat the event when its locks have
+        ended, and after a restart, when the engine itself sends the items that are
+        still locked.
+        """
         self._unanswered[event_id] = to
         self.send(iq)
         # No jitter: the delay is the time that the subscriber has for the answer.

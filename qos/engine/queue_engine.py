@@ -41,7 +41,7 @@ from qos.core.queue.selector_time import Meter, SelectorTime
 from qos.core.queue.service import Queues
 from qos.core.rate import RateLimit
 from qos.core.strings import bare
-from qos.engine.clock import Clock, Timers
+from qos.engine.clock import Clock, ServiceClock, Timers
 from qos.engine.doors import Doors
 from qos.engine.payers import Payers
 from qos.engine.pending_ended import PendingEndedItems
@@ -53,11 +53,8 @@ from qos.engine.queue_commit import (
     View,
     unwritten,
 )
-from qos.engine.queue_outputs import QueueOutputs, QueuePort
-from qos.engine.queue_state import QueueState
-from qos.engine.seen_nodes import SeenNodes
-from qos.engine.service_clock import ServiceClock
-from qos.engine.watchers import Watchers
+from qos.engine.queue_outputs import Payloads, QueueOutputs, QueuePort
+from qos.engine.queue_state import NodeSearch, QueueState, Watchers
 from qos.errors import StoreError, StoreFull
 from qos.journal.items import ItemJournal, ItemRecorder
 from qos.journal.writer import JournalWriter
@@ -240,7 +237,7 @@ class QueueEngine(QueueState):
             self._request(core, request, requester, answer, parts)
         except Exception as error:  # noqa: BLE001 - whatever it is
             waiting = [e for e in self._commit.outputs if isinstance(e, PendingAnswer)]
-            waits = any(each.answer is answer for each in waiting)
+            waits = any(pending.answer is answer for pending in waiting)
             self._broken(error)
             if not waits:
                 answer(unwritten(error), {})
@@ -322,18 +319,27 @@ class QueueEngine(QueueState):
 
     def bounced(self, jid: str, event_id: str) -> None:
         """Note that an event to this full JID came back, or was not delivered."""
-        sent = self._outputs.forget(event_id)
-        if sent is not None:
-            node, items = sent
+        event = self._outputs.forget(event_id)
+        if event is not None:
+            node, items = event
             now = self._clock.now()
             self._decide(lambda core: core.bounced(jid, node, items.keys(), now))
 
+    def unsendable(self, jid: str, items: Payloads, why: str) -> None:
+        """Note that an event with these items of one node can be sent to no worker.
+
+        They die: they would be given out again and again.
+        """
+        node, tokens = items[0][0].node, {item.token for item, _ in items}
+        now = self._clock.now()
+        self._decide(lambda core: core.unsendable(jid, node, tokens, why, now))
+
     def is_live(self, event_id: str) -> bool:
         """Whether a delivery in this event has not ended."""
-        sent = self._outputs.sent(event_id)
-        if sent is None or self._core is None:
+        event = self._outputs.sent(event_id)
+        if event is None or self._core is None:
             return False
-        node, items = sent
+        node, items = event
         queue = self._core.nodes.get(node)
         return queue is not None and any(map(queue.is_live, items.values()))
 
@@ -358,16 +364,16 @@ class QueueEngine(QueueState):
             else not may_use(queue.node, queue.options, account)
         ):
             return False
-        seen: Stats | Refusal = unwritten(None)
+        result: Stats | Refusal = unwritten(None)
         if core is not None:
             try:
-                seen = {
+                result = {
                     **core.stats(node, requester, self._clock.now()),
                     **self._port.counts(node),
                 }
             except Refusal as refusal:
-                seen = refusal
-        self._show(View(tell, seen))
+                result = refusal
+        self._show(View(tell, result))
         return True
 
     def nodes(
@@ -382,18 +388,18 @@ class QueueEngine(QueueState):
         if core is None:
             tell(unwritten(None))
             return
-        seen = SeenNodes(core, account)
+        search = NodeSearch(core, account)
 
         def step() -> bool:
             if self._core is not core:
                 tell(unwritten(None))
                 return False
-            if seen.step():
+            if search.step():
                 return True
-            self._show(View(tell, seen.names))
+            self._show(View(tell, search.names))
             return False
 
-        if seen.is_short:
+        if search.is_short:
             step()
         else:
             self.payers.do(account, step)
@@ -496,17 +502,19 @@ class QueueEngine(QueueState):
         commit, self._commit = self._commit, QueueCommit()
         try:
             self._journal.note(commit.changes, commit.purged)
-            written = self.store.write(commit.final())
+            write = self.store.write(commit.final())
         except Exception as error:  # noqa: BLE001 - whatever it is
             self._failed(commit, error)
             return
-        if written is None:
+        if write is None:
             self._perform(commit)
             return
         self._clock.pause()
         self._busy = True
         self._idle.clear()
-        written.add_done_callback(lambda done: self._written(commit, done.exception()))
+        write.add_done_callback(
+            lambda future: self._written(commit, future.exception())
+        )
 
     def _written(self, commit: QueueCommit, error: BaseException | None) -> None:
         self._busy = False
@@ -623,8 +631,8 @@ class QueueEngine(QueueState):
         if at is not None:
             self._timers.set("due", at)
 
-    def _time(self, what: str) -> None:
-        if what == "forget":
+    def _time(self, key: str) -> None:
+        if key == "forget":
             now = self._clock.now()
             self._commit.changes.append(ForgetOld(now))
             self._timers.set("forget", now + _FORGET_EVERY_S)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import json
 import os
 import sys
@@ -38,6 +39,8 @@ class Parent:
     def __init__(self) -> None:
         self._stdout = os.dup(sys.stdout.fileno())
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        # A library in C that ends the process by a signal leaves its stack in the log.
+        faulthandler.enable()
 
     def say(self, message: object) -> None:
         """Send a message, which is JSON."""

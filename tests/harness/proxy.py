@@ -28,6 +28,11 @@ _READ_BYTES = 65_536
 _PIECE_BYTES = 40
 _PIECE_PAUSE_S = 0.002
 
+#: What each connection carries over a slow link, in each direction; and the seconds that
+#: a far one takes.
+_SLOW_BYTES_PER_S = (3_000.0, 30_000.0)
+_FAR_S = 5.0
+
 #: A shaped link carries a piece in so many seconds, and so holds hardly more than that.
 _SHAPED_PIECE_S = 0.02
 
@@ -51,6 +56,8 @@ class LinkFault(enum.Enum):
         STALL      nothing flows for a while, in neither direction
         ONE_WAY    nothing flows for a while, in one direction
         TRICKLE    a few bytes at a time, for a while
+        SLOW       some kB/s, for a while: nothing is lost
+        FAR        everything comes five seconds late, for a while, in order
         REORDER    the clients' ends are cut, and the server's stay open: it sees the new
                    connections first, the last of them first; then the data in flight of
                    the old ones, and their end
@@ -60,6 +67,8 @@ class LinkFault(enum.Enum):
     STALL = "stall"
     ONE_WAY = "stall one way"
     TRICKLE = "trickle"
+    SLOW = "slow link"
+    FAR = "far link"
     REORDER = "reorder"
 
 
@@ -185,9 +194,14 @@ class Proxy:
             await self._reorder(chosen, seconds)
         else:
             one_way = self._random.choice(("up", "down"))
+            rate = self._random.uniform(*_SLOW_BYTES_PER_S)
             for connection in chosen:
                 if fault is LinkFault.TRICKLE:
                     connection.trickles = True
+                elif fault is LinkFault.SLOW:
+                    connection.bytes_per_s = rate
+                elif fault is LinkFault.FAR:
+                    connection.delay_s = _FAR_S
                 elif fault is LinkFault.STALL:
                     connection.stall("up", "down")
                 else:
@@ -247,6 +261,31 @@ class Proxy:
             del self._connections[connection]
 
 
+class _Late:
+    """Data on its way, in order, each with the time at which it comes."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+        self._on_way = 0
+
+    def any(self) -> bool:
+        """Whether there is some, so that nothing may come before it."""
+        return self._on_way > 0
+
+    def put(self, delay_s: float, data: bytes) -> None:
+        """Send it; empty data is the end."""
+        self._on_way += 1
+        self._queue.put_nowait((asyncio.get_running_loop().time() + delay_s, data))
+
+    async def get(self) -> tuple[float, bytes]:
+        """The next one, and its time."""
+        return await self._queue.get()
+
+    def came(self) -> None:
+        """Note that the one of `get` has come."""
+        self._on_way -= 1
+
+
 class _Connection:
     """A client's connection, and the one to the server that belongs to it."""
 
@@ -257,6 +296,8 @@ class _Connection:
         self._injections = list(proxy.injections)
         self._shape = proxy.shape
         self.trickles = False
+        self.bytes_per_s: float | None = None
+        self.delay_s = 0.0
         self.orphaned = False
         self._client = (reader, writer)
         self._server: asyncio.StreamWriter | None = None
@@ -297,6 +338,8 @@ class _Connection:
     def flow(self) -> None:
         """Let data flow again, as fast as possible."""
         self.trickles = False
+        self.bytes_per_s = None
+        self.delay_s = 0.0
         for event in self._flows.values():
             event.set()
 
@@ -317,20 +360,53 @@ class _Connection:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        flows = self._flows[direction]
+        flows, late = self._flows[direction], _Late()
+        arriving = asyncio.ensure_future(self._arrive(direction, late, writer))
+        try:
+            with contextlib.suppress(OSError):
+                while data := await reader.read(_READ_BYTES):
+                    if direction == "down":
+                        data = self._with_injections(data)
+                    while data:
+                        await flows.wait()
+                        size, pause_s = self._piece(len(data))
+                        if self.delay_s or late.any():
+                            late.put(self.delay_s, data[:size])
+                        else:
+                            await self._put(direction, writer, data[:size])
+                        data = data[size:]
+                        if pause_s:
+                            await asyncio.sleep(pause_s)
+            # The end of a connection is delayed like everything else.
+            await flows.wait()
+            late.put(self.delay_s, b"")
+            await arriving
+        finally:
+            arriving.cancel()
+
+    def _piece(self, size: int) -> tuple[int, float]:
+        """The bytes of the next piece, of so many, and the seconds that it takes."""
+        if self.trickles:
+            return _PIECE_BYTES, _PIECE_PAUSE_S
+        if self.bytes_per_s is None:
+            return size, 0.0
+        size = min(size, max(1, int(self.bytes_per_s * _SHAPED_PIECE_S)))
+        return size, size / self.bytes_per_s
+
+    async def _arrive(
+        self, direction: str, late: _Late, writer: asyncio.StreamWriter
+    ) -> None:
+        """Let what is late come in its time, up to its end."""
+        loop, flows = asyncio.get_running_loop(), self._flows[direction]
         with contextlib.suppress(OSError):
-            while data := await reader.read(_READ_BYTES):
-                if direction == "down":
-                    data = self._with_injections(data)
-                while data:
-                    await flows.wait()
-                    size = _PIECE_BYTES if self.trickles else len(data)
-                    await self._put(direction, writer, data[:size])
-                    data = data[size:]
-                    if self.trickles:
-                        await asyncio.sleep(_PIECE_PAUSE_S)
-        # The end of a connection is delayed like everything else.
-        await flows.wait()
+            while True:
+                at, data = await late.get()
+                await asyncio.sleep(at - loop.time())
+                await flows.wait()
+                if not data:
+                    return
+                await self._put(direction, writer, data)
+                late.came()
 
     async def _carry_shaped(
         self,
@@ -343,27 +419,17 @@ class _Connection:
         rate, delay_s = self._shape.bytes_per_s, self._shape.delay_s
         piece = max(1, min(_READ_BYTES, int(rate * _SHAPED_PIECE_S)))
         loop, flows = asyncio.get_running_loop(), self._flows[direction]
-        late: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
-
-        async def arrive() -> None:
-            while True:
-                at, data = await late.get()
-                await asyncio.sleep(at - loop.time())
-                await flows.wait()
-                if not data:
-                    return
-                await self._put(direction, writer, data)
-
-        arriving = asyncio.ensure_future(arrive())
+        late = _Late()
+        arriving = asyncio.ensure_future(self._arrive(direction, late, writer))
         free_at = loop.time()
         try:
             with contextlib.suppress(OSError):
                 while data := await reader.read(piece):
                     free_at = max(free_at, loop.time()) + len(data) / rate
-                    late.put_nowait((free_at + delay_s, data))
+                    late.put(free_at - loop.time() + delay_s, data)
                     await asyncio.sleep(free_at - loop.time())
                     await flows.wait()
-            late.put_nowait((loop.time() + delay_s, b""))
+            late.put(delay_s, b"")
             await arriving
         finally:
             arriving.cancel()

@@ -28,6 +28,7 @@ from qos.errors import CannotConnect
 from qos.worker.job import unrecoverable
 from queue_roles import Poison
 from role import Role, open_log
+from rough_machine import RoughMachine
 
 __all__ = ["Processes", "RoleProcess"]
 
@@ -118,9 +119,13 @@ class Processes:
     Args:
         folder: for their stderr, in a file `stderr`.
         shown: whether that is printed when the context ends in an error.
+
+    Attributes:
+        machine: where they run.
     """
 
     def __init__(self, folder: Path, *, shown: bool = True) -> None:
+        self.machine = RoughMachine(folder)
         self._shown = shown
         self._stderr = folder / "stderr"
         self._all: list[RoleProcess] = []
@@ -132,7 +137,9 @@ class Processes:
 
     async def start(self, role: Role) -> RoleProcess:
         """Start it; returns at once, see `RoleProcess.until`."""
-        process = RoleProcess(await Forked.start(_be, role, str(self._stderr)))
+        process = RoleProcess(
+            await Forked.start(_be, role, str(self._stderr), self.machine)
+        )
         self._all.append(process)
         return process
 
@@ -154,13 +161,14 @@ class Processes:
 # -- the side of the processes ---------------------------------------------
 
 
-def _be(role: Role, stderr: str) -> NoReturn:
+def _be(role: Role, stderr: str, machine: RoughMachine) -> NoReturn:
     """Run a child, and never return into the process that it is a fork of."""
     status = int(Status.INTERNAL)
     try:
         # Ctrl-C is for the process that has started this one.
         os.setsid()
         os.dup2(open_log(stderr), sys.stderr.fileno())
+        machine.install(role.connect.jid)
         if isinstance(role, Shipped):
             status = role.run(_say)
         else:

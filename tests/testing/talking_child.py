@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import time
 
 from qos.errors import CannotConnect
@@ -37,4 +38,8 @@ async def die() -> None:
     os._exit(3)
 
 
-asyncio.run(run_commands([add, work, fail, refuse, sleep, die]))
+async def crash() -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+asyncio.run(run_commands([add, work, fail, refuse, sleep, die, crash]))

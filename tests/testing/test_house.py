@@ -1,5 +1,7 @@
 """The figures of the house are those of its code; names that say nothing do not grow."""
 
+import ast
+
 import pytest
 
 from house import (
@@ -9,6 +11,7 @@ from house import (
     figures,
     names_by_package,
     package_of,
+    sources,
     vague_names,
 )
 
@@ -19,35 +22,35 @@ FINISHED = 0.005
 #: The most that a package may have. Where it is not FINISHED yet, it is the share of the
 #: day on which the package was counted; it may only become less.
 SHARE_MAX = {
-    "plugins/xep_0254": 0.092,
-    "plugins/xep_0337": 0.046,
-    "plugins/xep_qos": 0.048,
-    "qos": 0.082,
+    "plugins/xep_0254": FINISHED,
+    "plugins/xep_0337": FINISHED,
+    "plugins/xep_qos": FINISHED,
+    "qos": FINISHED,
     "qos/amqp": FINISHED,
     "qos/audit": FINISHED,
     "qos/bench": FINISHED,
-    "qos/bridge": 0.067,
-    "qos/cli": 0.065,
-    "qos/client": 0.056,
-    "qos/core": 0.092,
+    "qos/bridge": FINISHED,
+    "qos/cli": FINISHED,
+    "qos/client": FINISHED,
+    "qos/core": FINISHED,
     "qos/core/amqp": FINISHED,
-    "qos/core/message": 0.038,
-    "qos/core/queue": 0.089,
-    "qos/core/rest": 0.09,
+    "qos/core/message": FINISHED,
+    "qos/core/queue": FINISHED,
+    "qos/core/rest": FINISHED,
     "qos/demo": FINISHED,
-    "qos/engine": 0.049,
+    "qos/engine": FINISHED,
     "qos/journal": FINISHED,
-    "qos/options": 0.059,
-    "qos/rest": 0.083,
+    "qos/options": FINISHED,
+    "qos/rest": FINISHED,
     "qos/spark": FINISHED,
-    "qos/stores": 0.07,
-    "qos/stream": 0.056,
+    "qos/stores": FINISHED,
+    "qos/stream": FINISHED,
     "qos/testing": FINISHED,
-    "qos/worker": 0.03,
+    "qos/worker": FINISHED,
 }
 
 #: The most of all packages together.
-TOTAL_MAX = 0.046
+TOTAL_MAX = 0.002
 
 
 @pytest.fixture(scope="module")
@@ -113,3 +116,33 @@ def test_the_house_has_no_more_names_that_say_nothing(
 ) -> None:
     vague = sum(len(names.vague) for names in packages.values())
     assert vague <= TOTAL_MAX * sum(names.total for names in packages.values())
+
+
+def test_one_class_has_the_fields_of_a_disposition() -> None:
+    """The end of a delivery has AMQP's terms in one place; in four they came to differ."""
+    found = [
+        node.name
+        for path in sources(SHIPPED)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef) and _has_field(node, "undeliverable")
+    ]
+    assert found == ["Disposition"]
+
+
+def _has_field(node: ast.ClassDef, prefix: str) -> bool:
+    """Whether a class has a field, or an entry of `__slots__`, that begins so."""
+    names: list[str] = []
+    for statement in node.body:
+        if isinstance(statement, ast.AnnAssign):
+            names += _identifiers(statement.target)
+        elif isinstance(statement, ast.Assign):
+            names += _identifiers(statement.value)
+    return any(name.startswith(prefix) for name in names)
+
+
+def _identifiers(expression: ast.expr) -> list[str]:
+    return [
+        str(node.id if isinstance(node, ast.Name) else node.value)
+        for node in ast.walk(expression)
+        if isinstance(node, ast.Name | ast.Constant)
+    ]

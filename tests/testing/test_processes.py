@@ -88,6 +88,12 @@ async def test_the_last_words_are_in_the_error_and_in_one_line(tmp_path: Path) -
         await server.until_listening(port)
 
 
+async def test_a_child_that_a_library_crashes_leaves_its_stack(child: Child) -> None:
+    with pytest.raises(ProcessFailed, match="ended with status -11"):
+        await child.do("crash")
+    assert "in crash" in child.log
+
+
 async def test_a_child_ends_whatever_it_is_doing(child: Child) -> None:
     """Only the end of its stdin ends it, and in order: it may have to log out."""
     await child.do("add", one=1, other=2)

@@ -150,6 +150,52 @@ async def test_what_trickles_comes_in_small_pieces(proxy: Proxy) -> None:
         await trickling
 
 
+async def test_a_slow_link_carries_everything_at_its_rate(proxy: Proxy) -> None:
+    """Some kB/s; afterwards it is as fast as before."""
+    async with connected(proxy) as ends:
+        await exchange(ends, b"a")
+        slow = asyncio.create_task(proxy.inflict(LinkFault.SLOW, 10 * FAULT_S))
+        await asyncio.sleep(0)
+        # Both ways, at 3 to 30 kB/s.
+        assert 1.0 < await exchange(ends, b"x" * 30_000) < 21.0
+        await slow
+        assert await exchange(ends, b"x" * 30_000) < 0.1
+
+
+async def test_over_a_far_link_everything_comes_late_and_in_order(
+    proxy: Proxy, echo: Echo
+) -> None:
+    """What is sent when it is near again does not overtake what is on its way."""
+    async with connected(proxy) as ends:
+        await exchange(ends, b"a")
+        far = asyncio.create_task(proxy.inflict(LinkFault.FAR, 12.0))
+        await asyncio.sleep(0)
+        assert 9.9 < await exchange(ends, b"b") < 10.1
+        ends[1].write(b"c")
+        await far
+        ends[1].write(b"d")
+        async with limit():
+            assert await ends[0].readexactly(2) == b"cd"
+    assert echo.heard == [b"abcd"]
+
+
+async def test_the_end_of_a_far_connection_comes_late_too(
+    proxy: Proxy, echo: Echo
+) -> None:
+    """After its last data."""
+    async with connected(proxy) as (reader, writer):
+        await exchange((reader, writer), b"a")
+        far = asyncio.create_task(proxy.inflict(LinkFault.FAR, FAULT_S))
+        await asyncio.sleep(0)
+        writer.write(b"b")
+        writer.write_eof()
+        await asyncio.sleep(1.0)
+        assert (echo.heard, echo.ends) == ([b"a"], [])
+        await until(lambda: echo.ends)
+        assert echo.heard == [b"ab"]
+        await far
+
+
 async def test_reordered_the_server_sees_the_new_session_before_the_end_of_the_old(
     proxy: Proxy, echo: Echo
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +15,7 @@ from qos.testing import LoopbackServer
 from qos.testing.xmpp_server import XmppServer
 from slow.__main__ import main, shown
 from slow.cases import CASES
+from slow.comings import COMINGS, Addresses, Crowd
 from slow.servers import PASSWORD
 
 BY_NAME = {each.name: each for each in CASES}
@@ -37,6 +40,37 @@ async def test_large_messages_at_a_hundred_kilobytes_a_second() -> None:
     assert row.kept, row
     assert "(!)" not in shown([row])
     assert "(!)" in shown([replace(row, requests=1.1)])
+
+
+@contextlib.asynccontextmanager
+async def embedded(*users: str) -> AsyncIterator[LoopbackServer]:
+    async with LoopbackServer(accounts=dict.fromkeys(users, PASSWORD)) as server:
+        yield server
+
+
+@pytest.mark.looptime
+async def test_a_device_gets_past_an_address_that_swallows() -> None:
+    """In the time that the first address has, and a login."""
+    (case,) = (each for each in COMINGS if isinstance(each, Addresses))
+    async with embedded("alice", "bob") as server:
+        place = cast(XmppServer, SimpleNamespace(c2s_port=server.port))
+        row = await case.of("embedded", place)
+    assert row.kept, row
+    assert "(!)" in shown([replace(row, seconds=2.1)])
+
+
+@pytest.mark.looptime
+async def test_devices_come_back_spread_when_their_server_starts_again() -> None:
+    """Twenty here, over a longer delay; a crowd in one second is seen."""
+    (usual,) = (each for each in COMINGS if isinstance(each, Crowd))
+    case = replace(usual, devices=20, first_s=100.0, limit_s=300.0)
+    async with embedded(*case.users) as server:
+        row = await case.of("embedded", server, server.port)
+    assert row.seconds <= case.limit_s
+    assert row.crowd is not None
+    # A second has a fifth of a device on average.
+    assert row.crowd * 20 / 100 <= 6
+    assert "(!)" in shown([replace(row, crowd=2.1)])
 
 
 @pytest.mark.long

@@ -100,8 +100,8 @@ class Deliveries:
         free = Candidates(
             (
                 candidate
-                for each in self._subscriptions.values()
-                for candidate in holders.candidates(each, present)
+                for subscription in self._subscriptions.values()
+                for candidate in holders.candidates(subscription, present)
             ),
             ready,
         )
@@ -171,9 +171,9 @@ class Deliveries:
                 # delivery has ended. An empty token would match any delivery, so it is
                 # replaced.
                 token = token or "-"
-            wanted = Settlement(item_id=item_id, token=token)
+            settlement = Settlement(item_id=item_id, token=token)
             item_lifecycle.check_settlement(
-                item, None, wanted, requester=requester, may_withdraw=False
+                item, None, settlement, requester=requester, may_withdraw=False
             )
             assert item is not None
             items.append(item)
@@ -263,8 +263,8 @@ class Deliveries:
         end: QueueEffect = RemoveItem(item.seq)
         if keep_s := self.options.keep_accepted:
             end = SaveItem(item_lifecycle.accepted(item, now=now, keep_s=keep_s))
-        ended = self.ended(item, now, by, ItemOutcome.ACCEPTED)
-        return [end, SaveEnded(ended)]
+        ended_item = self.ended(item, now, by, ItemOutcome.ACCEPTED)
+        return [end, SaveEnded(ended_item)]
 
     def give_back(
         self,
@@ -342,8 +342,26 @@ class Deliveries:
                 self.suspended.append(jid)
         return effects
 
+    def unsendable(
+        self, jid: str, tokens: Collection[str], why: str, now: float
+    ) -> list[QueueEffect]:
+        """End the items of an event that can be sent to no worker: they die.
+
+        Args:
+            jid: the full JID that has not received them.
+            tokens: of their deliveries.
+            why: the reason, for their history.
+            now: the time.
+        """
+        effects: list[QueueEffect] = []
+        for item in self._live.locks(jid):
+            if item.token in tokens:
+                reason = f"rejected: {why}"
+                effects += self.give_back(item, ItemInput.REJECT, now, reason=reason)
+        return effects
+
     def time_out(self, item: Item, now: float) -> list[QueueEffect]:
         """End the delivery of this item: the time of its lock is over."""
         self.suspended.append(item.holder)
-        told = NotifyUnlock(item.holder, self._node, (item.item_id,))
-        return [*self.give_back(item, ItemInput.FAIL, now, reason="timed out"), told]
+        notice = NotifyUnlock(item.holder, self._node, (item.item_id,))
+        return [*self.give_back(item, ItemInput.FAIL, now, reason="timed out"), notice]

@@ -94,8 +94,8 @@ class Queues:
         for item in start.items:
             items.setdefault(item.node, []).append(item)
         subscriptions: dict[str, list[Subscription]] = {}
-        for each in start.subscriptions:
-            subscriptions.setdefault(each.node, []).append(each)
+        for subscription in start.subscriptions:
+            subscriptions.setdefault(subscription.node, []).append(subscription)
         for node in start.nodes:
             queue = self.add(
                 node,
@@ -139,8 +139,8 @@ class Queues:
         Negative where a store has too many.
         """
         created = self._created[queue.node.creator]
-        used = sum(self.nodes[name].live.size for name in created)
-        return self._bytes_per_account - used
+        used_bytes = sum(self.nodes[name].live.size for name in created)
+        return self._bytes_per_account - used_bytes
 
     def publishes(self, account: str) -> bool:
         """Whether there is a node that this account may publish to."""
@@ -183,7 +183,9 @@ class Queues:
         self.topics.drop(queue)
         self.termini.end_at(name)
         self._defaults = {
-            jid: each for jid, each in self._defaults.items() if each.node != name
+            jid: request
+            for jid, request in self._defaults.items()
+            if request.node != name
         }
         self.nodes_created.add(queue.node.creator, -1)
         created = self._created[queue.node.creator]
@@ -202,14 +204,14 @@ class Queues:
         """
         effects: list[QueueEffect] = [
             RemoveNode(name),
-            *self.nodes[name].told_of("delete"),
+            *self.nodes[name].notify_workers("delete"),
         ]
         copying = list(self.topics.of(name))
         self.drop(name)
-        for other in self.nodes.values():
-            effects += other.disown(name, now)
-        for each in copying:
-            effects += self.delete(each, now)
+        for queue in self.nodes.values():
+            effects += queue.disown(name, now)
+        for queue_name in copying:
+            effects += self.delete(queue_name, now)
         return effects
 
     def stats(
@@ -222,7 +224,7 @@ class Queues:
         """
         queue = self.shown(name, bare(requester))
         letters = sum(
-            len(each.live.letters.get(name, ())) for each in self.nodes.values()
+            len(node.live.letters.get(name, ())) for node in self.nodes.values()
         )
         copying = len(self.topics.of(name))
         present = self.presence.present
@@ -233,7 +235,7 @@ class Queues:
     def tokens(self, name: str, jid: str) -> list[str]:
         """The tokens of the deliveries that this full JID holds at a node."""
         live = self.nodes[name].live
-        return [live.items[each].token for each in live.holders.held(jid)]
+        return [live.items[item_id].token for item_id in live.holders.held(jid)]
 
     def start(self, now: float) -> list[QueueEffect]:
         """Note that no link of a gateway has outlived the start; call it once.
@@ -242,18 +244,18 @@ class Queues:
         back.
         """
         links = {
-            each.jid
+            subscription.jid
             for queue in self.nodes.values()
-            for each in queue.subscriptions.values()
-            if each.link
+            for subscription in queue.subscriptions.values()
+            if subscription.link
         }
         effects: list[QueueEffect] = []
         for jid in sorted(links - self.termini.keys()):
             effects += self.departed(jid, now)
         effects += self.termini.start(now)
-        for each in self.termini.values():
-            if each.until is not None:
-                self._leaving[each.jid] = each.until
+        for terminus in self.termini.values():
+            if terminus.until is not None:
+                self._leaving[terminus.jid] = terminus.until
         return effects
 
     def heard(self, jid: str, *, available: bool = False) -> list[QueueEffect]:
@@ -327,12 +329,14 @@ class Queues:
         account = bare(jid)
         self._leaving.pop(jid, None)
         self.presence.departed(jid)
-        there = self.presence.of(account)
+        connected = self.presence.of(account)
         effects = self.termini.end(jid)
-        asked = self._defaults.pop(jid, None)
+        request = self._defaults.pop(jid, None)
         for name in list(self.presence.nodes_of(account)):
-            defaults = asked.defaults if asked and asked.node == name else ()
-            effects += self.queue(name).departed(jid, there, defaults=defaults, now=now)
+            defaults = request.defaults if request and request.node == name else ()
+            effects += self.queue(name).departed(
+                jid, connected, defaults=defaults, now=now
+            )
             effects += self.place_dead(name, now)
             self.forget(account, name)
         return effects
@@ -348,16 +352,27 @@ class Queues:
         self._silence(queue)
         return effects + self.place_dead(name, now)
 
+    def unsendable(
+        self, jid: str, name: str, tokens: Collection[str], why: str, now: float
+    ) -> list[QueueEffect]:
+        """End these deliveries to this full JID; see `Deliveries.unsendable`."""
+        if name not in self.nodes:
+            return []
+        effects = self.queue(name).deliveries.unsendable(jid, tokens, why, now)
+        return effects + self.place_dead(name, now)
+
     def probes(self) -> list[QueueEffect]:
         """Probe every subscriber; called after a start.
 
         The links of gateways are known without that.
         """
         via = {
-            each.via if each.jid == bare(each.jid) else each.jid
+            subscription.via
+            if subscription.jid == bare(subscription.jid)
+            else subscription.jid
             for queue in self.nodes.values()
-            for each in queue.subscriptions.values()
-            if not each.link
+            for subscription in queue.subscriptions.values()
+            if not subscription.link
         }
         return [Probe(jid) for jid in sorted(via)]
 
@@ -392,9 +407,9 @@ class Queues:
         for account in {bare(jid) for jid in workers}:
             if may_subscribe(queue.node, queue.options, account):
                 continue
-            for each in list(queue.subscriptions.values()):
-                if bare(each.jid) == account:
-                    effects += self._end_subscription(queue, each)
+            for subscription in list(queue.subscriptions.values()):
+                if bare(subscription.jid) == account:
+                    effects += self._end_subscription(queue, subscription)
             effects += queue.release_all(account, now)
             self.forget(account, name)
         for copying in list(self.topics.of(name)):
@@ -404,14 +419,14 @@ class Queues:
         return effects + self.place_dead(name, now)
 
     def _end_subscription(
-        self, queue: QueueNode, ended: Subscription, why: str = ""
+        self, queue: QueueNode, subscription: Subscription, why: str = ""
     ) -> list[QueueEffect]:
-        self._defaults.pop(ended.jid, None)
-        node, jid = ended.node, ended.jid
+        self._defaults.pop(subscription.jid, None)
+        node, jid = subscription.node, subscription.jid
         return [
             *queue.subscriptions.end(jid),
             *self.termini.end(jid),
-            NotifySubscription(jid, node, jid, ended.subid, why),
+            NotifySubscription(jid, node, jid, subscription.subid, why),
         ]
 
     def _silence(self, queue: QueueNode) -> None:
@@ -461,9 +476,9 @@ class Queues:
             effects += self.place_dead(name, now)
         if queue.deliveries.suspended:
             self._silence(queue)
-        for ended in queue.subscriptions.end_dormant(now):
-            effects.append(ended)
-            self.forget(bare(ended.jid), name)
+        for removal in queue.subscriptions.end_dormant(now):
+            effects.append(removal)
+            self.forget(bare(removal.jid), name)
         return effects
 
     def dispatch(self, now: float) -> list[QueueEffect]:
@@ -519,10 +534,13 @@ class Queues:
         """End the subscriptions whose selectors have become too dear."""
         effects: list[QueueEffect] = []
         for selector, account in list(queue.live.ready.given_up):
-            for each in list(queue.subscriptions.values()):
-                if each.selector == selector and bare(each.jid) == account:
+            for subscription in list(queue.subscriptions.values()):
+                if (
+                    subscription.selector == selector
+                    and bare(subscription.jid) == account
+                ):
                     why = too_dear(account, self.selector_time.wait_s(account))
-                    effects += self._end_subscription(queue, each, why)
+                    effects += self._end_subscription(queue, subscription, why)
             self.forget(account, queue.node.name)
         return effects
 

@@ -36,9 +36,10 @@ _STORES = ("sqlite", "files")
 _EPILOG = """\
 Senders, receivers, a queue service, workers with prepared effects and a publisher, each
 a process, on a real server with TLS, through a TCP proxy. For that long they are killed
-and stopped, the server too; connections are cut, stalled, trickle and are reordered; the
-disk of the stores is full (where root can mount a tmpfs), and other processes want
-stores that are in use. Then everything runs out, and is counted: by what the processes
+and stopped, the server too; connections are cut, stalled, trickle and are reordered, are
+slow or far; the server has the limits for clients that distributions ship; the disk of
+the stores is slow, or full (where root can mount a tmpfs); processes start with a wrong
+clock, and other processes want stores that are in use. Then everything runs out, and is counted: by what the processes
 wrote down, and by an audit of their journals where there is Spark.
 
 Beside them there are the shipped commands of one account: `listen`, whose stdout is a
@@ -57,7 +58,7 @@ Both servers run at the same time, each with processes of its own. The seed deci
 is done to whom; the exact moments are not decided by it.
 
 With --soak there is steady traffic instead, of half of what the machine can do, with
-fewer faults; and of those who are never killed, on each server another half, it is
+fewer faults, and none that delays everything for long; and of those who are never killed, on each server another half, it is
 measured whether anything has grown from the second quarter of the time to the last:
 memory (RSS), open handles, tasks, stores, and how long messages take (p99). Logs and
 journals tell everything: they take some GB an hour, until it has ended.

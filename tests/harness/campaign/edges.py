@@ -33,6 +33,8 @@ __all__ = ["EDGES", "Edges"]
 
 _COMMANDS: tuple[Kind, ...] = ("listen", "desk", "errand")
 
+_FREEZES: tuple[Kind, ...] = (*_COMMANDS, "hub")
+
 _SIGNALS = {
     "kill -9": signal.SIGKILL,
     "SIGTERM": signal.SIGTERM,
@@ -42,6 +44,7 @@ _SIGNALS = {
 #: The kinds of faults, in the order in which they are shown.
 EDGES = (
     *(f"{name} {kind}" for kind in _COMMANDS for name in _SIGNALS),
+    *(f"SIGSTOP {kind}" for kind in _FREEZES),
     *("kill -9 hub", "stdout full", "reader stops", LINE_TORN),
     *("queue back in another order", "bytes before TLS", GREEDY_REFUSED, SQUATTED),
 )
@@ -72,6 +75,9 @@ _WAITS_S_MAX = 4.0
 
 #: Seconds for which a pipe stays full.
 _FULL_S = (0.0, 1.5)
+
+#: Seconds for which a process is stopped.
+_FROZEN_S = (0.3, 5.0)
 
 #: Seconds for which an attacker is there.
 _FORGES_S = (1.0, 4.0)
@@ -121,6 +127,8 @@ class Edges:
             for kind in _COMMANDS
             for name, number in _SIGNALS.items()
         }
+        for kind in _FREEZES:
+            ways[f"SIGSTOP {kind}"] = partial(self._freeze, kind)
         ways["kill -9 hub"] = partial(self._signal, "hub", signal.SIGKILL)
         ways["reader stops"] = self._stop_reader
         ways["queue back in another order"] = self._reorder
@@ -132,6 +140,10 @@ class Edges:
     async def _signal(self, kind: Kind, number: signal.Signals) -> bool:
         (member,) = self._supervisor.of(kind)
         return member.send_signal(number)
+
+    async def _freeze(self, kind: Kind) -> bool:
+        (member,) = self._supervisor.of(kind)
+        return await member.freeze(self._random.uniform(*_FROZEN_S))
 
     async def _fill_output(self) -> bool:
         """Until a command has found it full, and some time longer."""

@@ -20,9 +20,10 @@ from campaign.supervisor import Supervisor
 from proxy import LinkFault, Proxy
 from qos.testing.xmpp_server import XmppServer
 from role_processes import Processes
+from slow.servers import limited
 from store_roles import Intruder
 
-__all__ = ["KINDS", "Faults", "Ways"]
+__all__ = ["DELAYS", "KINDS", "Faults", "Ways"]
 
 #: For each kind a function that injects the fault, and returns whether it happened.
 Ways: TypeAlias = Mapping[str, Callable[[], Coroutine[None, None, bool]]]
@@ -33,19 +34,39 @@ _LASTS_S = (0.3, 3.0)
 #: Longer than LOCK_S: locks end, and others get the items of a frozen worker.
 _FROZEN_S_MAX = 5.0
 
+#: Seconds for which a link is slow or far: longer than what is far takes.
+_SLOW_S = (3.0, 12.0)
+
 #: Seconds for which a server is away.
 _AWAY_S_MAX = 1.5
 
 _PEOPLE: tuple[Kind, ...] = ("sender", "receiver", "service", "worker", "publisher")
-_FREEZES = (*_PEOPLE[:-1], "server")
+_FREEZES = (*_PEOPLE, "server")
 
 #: The kinds of faults, in the order in which they are shown.
 KINDS = (
     *(f"kill -9 {kind}" for kind in (*_PEOPLE, "server")),
     *(f"SIGSTOP {kind}" for kind in _FREEZES),
     *(fault.value for fault in LinkFault),
-    *("disk full", "second process on a store"),
+    *("disk full", "slow disk", "wrong clock", "server with limits"),
+    "second process on a store",
 )
+
+#: They delay everything for so long that a soak, which measures how long messages take,
+#: does without them.
+DELAYS = frozenset(
+    {
+        *(LinkFault.SLOW.value, LinkFault.FAR.value),
+        *("slow disk", "wrong clock", "server with limits"),
+    }
+)
+
+#: Seconds that each write to a slow disk takes longer. Some are longer than LOCK_S.
+_WRITE_S = (0.2, 5.0)
+
+#: By how much a clock may be ahead, in seconds: it shows 1970, a year that has not come
+#: yet, or the hour before.
+_AHEAD_S = (-50 * 365 * 86_400.0, 50 * 365 * 86_400.0, -3_600.0)
 
 #: These are more frequent: they are cheap, and each hits another moment.
 _TWICE = ("kill -9 sender", "kill -9 receiver", "kill -9 service", "kill -9 worker")
@@ -97,6 +118,8 @@ class Faults:
         self._more = more
         self._server_busy = asyncio.Lock()
         self._disk_busy = asyncio.Lock()
+        self._disk_slow = asyncio.Lock()
+        self._clock_busy = asyncio.Lock()
 
     async def inflict(self, seconds: float) -> None:
         """Inject faults for this long; on return all of them are over."""
@@ -126,12 +149,14 @@ class Faults:
         ways: dict[str, Callable[[], Coroutine[None, None, bool]]] = {
             "kill -9 server": self._kill_server,
             "SIGSTOP server": self._freeze_server,
+            "server with limits": self._limit_server,
+            "slow disk": self._slow_disk,
+            "wrong clock": self._set_clock,
             "second process on a store": self._intrude,
         }
         for kind in _PEOPLE:
             ways[f"kill -9 {kind}"] = partial(self._kill, kind)
-            if kind in _FREEZES:
-                ways[f"SIGSTOP {kind}"] = partial(self._freeze, kind)
+            ways[f"SIGSTOP {kind}"] = partial(self._freeze, kind)
         for fault in LinkFault:
             ways[fault.value] = partial(self._hurt_link, fault)
         if self._disk.can_be_full:
@@ -141,7 +166,9 @@ class Faults:
         } | dict(self._more)
 
     def _is_possible(self, kind: str) -> bool:
-        """Whether there is a member of this kind, if the fault needs one."""
+        """Whether it can be here: the member that it needs may be missing, for example."""
+        if self._elders and kind in DELAYS:
+            return False
         people = {each for each in _PEOPLE if kind.endswith(f" {each}")}
         return all(self._supervisor.of(each) for each in people)
 
@@ -154,33 +181,61 @@ class Faults:
     # -- the kinds ---------------------------------------------------------
 
     async def _kill(self, kind: Kind) -> bool:
-        mortals = [
-            member
-            for member in self._supervisor.of(kind)
-            if member.name not in self._elders
-        ]
+        mortals = self._mortals(kind)
         return bool(mortals) and self._random.choice(mortals).send_signal(
             signal.SIGKILL
         )
 
-    async def _freeze(self, kind: Kind) -> bool:
-        member, seconds = self._one(kind), self._while(_FROZEN_S_MAX)
-        process = member.process
-        if not member.send_signal(signal.SIGSTOP):
-            return False
-        try:
-            await asyncio.sleep(seconds)
-        finally:
-            # Another process may have taken its place, which must not be hurt.
-            if member.process is process:
-                member.send_signal(signal.SIGCONT)
+    def _mortals(self, *kinds: Kind) -> list[Member]:
+        members = self._supervisor.of(*kinds)
+        return [member for member in members if member.name not in self._elders]
+
+    async def _set_clock(self) -> bool:
+        """Let a process start with a wrong clock, and the next one with the right one."""
+        ahead_s, seconds = self._random.choice(_AHEAD_S), self._while(_FROZEN_S_MAX)
+        async with self._clock_busy:
+            mortals = self._mortals("sender", "receiver", "service")
+            if not mortals:
+                return False
+            member = self._random.choice(mortals)
+            before = member.lives
+            try:
+                jid = member.role.connect.jid
+                with self._processes.machine.wrong_clock(jid, ahead_s):
+                    if not member.send_signal(signal.SIGKILL):
+                        return False
+                    await asyncio.sleep(seconds)
+            finally:
+                member.send_signal(signal.SIGKILL)
+        return member.lives > before
+
+    async def _slow_disk(self) -> bool:
+        seconds = self._random.uniform(*_SLOW_S)
+        async with self._disk_slow:
+            with self._processes.machine.slow_disk(self._random.uniform(*_WRITE_S)):
+                await asyncio.sleep(seconds)
         return True
+
+    async def _freeze(self, kind: Kind) -> bool:
+        return await self._one(kind).freeze(self._while(_FROZEN_S_MAX))
 
     async def _kill_server(self) -> bool:
         seconds = self._random.uniform(0, _AWAY_S_MAX)
         async with self._server_busy:
             await self._server.kill()
             await asyncio.sleep(seconds)
+            await self._server.start()
+        return True
+
+    async def _limit_server(self) -> bool:
+        """Let it have the limits for a while that distributions ship."""
+        seconds = self._random.uniform(*_SLOW_S)
+        async with self._server_busy:
+            await self._server.kill()
+            with limited(self._server):
+                await self._server.start()
+                await asyncio.sleep(seconds)
+                await self._server.kill()
             await self._server.start()
         return True
 
@@ -196,6 +251,8 @@ class Faults:
 
     async def _hurt_link(self, fault: LinkFault) -> bool:
         proxy, seconds = self._random.choice(self._proxies), self._while()
+        if fault in {LinkFault.SLOW, LinkFault.FAR}:
+            seconds = self._random.uniform(*_SLOW_S)
         return await proxy.inflict(fault, seconds) > 0
 
     async def _fill_disk(self) -> bool:

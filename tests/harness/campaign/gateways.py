@@ -7,7 +7,6 @@ protocol, and the service dies between two steps of theirs: before and after a c
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import random
@@ -42,7 +41,7 @@ _DEATHS = {
 #: The kinds of faults, in the order in which they are shown.
 GATEWAY_FAULTS = (
     *(f"kill -9 {kind}" for kind in GATEWAY_KINDS),
-    *(f"SIGSTOP {kind}" for kind in GATEWAY_WORKERS),
+    *(f"SIGSTOP {kind}" for kind in GATEWAY_KINDS),
     *_DEATHS,
     *(f"{fault.value}, gateways" for fault in LinkFault),
 )
@@ -131,8 +130,7 @@ class Gateways:
         ways: dict[str, Callable[[], Coroutine[None, None, bool]]] = {}
         for member in self.members:
             ways[f"kill -9 {member.kind}"] = partial(self._kill, member)
-            if member.kind in GATEWAY_WORKERS:
-                ways[f"SIGSTOP {member.kind}"] = partial(self._freeze, member)
+            ways[f"SIGSTOP {member.kind}"] = partial(self._freeze, member)
         (service,) = supervisor.of("service")
         for name, number in _DEATHS.items():
             ways[name] = partial(self._let_die, service, number)
@@ -144,16 +142,7 @@ class Gateways:
         return member.send_signal(signal.SIGKILL)
 
     async def _freeze(self, member: Member) -> bool:
-        process = member.process
-        if not member.send_signal(signal.SIGSTOP):
-            return False
-        try:
-            await asyncio.sleep(self._random.uniform(*_LASTS_S))
-        finally:
-            # Another process may have taken its place, which must not be hurt.
-            if member.process is process:
-                member.send_signal(signal.SIGCONT)
-        return True
+        return await member.freeze(self._random.uniform(*_LASTS_S))
 
     async def _let_die(self, service: Member, number: signal.Signals) -> bool:
         process = service.process

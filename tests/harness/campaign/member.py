@@ -133,6 +133,19 @@ class Member:
             return True
         return False
 
+    async def freeze(self, seconds: float) -> bool:
+        """Stop its process for a while; returns whether there was one."""
+        process = self.process
+        if not self.send_signal(signal.SIGSTOP):
+            return False
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            # Another process may have taken its place, which must not be hurt.
+            if self.process is process:
+                self.send_signal(signal.SIGCONT)
+        return True
+
     async def keep(self, processes: Processes) -> None:
         """Start it, and again whenever it has ended, until it is done."""
         while not self.done:

@@ -88,7 +88,7 @@ class _Link:
         await asyncio.sleep(_ATTACH_S)
         self._broker.attach(self)
 
-    async def close(self) -> None:
+    async def close(self, _timeout_s: float) -> None:
         self._lose()
 
     def deliver(self, facts: ItemFacts) -> None:

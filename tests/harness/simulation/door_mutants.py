@@ -26,8 +26,8 @@ DOORS = (
     Mutant(
         "turn-without-an-end",
         "qos.engine.payers",
-        "now - began >= TURN_S",
-        "now < began",
+        "now - began_at >= TURN_S",
+        "now < began_at",
         "A turn of the event loop ends after 5 ms.",
         by=("a_turn_ends",),
     ),
@@ -50,8 +50,8 @@ DOORS = (
     Mutant(
         "slice-counts-items-only",
         "qos.core.queue.ready_items",
-        "left > 0 and not self._time.is_over:",
-        "left > 0:",
+        "items_left > 0 and not self._time.is_over:",
+        "items_left > 0:",
         "A slice of evaluations ends after its time, not after its items.",
         by=("a_turn_ends",),
     ),

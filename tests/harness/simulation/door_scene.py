@@ -12,9 +12,9 @@ from typing import Any
 
 from qos.core.queue.effects import Notification
 from qos.core.queue.selector_time import Meter
+from qos.engine.gateway import QueuePorts
 from qos.engine.queue_engine import QueueEngine
 from qos.engine.queue_outputs import Payloads, QueuePort
-from qos.engine.queue_ports import QueuePorts
 from qos.testing.clock import ManualClock
 from simulation import door_invariants as invariants
 from simulation.invariants import Violation

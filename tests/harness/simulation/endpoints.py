@@ -150,6 +150,7 @@ class Endpoint(Machine):
         self._ids = itertools.count(1)
         self._settings = settings
         self._ledger = ledger
+        self._clock = self.clock()
         self.disk = self._new_disk()
         self.outbox: Outbox | None = None
         self.inbox: Inbox | None = None
@@ -174,8 +175,12 @@ class Endpoint(Machine):
 
     def _new_disk(self) -> MessageDisk:
         ledger, store_id = self._ledger, f"store-{self.new_id()}"
-        told = (ledger.expired.add, ledger.written, ledger.kept)
+        told = (ledger.expired.add, ledger.written, self._kept)
         return MessageDisk(self.name, store_id, *told)
+
+    def _kept(self, record: Incoming) -> None:
+        """Something of a message that came is on disk."""
+        self._ledger.kept(record, self._clock.now() - record.received_at)
 
     def wipe(self, seconds: float) -> bool:
         """Kill the process, and come back with another disk."""
@@ -190,7 +195,7 @@ class Endpoint(Machine):
 
     def boot(self) -> None:
         """See Machine."""
-        clock = self.clock()
+        clock = self._clock = self.clock()
         self._booted_at = self.loop.time()
         store = SimulatedStore(self.disk, clock, self.effect)
         contents = store.open(clock.now())

@@ -162,10 +162,9 @@ def held_for_its_time(ledger: Ledger, held_s: float) -> str | None:
     """A message is held for its whole time, whatever the clock says at a start.
 
     The exception: a clock was set forward by a time that may have passed. The time counts
-    from the decision, so a slow disk takes some of it.
+    from the decision, and not from the write.
     """
-    least_s = ledger.hold_ttl_s / 2 - ledger.slow_s
-    if not ledger.aged.isdisjoint(RECEIVERS) or held_s >= least_s:
+    if not ledger.aged.isdisjoint(RECEIVERS) or held_s >= ledger.hold_ttl_s / 2:
         return None
     return f"a message is held for {held_s:.1f} s, and not {ledger.hold_ttl_s} s"
 

@@ -126,9 +126,9 @@ class ItemLedger:
         self._done: dict[str, Counter[str]] = {}
         #: The time at which each worker last left, by full JID.
         self._departed_at: dict[str, float] = {}
-        #: How much too early the lock with this token times out, by what the service has
-        #: heard.
-        self.too_early_s: Callable[[str], float] = lambda _token: 0.0
+        #: Called with the token of a lock that has timed out; returns how much too early,
+        #: by what the service has heard.
+        self.timed_out: Callable[[str], float] = lambda _token: 0.0
         # The holders that must be told that another one has ended an item.
         self._untold: set[tuple[str, str]] = set()
         #: The node of each item, by seq.
@@ -180,8 +180,11 @@ class ItemLedger:
             and count > facts.count
             and self._timed_out(locked, facts)
         ):
-            too_early_s = self.too_early_s(locked.token)
-            check(invariants.a_lock_lasts_while_nothing_is_heard, facts, too_early_s)
+            check(
+                invariants.a_lock_lasts_while_nothing_is_heard,
+                facts,
+                self.timed_out(locked.token),
+            )
         check(invariants.only_failures_are_counted, facts, count, failed)
         if locked is not None and not item.token:
             returned = locked.token in {*facts.returned, facts.default}
@@ -252,6 +255,12 @@ class ItemLedger:
             facts.returned |= tokens
             if facts.lock is not None:
                 facts.lock.may_end |= facts.lock.token in tokens
+
+    def outlived(self, item_id: str, early_s: float) -> None:
+        """An extension was granted for a lock that had timed out so much too early."""
+        facts = self.items[item_id]
+        check = invariants.a_lock_lasts_while_nothing_is_heard
+        self._ledger.check(check, facts, early_s)
 
     def times_moved(self, by_s: float) -> None:
         """All times on the disk of the queue have moved, so the ends of locks have."""

@@ -109,7 +109,6 @@ class Ledger:
         jumped: machines whose clock was set.
         aged: those of them whose clock was set forward, by a time that may have passed.
         hold_ttl_s: how long a receiver holds a message.
-        slow_s: the longest time that a disk takes longer for a commit.
         io_errors: machines whose disk has failed with EIO.
         violations: in the order of their coming.
     """
@@ -126,10 +125,9 @@ class Ledger:
         self.jumped: set[str] = set()
         self.aged: set[str] = set()
         self.hold_ttl_s = 0.0
-        self.slow_s = 0.0
         self.io_errors: set[str] = set()
         self._holds: dict[str, tuple[str, ...]] = {}
-        #: When a message was written first under each hold, by the true time.
+        #: When it was decided to hold a message under each hold, by the true time.
         self._held_at: dict[str, float] = {}
         self._orders = itertools.count()
         self._released: set[tuple[str, str]] = set()
@@ -223,11 +221,19 @@ class Ledger:
             self.check(invariants.undone_if_it_fails, facts)
         self.check(invariants.consumed_once, facts)
 
-    def kept(self, record: Incoming) -> None:
-        """A receiver has written something of a message."""
+    def kept(self, record: Incoming, decided_s: float) -> None:
+        """A receiver has written something of a message.
+
+        Args:
+            record: is on disk now.
+            decided_s: how long ago the receiver has taken the message, by its own clock.
+        """
         if record.payload and (facts := self.sent(record.payload)):
             self.check(invariants.nothing_kept_for_a_stranger, facts, self)
-        held_at = self._held_at.setdefault(record.hold, self.now())
+        # A write waits for a slow disk, or for a transaction of an application, and for a
+        # stop of the process in between. A clock that was set back proves nothing.
+        decided_at = self.now() - max(0.0, decided_s)
+        held_at = self._held_at.setdefault(record.hold, decided_at)
         if record.state is IncomingState.EXPIRED:
             self.check(invariants.held_for_its_time, self, self.now() - held_at)
 

@@ -21,7 +21,7 @@ LINKS = (
     ),
     Mutant(
         "no-window-of-bytes",
-        "qos.core.message.pace",
+        "qos.core.message.flow",
         "return self.used == 0 or self.used + size <= self.limit",
         "return True",
         "A small message does not wait behind a large backlog.",
@@ -40,7 +40,7 @@ LINKS = (
     ),
     Mutant(
         "no-time-for-the-bytes-ahead",
-        "qos.core.message.pace",
+        "qos.core.message.flow",
         "return min(self._max_s, usual_s) + max(0, ahead - SMALL_BYTES) / self._rate",
         "return min(self._max_s, usual_s)",
         "A large message over the slow link of its peer is sent once.",
@@ -101,7 +101,7 @@ LINKS = (
     Mutant(
         "only-an-answer-is-life",
         "qos.stream.keepalive",
-        "silent_s = 0.0 if gone > before else silent_s + min(since_s, 2 * step_s)",
+        "silent_s = 0.0 if acked > before else silent_s + min(since_s, 2 * step_s)",
         "silent_s += min(since_s, 2 * step_s)",
         "A large message that leaves slowly does not end the session.",
         test="live/test_keepalive.py::test_a_large_message_that_leaves_slowly_is_life",
@@ -118,7 +118,7 @@ LINKS = (
     Mutant(
         "any-address-is-handed-over",
         "qos.stream.gate",
-        "if self._open and not known and not refusals.admits(xml):",
+        "if self._open and not is_known and not refusals.admits(xml):",
         "if False:",
         "A stanza from an address that slixmpp cannot read is refused.",
         test="stream/test_refusals.py::"

@@ -216,8 +216,8 @@ RECEIVER = (
     Mutant(
         "roster-of-strangers",
         "qos.core.message.trust",
-        "known = subscription in _SUBSCRIBED",
-        'known = subscription != ""',
+        "is_contact = subscription in _SUBSCRIBED",
+        'is_contact = subscription != ""',
         "Who stands in no roster is no contact.",
         by=("nothing_of_a_stranger", "nothing_kept_for_a_stranger"),
         seed=33,
@@ -308,8 +308,8 @@ RECEIVER = (
     Mutant(
         "received-before-it-is-written",
         "qos.core.message.receiver",
-        'return held, (Reserve(held), Save(held), Answer("received", held.hold))',
-        'return held, (Reserve(held), Answer("received", held.hold), Save(held))',
+        'return record, (Reserve(record), Save(record), Answer("received", record.hold))',
+        'return record, (Reserve(record), Answer("received", record.hold), Save(record))',
         "The content of an answer is on disk before it is sent.",
         by=("delivered_was_taken",),
         seed=62,
@@ -481,8 +481,8 @@ RECEIVER = (
     Mutant(
         "quota-is-not-given-back",
         "qos.core.message.receiver",
-        "return done, (*_result(request), Refund(record), Save(done))",
-        "return done, (*_result(request), Save(done))",
+        "return tombstone, (*_result(request), Refund(record), Save(tombstone))",
+        "return tombstone, (*_result(request), Save(tombstone))",
         "A message that was handed over takes no room in a quota any more.",
         by=("everything_ends",),
         seed=3,
@@ -520,8 +520,8 @@ CONSUMER = (
     Mutant(
         "told-before-what-was-consumed-is-written",
         "qos.core.message.receiver",
-        "return done, (written, *told)",
-        "return done, (*told, written)",
+        "return tombstone, (store_effect, *effects)",
+        "return tombstone, (*effects, store_effect)",
         "The sender is told when the effects are on disk.",
         by=("delivered_was_taken",),
     ),
@@ -656,7 +656,7 @@ POSTED = (
     Mutant(
         "what-has-ended-may-be-posted-again",
         "qos.engine.kept_outcomes",
-        "return ended if ended is not None and ended.ended_at > since else None",
+        "return end if end is not None and end.ended_at > since else None",
         "return None",
         "A post is known as long as the outcome of its message is kept.",
         by=("accepted_once",),

@@ -30,8 +30,8 @@ PUSH = (
     Mutant(
         "kept-link-is-not-asked",
         "qos.rest.push.delivery",
-        'kept="" if kept is None else kept.url,',
-        'kept="",',
+        'stored_link="" if known_link is None else known_link.url,',
+        'stored_link="",',
         "A message whose outcome is not known is posted to the same link again.",
         by=("arrives_once",),
         seed=69,
@@ -93,8 +93,8 @@ PUSH = (
     Mutant(
         "another-key-each-time",
         "qos.rest.push.delivery",
-        'key=f"{its.subscriber_id}-{item.seq}",',
-        'key=f"{its.subscriber_id}-{item.token}",',
+        'key=f"{subscriber.subscriber_id}-{item.seq}",',
+        'key=f"{subscriber.subscriber_id}-{item.token}",',
         "All attempts at a message have one key, or one URL by the template.",
         by=("arrives_once",),
         seed=210,

@@ -35,9 +35,9 @@ from qos.core.queue.requests import (
 )
 from qos.core.queue.results import ExtendResult, Result
 from qos.core.strings import bare
+from qos.engine.gateway import QueuePorts
 from qos.engine.queue_engine import QueueEngine
 from qos.engine.queue_outputs import Payloads, QueuePort
-from qos.engine.queue_ports import QueuePorts
 from qos.stores.queue_base import QueueStore
 from simulation.copies import CopyLedger
 from simulation.gate import Gate
@@ -173,7 +173,7 @@ class QueueMachine(Machine, QueuePort):
         self._meter = itertools.count(0.0, EVALUATION_S).__next__
         self._ledger = ledger
         self._lock_s = settings.lock_s
-        ledger.too_early_s = self._too_early_s
+        ledger.timed_out = self._timed_out
         self._gate = gate
         self._target = target
         self._pulled = settings.pulled
@@ -449,8 +449,9 @@ class QueueMachine(Machine, QueuePort):
         _payloads: Mapping[int, str],
     ) -> None:
         if isinstance(request, Extend) and isinstance(result, ExtendResult):
-            for _, token in request.tokens:
-                self._unheard.extended(token, heard_s, result.seconds)
+            for item_id, token in request.tokens:
+                early_s = self._unheard.extended(token, heard_s, result.seconds)
+                self._ledger.outlived(item_id, early_s)
         self._ledger.answered(to, request, result, self.disk.kept, asked_at)
         self.send(to, Answered(iq_id, result))
 
@@ -516,9 +517,9 @@ class QueueMachine(Machine, QueuePort):
         """The time of the engine, which stands still while nothing can be answered."""
         return self._clock.now() if self._engine is None else self._engine.now()
 
-    def _too_early_s(self, token: str) -> float:
-        """How much too early this lock times out now."""
-        return self._unheard.left_s(token, self.loop.time())
+    def _timed_out(self, token: str) -> float:
+        """A lock has timed out; returns how much too early."""
+        return self._unheard.timed_out(token, self.loop.time())
 
     def notify(self, notification: Notification) -> None:
         """See QueuePort."""

@@ -58,8 +58,8 @@ QUEUE = (
         "        self._clock.pause()\n        self._busy",
         "        self._busy",
         "Time in which the service could answer nothing is not that of its workers.",
-        test="engine/test_queue_stalls.py::"
-        "test_a_lock_begins_when_its_item_can_be_sent",
+        by=("a_lock_lasts_while_nothing_is_heard",),
+        seed=261,
     ),
     Mutant(
         "count-is-not-kept",
@@ -217,7 +217,7 @@ QUEUE = (
     Mutant(
         "timer-is-forgotten-at-a-start",
         "qos.core.queue.service",
-        "                self._leaving[each.jid] = each.until\n",
+        "                self._leaving[terminus.jid] = terminus.until\n",
         "                pass\n",
         "The timer of a durable terminus runs after a start.",
         by=("ends_in_time",),
@@ -244,8 +244,8 @@ QUEUE = (
     Mutant(
         "default-outcome-is-not-applied",
         "qos.core.queue.service",
-        "defaults = asked.defaults if asked and asked.node == name else ()",
-        "defaults = asked.defaults if asked and asked.node != name else ()",
+        "defaults = request.defaults if request and request.node == name else ()",
+        "defaults = request.defaults if request and request.node != name else ()",
         "What a terminus has when it ends gets the outcome that it has asked for.",
         by=("only_failures_are_counted",),
         seed=572,
@@ -253,8 +253,8 @@ QUEUE = (
     Mutant(
         "policies-in-the-wrong-order",
         "qos.core.queue.terminus",
-        "_ORDER[policy] <= _ORDER[ended]",
-        "_ORDER[policy] >= _ORDER[ended]",
+        "_ORDER[policy] <= _ORDER[event]",
+        "_ORDER[policy] >= _ORDER[event]",
         "A timer starts with what its policy names.",
         by=("ends_in_time", "only_failures_are_counted", "one_holder"),
         seed=471,
@@ -280,7 +280,7 @@ QUEUE = (
     Mutant(
         "lock-is-taken-from-the-living",
         "qos.core.queue.holders",
-        "if each in self._of_departed]",
+        "if item_id in self._of_departed]",
         "]",
         "A durable lock is taken over only from a holder that has left.",
         by=("one_holder",),
@@ -298,8 +298,8 @@ QUEUE = (
     Mutant(
         "bounce-takes-all",
         "qos.core.queue.deliveries",
-        "if item.token in tokens:",
-        "if item.token:",
+        "if item.token in tokens:\n                effects",
+        "if item.token:\n                effects",
         "An event that comes back ends the deliveries that were in it.",
         by=("one_holder", "each_failure_is_counted"),
         seed=316,
@@ -380,8 +380,8 @@ QUEUE = (
     Mutant(
         "unknown-is-true",
         "qos.core.queue.selector.evaluation",
-        "return None if found is None else not found",
-        "return not found",
+        "return None if truth is None else not truth",
+        "return not truth",
         "Not unknown is unknown: an item without the property is not wanted.",
         by=("given_what_is_wanted",),
         seed=12,
@@ -407,8 +407,8 @@ QUEUE = (
     Mutant(
         "properties-are-no-content",
         "qos.core.queue.publishing",
-        "if read else entry.properties",
-        "if read else {}",
+        "    properties = entry.properties\n",
+        "    properties: Properties = {}\n",
         "Properties are kept with their item.",
         by=("properties_are_kept",),
         seed=1,
@@ -445,7 +445,7 @@ QUEUE = (
     Mutant(
         "repeat-is-copied-again",
         "qos.core.queue.subscriber_requests",
-        "entries = [each for each in request.entries if each.item_id in new]",
+        "entries = [entry for entry in request.entries if entry.item_id in new]",
         "entries = list(request.entries)",
         "A repeated publish makes no second copy.",
         by=("copied_once_with_the_item",),
@@ -525,7 +525,7 @@ BRIDGE = (
         "accepted-at-the-broker-before-it-is-stored",
         "qos.bridge.from_broker",
         "        try:\n            await Retry(self._backoff).repeat(",
-        "        for each in batch:\n            link.settle(each.incoming)\n"
+        "        for entry in batch:\n            link.settle(entry.incoming)\n"
         "        try:\n            await Retry(self._backoff).repeat(",
         "A message is accepted at the broker after its item is on disk.",
         by=("published_is_stored",),

@@ -100,7 +100,7 @@ _REVOKED = (
     Mutant(
         "removed-users-keep-waiting",
         "qos.rest.gateway",
-        "each.fail(taken_away())",
+        "consumer.fail(taken_away())",
         "pass",
         "A request that waits for a message ends with its user.",
         test=f"{_REST_REVOKING}what_waits_for_a_removed_user_ends_within_a_second",
@@ -124,7 +124,7 @@ _REVOKED = (
     Mutant(
         "a-lock-does-not-move-with-its-item",
         "qos.stores.times",
-        "            yield _update(table, _LOCKED) + where",
+        "            yield _update(table, _LOCKED) + condition",
         "            pass",
         "A lock of a clock that was ahead has the time that was left to it.",
         test="stores/test_queue_store.py::TestContract::test_the_rule_is_that_of_the_core",
@@ -250,7 +250,7 @@ _CARRIED = (
 _COUNTS = (
     Mutant(
         "ended-items-count-as-waiting",
-        "qos.core.queue.item_counts",
+        "qos.core.queue.item_index",
         "        self.waiting -= 1\n",
         "",
         "The kept counts of a queue are those of its items.",
@@ -258,7 +258,7 @@ _COUNTS = (
     ),
     Mutant(
         "ended-items-count-as-excluding",
-        "qos.core.queue.item_counts",
+        "qos.core.queue.item_index",
         "uncount(self.excluding, item.excluded)",
         "pass",
         "An item is stuck as long as it is there.",
@@ -266,7 +266,7 @@ _COUNTS = (
     ),
     Mutant(
         "ended-items-count-as-delayed",
-        "qos.core.queue.item_counts",
+        "qos.core.queue.item_index",
         "del self._delays[place]",
         "pass",
         "An item is held back as long as it is there.",

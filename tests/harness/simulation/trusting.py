@@ -74,7 +74,7 @@ class Trusting:
     def _learn_roster(self) -> None:
         for account in _trusted(self._settings):
             self._stream.contacts[account] = {"subscription": "both"}
-        self.guard.session_started(resumed=False)
+        self.guard.roster_loaded()
 
 
 def _trusted(settings: Settings) -> frozenset[str]:

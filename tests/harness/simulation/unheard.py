@@ -34,6 +34,8 @@ class Unheard:
         self._ends: dict[str, float] = {}
         # The last token of each lock, by its item and its time.
         self._tokens: dict[tuple[str, float | None], str] = {}
+        # When each lock has timed out, in listened seconds, by its token.
+        self._timed_out: dict[str, float] = {}
 
     def begins(self, now: float) -> None:
         """A period begins."""
@@ -70,12 +72,24 @@ class Unheard:
         self._ends.setdefault(item.token, ends)
         self._tokens[lock] = item.token
 
-    def extended(self, token: str, listened_s: float, seconds: float) -> None:
-        """An extension was granted that was asked for then."""
+    def extended(self, token: str, listened_s: float, seconds: float) -> float:
+        """An extension was granted that was asked for then.
+
+        Returns:
+            How much too early the lock has timed out, as this shows. The commit that has
+            the extension may have that as well.
+        """
         ends = listened_s + seconds / (1 + GAIN)
         self._ends[token] = max(self._ends.get(token, -math.inf), ends)
+        timed_out = self._timed_out.get(token, math.inf)
+        return max(0.0, ends - timed_out - _ROUNDED_S)
 
-    def left_s(self, token: str, now: float) -> float:
-        """How much too early a lock times out by the commit that is written now."""
+    def timed_out(self, token: str, now: float) -> float:
+        """A lock has timed out by the commit that is written now.
+
+        Returns:
+            How much too early.
+        """
+        self._timed_out[token] = self.decided_s(now)
         ends = self._ends.get(token, -math.inf)
         return max(0.0, ends - self.decided_s(now) - _ROUNDED_S)

@@ -152,8 +152,6 @@ class World:
         self.ledger = Ledger(self.loop.time, self.network.repeated)
         self.ledger.distrusted = frozenset(plan.settings.distrusted)
         self.ledger.hold_ttl_s = plan.settings.hold_ttl_s
-        slow = (fault.seconds for fault in plan.faults if fault.kind == "slow")
-        self.ledger.slow_s = max(slow, default=0.0)
         if plan.settings.accepts_anyone:
             self.ledger.open_levels = frozenset(Level) - {Level.ASSURED}
         self.endpoints = {

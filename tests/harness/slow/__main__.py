@@ -11,10 +11,14 @@ from pathlib import Path
 
 from benchmarks.report import aligned
 from qos.testing.xmpp_server import ServerError
-from slow.cases import CASES, Row
+from slow.cases import CASES, Case, Row
+from slow.comings import COMINGS, Addresses, Crowd
 from slow.servers import SERVERS
 
-_HEAD = ("case", "server", "s", "ideal", "at most", "bytes", "requests", "handed over")
+_HEAD = (
+    *("case", "server", "s", "ideal", "at most", "bytes", "requests", "handed over"),
+    "crowd",
+)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -22,7 +26,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m slow",
         description="Send messages over slow links and to slow servers, and compare the "
-        "seconds, bytes and requests with what is needed.",
+        "seconds, bytes and requests with what is needed; and let devices connect past "
+        "an address that swallows, and all at once.",
     )
     parser.add_argument(
         "--server", choices=SERVERS, action="append", help="one kind of server (all)"
@@ -32,9 +37,10 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(words)
     rows: list[Row] = []
+    cases: tuple[Case | Addresses | Crowd, ...] = (*CASES, *COMINGS)
     try:
         with tempfile.TemporaryDirectory() as folder:
-            for number, case in enumerate(CASES):
+            for number, case in enumerate(cases):
                 for kind in options.server or SERVERS:
                     if options.only and options.only not in case.name:
                         continue
@@ -62,9 +68,10 @@ def shown(rows: Sequence[Row]) -> str:
                     f"{row.seconds:.1f}",
                     f"{row.ideal_s:.1f}",
                     f"{row.limit_s:.0f}",
-                    f"{row.carried:.2f}",
-                    f"{row.requests:.2f}",
-                    f"{row.handed:.2f}",
+                    *(
+                        "" if part is None else f"{part:.2f}"
+                        for part in (row.carried, row.requests, row.handed, row.crowd)
+                    ),
                 )
                 for row in rows
             ),
