@@ -1,6 +1,9 @@
 """Works on the items of a queue, eight at a time, until Ctrl-C or SIGTERM.
 
-    XMPP_QOS_PASSWORD=secret python worker.py bee@localhost 5222 queue.localhost orders
+    XMPP_QOS_PASSWORD=secret python worker.py bee@localhost/1 5222 queue.localhost orders
+
+Give each worker a resource of its own, such as /1: if it is killed, its items come again
+when it is back, and not only when their locks end.
 
 The server is on this machine; for another server leave out host, port and tls.
 """

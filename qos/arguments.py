@@ -58,30 +58,30 @@ def text(name: str, value: object, *, empty: bool = True, private: bool = False)
 
 
 def sequence(
-    name: str, value: object, what: str, *, empty: bool = True
+    name: str, value: object, contents: str, *, empty: bool = True
 ) -> Sequence[object]:
     """A list or another sequence, but no string.
 
-    `what` describes its contents in the error.
+    `contents` describes its items in the error.
     """
     is_text = isinstance(value, str | bytes | bytearray)
     if is_text or not isinstance(value, Sequence) or not (empty or value):
         least = "" if empty else "at least one "
-        raise InvalidArgument(name, type(value), f"a list of {least}{what}")
+        raise InvalidArgument(name, type(value), f"a list of {least}{contents}")
     return value
 
 
-def collection(name: str, value: object, what: str) -> Collection[object]:
+def collection(name: str, value: object, contents: str) -> Collection[object]:
     """A list, a set or another collection, but no string and no dict."""
     is_other = isinstance(value, str | bytes | bytearray | Mapping)
     if is_other or not isinstance(value, Collection):
-        raise InvalidArgument(name, value, f"a list or set of {what}")
+        raise InvalidArgument(name, value, f"a list or set of {contents}")
     return value
 
 
 def texts(name: str, value: object) -> Sequence[str]:
     """A list or another sequence of non-empty strings."""
-    return [text(name, each, empty=False) for each in sequence(name, value, "strings")]
+    return [text(name, item, empty=False) for item in sequence(name, value, "strings")]
 
 
 def mapping(name: str, value: object) -> Mapping[object, object]:
@@ -94,7 +94,7 @@ def mapping(name: str, value: object) -> Mapping[object, object]:
 def text_by_text(name: str, value: object) -> None:
     """A mapping from strings to strings."""
     for pair in mapping(name, value).items():
-        if not all(isinstance(each, str) for each in pair):
+        if not all(isinstance(part, str) for part in pair):
             raise InvalidArgument(name, pair, "a dict of strings")
 
 
@@ -141,26 +141,30 @@ def member(kind: type[_E], name: str, value: object) -> _E:
     """A member of an enum whose values are words; its word is accepted too."""
     if isinstance(value, kind):
         return value
-    found = [each for each in kind if isinstance(value, str) and each.value == value]
-    if not found:
-        words = ", ".join(repr(each.value) for each in kind)
+    matches = [
+        candidate
+        for candidate in kind
+        if isinstance(value, str) and candidate.value == value
+    ]
+    if not matches:
+        words = ", ".join(repr(candidate.value) for candidate in kind)
         raise InvalidArgument(name, value, f"one of {words} ({kind.__name__})")
-    return found[0]
+    return matches[0]
 
 
-def instance(kind: type[_T], name: str, value: object, what: str) -> _T:
-    """An object of this class; `what` describes it in the error."""
+def instance(kind: type[_T], name: str, value: object, expected: str) -> _T:
+    """An object of this class; `expected` describes it in the error."""
     if not isinstance(value, kind):
-        raise InvalidArgument(name, value, what)
+        raise InvalidArgument(name, value, expected)
     return value
 
 
 def path(name: str, value: object) -> str:
     """The path of a file or folder, as a string or an `os.PathLike`."""
-    found = os.fspath(value) if isinstance(value, str | os.PathLike) else None
-    if not isinstance(found, str) or not found or "\0" in found:
+    string = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(string, str) or not string or "\0" in string:
         raise InvalidArgument(name, value, "a path")
-    return found
+    return string
 
 
 def callable_of(name: str, value: _C) -> _C:

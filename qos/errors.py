@@ -398,10 +398,8 @@ class RequestFailed(QosError):
         what: the request, in one word.
     """
 
-    def __init__(self, text: str, *, to: str, what: str) -> None:
-        super().__init__(text)
-        self.to = to
-        self.what = what
+    to: str
+    what: str
 
     @property
     def unreachable(self) -> bool:
@@ -466,11 +464,9 @@ class RequestRefused(RequestFailed):
         specific = f" ({pubsub})" if pubsub else ""
         explained = text or _UNSAID.get(condition, "")
         detail = f": {explained}" if explained else ""
-        super().__init__(
-            f"{by or to} refused to {what}: {condition}{specific}{detail}",
-            to=to,
-            what=what,
-        )
+        super().__init__(f"{by or to} refused to {what}: {condition}{specific}{detail}")
+        self.to = to
+        self.what = what
         self.condition = condition
         self.type = type
         self.pubsub = pubsub
@@ -507,10 +503,10 @@ class NoAnswer(RequestFailed):
 
     def __init__(self, reason: str, *, to: str, what: str) -> None:
         super().__init__(
-            f"{to} did not answer to {what}: {reason}; it may have been done",
-            to=to,
-            what=what,
+            f"{to} did not answer to {what}: {reason}; it may have been done"
         )
+        self.to = to
+        self.what = what
         self.reason = reason
 
     @property

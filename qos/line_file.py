@@ -45,7 +45,7 @@ class LineFile(Generic[T]):
         self._path = Path(path)
         self._parse = parse
         self._private = private
-        self._seen: tuple[int, int] | None = None
+        self._version: tuple[int, int] | None = None
         self.last: T = self.now()
 
     def now(self) -> T:
@@ -55,18 +55,18 @@ class LineFile(Generic[T]):
             UsageError: as the constructor does.
         """
         try:
-            found = self._path.stat()
-            seen = found.st_mtime_ns, found.st_size
-            if seen == self._seen:
+            status = self._path.stat()
+            version = status.st_mtime_ns, status.st_size
+            if version == self._version:
                 return self.last
             lines = self._path.read_text("utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"{self._path} cannot be read: {error}") from None
-        if self._private and found.st_mode & stat.S_IRWXO:
+        if self._private and status.st_mode & stat.S_IRWXO:
             raise UsageError(f"{self._path} is open to all: chmod 600 {self._path}")
         number = 0
 
-        def said() -> Iterator[str]:
+        def entries() -> Iterator[str]:
             nonlocal number
             for line in lines:
                 number += 1
@@ -74,9 +74,9 @@ class LineFile(Generic[T]):
                     yield line
 
         try:
-            self.last = self._parse(said())
+            self.last = self._parse(entries())
         except ValueError as error:
             text = f"{self._path}, line {number}: {error}"
             raise UsageError(text) from None
-        self._seen = seen
+        self._version = version
         return self.last

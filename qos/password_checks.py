@@ -39,18 +39,18 @@ def hashed(password: str) -> str:
     """The hash of a password, with a new salt."""
     salt = secrets.token_bytes(16)
     key = _key(password, salt, _N, _R, _P)
-    coded = (b64encode(each).decode() for each in (salt, key))
+    coded = (b64encode(part).decode() for part in (salt, key))
     return ":".join(("scrypt", str(_N), str(_R), str(_P), *coded))
 
 
-def is_hash(stored: str) -> bool:
+def is_hash(password_hash: str) -> bool:
     """Whether this is the hash of a password."""
-    return _parts(stored) is not None
+    return _parts(password_hash) is not None
 
 
-def is_right(password: str, stored: str) -> bool:
+def is_right(password: str, password_hash: str) -> bool:
     """Whether a hash is that of this password. It takes a while."""
-    parts = _parts(stored)
+    parts = _parts(password_hash)
     assert parts is not None
     n, r, p, salt, key = parts
     return hmac.compare_digest(_key(password, salt, n, r, p), key)
@@ -68,14 +68,14 @@ def _key(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
     )
 
 
-def _parts(stored: str) -> tuple[int, int, int, bytes, bytes] | None:
+def _parts(password_hash: str) -> tuple[int, int, int, bytes, bytes] | None:
     try:
-        kind, n, r, p, salt, key = stored.split(":")
-        found = (int(n), int(r), int(p), b64decode(salt), b64decode(key))
+        kind, n, r, p, salt, key = password_hash.split(":")
+        parts = (int(n), int(r), int(p), b64decode(salt), b64decode(key))
     except ValueError:
         return None
     return (
-        found if kind == "scrypt" and 128 * found[0] * found[1] < _MEMORY_MAX else None
+        parts if kind == "scrypt" and 128 * parts[0] * parts[1] < _MEMORY_MAX else None
     )
 
 
@@ -103,14 +103,14 @@ class _Check:
     Attributes:
         name: of the user.
         password: to be checked.
-        stored: the hash.
+        password_hash: of the user.
         asking: those who wait for the result.
         addresses: in whose lanes it waits; (): it is running.
     """
 
     name: str
     password: str
-    stored: str
+    password_hash: str
     asking: set[asyncio.Future[bool]] = field(default_factory=set)
     addresses: set[str] = field(default_factory=set)
 
@@ -126,45 +126,45 @@ class PasswordChecks:
         self._threads = ThreadPoolExecutor(_CHECKS_MAX, "password", _give_way)
 
     async def is_right(
-        self, name: str, password: str, stored: str, *, address: str
+        self, name: str, password: str, password_hash: str, *, address: str
     ) -> bool:
         """Whether a password is right. Whoever stops waiting leaves the queue.
 
         Args:
             name: of the user, known or not.
             password: to be checked.
-            stored: the hash.
+            password_hash: the hash.
             address: pays for it.
 
         Raises:
             TooBusy: the address has too many that wait.
         """
-        key = name, password, stored
+        key = name, password, password_hash
         check = self._checks.get(key)
         if check is None:
-            check = self._checks[key] = _Check(name, password, stored)
+            check = self._checks[key] = _Check(name, password, password_hash)
         is_running = bool(check.asking) and not check.addresses
-        asked: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        check.asking.add(asked)
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        check.asking.add(answer)
         try:
             if not is_running and address not in check.addresses:
                 self._enter(check, address)
-            return await asked
+            return await answer
         finally:
-            check.asking.discard(asked)
+            check.asking.discard(answer)
             if not check.asking:
                 self._forget(check)
 
     def _enter(self, check: _Check, address: str) -> None:
         try:
-            ended = self._queue.add(address, check.name, check)
+            displaced = self._queue.add(address, check.name, check)
         except Full:
             raise TooBusy from None
         check.addresses.add(address)
-        if ended is not None:
-            ended.addresses.discard(address)
-            if not ended.addresses:
-                self._end(ended, TooBusy())
+        if displaced is not None:
+            displaced.addresses.discard(address)
+            if not displaced.addresses:
+                self._end(displaced, TooBusy())
         self._run()
 
     def _run(self) -> None:
@@ -185,24 +185,24 @@ class PasswordChecks:
         right = False
         try:
             right = await loop.run_in_executor(
-                self._threads, is_right, check.password, check.stored
+                self._threads, is_right, check.password, check.password_hash
             )
         finally:
             self._end(check, right)
 
     def _end(self, check: _Check, result: bool | TooBusy) -> None:
         self._forget(check)
-        for each in check.asking:
-            if each.done():
+        for answer in check.asking:
+            if answer.done():
                 continue
             if isinstance(result, TooBusy):
-                each.set_exception(result)
+                answer.set_exception(result)
             else:
-                each.set_result(result)
+                answer.set_result(result)
 
     def _forget(self, check: _Check) -> None:
         self._leave_lanes(check)
-        key = check.name, check.password, check.stored
+        key = check.name, check.password, check.password_hash
         if self._checks.get(key) is check:
             del self._checks[key]
 

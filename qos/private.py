@@ -16,6 +16,6 @@ def make_private(folder: Path) -> None:
     Raises:
         OSError: the folder cannot be created.
     """
-    missing = [each for each in folder.parents if not each.exists()]
-    for each in (*reversed(missing), folder):
-        each.mkdir(mode=0o700, exist_ok=True)
+    missing = [parent for parent in folder.parents if not parent.exists()]
+    for directory in (*reversed(missing), folder):
+        directory.mkdir(mode=0o700, exist_ok=True)

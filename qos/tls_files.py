@@ -19,7 +19,7 @@ __all__ = ["Tls", "TlsFiles"]
 log = logging.getLogger(__name__)
 
 #: Of each file: when it was changed, and its size. None: it cannot be looked at.
-_Seen: TypeAlias = "list[tuple[int, int] | None]"
+_Versions: TypeAlias = "list[tuple[int, int] | None]"
 
 #: Returns the context for a handshake that begins now.
 Tls: TypeAlias = Callable[[], ssl.SSLContext]
@@ -43,14 +43,14 @@ class TlsFiles:
         """
         self._make = make
         self._paths = [path for path in paths if path is not None]
-        self._seen = self._look()
+        self._versions = self._look()
         self._context = make()
 
     def __call__(self) -> ssl.SSLContext:
         """The context for a handshake that begins now."""
-        seen = self._look()
-        if seen != self._seen:
-            self._seen = seen
+        versions = self._look()
+        if versions != self._versions:
+            self._versions = versions
             names = " and ".join(map(str, self._paths))
             try:
                 self._context = self._make()
@@ -60,13 +60,13 @@ class TlsFiles:
                 log.info("%s: read again", names)
         return self._context
 
-    def _look(self) -> _Seen:
-        return [_seen(path) for path in self._paths]
+    def _look(self) -> _Versions:
+        return [_version(path) for path in self._paths]
 
 
-def _seen(path: str | os.PathLike[str]) -> tuple[int, int] | None:
+def _version(path: str | os.PathLike[str]) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size

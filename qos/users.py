@@ -67,7 +67,7 @@ def new_token() -> str:
     return secrets.token_urlsafe(32)
 
 
-class _Stored(NamedTuple):
+class _Content(NamedTuple):
     """The content of the file: the hash of each name, and the name of each hash."""
 
     hashes: dict[str, str]
@@ -116,7 +116,7 @@ class Users:
         """
         self.checks = checks or PasswordChecks()
         self._domain = domain
-        self._file = LineFile(path, _stored_users, private=True)
+        self._file = LineFile(path, _content_of, private=True)
         # A name that does not exist takes as long as one that does.
         self._nobody = hashed("")
         self._key = secrets.token_bytes(32)
@@ -124,7 +124,7 @@ class Users:
         self._right: OrderedDict[bytes, str] = OrderedDict()
         self._logged = RateLimit(_LOG_S)
         # The accounts of a content of the file.
-        self._accounts_of: _Stored | None = None
+        self._accounts_of: _Content | None = None
         self._accounts: frozenset[str] = frozenset()
 
     def grant(self, name: str) -> Grant | None:
@@ -160,14 +160,14 @@ class Users:
 
     async def watch(self, changed: Callable[[], object]) -> NoReturn:
         """Call this within a second after each change of the users."""
-        seen = self._latest()
+        former = self._latest()
         while True:
             await asyncio.sleep(LOOK_S)
             try:
                 latest = self._latest()
-                if latest is not seen:
+                if latest is not former:
                     changed()
-                    seen = latest
+                    former = latest
             except Exception:
                 # Else users who are removed later would never be noticed.
                 log.exception("the users could not be looked at")
@@ -185,21 +185,21 @@ class Users:
         Raises:
             TooBusy: too many passwords of this address wait to be checked.
         """
-        stored = self._hash_of(name)
+        password_hash = self._hash_of(name)
         content = f"{name}\0{password}".encode()
         # A MAC like HMAC, but for so few bytes it keeps the lock of the interpreter, which
         # the thread of the store would take.
         key = hashlib.blake2b(content, key=self._key).digest()
-        if stored is not None and self._right.get(key) == stored:
+        if password_hash is not None and self._right.get(key) == password_hash:
             self._right.move_to_end(key)
             return self.grant(name)
         right = await self.checks.is_right(
-            name, password, stored or self._nobody, address=address
+            name, password, password_hash or self._nobody, address=address
         )
         # The file may have changed meanwhile.
-        if not right or stored is None or self._hash_of(name) != stored:
+        if not right or password_hash is None or self._hash_of(name) != password_hash:
             return None
-        self._right[key] = stored
+        self._right[key] = password_hash
         while len(self._right) > _REMEMBERED_MAX:
             self._right.popitem(last=False)
         return self.grant(name)
@@ -207,10 +207,14 @@ class Users:
     def _hash_of(self, name: str) -> str | None:
         """The hash of the password of this user; None: it has none."""
         users = self._now()
-        stored = None if users is None else users.hashes.get(name)
-        return stored if stored is not None and is_hash(stored) else None
+        password_hash = None if users is None else users.hashes.get(name)
+        return (
+            password_hash
+            if password_hash is not None and is_hash(password_hash)
+            else None
+        )
 
-    def _now(self) -> _Stored | None:
+    def _now(self) -> _Content | None:
         """The content of the file; None: it is broken, and the log says so."""
         try:
             return self._file.now()
@@ -219,7 +223,7 @@ class Users:
                 log.error("nobody can log in: %s", error)
             return None
 
-    def _latest(self) -> _Stored:
+    def _latest(self) -> _Content:
         """The content of the file; if it is broken, the one before."""
         return self._now() or self._file.last
 
@@ -227,17 +231,19 @@ class Users:
         return account_of(name, self._domain)
 
 
-def _stored_users(lines: Iterator[str]) -> _Stored:
+def _content_of(lines: Iterator[str]) -> _Content:
     hashes = {}
     for line in lines:
-        name, _, stored = line.strip().partition(":")
-        if not (is_name(name) and _is_stored(stored)):
+        name, _, password_hash = line.strip().partition(":")
+        if not (is_name(name) and _is_credential(password_hash)):
             raise ValueError(
                 "NAME:HASH is expected, as written by `xmpp-qos queue amqp-user` or "
                 "`http-user`"
             )
-        hashes[name] = stored
-    return _Stored(hashes, {stored: name for name, stored in hashes.items()})
+        hashes[name] = password_hash
+    return _Content(
+        hashes, {password_hash: name for name, password_hash in hashes.items()}
+    )
 
 
 def account_of(name: str, domain: str) -> str:
@@ -259,7 +265,5 @@ def is_name(name: str) -> bool:
     return bool(user and at) and "/" not in account and in_file
 
 
-def _is_stored(stored: str) -> bool:
-    return (
-        stored == NO_PASSWORD or _TOKEN.fullmatch(stored) is not None or is_hash(stored)
-    )
+def _is_credential(entry: str) -> bool:
+    return entry == NO_PASSWORD or _TOKEN.fullmatch(entry) is not None or is_hash(entry)

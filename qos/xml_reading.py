@@ -103,13 +103,13 @@ def _looking_for_long_namespaces(xml: bytes) -> Steps[bool]:
         if at:
             yield
         until = at + _LOOKED_BYTES
-        for found in _LONG_VALUE.finditer(xml, at, until + _LONG_VALUE_BYTES):
-            if found.start() >= until:
+        for match in _LONG_VALUE.finditer(xml, at, until + _LONG_VALUE_BYTES):
+            if match.start() >= until:
                 break
-            name = xml.rfind(b"xmlns", end, found.start())
-            if name >= 0 and _DECLARES.fullmatch(xml, name, found.start()):
+            name = xml.rfind(b"xmlns", end, match.start())
+            if name >= 0 and _DECLARES.fullmatch(xml, name, match.start()):
                 return True
-            end = found.start()
+            end = match.start()
     return False
 
 
@@ -187,8 +187,8 @@ def _slices(xml: bytes) -> Iterator[Iterator[tuple[int, str, ET.Element]]]:
 
     def events() -> Iterator[tuple[int, str, ET.Element]]:
         nonlocal depth
-        found = cast("Iterator[tuple[str, ET.Element]]", parser.read_events())
-        for kind, element in found:
+        parsed_events = cast("Iterator[tuple[str, ET.Element]]", parser.read_events())
+        for kind, element in parsed_events:
             depth += kind == "start"
             if depth > DEPTH_MAX - _AROUND:
                 raise ValueError(

@@ -128,22 +128,22 @@ def _attribute_of_name(name: str) -> str:
     return _quoted(name) if len(name) <= _NAME_CHARS_MAX else attribute(name)
 
 
-def same_message(one: str, other: str) -> bool:
+def same_message(first: str, second: str) -> bool:
     """Whether two messages are equal except for the ids of their stanzas.
 
     slixmpp gives each message stanza a random id, so a message that is built again from
     the same content has another id. Different ways to write the same XML count as
     equal.
     """
-    if one == other:
+    if first == second:
         return True
     try:
-        mine, its = _without_id(one), _without_id(other)
+        first_root, second_root = _without_id(first), _without_id(second)
     except ET.ParseError:
         return False
     return all(
         a is not None and b is not None and _node(a) == _node(b)
-        for a, b in zip_longest(mine.iter(), its.iter())
+        for a, b in zip_longest(first_root.iter(), second_root.iter())
     )
 
 
@@ -163,10 +163,10 @@ def _node(node: ET.Element) -> tuple[object, ...]:
 def _escaped(value: str, escapes: Iterable[tuple[str, str]]) -> str:
     if not _special_or_not_ascii().search(value):
         return value
-    found = _illegal().search(value)
-    if found is not None:
+    illegal = _illegal().search(value)
+    if illegal is not None:
         raise ValueError(
-            f"character U+{ord(found.group()):04X} at position {found.start()} "
+            f"character U+{ord(illegal.group()):04X} at position {illegal.start()} "
             "cannot be carried by XML"
         )
     # `xml.sax.saxutils` does the same, but imports an HTTP client.
@@ -245,14 +245,14 @@ def rendering(
         if nodes % _STEP_NODES == 0:
             yield
         node, around = item
-        its, name = _split(node.tag)
-        if its == own:
-            its = namespace
-        if its == XML_NAMESPACE:
+        node_namespace, name = _split(node.tag)
+        if node_namespace == own:
+            node_namespace = namespace
+        if node_namespace == XML_NAMESPACE:
             # The prefix `xml` is always bound to this namespace, and no other prefix
             # may be.
-            its, name = around or "", f"xml:{name}"
-        declared += _start(output, node, name, its, around, without_here)
+            node_namespace, name = around or "", f"xml:{name}"
+        declared += _start(output, node, name, node_namespace, around, without_here)
         without_here = ()
         if declared > checked_at:
             chars += sum(map(len, output[counted:]))
@@ -267,7 +267,7 @@ def rendering(
         for child in reversed(node):
             if child.tail:
                 rest.append(text(child.tail))
-            rest.append((child, its))
+            rest.append((child, node_namespace))
     return "".join(output)
 
 
@@ -333,23 +333,23 @@ class _Prefixes:
 
     def name(self, qualified: str, *, is_attribute: bool = False) -> str:
         """The name as it is written."""
-        known = self._names.get((qualified, is_attribute))
-        if known is None:
-            known = self._new(qualified, is_attribute)
-            self._names[qualified, is_attribute] = known
-        return known
+        written_name = self._names.get((qualified, is_attribute))
+        if written_name is None:
+            written_name = self._new(qualified, is_attribute)
+            self._names[qualified, is_attribute] = written_name
+        return written_name
 
     def _new(self, qualified: str, is_attribute: bool) -> str:
-        its, name = _split(qualified)
+        namespace, name = _split(qualified)
         if not is_attribute:
-            its = self._moved.get(its, its)
-        if its == XML_NAMESPACE:
+            namespace = self._moved.get(namespace, namespace)
+        if namespace == XML_NAMESPACE:
             return f"xml:{name}"
-        if its == ("" if is_attribute else self._default):
+        if namespace == ("" if is_attribute else self._default):
             return name
-        if its not in self._prefixes:
-            self._prefixes[its] = _prefix(len(self._prefixes))
-        return f"{self._prefixes[its]}:{name}"
+        if namespace not in self._prefixes:
+            self._prefixes[namespace] = _prefix(len(self._prefixes))
+        return f"{self._prefixes[namespace]}:{name}"
 
     def declared(self) -> str:
         """The declarations, as attributes of the root."""
@@ -377,7 +377,7 @@ def _with_prefixes(
     If one of the elements has no namespace, all others have a prefix: nothing has to be
     declared where one ends.
     """
-    has_bare = any(each.tag[:1] != "{" for each in element.iter()) and own != ""
+    has_bare = any(node.tag[:1] != "{" for node in element.iter()) and own != ""
     default = "" if has_bare or namespace == XML_NAMESPACE else namespace
     prefixes = _Prefixes(own, namespace, default)
     output: list[str] = []

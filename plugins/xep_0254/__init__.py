@@ -1,12 +1,10 @@
 """XEP-0254: PubSub Queueing, as a slixmpp plugin, and a service.
 
-Importing this package makes the plugin known to slixmpp. `client.register_plugin` then
-enables it, for publishers, owners and workers:
+For publishers, owners and workers:
 
-    import xep_0254
+    from xep_0254 import XEP_0254
 
-    client.register_plugin("xep_0254")
-    queues = xep_0254.XEP_0254.of(client)
+    queues = XEP_0254.of(client)
 
 `QueueService` serves queues on a stream; `qos.worker` works on their items.
 """

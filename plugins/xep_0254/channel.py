@@ -94,7 +94,7 @@ class Channel:
         kind: Literal["get", "set"],
         service: str | JID,
         content: str,
-        what: str,
+        action: str,
         timeout_s: float,
     ) -> ET.Element:
         """Send an iq with this content; returns the answer of type result.
@@ -107,7 +107,7 @@ class Channel:
         to = jid_of("service", service)
         arguments.seconds("timeout_s", timeout_s)
         if self.own is None:
-            raise NoAnswer("there is no session", to=to, what=what)
+            raise NoAnswer("there is no session", to=to, what=action)
         iq_id = new_id()
         # A component has to give its address; the server knows that of a client.
         sender = self.own if self._xmpp.is_component else ""
@@ -127,13 +127,13 @@ class Channel:
                 received = await answer
         except TimeoutError:
             reason = f"nothing came in {timeout_s:g} s"
-            raise NoAnswer(reason, to=to, what=what) from None
+            raise NoAnswer(reason, to=to, what=action) from None
         finally:
             self._pending.pop(iq_id, None)
         if received is None:
-            raise NoAnswer("the session was lost", to=to, what=what)
+            raise NoAnswer("the session was lost", to=to, what=action)
         if received.get("type") == "error":
-            raise client_answers.refusal(received, to=to, what=what)
+            raise client_answers.refusal(received, to=to, action=action)
         return received
 
     async def pause(self, delay_s: float) -> None:
@@ -208,9 +208,9 @@ class Channel:
         self.own = None
         self.in_session.clear()
         pending, self._pending = self._pending, {}
-        for each in pending.values():
-            if not each.answer.done():
-                each.answer.set_result(None)
+        for request in pending.values():
+            if not request.answer.done():
+                request.answer.set_result(None)
 
 
 def _key(service: str | JID, node: str) -> tuple[str, str]:

@@ -45,11 +45,11 @@ from xep_0254.namespaces import (
 _REPEATED = extended("repeated")
 
 
-def refusal(iq: ET.Element, *, to: str, what: str) -> RequestRefused:
+def refusal(iq: ET.Element, *, to: str, action: str) -> RequestRefused:
     """The refusal in an iq of type error."""
     error = next((child for child in iq if local(child) == "error"), None)
     if error is None:
-        return RequestRefused("undefined-condition", to=to, what=what, type="cancel")
+        return RequestRefused("undefined-condition", to=to, what=action, type="cancel")
     words = {STANZAS: "undefined-condition", ERRORS: ""}
     explained = error.findtext(f"{{{STANZAS}}}text") or ""
     for child in error:
@@ -58,7 +58,7 @@ def refusal(iq: ET.Element, *, to: str, what: str) -> RequestRefused:
     return RequestRefused(
         words[STANZAS],
         to=to,
-        what=what,
+        what=action,
         type=error.get("type", "cancel"),
         pubsub=words[ERRORS],
         text=explained.strip(),
@@ -78,12 +78,12 @@ def created(iq: ET.Element, node: str) -> str:
 
 def published(iq: ET.Element, item_ids: list[str]) -> list[Published]:
     """The published items."""
-    found = iq.findall(f"{{{PUBSUB}}}pubsub/{{{PUBSUB}}}publish/{{{PUBSUB}}}item")
-    if len(found) != len(item_ids):  # a service may leave them out
-        return [Published(each) for each in item_ids]
+    elements = iq.findall(f"{{{PUBSUB}}}pubsub/{{{PUBSUB}}}publish/{{{PUBSUB}}}item")
+    if len(elements) != len(item_ids):  # a service may leave them out
+        return [Published(item_id) for item_id in item_ids]
     return [
-        Published(each.get("id", ""), each.get(_REPEATED) in {"true", "1"})
-        for each in found
+        Published(element.get("id", ""), element.get(_REPEATED) in {"true", "1"})
+        for element in elements
     ]
 
 
@@ -111,7 +111,7 @@ def requeued(iq: ET.Element) -> list[str]:
     element = _answer(iq, extended("requeue"))
     if element is None:
         return []
-    return [each.get("id", "") for each in element if local(each) == "item"]
+    return [item.get("id", "") for item in element if local(item) == "item"]
 
 
 def configuration(iq: ET.Element) -> dict[str, str]:
@@ -124,31 +124,31 @@ def configuration(iq: ET.Element) -> dict[str, str]:
 
 def affiliations(iq: ET.Element) -> dict[str, Affiliation]:
     """Affiliations by JID; unknown ones are left out."""
-    known = {each.value: each for each in Affiliation}
-    found = iq.findall(
+    by_name = {affiliation.value: affiliation for affiliation in Affiliation}
+    elements = iq.findall(
         f"{{{OWNER}}}pubsub/{{{OWNER}}}affiliations/{{{OWNER}}}affiliation"
     )
     return {
-        each.get("jid", ""): known[each.get("affiliation", "")]
-        for each in found
-        if each.get("affiliation") in known
+        element.get("jid", ""): by_name[element.get("affiliation", "")]
+        for element in elements
+        if element.get("affiliation") in by_name
     }
 
 
 def features(iq: ET.Element) -> set[str]:
     """The features of a service or a node."""
-    found = iq.findall(f"{{{DISCO_INFO}}}query/{{{DISCO_INFO}}}feature")
-    return {each.get("var", "") for each in found}
+    elements = iq.findall(f"{{{DISCO_INFO}}}query/{{{DISCO_INFO}}}feature")
+    return {element.get("var", "") for element in elements}
 
 
 def node_names(iq: ET.Element) -> tuple[list[str], str]:
     """The names of nodes, and the name after which there may be more; '': no more."""
     query = f"{{{DISCO_ITEMS}}}query"
-    found = [
-        each.get("node", "") for each in iq.iterfind(f"{query}/{{{DISCO_ITEMS}}}item")
+    names = [
+        item.get("node", "") for item in iq.iterfind(f"{query}/{{{DISCO_ITEMS}}}item")
     ]
     last = iq.findtext(f"{query}/{{{RSM}}}set/{{{RSM}}}last") or ""
-    return [name for name in found if name], last if found else ""
+    return [name for name in names if name], last if names else ""
 
 
 def node_info(iq: ET.Element) -> NodeInfo:
@@ -156,18 +156,18 @@ def node_info(iq: ET.Element) -> NodeInfo:
     query = iq.find(f"{{{DISCO_INFO}}}query")
     if query is None:
         return NodeInfo("", {})
-    found = parse_stats(query)
-    names = [field.var.partition("#")[2] for field in STATS_FIELDS] if found else []
-    return NodeInfo(parse_node_type(query), {**dict.fromkeys(names), **found})
+    stats = parse_stats(query)
+    names = [field.var.partition("#")[2] for field in STATS_FIELDS] if stats else []
+    return NodeInfo(parse_node_type(query), {**dict.fromkeys(names), **stats})
 
 
 def page(iq: ET.Element) -> Page:
     """A page of a queue."""
-    found = iq.findall(f"{{{PUBSUB}}}pubsub/{{{PUBSUB}}}items/{{{PUBSUB}}}item")
+    elements = iq.findall(f"{{{PUBSUB}}}pubsub/{{{PUBSUB}}}items/{{{PUBSUB}}}item")
     properties = found_properties(iq.iterfind(f"{{{PUBSUB}}}pubsub/{PROPERTIES}"))
     browsed = [
-        _browsed(each, next(properties.get(each.get("id", ""), iter(())), {}))
-        for each in found
+        _browsed(element, next(properties.get(element.get("id", ""), iter(())), {}))
+        for element in elements
     ]
     limits = _answer(iq, f"{{{RSM}}}set")
     if limits is None:

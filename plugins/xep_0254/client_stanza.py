@@ -142,12 +142,14 @@ def set_affiliations(node: str, affiliations: Mapping[str, Affiliation]) -> str:
     _check_node(node)
     arguments.mapping("affiliations", affiliations)
     changes = {
-        jid_of("affiliations", jid): arguments.member(Affiliation, "affiliations", each)
-        for jid, each in affiliations.items()
+        jid_of("affiliations", jid): arguments.member(
+            Affiliation, "affiliations", affiliation
+        )
+        for jid, affiliation in affiliations.items()
     }
     content = "".join(
-        f"<affiliation{attributes(jid=jid, affiliation=each.value)}/>"
-        for jid, each in changes.items()
+        f"<affiliation{attributes(jid=jid, affiliation=affiliation.value)}/>"
+        for jid, affiliation in changes.items()
     )
     return _pubsub(
         f"<affiliations{attributes(node=node)}>{content}</affiliations>", OWNER
@@ -161,13 +163,13 @@ def publish(node: str, items: Sequence[NewItem]) -> str:
         InvalidArgument: there is no item, or a payload cannot be sent.
     """
     _check_node(node)
-    for each in arguments.sequence("entries", items, "NewItem", empty=False):
-        arguments.instance(NewItem, "entries", each, "a list of NewItem")
+    for item in arguments.sequence("entries", items, "NewItem", empty=False):
+        arguments.instance(NewItem, "entries", item, "a list of NewItem")
     content = "".join(map(_new_item, items))
     properties = "".join(
-        render_properties(each.item_id, each.properties)
-        for each in items
-        if each.properties
+        render_properties(item.item_id, item.properties)
+        for item in items
+        if item.properties
     )
     return _pubsub(f"<publish{attributes(node=node)}>{content}</publish>{properties}")
 
@@ -211,17 +213,17 @@ def check_selector(selector: str) -> None:
 def subscribe(node: str, jid: str, options: Mapping[str, str]) -> str:
     """Subscribe, with options (XEP-0254 §2.1)."""
     _check_node(node)
-    who = attributes(node=node, jid=jid)
+    attrs = attributes(node=node, jid=jid)
     form = _form(SUBSCRIBE_OPTIONS, SUBSCRIBE_FIELDS, options)
-    return _pubsub(f"<subscribe{who}/><options{who}>{form}</options>")
+    return _pubsub(f"<subscribe{attrs}/><options{attrs}>{form}</options>")
 
 
 def unsubscribe(node: str, jid: str, subid: str) -> str:
     """Unsubscribe (XEP-0060 §6.2)."""
     _check_node(node)
     arguments.text("subid", subid)
-    who = attributes(node=node, jid=jid, subid=subid or None)
-    return _pubsub(f"<unsubscribe{who}/>")
+    attrs = attributes(node=node, jid=jid, subid=subid or None)
+    return _pubsub(f"<unsubscribe{attrs}/>")
 
 
 def retract(node: str, items: Iterable[tuple[str, str]]) -> str:
@@ -235,8 +237,8 @@ def retract(node: str, items: Iterable[tuple[str, str]]) -> str:
     """
     _check_node(node)
     content = _items(map(_pair, items))
-    who = attributes(node=node)
-    return _pubsub(f"<retract{who} notify='false'>{content}</retract>")
+    attrs = attributes(node=node)
+    return _pubsub(f"<retract{attrs} notify='false'>{content}</retract>")
 
 
 def unlock(
@@ -278,8 +280,8 @@ def extend(node: str, item_id: str, token: str, length: float) -> str:
     _check_node(node)
     _check_item(item_id, token)
     arguments.seconds("seconds", length)
-    who = attributes(node=node, seconds=seconds(length))
-    return _pubsub(f"<q:extend{who}>{_items([(item_id, token)])}</q:extend>")
+    attrs = attributes(node=node, seconds=seconds(length))
+    return _pubsub(f"<q:extend{attrs}>{_items([(item_id, token)])}</q:extend>")
 
 
 def requeue(node: str, item_ids: Sequence[str]) -> str:

@@ -121,7 +121,7 @@ def render_node_info(
     values[NODE_TYPE] = "topic" if topic else "queue"
     form = render_form("result", META_DATA, (_NODE_TYPE, *STATS_FIELDS), values)
     features = (PUBSUB, EXTENSIONS) if topic else (PUBSUB, QUEUEING, EXTENSIONS)
-    listed = "".join(f"<feature var={attribute(each)}/>" for each in features)
+    listed = "".join(f"<feature var={attribute(feature)}/>" for feature in features)
     query = f"<query xmlns='{DISCO_INFO}'{attributes(node=node)}>"
     content = f"{query}{identity}{listed}{form}</query>"
     return answer_to(iq, "result", content, sender=sender)
@@ -139,8 +139,8 @@ def parse_stats(query: ET.Element) -> dict[str, int | float | None]:
     for var, value in _meta_data(query).items():
         if var.startswith(_STAT) and var != NODE_TYPE:
             number = whole(value)
-            read = decimal(value) if number is None else number
-            stats[var.removeprefix(_STAT)] = read
+            stat = decimal(value) if number is None else number
+            stats[var.removeprefix(_STAT)] = stat
     return stats
 
 
@@ -150,20 +150,22 @@ def parse_node_type(query: ET.Element) -> str:
     Another service has no such field. Its node is a queue if it has the feature of
     XEP-0254 §3.
     """
-    features = {each.get("var") for each in query.iterfind(f"{{{DISCO_INFO}}}feature")}
+    features = {
+        feature.get("var") for feature in query.iterfind(f"{{{DISCO_INFO}}}feature")
+    }
     default = "queue" if QUEUEING in features else ""
     return _meta_data(query).get(NODE_TYPE, default)
 
 
 def _meta_data(query: ET.Element) -> dict[str, str]:
     """The fields of the meta-data of a node (XEP-0060 §5.4), each with its first value."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for x in query.iterfind(f"{{{DATA_FORM}}}x"):
         form = parse_form(x)
         if form.form_type == META_DATA:
             for var, values in form.values.items():
-                found[var] = values[0] if values else ""
-    return found
+                fields[var] = values[0] if values else ""
+    return fields
 
 
 #: Nodes in one answer: they are written in one turn of the loop.
@@ -187,24 +189,24 @@ def render_items(
         sender: as for answer_to.
         answer_bytes_max: the most bytes of the page.
     """
-    asked = iq.find(f"{{{DISCO_ITEMS}}}query/{{{RSM}}}set")
+    rsm_set = iq.find(f"{{{DISCO_ITEMS}}}query/{{{RSM}}}set")
     start, limit = 0, _NODES_MAX
-    if asked is not None:
-        start = bisect_right(nodes, asked.findtext(f"{{{RSM}}}after", ""))
-        wanted = whole(asked.findtext(f"{{{RSM}}}max", ""))
-        limit = limit if wanted is None else min(wanted, limit)
+    if rsm_set is not None:
+        start = bisect_right(nodes, rsm_set.findtext(f"{{{RSM}}}after", ""))
+        rsm_max = whole(rsm_set.findtext(f"{{{RSM}}}max", ""))
+        limit = limit if rsm_max is None else min(rsm_max, limit)
     page = nodes[start : start + limit]
     items = [f"<item{attributes(jid=service, node=node)}/>" for node in page]
-    shown = cut(items, answer_bytes_max)
+    shown_items = cut(items, answer_bytes_max)
     pages = ""
-    if asked is not None or len(shown) < len(nodes):
+    if rsm_set is not None or len(shown_items) < len(nodes):
         first_last = ""
-        if shown:
-            first, last = text(page[0]), text(page[len(shown) - 1])
+        if shown_items:
+            first, last = text(page[0]), text(page[len(shown_items) - 1])
             first_last = f"<first>{first}</first><last>{last}</last>"
         count = f"<count>{len(nodes)}</count>"
         pages = f"<set xmlns='{RSM}'>{first_last}{count}</set>"
-    content = f"<query xmlns='{DISCO_ITEMS}'>{''.join(shown)}{pages}</query>"
+    content = f"<query xmlns='{DISCO_ITEMS}'>{''.join(shown_items)}{pages}</query>"
     return answer_to(iq, "result", content, sender=sender)
 
 

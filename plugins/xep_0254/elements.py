@@ -123,11 +123,11 @@ def timestamp(at: float) -> str:
 def moment(value: str | None) -> float | None:
     """A time in this form, from 1970 to 9998; None: not such a time."""
     try:
-        read = datetime.fromisoformat((value or "").strip())
+        instant = datetime.fromisoformat((value or "").strip())
     except ValueError:
         return None
     # Without an offset, the time zone is unknown.
-    return read.timestamp() if read.tzinfo and read.year in _YEARS else None
+    return instant.timestamp() if instant.tzinfo and instant.year in _YEARS else None
 
 
 def legal(value: str) -> str:
@@ -154,13 +154,13 @@ def rendering_payload(element: ET.Element) -> Steps[str]:
     Raises:
         ValueError: XML cannot carry one of the characters.
     """
-    for number, each in enumerate(element.iter()):
+    for number, node in enumerate(element.iter()):
         if number % _STEP_ELEMENTS == _STEP_ELEMENTS - 1:
             yield
-        if len(each.attrib) > 1:
-            ordered = sorted(each.attrib.items())
-            each.attrib.clear()
-            each.attrib.update(ordered)
+        if len(node.attrib) > 1:
+            ordered = sorted(node.attrib.items())
+            node.attrib.clear()
+            node.attrib.update(ordered)
     text = (yield from rendering(element)) if len(element) else render(element)
     if not namespace(element):
         # render() leaves the xmlns out at the top, where no element is around it.

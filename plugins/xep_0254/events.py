@@ -85,7 +85,7 @@ def render_retract(
     to: str, node: str, item_ids: Sequence[str], *, event_id: str, sender: str = ""
 ) -> str:
     """These items were deleted (XEP-0254 §2.3, listing 7)."""
-    content = "".join([f"<retract id={attribute(each)}/>" for each in item_ids])
+    content = "".join([f"<retract id={attribute(item_id)}/>" for item_id in item_ids])
     return _message(to, _items(node, content), event_id, sender)
 
 
@@ -94,7 +94,7 @@ def render_unlock(
 ) -> str:
     """These items were unlocked (XEP-0254 §2.4, listing 11)."""
     content = "".join(
-        f"<unlock xmlns='{QUEUEING}'{attributes(id=each)}/>" for each in item_ids
+        f"<unlock xmlns='{QUEUEING}'{attributes(id=item_id)}/>" for item_id in item_ids
     )
     return _message(to, _items(node, content), event_id, sender)
 
@@ -102,7 +102,7 @@ def render_unlock(
 def render_node(
     to: str,
     node: str,
-    what: str,
+    action: str,
     *,
     event_id: str,
     sender: str = "",
@@ -112,20 +112,20 @@ def render_node(
     Args:
         to: the JID to notify.
         node: the name of the node.
-        what: `purge` or `delete`.
+        action: `purge` or `delete`.
         event_id: the id of the message.
         sender: as for render_items.
     """
-    assert what in ("purge", "delete"), what
-    return _message(to, f"<{what}{attributes(node=node)}/>", event_id, sender)
+    assert action in ("purge", "delete"), action
+    return _message(to, f"<{action}{attributes(node=node)}/>", event_id, sender)
 
 
 def render_subscription(
     to: str, node: str, jid: str, subid: str, *, event_id: str, sender: str = ""
 ) -> str:
     """The subscription was removed (XEP-0060 §8.8.4)."""
-    given = attributes(node=node, jid=jid, subid=subid, subscription="none")
-    return _message(to, f"<subscription{given}/>", event_id, sender)
+    attrs = attributes(node=node, jid=jid, subid=subid, subscription="none")
+    return _message(to, f"<subscription{attrs}/>", event_id, sender)
 
 
 def split_items(
@@ -167,9 +167,9 @@ def split_ids(
         yield item_ids[start:]
 
 
-def _item_bytes_max(shown: tuple[Item, str]) -> int:
+def _item_bytes_max(entry: tuple[Item, str]) -> int:
     """The most bytes that an item takes; quicker than writing it."""
-    item = shown[0]
+    item = entry[0]
     names = (item.item_id, item.publisher, item.token, item.origin, item.origin_id)
     marks = _MARKS_BYTES_MAX + _CHAR_BYTES_MAX * sum(map(len, names))
     return item.size + marks + _properties_bytes(item)
@@ -319,8 +319,8 @@ def parse_event(message: ET.Element) -> Event | None:
         case "delete":
             return Event(node=node, deleted=True)
         case "subscription":
-            gone = element.get("subscription") == "none"
-            return Event(node=node, unsubscribed=gone)
+            unsubscribed = element.get("subscription") == "none"
+            return Event(node=node, unsubscribed=unsubscribed)
         case _:
             return None
 

@@ -44,14 +44,18 @@ def parse_form(x: ET.Element) -> Form:
     for field in x.iterfind(f"{{{DATA_FORM}}}field"):
         var = field.get("var")
         if var:
-            found = field.iterfind(f"{{{DATA_FORM}}}value")
+            elements = field.iterfind(f"{{{DATA_FORM}}}value")
             # Several fields with one name: all their values.
-            values[var] = values.get(var, ()) + tuple(each.text or "" for each in found)
+            values[var] = values.get(var, ()) + tuple(
+                element.text or "" for element in elements
+            )
     form_type = " ".join(values.pop(_FORM_TYPE, ())).strip()
     return Form(type=x.get("type", ""), form_type=form_type, values=values)
 
 
-def fields_of(form: Form, *, known: Sequence[Field], form_type: str) -> dict[str, str]:
+def fields_of(
+    form: Form, *, definitions: Sequence[Field], form_type: str
+) -> dict[str, str]:
     """The values that a form sets, by the names of the fields; unchecked.
 
     Standard fields that we do not have are left out, because clients send back whole
@@ -59,7 +63,7 @@ def fields_of(form: Form, *, known: Sequence[Field], form_type: str) -> dict[str
 
     Args:
         form: as it was sent.
-        known: the known fields.
+        definitions: the known fields.
         form_type: the FORM_TYPE that the form must have.
 
     Raises:
@@ -68,7 +72,7 @@ def fields_of(form: Form, *, known: Sequence[Field], form_type: str) -> dict[str
     """
     if form.form_type not in ("", form_type):
         raise _invalid(f"the form is for {form.form_type!r}, not for {form_type!r}")
-    names = {field.var for field in known}
+    names = {field.var for field in definitions}
     fields: dict[str, str] = {}
     for var, values in form.values.items():
         name = _name(var, form_type)

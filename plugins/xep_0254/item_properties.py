@@ -85,17 +85,17 @@ def read_properties(
     Raises:
         Refusal: malformed, for another item, or over a limit.
     """
-    found: dict[str, Properties] = {}
+    properties: dict[str, Properties] = {}
     for element in elements:
         item_id = element.get("for")
         if item_id is None and len(item_ids) == 1:
             item_id = item_ids[0]
         if item_id is None or item_id not in item_ids:
             raise bad_request("properties for an item that is not published here")
-        if item_id in found:
+        if item_id in properties:
             raise bad_request("properties for the same item twice")
-        found[item_id] = _checked(_all_of(element))
-    return found
+        properties[item_id] = _checked(_all_of(element))
+    return properties
 
 
 def read_headers(message: ET.Element) -> Properties:
@@ -109,9 +109,9 @@ def read_headers(message: ET.Element) -> Properties:
         return {}
     return _checked(
         {
-            each.get("name", ""): each.text or ""
-            for each in headers
-            if each.tag == f"{{{SHIM}}}header" and each.get("name")
+            header.get("name", ""): header.text or ""
+            for header in headers
+            if header.tag == f"{{{SHIM}}}header" and header.get("name")
         }
     )
 
@@ -126,34 +126,34 @@ def _checked(properties: Properties) -> Properties:
 
 def _all_of(element: ET.Element) -> Properties:
     properties: dict[str, Value] = {}
-    for each in element:
-        name, kind = each.get("name", ""), each.get("type", "string")
-        if each.tag != _PROPERTY or len(each):
-            raise bad_request(f"{local(each)[:40]} where a property is expected")
+    for child in element:
+        name, kind = child.get("name", ""), child.get("type", "string")
+        if child.tag != _PROPERTY or len(child):
+            raise bad_request(f"{local(child)[:40]} where a property is expected")
         if name in properties:
             raise bad_request(f"the property {name[:40]!r} twice")
-        value = _value(kind, each.text or "")
+        value = _value(kind, child.text or "")
         if value is None:
             raise bad_request(
-                f"the property {name[:40]!r} is no {kind[:20]}: {(each.text or '')[:40]!r}"
+                f"the property {name[:40]!r} is no {kind[:20]}: {(child.text or '')[:40]!r}"
             )
         properties[name] = value
     return properties
 
 
-def _value(kind: str, written: str) -> Value | None:
+def _value(kind: str, string: str) -> Value | None:
     """The value of this type; None: it has none."""
     if kind == "string":
-        return written
-    written = written.strip()
+        return string
+    string = string.strip()
     if kind == "boolean":
-        return BOOLEANS.get(written)
-    negative = written[:1] == "-"
-    if negative and written[1:2] not in _DIGITS:
+        return BOOLEANS.get(string)
+    negative = string[:1] == "-"
+    if negative and string[1:2] not in _DIGITS:
         return None
     number: Number | None = None
     if kind in {"int", "float"}:
-        number = (whole if kind == "int" else decimal)(written[negative:])
+        number = (whole if kind == "int" else decimal)(string[negative:])
     if number is None:
         return None
     number = -number if negative else number
@@ -169,15 +169,15 @@ def found_properties(elements: Iterable[ET.Element]) -> dict[str, Iterator[Prope
     An answer can have several items with one id: their properties are in their order.
     What cannot be read is left out.
     """
-    found: dict[str, list[Properties]] = {}
+    by_item: dict[str, list[Properties]] = {}
     for element in elements:
         if element.tag == PROPERTIES:
             properties = {
-                each.get("name", ""): value
-                for each in element
-                if each.tag == _PROPERTY
-                and (value := _value(each.get("type", "string"), each.text or ""))
+                child.get("name", ""): value
+                for child in element
+                if child.tag == _PROPERTY
+                and (value := _value(child.get("type", "string"), child.text or ""))
                 is not None
             }
-            found.setdefault(element.get("for", ""), []).append(properties)
-    return {item_id: iter(each) for item_id, each in found.items()}
+            by_item.setdefault(element.get("for", ""), []).append(properties)
+    return {item_id: iter(entries) for item_id, entries in by_item.items()}

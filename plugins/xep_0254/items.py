@@ -74,8 +74,8 @@ class NewItem:
             arguments.seconds("ttl", self.ttl)
         if self.delay is not None:
             arguments.seconds("delay", self.delay, zero=True)
-        given = arguments.mapping("properties", self.properties)
-        for name, value in given.items():
+        properties = arguments.mapping("properties", self.properties)
+        for name, value in properties.items():
             if not isinstance(name, str) or type(value) not in _TYPES:
                 expected = "strings, whole numbers, floats and booleans by name"
                 raise InvalidArgument("properties", {name: value}, expected)
@@ -89,12 +89,12 @@ class NewItem:
     def _take_content(self) -> None:
         """Make the payload of `json` or `text`, which are None afterwards."""
         json, text = self.json, self.text
-        given = {
+        contents = {
             "payload": self.payload if self.payload != "" else None,
             "json": json,
             "text": text,
         }
-        names = [name for name, each in given.items() if each is not None]
+        names = [name for name, content in contents.items() if content is not None]
         if len(names) > 1:
             raise InvalidArgument(
                 names[1], str, f"left out where there is a {names[0]}"

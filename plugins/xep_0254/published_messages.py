@@ -61,23 +61,23 @@ class PublishedMessages:
         # qos.core.message.model.Incoming.identity).
         name = hashlib.sha256(info.identity.encode()).hexdigest()
         ids = (f"{name[:32]}{place or ''}" for place in itertools.count())
-        done: asyncio.Future[None] = self._xmpp.loop.create_future()
+        outcome: asyncio.Future[None] = self._xmpp.loop.create_future()
         try:
             publish = parse_publish_message(
                 xml,
                 new_id=ids.__next__,
-                check=lambda asked: check_rights(asked, self._engine.rights, sender),
+                check=lambda pubsub: check_rights(pubsub, self._engine.rights, sender),
             )
             if publish is None and not self._xmpp.is_component:
                 return False
             if publish is None:
                 text = "the message has no items to publish (XEP-0060 §7.1) in it"
                 raise Refusal(text, condition="bad-request", type="modify")
-            qos.take_until(message, done)
-            self._publish(xml, sender, publish, done)
+            qos.take_until(message, outcome)
+            self._publish(xml, sender, publish, outcome)
         except Refusal as refusal:
-            qos.take_until(message, done)
-            self._refused(xml, sender, refusal, done)
+            qos.take_until(message, outcome)
+            self._refused(xml, sender, refusal, outcome)
         return True
 
     def _publish(
@@ -85,24 +85,28 @@ class PublishedMessages:
         xml: ET.Element,
         sender: str,
         publish: Publish,
-        done: asyncio.Future[None],
+        outcome: asyncio.Future[None],
     ) -> None:
         """Publish the items of a message; the only answer is the end of the message."""
 
         def answer(result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
             if isinstance(result, Unwritten):
-                again = (xml, sender, publish, done)
+                again = (xml, sender, publish, outcome)
                 self._xmpp.loop.call_later(_AGAIN_S, self._publish, *again)
                 return
             if isinstance(result, Refusal):
-                self._refused(xml, sender, result, done)
-            elif not done.done():
-                done.set_result(None)
+                self._refused(xml, sender, result, outcome)
+            elif not outcome.done():
+                outcome.set_result(None)
 
         self._engine.request(publish, sender, answer)
 
     def _refused(
-        self, xml: ET.Element, sender: str, refusal: Refusal, done: asyncio.Future[None]
+        self,
+        xml: ET.Element,
+        sender: str,
+        refusal: Refusal,
+        outcome: asyncio.Future[None],
     ) -> None:
         """Reject the message: this is its outcome if the publisher is one of ours.
 
@@ -110,8 +114,8 @@ class PublishedMessages:
         all that it gets.
         """
         self._send_refusal(xml, sender, refusal)
-        if not done.done():
-            done.set_exception(refusal)
+        if not outcome.done():
+            outcome.set_exception(refusal)
 
     def _send_refusal(self, xml: ET.Element, to: str, refusal: Refusal) -> None:
         """Answer a message by a message of type error (RFC 6120 §8.3)."""

@@ -22,7 +22,7 @@ from qos.core.queue.node_options import QUEUE_REQUESTS, SELECTOR
 from qos.engine.retry import Retry
 from qos.errors import InvalidArgument, RequestRefused
 from qos.jids import jid_of
-from qos.stream.plugins import plugin_of
+from qos.stream.per_stream import plugin_of
 from xep_0254 import client_answers, client_stanza
 from xep_0254.channel import Channel, Listener
 from xep_0254.events import DeliveredItem, Event
@@ -74,11 +74,16 @@ class XEP_0254(BasePlugin):
 
     @classmethod
     def of(cls, xmpp: BaseXMPP) -> XEP_0254:
-        """The plugin of a stream.
+        """The plugin of a stream, which is registered if the stream has none.
+
+        Call `register_plugin("xep_0254", options)` first if the plugin needs options.
 
         Raises:
-            LookupError: the plugin was not registered.
+            InvalidArgument: `xmpp` is not a stream of slixmpp.
         """
+        arguments.instance(BaseXMPP, "xmpp", xmpp, "a client or component of slixmpp")
+        if cls.name not in xmpp.plugin:
+            xmpp.register_plugin(cls.name)
         return plugin_of(xmpp, cls)
 
     # -- nodes -------------------------------------------------------------
@@ -218,7 +223,7 @@ class XEP_0254(BasePlugin):
             pause=self.pause,
             attempts_max=attempts,
         )
-        return client_answers.published(answer, [each.item_id for each in entries])
+        return client_answers.published(answer, [entry.item_id for entry in entries])
 
     async def items(
         self,
@@ -432,8 +437,8 @@ class XEP_0254(BasePlugin):
         Returns the granted number.
         """
         content = client_stanza.extend(node, item_id, token, seconds)
-        what = f"extend {item_id!r}"
-        answer = await self._set(service, content, what, timeout_s)
+        action = f"extend {item_id!r}"
+        answer = await self._set(service, content, action, timeout_s)
         return client_answers.extended_by(answer, seconds)
 
     # -- events ------------------------------------------------------------
@@ -453,18 +458,18 @@ class XEP_0254(BasePlugin):
 
     # -- requests ----------------------------------------------------------
 
-    async def _get(self, service: str | JID, content: str, what: str) -> ET.Element:
-        return await self._channel.ask("get", service, content, what, self.timeout_s)
+    async def _get(self, service: str | JID, content: str, action: str) -> ET.Element:
+        return await self._channel.ask("get", service, content, action, self.timeout_s)
 
     async def _set(
         self,
         service: str | JID,
         content: str,
-        what: str,
+        action: str,
         timeout_s: float | None = None,
     ) -> ET.Element:
         limit = self.timeout_s if timeout_s is None else timeout_s
-        return await self._channel.ask("set", service, content, what, limit)
+        return await self._channel.ask("set", service, content, action, limit)
 
     def _subscriber(self, jid: str | JID | None) -> str:
         return self.own or "" if jid is None else jid_of("jid", jid)
@@ -507,8 +512,8 @@ class XEP_0254(BasePlugin):
     def _check_options(self) -> None:
         for name in self.config:
             if name not in self.default_config:
-                known = ", ".join(sorted(self.default_config))
-                raise ValueError(f"xep_0254 has no option {name!r}; it has {known}")
+                options = ", ".join(sorted(self.default_config))
+                raise ValueError(f"xep_0254 has no option {name!r}; it has {options}")
         arguments.seconds("timeout_s", self.timeout_s)
         arguments.seconds("retry_s", self.retry_s)
         arguments.whole("stanza_bytes_max", self.stanza_bytes_max, least=1_000)

@@ -106,10 +106,10 @@ def reading_entries(
     if not items:
         raise bad_request("there is no item to publish", "item-required")
     ids = _distinct([_id(item, new_id) for item in items])
-    given = read_properties(properties, ids)
+    properties_by_id = read_properties(properties, ids)
     entries: list[PublishedItem] = []
     for item, item_id in zip(items, ids, strict=True):
-        own = {**(headers or {}), **given.get(item_id, {})}
+        own = {**(headers or {}), **properties_by_id.get(item_id, {})}
         entries.append((yield from _entry(item, item_id, own, item_bytes_max)))
         if len(entries) % _STEP_ITEMS == 0:
             yield
@@ -126,11 +126,11 @@ def _entry(
         # As they are written: the event must fit into a stanza.
         size += len(render_properties(item_id, properties).encode())
     if size > bytes_max:
-        what = (
+        subject = (
             "the payload and its properties have" if properties else "the payload has"
         )
         raise Refusal(
-            f"{what} {size} bytes, over the limit of {bytes_max}",
+            f"{subject} {size} bytes, over the limit of {bytes_max}",
             condition="not-acceptable",
             type="modify",
             pubsub="payload-too-big",
@@ -153,7 +153,7 @@ def _entry(
 def _payload(item: ET.Element) -> Steps[str]:
     if len(item) > 1:
         raise bad_request("more than one payload in an item", "invalid-payload")
-    if any((each or "").strip() for each in (item.text, *(c.tail for c in item))):
+    if any((string or "").strip() for string in (item.text, *(c.tail for c in item))):
         raise bad_request("a payload must be an element", "invalid-payload")
     if not len(item):
         return ""
@@ -198,8 +198,8 @@ def read_settlements(element: ET.Element) -> tuple[Settlement, ...]:
     """
     items = _some_items(element)
     ids = _distinct([_id(item) for item in items])
-    read = _accepted if local(element) == "retract" else _unlocked
-    return tuple(map(read, items, ids))
+    reader = _accepted if local(element) == "retract" else _unlocked
+    return tuple(map(reader, items, ids))
 
 
 def _accepted(item: ET.Element, item_id: str) -> Settlement:
@@ -321,7 +321,7 @@ def _distinct(ids: list[str]) -> tuple[str, ...]:
     if len(set(ids)) < len(ids):
         raise bad_request("two items with the same id")
     try:
-        size = sum(len(attribute(each).encode()) for each in ids)
+        size = sum(len(attribute(item_id).encode()) for item_id in ids)
     except ValueError as error:
         raise bad_request(f"an item id: {error}") from error
     if size > IDS_BYTES_MAX:

@@ -72,12 +72,12 @@ class RequestTurns:
         payer = self._payer(requester)
         waiting = self._waiting.get(payer)
         returned: list[object] = []
-        begun = waiting is None and self._payers.do_now(
+        has_begun = waiting is None and self._payers.do_now(
             payer, lambda: returned.append(call())
         )
-        if begun and returned != [_MORE]:
+        if has_begun and returned != [_MORE]:
             return True
-        if not begun and self._count >= _ALL_WAITING_MAX:
+        if not has_begun and self._count >= _ALL_WAITING_MAX:
             return False
         if waiting is None:
             waiting = self._waiting[payer] = deque()

@@ -113,17 +113,17 @@ def reading_request(
     pubsubs = [child for child in iq if child.tag in _PUBSUBS]
     if len(iq) != 1 or len(pubsubs) != 1:
         raise bad_request("more than one element in an iq")
-    asked = _asked(pubsubs[0], new_id, item_bytes_max)
-    tag = asked.element.tag
+    raw = _raw_request(pubsubs[0], new_id, item_bytes_max)
+    tag = raw.element.tag
     kind = tag, iq.get("type", "")
     if kind == _PUBLISH:
-        return (yield from _publish(asked))
+        return (yield from _publish(raw))
     reader = _READERS.get(kind)
     if reader is not None:
-        return reader(asked)
-    if kind[0] == _PUBLISH[0] or any((tag, each) in _READERS for each in _TYPES):
-        raise bad_request(f"{local(asked.element)} in an iq of the wrong type")
-    raise unsupported(_UNSUPPORTED.get(tag, local(asked.element)[:40]))
+        return reader(raw)
+    if kind[0] == _PUBLISH[0] or any((tag, iq_type) in _READERS for iq_type in _TYPES):
+        raise bad_request(f"{local(raw.element)} in an iq of the wrong type")
+    raise unsupported(_UNSUPPORTED.get(tag, local(raw.element)[:40]))
 
 
 def parse_publish_message(
@@ -153,12 +153,12 @@ def parse_publish_message(
         return None
     if check is not None:
         check(pubsub)
-    asked = _asked(pubsub, new_id, item_bytes_max)
-    return at_once(_publish(asked, read_headers(message)))
+    raw = _raw_request(pubsub, new_id, item_bytes_max)
+    return at_once(_publish(raw, read_headers(message)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _RawRequest:
     """The request that a reader is given.
 
     Attributes:
@@ -186,17 +186,17 @@ class _Asked:
         return _jid(self.element)
 
 
-def _asked(
+def _raw_request(
     pubsub: ET.Element, new_id: Callable[[], str], item_bytes_max: int
-) -> _Asked:
-    children = [each for each in pubsub if each.tag != PROPERTIES]
+) -> _RawRequest:
+    children = [child for child in pubsub if child.tag != PROPERTIES]
     element, companion = _main(children)
     properties = []
     if len(children) < len(pubsub):
         if element.tag != _pubsub("publish"):
             raise bad_request("properties without a publish")
-        properties = [each for each in pubsub if each.tag == PROPERTIES]
-    return _Asked(element, companion, new_id, item_bytes_max, properties)
+        properties = [child for child in pubsub if child.tag == PROPERTIES]
+    return _RawRequest(element, companion, new_id, item_bytes_max, properties)
 
 
 def _main(children: list[ET.Element]) -> tuple[ET.Element, ET.Element | None]:
@@ -257,7 +257,7 @@ def _subid(element: ET.Element) -> str:
 
 
 def _fields(
-    element: ET.Element, form_type: str, known: tuple[Field, ...]
+    element: ET.Element, form_type: str, definitions: tuple[Field, ...]
 ) -> Mapping[str, str] | None:
     """The values of the form in an element; None: there is no form."""
     if any(child.tag != f"{{{DATA_FORM}}}x" for child in element):
@@ -271,7 +271,7 @@ def _fields(
         return {}
     if form.type != "submit":
         raise bad_request(f"a form of type {form.type[:20]!r} instead of submit")
-    return fields_of(form, known=known, form_type=form_type)
+    return fields_of(form, definitions=definitions, form_type=form_type)
 
 
 def _options(element: ET.Element) -> Mapping[str, str] | None:
@@ -281,43 +281,43 @@ def _options(element: ET.Element) -> Mapping[str, str] | None:
 # -- publishers and subscribers --------------------------------------------
 
 
-def _publish(asked: _Asked, headers: Properties | None = None) -> Steps[Publish]:
-    if asked.companion is not None:
+def _publish(raw: _RawRequest, headers: Properties | None = None) -> Steps[Publish]:
+    if raw.companion is not None:
         raise unsupported("publish-options")
     entries = yield from reading_entries(
-        asked.element,
-        properties=asked.properties,
+        raw.element,
+        properties=raw.properties,
         headers=headers,
-        new_id=asked.new_id,
-        item_bytes_max=asked.item_bytes_max,
+        new_id=raw.new_id,
+        item_bytes_max=raw.item_bytes_max,
     )
-    return Publish(asked.node, entries)
+    return Publish(raw.node, entries)
 
 
-def _subscribe(asked: _Asked) -> Subscribe:
-    options = None if asked.companion is None else _options(asked.companion)
-    return Subscribe(asked.node, asked.jid, options)
+def _subscribe(raw: _RawRequest) -> Subscribe:
+    options = None if raw.companion is None else _options(raw.companion)
+    return Subscribe(raw.node, raw.jid, options)
 
 
-def _set_options(asked: _Asked) -> SetOptions:
-    node, jid, options = asked.node, asked.jid, _options(asked.element)
+def _set_options(raw: _RawRequest) -> SetOptions:
+    node, jid, options = raw.node, raw.jid, _options(raw.element)
     if options is None:
         raise bad_request("options without a form", "invalid-options")
-    return SetOptions(node, jid, options, _subid(asked.element))
+    return SetOptions(node, jid, options, _subid(raw.element))
 
 
-def _manage_subscriptions(_asked: _Asked) -> Request:
+def _manage_subscriptions(_raw: _RawRequest) -> Request:
     raise unsupported("manage-subscriptions")
 
 
-def _retract(asked: _Asked) -> Retract:
+def _retract(raw: _RawRequest) -> Retract:
     # XEP-0060 §7.2.2.1 has events only if they are asked for; XEP-0254 has one always.
-    notify = flag(asked.element, "notify", default="true")
-    return Retract(asked.node, read_settlements(asked.element), notify)
+    notify = flag(raw.element, "notify", default="true")
+    return Retract(raw.node, read_settlements(raw.element), notify)
 
 
-def _extend(asked: _Asked) -> Extend:
-    element = asked.element
+def _extend(raw: _RawRequest) -> Extend:
+    element = raw.element
     value = element.get("seconds", "")
     seconds = decimal(value)
     if not seconds or seconds > EXTEND_S_MAX:
@@ -325,11 +325,11 @@ def _extend(asked: _Asked) -> Extend:
             f"seconds must be more than 0 and at most {EXTEND_S_MAX:.0f}, "
             f"not {value[:20]!r}"
         )
-    return Extend(asked.node, seconds, read_tokens(element))
+    return Extend(raw.node, seconds, read_tokens(element))
 
 
-def _items(asked: _Asked) -> Items:
-    element = asked.element
+def _items(raw: _RawRequest) -> Items:
+    element = raw.element
     state = element.get(extended("state"), "live")
     if state not in _STATES:
         raise bad_request(f"state must be one of {_STATES}, not {state[:20]!r}")
@@ -337,11 +337,11 @@ def _items(asked: _Asked) -> Items:
     if (value := element.get("max_items")) is not None:
         limits.append(_count(value))
     after = ""
-    if asked.companion is not None:
-        if (found := asked.companion.find(f"{{{RSM}}}max")) is not None:
-            limits.append(_count(found.text or ""))
-        after = asked.companion.findtext(f"{{{RSM}}}after", "")
-        if any(each.tag in (_RSM_BEFORE, _RSM_INDEX) for each in asked.companion):
+    if raw.companion is not None:
+        if (max_element := raw.companion.find(f"{{{RSM}}}max")) is not None:
+            limits.append(_count(max_element.text or ""))
+        after = raw.companion.findtext(f"{{{RSM}}}after", "")
+        if any(child.tag in (_RSM_BEFORE, _RSM_INDEX) for child in raw.companion):
             raise Refusal(
                 "pages go forward only, and have no numbers",  # XEP-0059 §2.5
                 condition="feature-not-implemented",
@@ -350,7 +350,7 @@ def _items(asked: _Asked) -> Items:
     if len(after) > ITEM_ID_CHARS_MAX:
         raise bad_request("a page after an id that is too long")
     return Items(
-        node=asked.node,
+        node=raw.node,
         item_ids=read_ids(element),
         max_items=min(limits) if limits else None,
         after=after,
@@ -368,28 +368,28 @@ def _count(value: str) -> int:
 # -- owners ----------------------------------------------------------------
 
 
-def _create(asked: _Asked) -> Create:
+def _create(raw: _RawRequest) -> Create:
     config = None
-    if asked.companion is not None:
-        config = _fields(asked.companion, NODE_CONFIG, NODE_FIELDS)
-    return Create(_node(asked.element, required=False), config or {})
+    if raw.companion is not None:
+        config = _fields(raw.companion, NODE_CONFIG, NODE_FIELDS)
+    return Create(_node(raw.element, required=False), config or {})
 
 
-def _configure(asked: _Asked) -> Configure:
-    node = asked.node
-    config = _fields(asked.element, NODE_CONFIG, NODE_FIELDS)
+def _configure(raw: _RawRequest) -> Configure:
+    node = raw.node
+    config = _fields(raw.element, NODE_CONFIG, NODE_FIELDS)
     if config is None:
         raise bad_request("configure without a form", "invalid-options")
     return Configure(node, config)
 
 
-def _set_affiliations(asked: _Asked) -> SetAffiliations:
-    node = asked.node
+def _set_affiliations(raw: _RawRequest) -> SetAffiliations:
+    node = raw.node
     affiliations: dict[str, Affiliation] = {}
-    for each in asked.element:
-        if each.tag != _owner("affiliation"):
-            raise bad_request(f"{local(each)[:40]} where an affiliation is expected")
-        jid, value = _jid(each), each.get("affiliation", "")
+    for child in raw.element:
+        if child.tag != _owner("affiliation"):
+            raise bad_request(f"{local(child)[:40]} where an affiliation is expected")
+        jid, value = _jid(child), child.get("affiliation", "")
         if value not in _AFFILIATIONS:
             raise bad_request(f"there is no affiliation {value[:20]!r}")
         if jid in affiliations:
@@ -400,53 +400,49 @@ def _set_affiliations(asked: _Asked) -> SetAffiliations:
     return SetAffiliations(node, affiliations)
 
 
-_AFFILIATIONS = {each.value: each for each in Affiliation}
+_AFFILIATIONS = {affiliation.value: affiliation for affiliation in Affiliation}
 
-_Reader: TypeAlias = Callable[[_Asked], Request]
+_Reader: TypeAlias = Callable[[_RawRequest], Request]
+
+#: The request that is read in steps; the others are read at once.
+_PUBLISH = (_pubsub("publish"), "set")
 
 #: Readers by the element and by the type of the iq. Both types where XEP-0254 has one
 #: type in its listings but means the other.
-#: It is read in steps, the others at once.
-_PUBLISH = (_pubsub("publish"), "set")
-
 _READERS: dict[tuple[str, str], _Reader] = {
     (_pubsub("subscribe"), "set"): _subscribe,
-    (_pubsub("unsubscribe"), "set"): lambda asked: Unsubscribe(
-        asked.node, asked.jid, _subid(asked.element)
+    (_pubsub("unsubscribe"), "set"): lambda raw: Unsubscribe(
+        raw.node, raw.jid, _subid(raw.element)
     ),
-    (_pubsub("options"), "get"): lambda asked: GetOptions(
-        asked.node, asked.jid, _subid(asked.element)
+    (_pubsub("options"), "get"): lambda raw: GetOptions(
+        raw.node, raw.jid, _subid(raw.element)
     ),
     (_pubsub("options"), "set"): _set_options,
     (_pubsub("items"), "get"): _items,
-    (_pubsub("subscriptions"), "get"): lambda asked: Subscriptions(
-        _node(asked.element, required=False)
+    (_pubsub("subscriptions"), "get"): lambda raw: Subscriptions(
+        _node(raw.element, required=False)
     ),
-    (_pubsub("affiliations"), "get"): lambda asked: Affiliations(
-        _node(asked.element, required=False)
+    (_pubsub("affiliations"), "get"): lambda raw: Affiliations(
+        _node(raw.element, required=False)
     ),
     (_pubsub("create"), "set"): _create,
     (extended("extend"), "set"): _extend,
-    (extended("requeue"), "set"): lambda asked: Requeue(
-        asked.node, read_ids(asked.element)
-    ),
+    (extended("requeue"), "set"): lambda raw: Requeue(raw.node, read_ids(raw.element)),
     (_owner("default"), "get"): lambda _: DefaultConfig(),
-    (_owner("configure"), "get"): lambda asked: GetConfigure(asked.node),
+    (_owner("configure"), "get"): lambda raw: GetConfigure(raw.node),
     (_owner("configure"), "set"): _configure,
-    (_owner("delete"), "set"): lambda asked: Delete(asked.node),
-    (_owner("purge"), "set"): lambda asked: Purge(asked.node),
-    (_owner("subscriptions"), "get"): lambda asked: Subscriptions(
-        asked.node, owner=True
-    ),
+    (_owner("delete"), "set"): lambda raw: Delete(raw.node),
+    (_owner("purge"), "set"): lambda raw: Purge(raw.node),
+    (_owner("subscriptions"), "get"): lambda raw: Subscriptions(raw.node, owner=True),
     (_owner("subscriptions"), "set"): _manage_subscriptions,
-    (_owner("affiliations"), "get"): lambda asked: Affiliations(asked.node, owner=True),
+    (_owner("affiliations"), "get"): lambda raw: Affiliations(raw.node, owner=True),
     (_owner("affiliations"), "set"): _set_affiliations,
 }
 for _type in _TYPES:
     _READERS[_pubsub("retract"), _type] = _retract
     for _tag in UNLOCKS:
-        _READERS[_tag, _type] = lambda asked: Unlock(
-            asked.node, read_settlements(asked.element)
+        _READERS[_tag, _type] = lambda raw: Unlock(
+            raw.node, read_settlements(raw.element)
         )
 
 #: XEP-0060's names of features, where they differ from those of the elements.

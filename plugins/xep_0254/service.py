@@ -26,9 +26,9 @@ from qos.core.queue.results import Result
 from qos.core.quota import Quotas, own_domains
 from qos.core.strings import bare
 from qos.engine.clock import ListeningClock
+from qos.engine.gateway import GatewayPort, QueuePorts
 from qos.engine.queue_commit import unwritten
 from qos.engine.queue_engine import QueueEngine
-from qos.engine.queue_ports import GatewayPort, QueuePorts
 from qos.ids import new_key
 from qos.journal.writer import JournalWriter, check_folder
 from qos.steps import Steps
@@ -42,11 +42,15 @@ from qos.stream.tap import Part, Tap
 from xep_0254 import disco
 from xep_0254.discovery import Discovery
 from xep_0254.event_sender import EventSender
-from xep_0254.jids import creators_of, normal_request, sender_jid
 from xep_0254.published_messages import ID_CHARS_MAX, PublishedMessages
 from xep_0254.request_turns import RequestTurns, stepped
 from xep_0254.requests import is_request, reading_request
-from xep_0254.rights import check_rights
+from xep_0254.rights import (
+    check_rights,
+    creators_of,
+    normal_request,
+    sender_jid,
+)
 from xep_0254.service_stanza import render_refusal, render_result
 from xep_qos import XEP_QOS
 from xep_qos.batch_stanza import REQUEST_OR_BATCH
@@ -137,7 +141,7 @@ class QueueService:
             "store": f"{store.url}{MESSAGES}" if self._registers_qos else "memory:",
             "trust": self._publishes if trust == "publishers" else trust,
             "journal": journal,
-            **{f"quota_{name}": each for name, each in asdict(quotas).items()},
+            **{f"quota_{name}": value for name, value in asdict(quotas).items()},
             **({"outcomes_max": RELAYED_MAX} if relays else {}),
         }
         # Wrong options are refused before anything is opened.
@@ -329,8 +333,8 @@ class QueueService:
         try:
             for child in xml:
                 check_rights(child, self._engine.rights, requester)
-            read = yield from reading_request(xml, new_id=new_key)
-            request = normal_request(read)
+            request = yield from reading_request(xml, new_id=new_key)
+            request = normal_request(request)
         except Exception as error:
             refusal = error if isinstance(error, Refusal) else unwritten(error)
             if refusal is not error:
@@ -378,8 +382,8 @@ class QueueService:
     def _presence(self, xml: ET.Element, sender: str) -> None:
         kind = xml.get("type")
         if kind is None:
-            heard = partial(self._engine.heard, sender, available=True)
-            self._turns.after(sender, heard)
+            call = partial(self._engine.heard, sender, available=True)
+            self._turns.after(sender, call)
         elif kind == "unavailable":
             self._turns.after(sender, partial(self._engine.departed, sender))
 

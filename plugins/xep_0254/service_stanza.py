@@ -131,12 +131,12 @@ def render_error(refusal: Refusal, *, by: str = "") -> str:
 
 def _form_to_fill_in(iq: ET.Element) -> str:
     """The options that a subscription needs (XEP-0254 listing 1)."""
-    asked = iq.find(f"{_PUBSUB}/{_SUBSCRIBE}")
-    if asked is None:
-        asked = ET.Element(_SUBSCRIBE)
-    who = attributes(jid=asked.get("jid"), node=asked.get("node"))
+    subscribe = iq.find(f"{_PUBSUB}/{_SUBSCRIBE}")
+    if subscribe is None:
+        subscribe = ET.Element(_SUBSCRIBE)
+    attrs = attributes(jid=subscribe.get("jid"), node=subscribe.get("node"))
     form = render_form("form", SUBSCRIBE_OPTIONS, SUBSCRIBE_FIELDS, {})
-    return _inside(f"<subscribe{who}/><options{who}>{form}</options>")
+    return _inside(f"<subscribe{attrs}/><options{attrs}>{form}</options>")
 
 
 def _echo(iq: ET.Element) -> str:
@@ -144,17 +144,17 @@ def _echo(iq: ET.Element) -> str:
     pubsub = iq.find(_PUBSUB)
     if pubsub is None:
         return ""
-    for asked in pubsub:
-        if asked.tag in _ECHOED:
+    for request in pubsub:
+        if request.tag in _ECHOED:
             break
     else:
         return ""
     names = ("jid", "node", "subid")
-    given = attributes(**{name: asked.get(name) for name in names})
-    items = "".join(_echoed_item(each) for each in asked if local(each) == "item")
-    name = local(asked)
-    xmlns = "" if namespace(asked) == PUBSUB else f" xmlns='{namespace(asked)}'"
-    head = f"<{name}{xmlns}{given}"
+    attrs = attributes(**{name: request.get(name) for name in names})
+    items = "".join(_echoed_item(item) for item in request if local(item) == "item")
+    name = local(request)
+    xmlns = "" if namespace(request) == PUBSUB else f" xmlns='{namespace(request)}'"
+    head = f"<{name}{xmlns}{attrs}"
     echo = _inside(f"{head}>{items}</{name}>" if items else f"{head}/>")
     return "" if len(echo.encode()) > _ECHO_BYTES_MAX else echo
 
@@ -195,22 +195,22 @@ def render_result(
         case Ok() | CreditResult():  # of Credit, which no iq asks for
             pass
         case ItemsResult():
-            shown = (
+            pairs = (
                 (item, (payloads or {}).get(item.seq, "")) for item in result.items
             )
-            items = [_item(item, xml, result.now, result.owner) for item, xml in shown]
+            items = [_item(item, xml, result.now, result.owner) for item, xml in pairs]
             content = _items(result, items, answer_bytes_max)
         case SubscriptionsResult():
             content = _subscriptions(result, answer_bytes_max)
         case AffiliationsResult():
             content = _affiliations(result, answer_bytes_max)
         case RequeueResult():
-            items = [f"<item{attributes(id=each)}/>" for each in result.item_ids]
+            items = [f"<item{attributes(id=item_id)}/>" for item_id in result.item_ids]
             content = _list("q:requeue" + _Q, result.node, items, answer_bytes_max)
         case ExtendResult():
-            given = attributes(node=result.node, seconds=seconds(result.seconds))
+            attrs = attributes(node=result.node, seconds=seconds(result.seconds))
             content = _inside(
-                f"<q:extend{_Q}{given}>{_ids(result.item_ids)}</q:extend>"
+                f"<q:extend{_Q}{attrs}>{_ids(result.item_ids)}</q:extend>"
             )
         case PublishResult():
             node = attributes(node=result.node)
@@ -228,30 +228,30 @@ def render_result(
 
 
 def _ids(item_ids: Iterable[str]) -> str:
-    return "".join([f"<item id={attribute(each)}/>" for each in item_ids])
+    return "".join([f"<item id={attribute(item_id)}/>" for item_id in item_ids])
 
 
 def _published(result: PublishResult) -> str:
     repeated = frozenset(result.repeated)
     mark = f"{_Q} q:repeated='true'"
     return "".join(
-        f"<item{mark if each in repeated else ''} id={attribute(each)}/>"
-        for each in result.item_ids
+        f"<item{mark if item_id in repeated else ''} id={attribute(item_id)}/>"
+        for item_id in result.item_ids
     )
 
 
 def _options(result: SubscribeResult | OptionsResult) -> str:
     subscription = result.subscription
     values = subscription_values(subscription)
-    who = attributes(
+    attrs = attributes(
         jid=subscription.jid, node=subscription.node, subid=subscription.subid
     )
     if isinstance(result, OptionsResult):
         form = render_form("form", SUBSCRIBE_OPTIONS, SUBSCRIBE_FIELDS, values)
-        return _inside(f"<options{who}>{form}</options>")
+        return _inside(f"<options{attrs}>{form}</options>")
     form = render_form("result", SUBSCRIBE_OPTIONS, SUBSCRIBE_FIELDS, values)
     return _inside(
-        f"<subscription{who} subscription='subscribed'/><options>{form}</options>"
+        f"<subscription{attrs} subscription='subscribed'/><options>{form}</options>"
     )
 
 
@@ -288,26 +288,26 @@ def _list(
     xmlns: str = PUBSUB,
 ) -> str:
     """A list without pages; if it is cut, it has the number of all elements."""
-    shown = cut(elements, bytes_max)
+    shown_elements = cut(elements, bytes_max)
     pages = ""
-    if len(shown) < len(elements):
+    if len(shown_elements) < len(elements):
         pages = f"<set xmlns='{RSM}'><count>{len(elements)}</count></set>"
     head = f"<{name}{attributes(node=node or None)}>"
     end = name.partition(" ")[0]
-    return _inside(f"{head}{''.join(shown)}</{end}>{pages}", xmlns)
+    return _inside(f"{head}{''.join(shown_elements)}</{end}>{pages}", xmlns)
 
 
 def _subscriptions(result: SubscriptionsResult, bytes_max: int) -> str:
     elements = [
         "<subscription"
         + attributes(
-            node=None if result.owner else each.node,
-            jid=each.jid,
-            subid=each.subid,
+            node=None if result.owner else subscription.node,
+            jid=subscription.jid,
+            subid=subscription.subid,
             subscription="subscribed",
         )
         + "/>"
-        for each in result.subscriptions
+        for subscription in result.subscriptions
     ]
     xmlns = OWNER if result.owner else PUBSUB
     return _list("subscriptions", result.node, elements, bytes_max, xmlns)
@@ -385,12 +385,12 @@ def _history(item: Item, owner_view: bool) -> str:
     failures = [
         "<q:failure"
         + attributes(
-            at=timestamp(each.at),
-            by=(each.by or None) if owner_view else None,
-            reason=legal(each.reason),
+            at=timestamp(failure.at),
+            by=(failure.by or None) if owner_view else None,
+            reason=legal(failure.reason),
         )
         + "/>"
-        for each in item.history
+        for failure in item.history
     ]
     newest = cut([*failures[:1], *reversed(failures[1:])], _HISTORY_BYTES_MAX)
     return f"<q:history>{''.join((*newest[:1], *reversed(newest[1:])))}</q:history>"

@@ -27,7 +27,7 @@ from qos import arguments
 from qos.core.rate import RateLimit
 from qos.core.strings import bare
 from qos.jids import jid_of
-from qos.stream.plugins import plugin_of
+from qos.stream.per_stream import plugin_of
 from xep_0337 import stanza
 from xep_0337.stanza import (
     ILLEGAL_CHARACTER,

@@ -71,9 +71,9 @@ class MalformedEvent(ValueError):
         problem: what is wrong there.
     """
 
-    def __init__(self, where: str, problem: str) -> None:
-        super().__init__(where, problem)
-        self.where = where
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(path, problem)
+        self.where = path
         self.problem = problem
 
     def __str__(self) -> str:
@@ -292,35 +292,35 @@ register_stanza_plugin(Log, Tag, iterable=True)
 _Enum = TypeVar("_Enum", bound=StrEnum)
 
 
-def _check_text(what: str, text: object, *, optional: bool = False) -> None:
+def _check_text(name: str, text: object, *, optional: bool = False) -> None:
     if text is None and optional:
         return
-    text = arguments.text(what, text, private=True)
-    if found := ILLEGAL_CHARACTER.search(text):
-        raise ValueError(f"{what}: XML cannot carry the character {found[0]!r}")
+    text = arguments.text(name, text, private=True)
+    if illegal := ILLEGAL_CHARACTER.search(text):
+        raise ValueError(f"{name}: XML cannot carry the character {illegal[0]!r}")
 
 
-def _required(xml: ET.Element, attribute: str, where: str) -> str:
+def _required(xml: ET.Element, attribute: str, path: str) -> str:
     value = xml.get(attribute)
     if value is None:
-        raise MalformedEvent(f"{where}/@{attribute}", "missing")
+        raise MalformedEvent(f"{path}/@{attribute}", "missing")
     return value
 
 
-def _read_enum(kind: type[_Enum], value: str, where: str) -> _Enum:
+def _read_enum(kind: type[_Enum], value: str, path: str) -> _Enum:
     try:
         return kind(value)
     except ValueError:
         problem = f"{reprlib.repr(value)} is not one of {', '.join(kind)}"
-        raise MalformedEvent(where, problem) from None
+        raise MalformedEvent(path, problem) from None
 
 
 def _read_tags(tags: Iterable[ET.Element]) -> Iterable[EventTag]:
     for number, xml in enumerate(tags, start=1):
-        where = f"log/tag[{number}]"
+        path = f"log/tag[{number}]"
         yield EventTag(
-            name=_required(xml, "name", where),
-            value=_required(xml, "value", where),
+            name=_required(xml, "name", path),
+            value=_required(xml, "value", path),
             type=xml.get("type") or TAG_TYPE_DEFAULT,
         )
 

@@ -26,19 +26,27 @@ from proton import (
 )
 
 from qos.amqp import bounds
+from qos.amqp.conditions import text_of
 from qos.amqp.deliveries import Delivery
 from qos.amqp.heartbeats import TOLD_RATIO, Heartbeats
 from qos.amqp.pump import Pump
 from qos.ids import new_id
 from qos.tls_files import Tls
 
-__all__ = ["CONTAINER", "Broker", "BrokerLink", "BrokerLost", "BrokerRefused"]
+__all__ = [
+    "CLOSE_S",
+    "CONTAINER",
+    "Broker",
+    "BrokerLink",
+    "BrokerLost",
+    "BrokerRefused",
+]
 
 log = logging.getLogger(__name__)
 
 #: Seconds to connect, log in and attach; and to close in order.
 _ATTACH_S = 30.0
-_CLOSE_S = 3.0
+CLOSE_S = 3.0
 
 #: The name that brokers show, and what the names of links begin with.
 CONTAINER = "xmpp-qos-bridge"
@@ -149,11 +157,11 @@ class BrokerLink(asyncio.Protocol):
         if self.lost.done():
             raise self.lost.result()
 
-    async def close(self) -> None:
-        """Detach and close in order, as far as the broker takes part."""
+    async def close(self, timeout_s: float = CLOSE_S) -> None:
+        """Detach and close in order, as far as the broker takes part in this time."""
         if not self.lost.done() and self._pump is not None:
             self._guard(lambda pump: pump.connection.close())
-            await asyncio.wait((self.lost,), timeout=_CLOSE_S)
+            await asyncio.wait((self.lost,), timeout=timeout_s)
         self._abort()
 
     def _error(self, text: str, *, lasting: bool = False) -> BrokerLost:
@@ -306,8 +314,7 @@ class BrokerLink(asyncio.Protocol):
         if condition is None:
             self._lose("the broker has closed the link")
             return
-        text = ": ".join(filter(None, (condition.name, condition.description)))
-        self._lose(text, lasting=condition.name in _LASTING)
+        self._lose(text_of(condition), lasting=condition.name in _LASTING)
 
     def _delivery(self, delivery: Delivery) -> None:
         """Take a change of a delivery: bytes, state or settlement."""

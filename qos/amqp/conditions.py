@@ -26,6 +26,7 @@ __all__ = [
     "TRANSFER_LIMIT",
     "UNAUTHORIZED",
     "condition_of",
+    "text_of",
 ]
 
 DECODE_ERROR: Final = "amqp:decode-error"
@@ -70,3 +71,10 @@ def condition_of(error: RemoteProtocolError) -> Condition:
     else:
         name = _CONDITIONS.get(error.condition, NOT_ALLOWED)
     return Condition(name, str(error))
+
+
+def text_of(condition: Condition | None) -> str:
+    """A condition that a peer tells, with its description; '': it tells none."""
+    if condition is None:
+        return ""
+    return ": ".join(filter(None, (condition.name, condition.description)))

@@ -1,4 +1,4 @@
-"""The outcomes of deliveries to consumers, between proton and the core."""
+"""The outcomes of deliveries to consumers and to brokers, between proton and the core."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from proton import Data, Disposition, symbol, ulong
 
 from qos.amqp import bounds
+from qos.amqp.conditions import text_of
 from qos.amqp.deliveries import Delivery
 from qos.core.amqp.delivery_states import PeerOutcome
 from qos.core.amqp.messages import with_annotations
@@ -35,23 +36,20 @@ _ALONE = {
 
 
 def told_by(delivery: Delivery) -> PeerOutcome | None:
-    """The outcome that a consumer tells; None: it has settled without one."""
+    """The outcome that a peer tells; None: it has settled without one."""
     outcome = OUTCOMES.get(delivery.remote_state)
     if outcome is None or outcome in _ALONE:
         # Nearly all are accepted; more of proton's state costs more.
         return None if outcome is None else _ALONE[outcome]
     remote: Disposition = delivery.remote
     if outcome is ItemOutcome.MODIFIED:
-        failed, undeliverable = bool(remote.failed), bool(remote.undeliverable)
-        return PeerOutcome(outcome, failed, undeliverable, _annotations(remote))
-    condition = remote.condition
-    if condition is None:
-        return PeerOutcome(outcome)
-    return PeerOutcome(
-        outcome,
-        condition=condition.name or "",
-        description=condition.description or "",
-    )
+        return PeerOutcome(
+            outcome,
+            delivery_failed=bool(remote.failed),
+            undeliverable_here=bool(remote.undeliverable),
+            annotations=_annotations(remote),
+        )
+    return PeerOutcome(outcome, reason=text_of(remote.condition))
 
 
 def _annotations(remote: Disposition) -> bytes:
@@ -73,7 +71,6 @@ def settlement_of(item: Item, peer_outcome: PeerOutcome) -> Settlement:
     """The settlement that is asked of the core."""
     if peer_outcome is _ACCEPTED:
         return Settlement(item_id=item.item_id, token=item.token)
-    reason = ": ".join(filter(None, (peer_outcome.condition, peer_outcome.description)))
     annotations = (
         with_annotations(item, peer_outcome.annotations)
         if peer_outcome.annotations
@@ -83,9 +80,9 @@ def settlement_of(item: Item, peer_outcome: PeerOutcome) -> Settlement:
         item_id=item.item_id,
         token=item.token,
         outcome=peer_outcome.outcome,
-        delivery_failed=peer_outcome.failed,
-        undeliverable_here=peer_outcome.undeliverable,
-        reason=legal(reason)[: bounds.REASON_CHARS_MAX],
+        delivery_failed=peer_outcome.delivery_failed,
+        undeliverable_here=peer_outcome.undeliverable_here,
+        reason=legal(peer_outcome.reason)[: bounds.REASON_CHARS_MAX],
         annotations=annotations,
     )
 

@@ -18,7 +18,7 @@ from qos.core.queue.item import Item, ItemOutcome
 __all__ = ["Resuming"]
 
 #: What becomes of a delivery that is settled without an outcome.
-_FAILED = PeerOutcome(ItemOutcome.MODIFIED, failed=True)
+_FAILED = PeerOutcome(ItemOutcome.MODIFIED, delivery_failed=True)
 
 
 @dataclass(slots=True)

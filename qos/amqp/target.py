@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
 from proton import Sender, Session
 
 from qos.amqp.broker import CONTAINER, Broker, BrokerLink, BrokerLost
 from qos.amqp.deliveries import Delivery, transfer
+from qos.amqp.outcomes import told_by
+from qos.core.amqp.delivery_states import PeerOutcome
+from qos.core.queue.item import ItemOutcome
 from qos.ids import new_id
 
-__all__ = ["Outcome", "Target"]
+__all__ = ["Target"]
 
-_OUTCOMES = frozenset(
-    {Delivery.ACCEPTED, Delivery.REJECTED, Delivery.RELEASED, Delivery.MODIFIED}
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome of a message at the broker.
-
-    Attributes:
-        state: Delivery.ACCEPTED, REJECTED, RELEASED or MODIFIED.
-        reason: of REJECTED, or ''.
-        failed: of MODIFIED: the delivery counts.
-        undeliverable: of MODIFIED: do not send it here again.
-    """
-
-    state: int
-    reason: str = ""
-    failed: bool = False
-    undeliverable: bool = False
+#: Settled without an outcome: messaging §3.5.3.
+_RELEASED = PeerOutcome(ItemOutcome.RELEASED)
 
 
 class Target(BrokerLink):
@@ -41,8 +25,8 @@ class Target(BrokerLink):
     def __init__(self, broker: Broker) -> None:
         super().__init__(broker)
         self._link: Sender | None = None
-        self._waiting: list[tuple[bytes, asyncio.Future[Outcome]]] = []
-        self._sent: dict[str, asyncio.Future[Outcome]] = {}
+        self._waiting: list[tuple[bytes, asyncio.Future[PeerOutcome]]] = []
+        self._sent: dict[str, asyncio.Future[PeerOutcome]] = {}
         self.lost.add_done_callback(self._fail)
 
     @property
@@ -50,7 +34,7 @@ class Target(BrokerLink):
         """The most bytes of a message that the broker takes; 0: it has not said."""
         return 0 if self._link is None else self._link.remote_max_message_size or 0
 
-    async def send(self, message: bytes) -> Outcome:
+    async def send(self, message: bytes) -> PeerOutcome:
         """Send a message when there is credit; returns when it has an outcome.
 
         Raises:
@@ -58,7 +42,7 @@ class Target(BrokerLink):
         """
         if self.lost.done():
             raise self.lost.result()
-        outcome: asyncio.Future[Outcome] = self._loop.create_future()
+        outcome: asyncio.Future[PeerOutcome] = self._loop.create_future()
         self._waiting.append((message, outcome))
         self._flow()
         self._write_soon()
@@ -84,23 +68,12 @@ class Target(BrokerLink):
         del self._waiting[:count]
 
     def _delivery(self, delivery: Delivery) -> None:
-        state = delivery.remote_state
-        if state not in _OUTCOMES and not delivery.settled:
+        outcome = told_by(delivery)
+        if outcome is None and not delivery.settled:
             return
-        outcome = self._sent.pop(delivery.tag, None)
-        remote = delivery.remote
-        if outcome is not None and not outcome.done():
-            condition = remote.condition
-            parts = () if condition is None else (condition.name, condition.description)
-            outcome.set_result(
-                Outcome(
-                    # Settled without an outcome: messaging §3.5.3.
-                    state if state in _OUTCOMES else Delivery.RELEASED,
-                    ": ".join(filter(None, parts)),
-                    failed=bool(remote.failed),
-                    undeliverable=bool(remote.undeliverable),
-                )
-            )
+        future = self._sent.pop(delivery.tag, None)
+        if future is not None and not future.done():
+            future.set_result(outcome or _RELEASED)
         delivery.settle()
 
     def _fail(self, lost: asyncio.Future[BrokerLost]) -> None:

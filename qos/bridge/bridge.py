@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 import xep_0254  # noqa: F401 - makes the plugin known
-from qos.amqp.broker import Broker, BrokerLink, BrokerLost, BrokerRefused
+from qos.amqp.broker import CLOSE_S, Broker, BrokerLink, BrokerLost, BrokerRefused
 from qos.core.backoff import Backoff
 from qos.engine.retry import Retry
 from qos.errors import CannotConnect, RequestFailed
@@ -22,6 +23,11 @@ __all__ = ["Bridge"]
 log = logging.getLogger(__name__)
 
 L = TypeVar("L", bound=BrokerLink)
+
+#: Seconds at the end of the grace time: for the link to the broker and the session to
+#: close, and for the session alone; at most, and as a part of the grace time.
+_CLOSING_S, _CLOSING_PART = 5.0, 1 / 3
+_LOGOUT_S, _LOGOUT_PART = 2.0, 2 / 15
 
 
 class Bridge(ABC, Generic[L]):
@@ -42,6 +48,7 @@ class Bridge(ABC, Generic[L]):
         backoff: Backoff | None = None,
         connect_timeout_s: float = 30.0,
         drain_s: float | None = None,
+        grace_s: float = 15.0,
         journal: JournalWriter | None = None,
         ready: Callable[[], None] = lambda: None,
     ) -> None:
@@ -55,6 +62,7 @@ class Bridge(ABC, Generic[L]):
             backoff: the delays before another attempt.
             connect_timeout_s: the time for the first link to the broker.
             drain_s: stop after this many seconds without a message; None: never.
+            grace_s: all that a stop may take, in seconds.
             journal: of the account, for a bridge to a broker: records what becomes of
                 each item, as for a worker; the caller closes it.
             ready: is called when both sides are there for the first time.
@@ -68,6 +76,10 @@ class Bridge(ABC, Generic[L]):
         self._backoff = backoff or Backoff()
         self._connect_timeout_s = connect_timeout_s
         self._drain_s = drain_s
+        self._work_s = grace_s - min(_CLOSING_S, grace_s * _CLOSING_PART)
+        self._run_s = grace_s - min(_LOGOUT_S, grace_s * _LOGOUT_PART)
+        self._grace_s = grace_s
+        self._stopped_at = math.inf
         self._journal = journal
         self._tell_ready: Callable[[], None] | None = ready
         self._stopping = asyncio.Event()
@@ -91,7 +103,19 @@ class Bridge(ABC, Generic[L]):
 
     def stop(self) -> None:
         """Take no more messages and finish those that have begun; then `run` returns."""
-        self._stopping.set()
+        if not self._stopping.is_set():
+            self._stopped_at = self._loop.time()
+            self._stopping.set()
+
+    @property
+    def run_left_s(self) -> float:
+        """How long `run` still has, in seconds; infinite before a stop."""
+        return max(0.0, self._stopped_at + self._run_s - self._loop.time())
+
+    @property
+    def left_s(self) -> float:
+        """The rest of the grace time, in seconds; infinite before a stop."""
+        return max(0.0, self._stopped_at + self._grace_s - self._loop.time())
 
     async def run(self) -> None:
         """Carry messages until `stop`.
@@ -109,7 +133,7 @@ class Bridge(ABC, Generic[L]):
         was_linked = False
         while not self._stopping.is_set():
             link = self._link()
-            done = self.done
+            done_before = self.done
             try:
                 if not await self._unless_stopped(link.open()):
                     return
@@ -124,12 +148,12 @@ class Bridge(ABC, Generic[L]):
             except BrokerLost as error:
                 problem = error
             finally:
-                await link.close()
-            if self.done > done:
+                await link.close(min(CLOSE_S, self.run_left_s))
+            if self.done > done_before:
                 retry.succeeded()
             delay_s = retry.failed()
-            late = self._loop.time() + delay_s >= give_up_at
-            if not was_linked and (late or isinstance(problem, BrokerRefused)):
+            is_late = self._loop.time() + delay_s >= give_up_at
+            if not was_linked and (is_late or isinstance(problem, BrokerRefused)):
                 raise CannotConnect(str(problem))
             log.warning("%s; again in %.1f s", problem, delay_s)
             await self._unless_stopped(asyncio.sleep(delay_s))
@@ -159,8 +183,8 @@ class Bridge(ABC, Generic[L]):
             task.result()
             return not self._stopping.is_set()
         finally:
-            for each in (task, stopping):
-                each.cancel()
+            task.cancel()
+            stopping.cancel()
             await asyncio.wait((task, stopping))
 
     def _ready(self) -> None:

@@ -53,7 +53,7 @@ _FULL = "resource-constraint"
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
+class _Entry:
     """A message as an item."""
 
     incoming: Incoming
@@ -110,19 +110,19 @@ class FromBroker(Bridge[Source]):
             )
             return getting.result() if getting.done() else None
         finally:
-            for each in (getting, stopping):
-                each.cancel()
+            getting.cancel()
+            stopping.cancel()
 
-    def _batch(self, link: Source, first: Incoming) -> list[_Taken]:
+    def _batch(self, link: Source, first: Incoming) -> list[_Entry]:
         """The messages for one publish; a message that cannot be an item is rejected."""
-        batch: list[_Taken] = []
+        batch: list[_Entry] = []
         size = 0
         incoming = first
         while True:
-            taken = self._take(link, incoming)
-            if taken is not None:
-                batch.append(taken)
-                size += taken.size
+            entry = self._take(link, incoming)
+            if entry is not None:
+                batch.append(entry)
+                size += entry.size
             if (
                 len(batch) == _BATCH_ITEMS_MAX
                 or size >= _BATCH_BYTES_MAX
@@ -131,7 +131,7 @@ class FromBroker(Bridge[Source]):
                 return batch
             incoming = link.messages.get_nowait()
 
-    def _take(self, link: Source, incoming: Incoming) -> _Taken | None:
+    def _take(self, link: Source, incoming: Incoming) -> _Entry | None:
         def made() -> str:
             if not self._said_no_id:
                 self._said_no_id = True
@@ -164,14 +164,17 @@ class FromBroker(Bridge[Source]):
         except RemoteProtocolError as error:
             self._reject(link, incoming, condition_of(error))
             return None
-        return _Taken(incoming, item, entry.size)
+        return _Entry(incoming, item, entry.size)
 
-    async def _publish(self, link: Source, batch: list[_Taken]) -> None:
+    async def _publish(self, link: Source, batch: list[_Entry]) -> None:
         """Publish items, and accept their messages; a bad one is found by halving."""
         try:
             await Retry(self._backoff).repeat(
                 lambda: self._queueing.publish(
-                    self._service, self._node, [each.item for each in batch], attempts=1
+                    self._service,
+                    self._node,
+                    [entry.item for entry in batch],
+                    attempts=1,
                 ),
                 is_temporary=lambda error: _may_pass(error, alone=len(batch) == 1),
                 pause=self._pause,
@@ -186,8 +189,8 @@ class FromBroker(Bridge[Source]):
             await self._publish(link, batch[:middle])
             await self._publish(link, batch[middle:])
             return
-        for each in batch:
-            link.settle(each.incoming)
+        for entry in batch:
+            link.settle(entry.incoming)
         self.done += len(batch)
 
     async def _pause(self, delay_s: float) -> None:
@@ -231,5 +234,7 @@ def _is_fault(error: QosError) -> bool:
 def _condition(error: RequestRefused | MessageTooLarge) -> Condition:
     if isinstance(error, MessageTooLarge):
         return Condition(conditions.TOO_LARGE, str(error))
-    told = RemoteProtocolError(str(error), condition=error.condition, type="cancel")
-    return condition_of(told)
+    stanza_error = RemoteProtocolError(
+        str(error), condition=error.condition, type="cancel"
+    )
+    return condition_of(stanza_error)

@@ -12,14 +12,12 @@ import asyncio
 import logging
 import time
 
-from proton import Delivery
-
 from qos.amqp.broker import BrokerLost
-from qos.amqp.target import Outcome, Target
+from qos.amqp.target import Target
 from qos.bridge.bridge import Bridge
 from qos.core.amqp.bridging import message_of
 from qos.core.queue.hops import why_stop
-from qos.core.queue.item import Item
+from qos.core.queue.item import Disposition, Item, ItemOutcome
 from qos.errors import JobLost, RemoteProtocolError
 from qos.worker import Job, Worker
 from qos.worker.draining import Draining
@@ -32,9 +30,6 @@ log = logging.getLogger(__name__)
 #: Items that are with the broker at a time, and in one event.
 _PARALLEL = 200
 _BATCH = 50
-
-#: Seconds for what has begun when the bridge is stopped.
-_GRACE_S = 10.0
 
 _REASON_CHARS_MAX = 1000
 
@@ -55,7 +50,7 @@ class ToBroker(Bridge[Target]):
             self._node,
             parallel=_PARALLEL,
             batch=_BATCH,
-            grace_s=_GRACE_S,
+            grace_s=self._work_s,
             journal=self._journal,
         )
 
@@ -123,15 +118,16 @@ class ToBroker(Bridge[Target]):
             return
         await self._settle(job, outcome)
 
-    async def _settle(self, job: Job, outcome: Outcome) -> None:
-        if outcome.state == Delivery.ACCEPTED:
+    async def _settle(self, job: Job, disposition: Disposition) -> None:
+        if disposition.outcome is ItemOutcome.ACCEPTED:
             await job.accept()
             self.done += 1
-        elif outcome.state == Delivery.REJECTED:
-            await self._reject(job, outcome.reason or "rejected by the broker")
-        elif outcome.state == Delivery.MODIFIED:
+        elif disposition.outcome is ItemOutcome.REJECTED:
+            await self._reject(job, disposition.reason or "rejected by the broker")
+        elif disposition.outcome is ItemOutcome.MODIFIED:
             await job.modify(
-                delivery_failed=outcome.failed, undeliverable_here=outcome.undeliverable
+                delivery_failed=disposition.delivery_failed,
+                undeliverable_here=disposition.undeliverable_here,
             )
         else:
             await job.release()

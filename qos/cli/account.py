@@ -67,15 +67,15 @@ def account_from(arguments: argparse.Namespace) -> Account:
 
 def _trust_from(arguments: argparse.Namespace) -> str:
     """The senders of --trust beside the contacts; see TrustPolicy.parse."""
-    named: str = arguments.trust or ""
-    words = [word.strip() for word in named.split(",")]
+    trust: str = arguments.trust or ""
+    words = [word.strip() for word in trust.split(",")]
     if "nobody" in words:
         raise UsageError("--trust nobody: say --no-contacts, and no --trust")
     if words == ["anyone"]:
         return "anyone"
     if arguments.trust is None:
         return "contacts" if arguments.contacts else "nobody"
-    return f"contacts,{named}" if arguments.contacts and any(words) else named
+    return f"contacts,{trust}" if arguments.contacts and any(words) else trust
 
 
 def component_from(arguments: argparse.Namespace) -> Component:

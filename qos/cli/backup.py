@@ -47,8 +47,11 @@ async def run(arguments: argparse.Namespace) -> int:
     """See qos.cli.entry.Command."""
     copied = await back_up(arguments.stores, arguments.folder)
     await print_json(
-        *({"file": e.name, "bytes": e.bytes, "sha256": e.sha256} for e in copied)
+        *(
+            {"file": file.name, "bytes": file.bytes, "sha256": file.sha256}
+            for file in copied
+        )
     )
-    total = sum(each.bytes for each in copied)
+    total = sum(file.bytes for file in copied)
     note(f"{len(copied)} files, {total:,} bytes, are in {arguments.folder}")
     return Status.DONE

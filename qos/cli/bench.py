@@ -126,7 +126,7 @@ def parser(prog: str) -> Parser:
 
 
 def _add_messages(parser: Parser) -> None:
-    levels = [each.value for each in Level]
+    levels = [level.value for level in Level]
     parser.add_argument(
         "--to",
         type=jid,
@@ -269,7 +269,7 @@ async def _queue(arguments: argparse.Namespace, login: Login) -> int:
             async with own_queue(publisher.client, arguments.service) as node:
                 traffic = QueueTraffic(
                     publisher.client,
-                    [each.client for each in workers],
+                    [worker.client for worker in workers],
                     arguments.service,
                     node,
                 )

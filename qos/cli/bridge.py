@@ -8,7 +8,7 @@ from pathlib import Path
 
 from qos.cli.options import add_journal
 from qos.cli.queue_options import add_drain, add_own_login, add_queue
-from qos.options.parser import Parser
+from qos.options.parser import Parser, seconds
 
 __all__ = ["PASSWORD_FILE", "PASSWORD_VARIABLE", "parser", "run"]
 
@@ -50,7 +50,7 @@ With --journal, a bridge to a broker records what becomes of each item, as a wor
 
 The bridge connects again to either side for as long as it runs. With --drain it ends when the
 giving side was asked and has no more: not while that is away, or stands still. On Ctrl-C or
-SIGTERM it finishes what it has begun.
+SIGTERM it finishes what it has begun, within the --grace time; the rest is given back.
 """
 
 
@@ -81,6 +81,14 @@ def parser(prog: str) -> Parser:
         action="store_const",
         const="to",
         help="send the items of the queue to the broker's node",
+    )
+    parser.add_argument(
+        "--grace",
+        type=seconds,
+        default=15.0,
+        metavar="S",
+        help="seconds that a stop takes at most; what has begun has most of them to end "
+        "(default: %(default)g)",
     )
     add_drain(parser, without="a message")
     add_journal(parser)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import ssl
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 _PORTS = {"amqp": 5672, "amqps": 5671}
-
-#: Seconds for what has begun when the command is stopped.
-_STOP_S = 15.0
 
 
 async def run(arguments: argparse.Namespace) -> int:
@@ -57,6 +55,7 @@ async def run(arguments: argparse.Namespace) -> int:
             backoff=login.backoff,
             connect_timeout_s=arguments.connect_timeout,
             drain_s=arguments.drain,
+            grace_s=arguments.grace,
             journal=journal,
             ready=lambda: report_ready(session.client.boundjid.full),
         )
@@ -65,10 +64,14 @@ async def run(arguments: argparse.Namespace) -> int:
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
+            note(f"stopping, within {arguments.grace:g} s")
             bridge.stop()
-            await asyncio.wait((task,), timeout=_STOP_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(bridge.run_left_s):
+                    await asyncio.wait((task,))
             task.cancel()
             await asyncio.wait((task,))
+            session.closing_s = min(session.closing_s, bridge.left_s)
             note("stopped; what was not done is given back")
             raise
         finally:
@@ -122,8 +125,8 @@ def _broker(arguments: argparse.Namespace) -> Broker:
     )
 
 
-def _password(arguments: argparse.Namespace, given: str | None) -> str:
-    if given is None:
+def _password(arguments: argparse.Namespace, from_url: str | None) -> str:
+    if from_url is None:
         return password_from(
             arguments.broker_password_file,
             variable=PASSWORD_VARIABLE,
@@ -133,7 +136,7 @@ def _password(arguments: argparse.Namespace, given: str | None) -> str:
         "the password in the URL can be seen by every user of this machine: use "
         f"{PASSWORD_VARIABLE} or {PASSWORD_FILE}"
     )
-    return unquote(given)
+    return unquote(from_url)
 
 
 def _tls(arguments: argparse.Namespace) -> TlsFiles:

@@ -116,12 +116,12 @@ class Children:
         """Reap processes that nobody here has started, and that are ours by adoption."""
         with suppress(ChildProcessError):
             # Left in its state, as it may be a child whose end is not known yet.
-            while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                child = self._children.pop(found.si_pid, None)
+            while info := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                child = self._children.pop(info.si_pid, None)
                 if child is not None:
                     child.look()
                 else:
-                    os.waitpid(found.si_pid, 0)
+                    os.waitpid(info.si_pid, 0)
 
 
 _present: Children | None = None

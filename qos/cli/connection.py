@@ -45,11 +45,11 @@ class Connection(connection.Connection):
             hint = "each needs its own (--store, or --jid with another resource)"
             raise CommandError(f"{error}; {hint}", Status.STORE) from None
 
-    async def drained(self, *, left: int = _UNWRITTEN_BYTES_MAX) -> None:
+    async def drained(self, *, unwritten: int = _UNWRITTEN_BYTES_MAX) -> None:
         """Wait until no more than this many bytes wait to be written."""
         await self.client.waiting_queue.join()
         while (transport := self.client.transport) is not None:
-            if transport.get_write_buffer_size() <= left:
+            if transport.get_write_buffer_size() <= unwritten:
                 return
             await asyncio.sleep(0.01)
 

@@ -182,7 +182,9 @@ def _prepare_streams() -> None:
 
 def _top_parser() -> Parser:
     width = max(map(len, COMMANDS))
-    commands = "".join(f"\n  {name:{width}}  {what}" for name, what in COMMANDS.items())
+    commands = "".join(
+        f"\n  {name:{width}}  {summary}" for name, summary in COMMANDS.items()
+    )
     parser = Parser(
         prog="xmpp-qos",
         description=_DESCRIPTION,

@@ -11,7 +11,7 @@ from qos.cli.listing import add_json, listing
 from qos.cli.options import add_store
 from qos.cli.output import note, print_json
 from qos.cli.status import CommandError, Status
-from qos.cli.stored import in_full, opened, recorder_for, summary, write
+from qos.cli.store_records import in_full, opened, recorder_for, summary, write
 from qos.core.message import receiver
 from qos.core.message.effects import Save
 from qos.core.message.model import Incoming, IncomingState, Level, only
@@ -144,7 +144,7 @@ async def run(arguments: argparse.Namespace) -> int:
                 input_ = _input_for(record, arguments)
                 await print_json(summary(await _take(store, record, input_, recorder)))
                 if input_ is ReceiverInput.DROP_FORCED:
-                    note(_said(record))
+                    note(_consequences(record))
     return Status.DONE
 
 
@@ -182,14 +182,16 @@ def _input_for(record: Incoming, arguments: argparse.Namespace) -> ReceiverInput
     )
 
 
-def _said(record: Incoming) -> str:
+def _consequences(record: Incoming) -> str:
     """The meaning of a drop by force, for the operator."""
-    told = "its sender hears that it is in doubt, or has heard that it was delivered"
+    consequence = (
+        "its sender hears that it is in doubt, or has heard that it was delivered"
+    )
     if record.level is Level.ACKNOWLEDGED:
-        told = "its sender may have heard that it was delivered"
+        consequence = "its sender may have heard that it was delivered"
     return (
         f"{record.msg_id!r} does not come again; the application may have acted on it, "
-        f"and {told}"
+        f"and {consequence}"
     )
 
 

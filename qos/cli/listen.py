@@ -118,12 +118,12 @@ class _Line:
     Attributes:
         record: the JSON object.
         size: approximate bytes of the message.
-        written: to call when the line is written; None for a plain message.
+        future: to end when the line is written; None for a plain message.
     """
 
     record: dict[str, object]
     size: int
-    written: asyncio.Future[None] | None
+    future: asyncio.Future[None] | None
 
 
 class _Listening:
@@ -148,8 +148,8 @@ class _Listening:
         if not self._unprinted:
             return ""
         store = self._connection.qos.store
-        what = "stay in the store" if store.durable else "are lost with the store"
-        return f"; messages that were not printed {what}: {self._unprinted}"
+        fate = "stay in the store" if store.durable else "are lost with the store"
+        return f"; messages that were not printed {fate}: {self._unprinted}"
 
     async def until_done(self, *, quiet: bool) -> None:
         """Report that the session is ready, and print until there are enough messages.
@@ -189,12 +189,12 @@ class _Listening:
             **_json(message),
             "xml": xml,
         }
-        written = None
+        future = None
         if info is not None:
             self._unprinted += 1
-            written = asyncio.get_running_loop().create_future()
-            self._connection.qos.take_until(message, written)
-        self._lines.put_nowait(_Line(record, len(xml), written))
+            future = asyncio.get_running_loop().create_future()
+            self._connection.qos.take_until(message, future)
+        self._lines.put_nowait(_Line(record, len(xml), future))
         self._waiting_bytes += len(xml)
         if self._waiting_bytes > _WAITING_BYTES_MAX:
             # stdout may have no reader, and plain messages are limited by no quota.
@@ -233,8 +233,8 @@ class _Listening:
         return begin_json(line.record)
 
     def _printed(self, line: _Line) -> None:
-        if line.written is not None:
-            line.written.set_result(None)
+        if line.future is not None:
+            line.future.set_result(None)
             self._unprinted -= 1
         self._waiting_bytes -= line.size
         if self._waiting_bytes == 0:

@@ -47,9 +47,9 @@ def is_wanted(arguments: argparse.Namespace, name: str, options: Sequence[str]) 
     """
     if getattr(arguments, name) is not None:
         return True
-    for each in options:
-        if getattr(arguments, each) is not None:
-            option = f"--{each.replace('_', '-')}"
+    for dest in options:
+        if getattr(arguments, dest) is not None:
+            option = f"--{dest.replace('_', '-')}"
             raise UsageError(f"{option} is for the gateway of --{name}")
     return False
 
@@ -74,13 +74,13 @@ def connection_limits(arguments: argparse.Namespace) -> ConnectionLimits:
     Raises:
         UsageError: there are options for them, but no gateway.
     """
-    given = {
+    limits = {
         "address": arguments.connections_per_address,
         "account": arguments.connections_per_account,
     }
-    given = {name: each for name, each in given.items() if each is not None}
+    limits = {name: limit for name, limit in limits.items() if limit is not None}
     if arguments.amqp is None and arguments.http is None:
-        for name in given:
+        for name in limits:
             raise UsageError(
                 f"--connections-per-{name} is for the gateways of --amqp and --http"
             )
@@ -93,15 +93,15 @@ def connection_limits(arguments: argparse.Namespace) -> ConnectionLimits:
             f"warning: this process may have {files} files open (ulimit -n), so only "
             f"{total} connections come in at a time, and not {usual}"
         )
-    return ConnectionLimits(total=total, **given)
+    return ConnectionLimits(total=total, **limits)
 
 
-def files_max(wanted: int) -> int:
+def files_max(count: int) -> int:
     """The files that this process may have open: as many as are wanted, if it may."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return wanted
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft == resource.RLIM_INFINITY or soft >= count:
+        return count
+    most = count if hard == resource.RLIM_INFINITY else min(count, hard)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     except (OSError, ValueError):
@@ -154,9 +154,9 @@ async def listen(
     """
     host, port = getattr(arguments, name)
     try:
-        found = await start(host, port, tls=tls)
+        bound_port = await start(host, port, tls=tls)
     except OSError as error:
         text = f"--{name} {host}:{port}: {error.strerror or error}"
         raise CommandError(text, Status.UNREACHABLE) from None
-    shown = f"[{host}]" if ":" in host else host
-    note(f"{name}{'' if tls is None else 's'}://{shown}:{found}")
+    address = f"[{host}]" if ":" in host else host
+    note(f"{name}{'' if tls is None else 's'}://{address}:{bound_port}")

@@ -87,11 +87,11 @@ class _Table:
             return rows
         fields = dict.fromkeys(key for row in rows for key in row)
         head: _Record = {key: _title(key) for key in fields}
-        shown = [head, *rows]
+        table = [head, *rows]
         self._widths = {
-            key: max(len(_cell(row.get(key, ""))) for row in shown) for key in fields
+            key: max(len(_cell(row.get(key, ""))) for row in table) for key in fields
         }
-        return shown
+        return table
 
     def _line(self, row: _Record) -> str:
         return _GAP.join(

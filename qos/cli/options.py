@@ -43,9 +43,9 @@ def parse(parser: Parser, argv: Sequence[str]) -> argparse.Namespace:
     # The options of the file go before those of the command line, since the last one
     # wins. The prog of a subparser is that of its parent plus its own name.
     words = len(arguments.leaf.prog.split()) - len(parser.prog.split())
-    given = _from_file(path, arguments.context, arguments.leaf)
+    options = _from_file(path, arguments.context, arguments.leaf)
     try:
-        return parser.parse_args([*argv[:words], *given, *argv[words:]])
+        return parser.parse_args([*argv[:words], *options, *argv[words:]])
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
 
@@ -59,9 +59,9 @@ def _config_of(arguments: argparse.Namespace) -> Path | None:
     """The file with further options of this command; None: there is none."""
     if not hasattr(arguments, "config"):
         return None
-    named: Path | None = arguments.config
-    if named is not None:
-        return named
+    path: Path | None = arguments.config
+    if path is not None:
+        return path
     # A component is a service of the machine, and not of the user who starts it.
     usual = usual_config()
     if usual.exists() and getattr(arguments, "component", None) is None:
@@ -82,8 +82,8 @@ def _table_of(path: Path, context: str | None) -> dict[str, Any]:
     contexts = table.pop("contexts", {})
     if not isinstance(contexts, dict):
         raise UsageError(f"{path}: 'contexts' must be tables, such as [contexts.home]")
-    named = table.pop("context", None)
-    context = named if context is None else context
+    default = table.pop("context", None)
+    context = default if context is None else context
     if context is None:
         return table
     if not isinstance(contexts.get(context), dict):
@@ -96,15 +96,15 @@ def _from_file(path: Path, context: str | None, leaf: Parser) -> list[str]:
     table = _table_of(path, context)
     everywhere = Parser()
     add_connection(everywhere, receives=True)
-    given = []
+    options = []
     for key, value in table.items():
         action = leaf.long_option(key)
         if action is None and everywhere.long_option(key) is not None:
             continue  # the file serves all commands
         if action is None or key in {"config", "context", "help"}:
             raise UsageError(f"{path}: `{leaf.prog}` has no option {key!r}")
-        given += _as_argument(path, key, value, action)
-    return given
+        options += _as_argument(path, key, value, action)
+    return options
 
 
 def _as_argument(

@@ -14,7 +14,7 @@ from qos.cli.options import add_connection, add_store
 from qos.cli.output import note, print_json
 from qos.cli.send import Results, attended
 from qos.cli.status import Status
-from qos.cli.stored import in_full, opened, recorder_for, summary, write
+from qos.cli.store_records import in_full, opened, recorder_for, summary, write
 from qos.core.backoff import Backoff
 from qos.core.message import sender
 from qos.core.message.effects import End
@@ -116,10 +116,10 @@ async def run(arguments: argparse.Namespace) -> int:
     to_read = arguments.action in {"list", "show"}
     async with opened(store_url(arguments), to_read=to_read) as store:
         if arguments.action == "list":
-            found = store.ended() if arguments.ended else store.outgoing()
+            messages = store.ended() if arguments.ended else store.outgoing()
             async with listing(arguments) as show:
-                for each in found:
-                    await show(summary(each))
+                for message in messages:
+                    await show(summary(message))
             return Status.DONE
         msg_id = arguments.ids[0]
         if arguments.action == "show" and store.find_outgoing(msg_id) is None:
@@ -143,10 +143,10 @@ def _find(store: Store, msg_id: str) -> Outgoing:
 
 def _find_ended(store: Store, msg_id: str) -> Ended:
     """The ended message with this id; of several, the one that was accepted last."""
-    ended = list(store.ended(msg_id))
-    if not ended:
+    ends = list(store.ended(msg_id))
+    if not ends:
         raise UnknownMessage(msg_id)
-    return ended[-1]
+    return ends[-1]
 
 
 async def _withdraw(store: Store, record: Outgoing, recorder: Recorder) -> None:
@@ -157,12 +157,12 @@ async def _withdraw(store: Store, record: Outgoing, recorder: Recorder) -> None:
     now = time.time()
     at = At(now=now, jitter=0.0, backoff=Backoff(), new_id=str, remember=True)
     withdraw = SenderInput.WITHDRAW
-    ended, effects = sender.step(sender.resumed(record, now), withdraw, at)
-    recorder.sent(ended, withdraw, effects)
+    result, effects = sender.step(sender.resumed(record, now), withdraw, at)
+    recorder.sent(result, withdraw, effects)
     for effect in effects:
         if isinstance(effect, End):
             await write(store, effect)
-    await Results().add(Outcome.of(ended, now - ended.created_at), why="withdrawn")
+    await Results().add(Outcome.of(result, now - result.created_at), why="withdrawn")
 
 
 async def _resend(arguments: argparse.Namespace) -> int:

@@ -245,10 +245,10 @@ def flush_notes() -> None:
         _notes.writer.flush(_FLUSH_S)
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escaped(match: re.Match[str]) -> str:
     short = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-    code = ord(found[0])
-    return short.get(found[0]) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
+    code = ord(match[0])
+    return short.get(match[0]) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
 
 
 class ProgressBar:
@@ -257,21 +257,25 @@ class ProgressBar:
     def __init__(self) -> None:
         self._shown = sys.stderr.isatty()
 
-    def show(self, *, ended: int, read: int, more: bool, trouble: int) -> None:
+    def show(
+        self, *, ended_count: int, read_count: int, more: bool, trouble: int
+    ) -> None:
         """Draw the bar again.
 
         Args:
-            ended: messages that have ended, in any way.
-            read: messages read so far.
+            ended_count: messages that have ended, in any way.
+            read_count: messages read so far.
             more: there may be more to read.
             trouble: messages that have ended badly.
         """
         if not self._shown:
             return
-        filled = _BAR_CELLS * ended // max(read, 1)
+        filled = _BAR_CELLS * ended_count // max(read_count, 1)
         cells = "#" * filled + "-" * (_BAR_CELLS - filled)
         bad = f", {trouble} badly" if trouble else ""
-        self._set(f"[{cells}] {ended} of {read}{'+' if more else ''} ended{bad}")
+        self._set(
+            f"[{cells}] {ended_count} of {read_count}{'+' if more else ''} ended{bad}"
+        )
 
     def tell(self, text: str) -> None:
         """Draw this text in place of a bar."""

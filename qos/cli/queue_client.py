@@ -22,14 +22,14 @@ T = TypeVar("T")
 async def asked(
     arguments: argparse.Namespace,
     ask: Callable[[AccountSession, XEP_0254], Awaitable[T]],
-    where: Callable[[], str] = str,
+    progress: Callable[[], str] = str,
 ) -> T:
     """Log in, ask, and log out.
 
     Args:
         arguments: with the options of add_login and --timeout.
         ask: called when there is a session.
-        where: says how far the request got, if it is stopped, or ''.
+        progress: says how far the request got, if it is stopped, or ''.
 
     Raises:
         CannotConnect: no session is possible.
@@ -50,5 +50,5 @@ async def asked(
         try:
             return await session.work(work())
         except asyncio.CancelledError:
-            note(f"stopped{where()}")
+            note(f"stopped{progress()}")
             raise

@@ -45,8 +45,8 @@ def _add_amqp(serve: Parser) -> None:
     _add_listening(
         group,
         "amqp",
-        where="listen for AMQP 1.0 here; the usual ports are 5672, and 5671 with TLS",
-        users="the users and their hashed passwords, written by `xmpp-qos queue "
+        address_help="listen for AMQP 1.0 here; the usual ports are 5672, and 5671 with TLS",
+        users_help="the users and their hashed passwords, written by `xmpp-qos queue "
         "amqp-user`; a change counts at once, and within a second for what is open",
     )
     group.add_argument(
@@ -72,8 +72,8 @@ def _add_http(serve: Parser) -> None:
     _add_listening(
         group,
         "http",
-        where="listen for HTTP here",
-        users="the users and the hashes of their passwords and tokens, written by "
+        address_help="listen for HTTP here",
+        users_help="the users and the hashes of their passwords and tokens, written by "
         "`xmpp-qos queue http-user`; may be that of --amqp-users; a change "
         "counts at once, and within a second for what waits",
     )
@@ -151,11 +151,14 @@ def _add_connections(serve: Parser) -> None:
 
 
 def _add_listening(
-    group: argparse._ArgumentGroup, name: str, *, where: str, users: str
+    group: argparse._ArgumentGroup, name: str, *, address_help: str, users_help: str
 ) -> None:
     """Declare the options that every gateway has; see `qos.cli.listening`."""
     group.add_argument(
-        f"--{name}", type=queue_values.host_and_port, metavar="HOST:PORT", help=where
+        f"--{name}",
+        type=queue_values.host_and_port,
+        metavar="HOST:PORT",
+        help=address_help,
     )
     group.add_argument(
         f"--{name}-tls",
@@ -165,7 +168,7 @@ def _add_listening(
         help="files with the certificate chain and its key; needed for any address that "
         "other machines can reach",
     )
-    group.add_argument(f"--{name}-users", type=Path, metavar="FILE", help=users)
+    group.add_argument(f"--{name}-users", type=Path, metavar="FILE", help=users_help)
 
 
 def _add_user(

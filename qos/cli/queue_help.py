@@ -212,7 +212,8 @@ examples:
   xmpp-qos queue dead requeue queue.example.org orders --jid boss@example.org
   xmpp-qos queue dead requeue queue.example.org orders 3f2c… --jid boss@example.org
 
-Prints {"id": …} for each requeued item. Its former failures do not count any more.
+NODE is the queue where the items died, not its dead_letter_node. Prints {"id": …} for each
+requeued item. Its former failures do not count any more.
 """
 
 #: Name, description, and the end of the help.

@@ -34,7 +34,11 @@ _OPTIONS = (
 
 
 def check(
-    arguments: argparse.Namespace, *, jid: str, component: bool, others: Users | None
+    arguments: argparse.Namespace,
+    *,
+    jid: str,
+    component: bool,
+    amqp_users: Users | None,
 ) -> tuple[Users, Targets | None] | None:
     """Check the options before anything is opened; returns the users, and their targets.
 
@@ -42,7 +46,7 @@ def check(
         arguments: of the command.
         jid: of the service.
         component: it is a component.
-        others: the users of the other gateway; None: it has none.
+        amqp_users: the users of the other gateway; None: it has none.
 
     Raises:
         UsageError: they contradict each other, the extra is missing, or a file is wrong.
@@ -63,10 +67,10 @@ def check(
         raise UsageError(f"--http-push: {error}") from None
     domain = jid if component else domain_of(jid)
     # One set of checks for all doors, and one memory if the file is the same.
-    if others is not None and arguments.http_users == arguments.amqp_users:
-        users = others
+    if amqp_users is not None and arguments.http_users == arguments.amqp_users:
+        users = amqp_users
     else:
-        checks = None if others is None else others.checks
+        checks = None if amqp_users is None else amqp_users.checks
         users = Users(arguments.http_users, domain, checks)
     path = arguments.http_send
     if path is None:
@@ -80,7 +84,7 @@ def check(
 async def serving(
     arguments: argparse.Namespace,
     service: QueueService,
-    wanted: tuple[Users, Targets | None] | None,
+    users_and_targets: tuple[Users, Targets | None] | None,
     *,
     jid: str,
     component: bool,
@@ -89,14 +93,14 @@ async def serving(
 
     `listen` is called when the service is ready.
     """
-    if wanted is None:
+    if users_and_targets is None:
         yield None
         return
     # It needs the extra.
     from qos.rest.gateway import Gateway
     from qos.rest.push.client import PushClient
 
-    users, targets = wanted
+    users, targets = users_and_targets
     gateway = Gateway(
         service.engine,
         users=users,
@@ -119,11 +123,11 @@ async def serving(
 def _rates(arguments: argparse.Namespace) -> Rates:
     from qos.core.payers import Rates
 
-    given = {
+    rates = {
         "requests": arguments.http_requests_per_second,
         "bytes": arguments.http_bytes_per_second,
     }
-    return Rates(**{name: each for name, each in given.items() if each is not None})
+    return Rates(**{name: rate for name, rate in rates.items() if rate is not None})
 
 
 async def listen(arguments: argparse.Namespace, gateway: Gateway | None) -> None:

@@ -81,19 +81,19 @@ class _Line:
 
 async def run(arguments: argparse.Namespace) -> int:
     """See qos.cli.entry.Command."""
-    given = [
+    options = [
         f"--{name}"
         for name in _CONTENTS
         if getattr(arguments, name) not in {None, False}
     ]
-    if not given:
+    if not options:
         *most, last = (f"--{name}" for name in _CONTENTS)
         raise UsageError(f"one of {', '.join(most)} and {last} is needed")
-    if len(given) > 1:
-        raise UsageError(f"{given[0]} and {given[1]} exclude each other")
+    if len(options) > 1:
+        raise UsageError(f"{options[0]} and {options[1]} exclude each other")
     if arguments.lines and arguments.id is not None:
         raise UsageError("--id is for one item, and --lines makes one of each line")
-    item = None if arguments.lines else _one(arguments)
+    item = None if arguments.lines else _item(arguments)
     lines = _Lines(arguments)
     backoff = login_from(arguments).backoff
 
@@ -263,8 +263,8 @@ class _Lines:
             self._published += len(batch)
             await print_json(
                 *(
-                    {"id": line.item.item_id, "line": line.number, **_repeated(each)}
-                    for line, each in zip(batch, published, strict=True)
+                    {"id": line.item.item_id, "line": line.number, **_repeated(entry)}
+                    for line, entry in zip(batch, published, strict=True)
                 )
             )
         except NoAnswer as error:
@@ -300,11 +300,14 @@ class _Lines:
 
     def _show(self) -> None:
         now = asyncio.get_running_loop().time()
-        ended = self._published + self._refused
-        if now >= self._bar_due_at or ended == self._read:
+        ended_count = self._published + self._refused
+        if now >= self._bar_due_at or ended_count == self._read:
             self._bar_due_at = now + _BAR_INTERVAL_S
             self._bar.show(
-                ended=ended, read=self._read, more=self._more, trouble=self._refused
+                ended_count=ended_count,
+                read_count=self._read,
+                more=self._more,
+                trouble=self._refused,
             )
 
 
@@ -343,24 +346,24 @@ def _new_item(
     )
 
 
-def _one(arguments: argparse.Namespace) -> NewItem:
+def _item(arguments: argparse.Namespace) -> NewItem:
     """The item of --json, --text, --payload or --file."""
     item_id = arguments.id or secrets.token_hex(16)
-    source, where = arguments.payload, "--payload"
+    source, option = arguments.payload, "--payload"
     try:
         if arguments.json is not None:
-            where = "--json"
-            written = json_payload(read_json(arguments.json))
-            return _new_item(arguments, written, item_id)
+            option = "--json"
+            text = json_payload(read_json(arguments.json))
+            return _new_item(arguments, text, item_id)
         if arguments.text is not None:
-            where = "--text"
+            option = "--text"
             return _new_item(arguments, text_payload(arguments.text), item_id)
         if arguments.file is not None:
-            where = f"--file {arguments.file}"
+            option = f"--file {arguments.file}"
             source = arguments.file.read_bytes()
         payload = ET.fromstring(source)  # noqa: S314 - the user's own
     except OSError as error:
-        raise UsageError(f"{where}: {error.strerror}") from None
+        raise UsageError(f"{option}: {error.strerror}") from None
     except (ET.ParseError, ValueError, LookupError) as error:
-        raise UsageError(f"{where}: not well-formed: {error}") from None
+        raise UsageError(f"{option}: not well-formed: {error}") from None
     return _new_item(arguments, payload, item_id)

@@ -44,7 +44,9 @@ async def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--store {store}: queues are kept in sqlite:PATH only")
     component = arguments.component is not None
     users = queue_amqp.check(arguments, jid=jid, component=component)
-    http_users = queue_http.check(arguments, jid=jid, component=component, others=users)
+    http_users = queue_http.check(
+        arguments, jid=jid, component=component, amqp_users=users
+    )
     connections = listening.connection_limits(arguments)
     async with session:
         try:
@@ -109,11 +111,11 @@ def _spare_what_is_loaded() -> None:
 
 
 def _quotas_from(arguments: argparse.Namespace) -> Quotas:
-    given = {
-        each.name: getattr(arguments, f"quota_{each.name}")
-        for each in dataclasses.fields(Quotas)
+    limits = {
+        field.name: getattr(arguments, f"quota_{field.name}")
+        for field in dataclasses.fields(Quotas)
     }
-    return Quotas(**given)
+    return Quotas(**limits)
 
 
 def _open_to_everybody(
@@ -122,19 +124,19 @@ def _open_to_everybody(
     """The rights of everybody who can reach the service, as one line; '': none."""
     may = [
         *(["create queues (--creators anyone)"] if creators == "anyone" else []),
-        *([f"work on {_some(subscribe)} (access_model=open)"] if subscribe else []),
-        *([f"publish to {_some(publish)} (publish_model=open)"] if publish else []),
+        *([f"work on {_names_of(subscribe)} (access_model=open)"] if subscribe else []),
+        *([f"publish to {_names_of(publish)} (publish_model=open)"] if publish else []),
     ]
     if not may:
         return ""
     return f"warning: everybody who can reach this service may {'; '.join(may)}"
 
 
-def _some(nodes: Sequence[str]) -> str:
+def _names_of(nodes: Sequence[str]) -> str:
     """The names of a few nodes, and the number of the others."""
-    named = ", ".join(repr(name[:40]) for name in nodes[:_NAMED])
+    names = ", ".join(repr(name[:40]) for name in nodes[:_NAMED])
     more = len(nodes) - _NAMED
-    return f"{named} and {more} more" if more > 0 else named
+    return f"{names} and {more} more" if more > 0 else names
 
 
 async def _serve(

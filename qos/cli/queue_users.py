@@ -24,19 +24,19 @@ async def run(arguments: argparse.Namespace) -> int:
     if not is_name(name):
         raise UsageError(f"{name!r} is neither the name of an account nor a bare JID")
     lines = _lines(path)
-    others = [line for line in lines if line.partition(":")[0].strip() != name]
+    rest = [line for line in lines if line.partition(":")[0].strip() != name]
     token = ""
     if arguments.remove:
-        if others == lines:
+        if rest == lines:
             raise CommandError(f"{path} has no user {name!r}", Status.REFUSED)
     elif getattr(arguments, "certificate", False):
-        others.append(f"{name}:{NO_PASSWORD}")
+        rest.append(f"{name}:{NO_PASSWORD}")
     elif getattr(arguments, "token", False):
         token = new_token()
-        others.append(f"{name}:{hashed_token(token)}")
+        rest.append(f"{name}:{hashed_token(token)}")
     else:
-        others.append(f"{name}:{hashed(_password(name))}")
-    _replace(path, "".join(f"{line}\n" for line in others))
+        rest.append(f"{name}:{hashed(_password(name))}")
+    _replace(path, "".join(f"{line}\n" for line in rest))
     if token:
         await print_json({"name": name, "token": token})
     return Status.DONE

@@ -50,10 +50,10 @@ def host_and_port(text: str) -> tuple[str, int]:
 
 def account(text: str) -> str:
     """An account: a bare JID with a user."""
-    found = jid(text)
-    if "@" not in found or "/" in found:
+    address = jid(text)
+    if "@" not in address or "/" in address:
         raise argparse.ArgumentTypeError(f"{text!r} is not an account (a@example.org)")
-    return found
+    return address
 
 
 def short(field: Field) -> str:
@@ -75,13 +75,13 @@ def described(field: Field, *, width: int) -> str:
 def setting(text: str) -> tuple[str, str]:
     """FIELD=VALUE: the full name of the field, and the value."""
     name, equals, value = text.partition("=")
-    found = [field for field in NODE_FIELDS if name in {field.var, short(field)}]
-    if not equals or not found:
+    matches = [field for field in NODE_FIELDS if name in {field.var, short(field)}]
+    if not equals or not matches:
         names = ", ".join(map(short, NODE_FIELDS))
         problem = f"there is no field {name!r}" if equals else f"{text!r} has no ="
         raise argparse.ArgumentTypeError(f"{problem}; the fields are {names}")
     try:
-        return found[0].var, found[0].check(value)
+        return matches[0].var, matches[0].check(value)
     except BadOption as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -91,19 +91,19 @@ _TYPES = {"string": str, "int": int, "float": float, "boolean": bool}
 
 def property_(text: str) -> tuple[str, Value]:
     """NAME=VALUE or NAME:TYPE=VALUE: a property of an item."""
-    name, equals, written = text.partition("=")
+    name, equals, value_text = text.partition("=")
     if not equals or not name:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
     bare, _, word = name.rpartition(":")
-    value: Value = _json_value(written)
+    value: Value = _json_value(value_text)
     if bare and word in _TYPES:
         name, kind = bare, _TYPES[word]
         if kind is str:
-            value = written
+            value = value_text
         elif kind is float and type(value) is int:
             value = float(value)
         if type(value) is not kind:
-            raise argparse.ArgumentTypeError(f"{text!r}: {written!r} is no {word}")
+            raise argparse.ArgumentTypeError(f"{text!r}: {value_text!r} is no {word}")
     problem = why_not({name: value})
     if problem is not None:
         raise argparse.ArgumentTypeError(problem)
@@ -133,7 +133,7 @@ def affiliation(text: str) -> tuple[str, Affiliation]:
     try:
         affiliation = Affiliation(word)
     except ValueError:
-        words = ", ".join(each.value for each in Affiliation)
+        words = ", ".join(choice.value for choice in Affiliation)
         raise argparse.ArgumentTypeError(
             f"{text!r} does not end in = and one of {words}"
         ) from None

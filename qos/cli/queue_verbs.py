@@ -50,8 +50,8 @@ async def _watch(
     session: AccountSession, queueing: XEP_0254, arguments: argparse.Namespace
 ) -> None:
     """Print the numbers again and again, through losses of the connection."""
-    left = arguments.count
-    while left is None or left > 0:
+    rounds = arguments.count
+    while rounds is None or rounds > 0:
         await session.online.wait()
         at = time_text(time.time())
         try:
@@ -61,8 +61,8 @@ async def _watch(
         else:
             _need_numbers(stats, arguments)
             await print_json({"time": at, **stats})
-            left = None if left is None else left - 1
-        if left != 0:
+            rounds = None if rounds is None else rounds - 1
+        if rounds != 0:
             await asyncio.sleep(arguments.interval)
 
 
@@ -72,13 +72,15 @@ async def _create(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
         node = await queueing.create(arguments.service, arguments.node, config)
     except RequestRefused as error:
         node = arguments.node
-        if error.condition != "conflict" or not await _is_as_asked(queueing, arguments):
+        if error.condition != "conflict" or not await _is_as_configured(
+            queueing, arguments
+        ):
             raise
         note(f"{node!r} is there already, with this configuration")
     await print_json({"node": node})
 
 
-async def _is_as_asked(queueing: XEP_0254, arguments: argparse.Namespace) -> bool:
+async def _is_as_configured(queueing: XEP_0254, arguments: argparse.Namespace) -> bool:
     """Whether the queue to be created is ours already, with the configuration asked for.
 
     Only its owner may see the configuration.
@@ -87,10 +89,10 @@ async def _is_as_asked(queueing: XEP_0254, arguments: argparse.Namespace) -> boo
         config = await queueing.configuration(arguments.service, arguments.node)
     except RequestRefused:
         return False
-    wanted = dict(arguments.settings)
-    asked = {field.var: field.default for field in NODE_FIELDS} | wanted
-    return all(config.get(var, "") == value for var, value in wanted.items()) and all(
-        asked.get(var, value) == value for var, value in config.items()
+    settings = dict(arguments.settings)
+    expected = {field.var: field.default for field in NODE_FIELDS} | settings
+    return all(config.get(var, "") == value for var, value in settings.items()) and all(
+        expected.get(var, value) == value for var, value in config.items()
     )
 
 
@@ -127,8 +129,8 @@ async def _ask_about_queues(queueing: XEP_0254, arguments: argparse.Namespace) -
         text = f"nothing was deleted: --with-queues also deletes {loss}"
         raise CommandError(text, Status.REFUSED)
     ask(f"Delete {loss}? [y/N] ")
-    said = await asyncio.to_thread(sys.stdin.readline)
-    if said.strip().lower() not in {"y", "yes"}:
+    answer = await asyncio.to_thread(sys.stdin.readline)
+    if answer.strip().lower() not in {"y", "yes"}:
         raise CommandError("nothing was deleted", Status.REFUSED)
 
 
@@ -149,28 +151,34 @@ def _need_numbers(stats: Mapping[str, object], arguments: argparse.Namespace) ->
 
 
 async def _browse(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
-    left = arguments.max
+    count = arguments.max
     after = ""
-    while left is None or left > 0:
+    while count is None or count > 0:
         page = await queueing.items(
             arguments.service,
             arguments.node,
             state=arguments.state,
-            max_items=left,
+            max_items=count,
             after=after,
         )
-        for item in page.items[:left]:
-            await print_json(_shown(item, arguments.node))
+        for item in page.items[:count]:
+            await print_json(_as_json(item, arguments.node))
         if not page.items or page.last in {"", after}:
             return
         after = page.last
-        left = None if left is None else left - len(page.items)
+        count = None if count is None else count - len(page.items)
 
 
 async def _requeue(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
     node, ids = arguments.node, arguments.ids
-    for item_id in await queueing.requeue(arguments.service, node, ids):
+    requeued = await queueing.requeue(arguments.service, node, ids)
+    for item_id in requeued:
         await print_json({"id": item_id})
+    if not requeued:
+        note(
+            f"nothing to requeue: no item has died in {node!r}. A dead letter is "
+            "requeued in the queue where it died, its `origin` in `dead list`"
+        )
 
 
 async def _affiliate(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
@@ -197,14 +205,14 @@ _VERBS: dict[str, Callable[[XEP_0254, argparse.Namespace], Awaitable[None]]] = {
 }
 
 
-def _shown(item: BrowsedItem, node: str) -> dict[str, object]:
+def _as_json(item: BrowsedItem, node: str) -> dict[str, object]:
     """An item as a JSON object; unknown values are left out.
 
     An item that died in this node and was moved away has its former id: `dead requeue`
     expects that.
     """
     died_here = item.origin == node
-    shown: dict[str, object] = {
+    fields: dict[str, object] = {
         "id": item.origin_id if died_here else item.item_id,
         "state": item.state,
         "priority": item.priority,
@@ -216,13 +224,13 @@ def _shown(item: BrowsedItem, node: str) -> dict[str, object]:
         "origin_id": "" if died_here else item.origin_id,
         "reason": item.reason,
         "history": [
-            {"at": time_text(each.at), "by": each.by, "reason": each.reason}
-            for each in item.history
+            {"at": time_text(event.at), "by": event.by, "reason": event.reason}
+            for event in item.history
         ],
         "properties": dict(item.properties),
         "payload": item.payload,
     }
     optional = ("properties", "holder", "origin", "origin_id", "reason", "history")
     return {
-        name: value for name, value in shown.items() if value or name not in optional
+        name: value for name, value in fields.items() if value or name not in optional
     }

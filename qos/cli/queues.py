@@ -182,11 +182,11 @@ def _add_serve(verbs: _Verbs) -> None:
     )
     add_journal(group)
     queue_gateways.add_options(serve)
-    held = serve.add_argument_group(
+    messages = serve.add_argument_group(
         "items published by messages",
         "A message is held until its item is in the queue.",
     )
-    held.add_argument(
+    messages.add_argument(
         "--trust",
         default="publishers",
         metavar="publishers|anyone|JID,@DOMAIN…",
@@ -194,7 +194,7 @@ def _add_serve(verbs: _Verbs) -> None:
         "queue here, anyone, or these accounts and all accounts of these domains "
         "(default: %(default)s)",
     )
-    add_quotas(held, MESSAGE_QUOTAS)
+    add_quotas(messages, MESSAGE_QUOTAS)
     add_login(serve, jid_help="serve from this account, with or without a resource")
 
 
@@ -232,7 +232,7 @@ def _add_verb(
             nargs="*",
             type=queue_values.affiliation,
             metavar="JID=WHAT",
-            help=f"WHAT is {', '.join(each.value for each in Affiliation)}",
+            help=f"WHAT is {', '.join(affiliation.value for affiliation in Affiliation)}",
         )
     add_login(
         verb,
@@ -261,15 +261,15 @@ def _add_set(verb: Parser, *, creates: bool) -> None:
         help="a field of the configuration (listed below) and its value; may be repeated",
     )
     if creates:
-        what = verb.add_mutually_exclusive_group()
-        what.add_argument(
+        kind = verb.add_mutually_exclusive_group()
+        kind.add_argument(
             "--topic",
             dest="settings",
             action="append_const",
             const=(NODE_TYPE, "topic"),
             help="create a topic (node_type=topic)",
         )
-        what.add_argument(
+        kind.add_argument(
             "--from",
             dest="settings",
             type=queue_values.topic,

@@ -41,6 +41,6 @@ def parser(prog: str) -> Parser:
 async def run(arguments: argparse.Namespace) -> int:
     """See qos.cli.entry.Command."""
     copied = restore(arguments.backup, arguments.to)
-    await print_json(*({"file": each.name, "bytes": each.bytes} for each in copied))
+    await print_json(*({"file": file.name, "bytes": file.bytes} for file in copied))
     note(f"{len(copied)} files are in {arguments.to}; what was done since is forgotten")
     return Status.DONE

@@ -16,9 +16,9 @@ from slixmpp.stanza import Message
 
 from qos.cli.account import account_from
 from qos.cli.connection import Connection
-from qos.cli.earlier import following_earlier, saying_what_is_awaited
 from qos.cli.lines import stdin_lines
 from qos.cli.options import add_connection
+from qos.cli.outbox_notes import following_earlier, saying_what_is_awaited
 from qos.cli.output import ProgressBar, note, print_json
 from qos.cli.status import CommandError, Status
 from qos.core.message.model import Level, OutgoingState
@@ -129,8 +129,8 @@ def parser(prog: str) -> Parser:
 
 async def run(arguments: argparse.Namespace) -> int:
     """See qos.cli.entry.Command."""
-    given = (arguments.body, arguments.json, arguments.xml)
-    if not arguments.lines and all(each is None for each in given):
+    contents = (arguments.body, arguments.json, arguments.xml)
+    if not arguments.lines and all(content is None for content in contents):
         raise UsageError("one of --body, --json, --xml or --lines is needed")
     if arguments.id is not None and arguments.lines:
         raise UsageError("--id is for one message, and --lines makes one of each line")
@@ -152,12 +152,12 @@ async def run(arguments: argparse.Namespace) -> int:
     async with Connection(account, receives=False) as connection:
         sending = _Sending(connection, arguments)
         work = sending.lines() if message is None else sending.one(message)
-        async with following_earlier(connection, _told, but=arguments.id):
-            await attended(connection, work, sending.where)
+        async with following_earlier(connection, _report, but=arguments.id):
+            await attended(connection, work, sending.progress)
         return sending.results.status
 
 
-async def _told(delivery: Delivery) -> None:
+async def _report(delivery: Delivery) -> None:
     """Print the outcome of an earlier message."""
     await Results().add(await delivery.outcome())
 
@@ -165,29 +165,29 @@ async def _told(delivery: Delivery) -> None:
 async def attended(
     connection: Connection,
     work: Coroutine[Any, Any, None],
-    where: Callable[[], str] = str,
+    progress: Callable[[], str] = str,
 ) -> None:
     """Connect and do the work; if that fails, say what becomes of the rest.
 
     Args:
         connection: not started yet.
         work: the work.
-        where: says how far the work got, or ''.
+        progress: says how far the work got, or ''.
     """
     connection.start()
     try:
         await connection.work(work)
     except CommandError as error:
-        text = f"{error}; {connection.what_stays}{where()}"
+        text = f"{error}; {connection.what_stays}{progress()}"
         raise CommandError(text, error.status) from None
     except CannotConnect as error:
-        text = f"{error}; {connection.what_stays}{where()}"
+        text = f"{error}; {connection.what_stays}{progress()}"
         raise CommandError(text, Status.UNREACHABLE) from None
     except StoreError as error:
-        text = f"{error}; what was accepted before stays in the outbox{where()}"
+        text = f"{error}; what was accepted before stays in the outbox{progress()}"
         raise CommandError(text, Status.STORE) from None
     except asyncio.CancelledError:
-        note(f"stopped; {connection.what_stays}{where()}")
+        note(f"stopped; {connection.what_stays}{progress()}")
         raise
 
 
@@ -256,7 +256,7 @@ class _Sending:
         self._bar_due_at = 0.0
         connection.client.add_event_handler("message_error", self._answered)
 
-    def where(self) -> str:
+    def progress(self) -> str:
         """A phrase that says how far the run got."""
         if self._read:
             return f"; stdin was read up to line {self._read}"
@@ -305,20 +305,20 @@ class _Sending:
 
     async def _line(self, line: bytes | None) -> None:
         self._read += 1
-        where = f"line {self._read}: "
+        place = f"line {self._read}: "
         if line is None:
-            why = f"{where}longer than {_LINE_BYTES_MAX} bytes"
+            why = f"{place}longer than {_LINE_BYTES_MAX} bytes"
             await self._refused("policy-violation", why)
         else:
             try:
                 message = _message_with(line.decode())
             except ValueError as error:
-                await self._refused("bad-request", f"{where}{error}")
+                await self._refused("bad-request", f"{place}{error}")
             else:
-                await self._send(message, where)
+                await self._send(message, place)
         self._show()
 
-    async def _send(self, message: ET.Element, where: str) -> None:
+    async def _send(self, message: ET.Element, place: str) -> None:
         connection = self._connection
         if self._level is Level.UNACKNOWLEDGED:
             await connection.online.wait()
@@ -331,11 +331,11 @@ class _Sending:
                 stanza, level=self._level, msg_id=self._msg_id
             )
         except MessageTooLarge as error:
-            await self._refused("policy-violation", f"{where}{error}")
+            await self._refused("policy-violation", f"{place}{error}")
         except OutboxFull as error:
-            await self._refused("resource-constraint", f"{where}{error}")
+            await self._refused("resource-constraint", f"{place}{error}")
         except LocalProtocolError as error:
-            await self._refused("bad-request", f"{where}{error}")
+            await self._refused("bad-request", f"{place}{error}")
         else:
             if self._level is Level.UNACKNOWLEDGED:
                 await connection.drained()
@@ -361,11 +361,11 @@ class _Sending:
 
     async def _was_delivered(self, msg_id: str) -> bool:
         """Whether an earlier run delivered the message; if so, print the outcome."""
-        for ended in self._connection.qos.store.ended(msg_id):
-            if ended.state is OutgoingState.DELIVERED:
+        for end in self._connection.qos.store.ended(msg_id):
+            if end.state is OutgoingState.DELIVERED:
                 note(f"{msg_id!r} was delivered before: nothing is sent")
-                seconds = ended.ended_at - ended.created_at
-                await self.results.add(Outcome.of(ended, seconds), to=self._to)
+                seconds = end.ended_at - end.created_at
+                await self.results.add(Outcome.of(end, seconds), to=self._to)
                 return True
         return False
 
@@ -388,15 +388,15 @@ class _Sending:
         They have no answer to wait for, and logging out cuts them off.
         """
         if self._level is Level.UNACKNOWLEDGED:
-            await self._connection.drained(left=0)
+            await self._connection.drained(unwritten=0)
 
     def _show(self) -> None:
         now = asyncio.get_running_loop().time()
         if now >= self._bar_due_at or self.results.ended == self._read:
             self._bar_due_at = now + _BAR_INTERVAL_S
             self._bar.show(
-                ended=self.results.ended,
-                read=self._read,
+                ended_count=self.results.ended,
+                read_count=self._read,
                 more=self._more,
                 trouble=self.results.trouble,
             )

@@ -97,10 +97,10 @@ def writer_at(descriptor: int) -> Writer:
     Raises:
         OSError: the descriptor is closed.
     """
-    for other, (number, writer) in tuple(_writers.items()):
-        if not _leads_to(number, other):  # closed, and perhaps used for another file
+    for place, (number, writer) in tuple(_writers.items()):
+        if not _leads_to(number, place):  # closed, and perhaps used for another file
             writer.close()
-            del _writers[other]
+            del _writers[place]
     return _writers.setdefault(_place(descriptor), (descriptor, Writer()))[1]
 
 

@@ -12,9 +12,9 @@ import signal
 from collections.abc import Sequence
 
 from qos.cli.child import Exit, run_child
+from qos.cli.command_starts import Starts, commands_max
 from qos.cli.output import note, print_json
 from qos.cli.ready import NOTIFY_VARIABLE, report_ready
-from qos.cli.starts import Starts, commands_max
 from qos.cli.status import CommandError, Status
 from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost
@@ -138,7 +138,7 @@ class _Working:
                 # Its errors were raised by `run` already.
                 await asyncio.wait((watching,))
                 watching.cancelled() or watching.exception()
-                await self._told()
+                await self._wait_for_reports()
         if self._failure is not None:
             raise self._failure
 
@@ -184,14 +184,16 @@ class _Working:
     async def _handle(self, job: Job) -> None:
         loop = asyncio.get_running_loop()
         self._running += 1
-        begun = loop.time()
+        started_at = loop.time()
         exit_: Exit | None = None
         outcome = "released"  # by the worker, if it is stopped
         try:
-            problem = _problem(job)
+            # The properties as a command gets them.
+            properties = json.dumps(dict(job.properties)).encode()
+            problem = _problem(job, properties)
             if not problem and self._starts.begin():
                 try:
-                    exit_ = await self._until_lost(job)
+                    exit_ = await self._until_lost(job, properties)
                 finally:
                     self._starts.end()
             outcome = await self._settle(job, exit_, problem)
@@ -200,14 +202,14 @@ class _Working:
             if self._draining is not None:
                 self._draining.active()
             telling = asyncio.create_task(
-                self._tell(job, outcome, exit_, loop.time() - begun)
+                self._tell(job, outcome, exit_, loop.time() - started_at)
             )
             self._telling.add(telling)
             telling.add_done_callback(self._telling.discard)
             # If stdout is not read, no further items are handled.
             await asyncio.shield(telling)
 
-    async def _until_lost(self, job: Job) -> Exit | None:
+    async def _until_lost(self, job: Job, properties: bytes) -> Exit | None:
         """Run the command; None: it was killed, or cannot be started."""
         environment = {
             **{
@@ -218,7 +220,7 @@ class _Working:
             b"QOS_ITEM_ID": job.id.encode(),
             b"QOS_NODE": job.node.encode(),
             b"QOS_DELIVERY_COUNT": str(job.delivery_count).encode(),
-            b"QOS_PROPERTIES": _properties(job),
+            b"QOS_PROPERTIES": properties,
         }
         stdin = job.content() if self._content else job.payload_text.encode()
         running = asyncio.create_task(
@@ -292,7 +294,7 @@ class _Working:
         except CommandError as error:
             self._fail(error)
 
-    async def _told(self) -> None:
+    async def _wait_for_reports(self) -> None:
         """Wait until all outcomes are printed, but at most for the grace time."""
         if self._telling:
             left_s = min(self._grace_s, self.left_s)
@@ -318,17 +320,12 @@ def _failure(exit_: Exit) -> str:
     return f"{end}: {exit_.last_line}" if exit_.last_line else end
 
 
-def _problem(job: Job) -> str:
+def _problem(job: Job, properties: bytes) -> str:
     """The reason why no command can be run for this item; '': one can be run."""
     for name, data, most in (
         ("id has", job.id.encode(), _ID_BYTES_MAX),
-        ("properties have", _properties(job), _PROPERTIES_BYTES_MAX),
+        ("properties have", properties, _PROPERTIES_BYTES_MAX),
     ):
         if len(data) > most:
             return f"its {name} {len(data)} bytes, and a command is given up to {most}"
     return ""
-
-
-def _properties(job: Job) -> bytes:
-    """The properties as a command gets them."""
-    return json.dumps(dict(job.properties)).encode()

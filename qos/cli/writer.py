@@ -119,14 +119,14 @@ class Writer:
                 batch = self._writing = self._next_batch()
                 torn, self.torn = self.torn, False
             data = b"".join([b"\n" * torn, *(piece.data for piece in batch)])
-            written, error = _write(batch[0].descriptor, data)
+            size, error = _write(batch[0].descriptor, data)
             if error is not None:
                 with self._changed:
-                    self.torn = not data[:written].endswith(b"\n") if written else torn
+                    self.torn = not data[:size].endswith(b"\n") if size else torn
             end = int(torn)
             for piece in batch:
                 end += len(piece.data)
-                piece.ended(None if end <= written else error)
+                piece.ended(None if end <= size else error)
 
     def _next_batch(self) -> list[Piece]:
         batch = [self._waiting.popleft()]
@@ -143,18 +143,18 @@ class Writer:
 
 def _write(descriptor: int, data: bytes) -> tuple[int, OSError | None]:
     """Write all of it, however long that takes; returns how much, and the error."""
-    written = 0
-    while written < len(data):
+    size = 0
+    while size < len(data):
         try:
-            written += os.write(descriptor, data[written : written + _BATCH_BYTES])
+            size += os.write(descriptor, data[size : size + _BATCH_BYTES])
         except BlockingIOError:
             # Others, such as ssh, make a descriptor non-blocking that they share with us.
             poll = select.poll()
             poll.register(descriptor, select.POLLOUT)
             poll.poll()
         except OSError as error:
-            return written, error
-    return written, None
+            return size, error
+    return size, None
 
 
 class Notes:

@@ -24,11 +24,11 @@ ADDRESSES_MAX: Final = 16
 
 def interleaved(addresses: Iterable[Address]) -> list[Address]:
     """IPv6 and IPv4 by turns, IPv6 first, each in the order given and once."""
-    found = list(dict.fromkeys(addresses))
-    six = [each for each in found if ":" in each[0]]
-    four = [each for each in found if ":" not in each[0]]
+    distinct = list(dict.fromkeys(addresses))
+    six = [address for address in distinct if ":" in address[0]]
+    four = [address for address in distinct if ":" not in address[0]]
     pairs = chain.from_iterable(zip_longest(six, four))
-    return [each for each in pairs if each is not None]
+    return [address for address in pairs if address is not None]
 
 
 class AddressBook:
@@ -42,15 +42,17 @@ class AddressBook:
 
         Of these, the one that failed first comes first.
         """
-        found = list(dict.fromkeys(addresses))[:ADDRESSES_MAX]
+        candidates = list(dict.fromkeys(addresses))[:ADDRESSES_MAX]
         self._failed_at = {
-            each: at for each, at in self._failed_at.items() if now - at < BAD_S
+            address: at for address, at in self._failed_at.items() if now - at < BAD_S
         }
-        return sorted(found, key=lambda each: self._failed_at.get(each, -math.inf))
+        return sorted(
+            candidates, key=lambda address: self._failed_at.get(address, -math.inf)
+        )
 
     def good(self, addresses: Iterable[Address]) -> int:
         """How many of these have not failed lately."""
-        return sum(each not in self._failed_at for each in addresses)
+        return sum(address not in self._failed_at for address in addresses)
 
     def failed(self, address: Address, now: float) -> None:
         """Note that this one brought no session, or was slower than another."""

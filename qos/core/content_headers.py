@@ -41,8 +41,8 @@ _MEDIA_TYPE = re.compile(rf"{_TOKEN}/{_TOKEN}[ \t]*(?:;[ \t]*(?:{_PARAMETER})?)*
 _LANGUAGE = r"[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8})*"
 
 
-def _list(each: str) -> re.Pattern[str]:
-    return re.compile(rf"{each}(?:[ \t]*,[ \t]*{each})*")
+def _list(element: str) -> re.Pattern[str]:
+    return re.compile(rf"{element}(?:[ \t]*,[ \t]*{element})*")
 
 
 #: The form of each header that has one, and its name with an example.

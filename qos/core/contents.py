@@ -61,26 +61,26 @@ def json_payload(value: Json) -> str:
         InvalidArgument: JSON cannot carry it.
     """
     try:
-        written = json.dumps(
+        json_text = json.dumps(
             value, ensure_ascii=False, allow_nan=False, separators=(",", ":")
         )
     except (TypeError, ValueError, RecursionError) as error:
         expected = "a value that JSON can carry"
         raise InvalidArgument("json", type(value), expected, why=str(error)) from error
     try:
-        return json_payload_of(written)
+        return json_payload_of(json_text)
     except ValueError:
         # XML cannot carry some characters, JSON can: escaped.
         return json_payload_of(json.dumps(value, separators=(",", ":")))
 
 
-def json_payload_of(written: str) -> str:
+def json_payload_of(json_text: str) -> str:
     """The payload for a JSON text.
 
     Raises:
         ValueError: XML cannot carry it.
     """
-    return f"<json xmlns='{_JSON}'>{escaped(written)}</json>"
+    return f"<json xmlns='{_JSON}'>{escaped(json_text)}</json>"
 
 
 def text_payload(value: object) -> str:
@@ -89,9 +89,9 @@ def text_payload(value: object) -> str:
     Raises:
         InvalidArgument: it is none, or XML cannot carry it.
     """
-    found = arguments.text("text", value, private=True)
+    content = arguments.text("text", value, private=True)
     try:
-        return f"<text xmlns='{_TEXT}'>{escaped(found)}</text>"
+        return f"<text xmlns='{_TEXT}'>{escaped(content)}</text>"
     except ValueError as error:
         expected = "a string that XML can carry"
         raise InvalidArgument("text", str, expected, why=str(error)) from error
@@ -111,16 +111,16 @@ def is_json(media_type: str) -> bool:
     return kind == JSON_TYPE or kind.endswith("+json")
 
 
-def read_json(written: str | bytes) -> Json:
+def read_json(json_text: str | bytes) -> Json:
     """The value of a JSON text in UTF-8.
 
     Raises:
         ValueError: it is none.
     """
-    if isinstance(written, bytes):
-        written = written.decode()
+    if isinstance(json_text, bytes):
+        json_text = json_text.decode()
     try:
-        value: Json = json.loads(written, parse_constant=_no_number)
+        value: Json = json.loads(json_text, parse_constant=_no_number)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return value
@@ -128,7 +128,7 @@ def read_json(written: str | bytes) -> Json:
 
 def _element(payload: str) -> tuple[bytes, str] | None:
     head = payload[:_HEAD_CHARS]
-    if not any(each in head for each in NAMESPACES):
+    if not any(namespace in head for namespace in NAMESPACES):
         return None
     element = ET.fromstring(payload)  # noqa: S314 - it came by our own parsers
     media_type = _MEDIA_TYPES.get(element.tag)

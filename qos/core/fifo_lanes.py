@@ -21,14 +21,14 @@ class FifoLanes(Generic[_T]):
         # each entry that waits.
         self._lanes: dict[str, dict[_T, None]] = {}
 
-    def enter(self, lane: str, one: _T) -> bool:
+    def enter(self, lane: str, entry: _T) -> bool:
         """Add an entry to the lane; returns whether the entry is now active.
 
         An entry that is already there keeps its place.
         """
         waiting = self._lanes.setdefault(lane, {})
-        waiting.setdefault(one)
-        return next(iter(waiting)) == one
+        waiting.setdefault(entry)
+        return next(iter(waiting)) == entry
 
     def leave(self, lane: str) -> _T | None:
         """Remove the active entry of the lane; returns the entry that is active now."""

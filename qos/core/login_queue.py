@@ -48,16 +48,16 @@ class LoginQueue(Generic[_T]):
             Full: the address has too many, and each name as few as this one would have.
         """
         lanes = self._lanes.get(address, OrderedDict())
-        ended = None
+        evicted = None
         if sum(map(len, lanes.values())) >= self._address_max:
-            most = max(lanes, key=lambda each: len(lanes[each]))
+            most = max(lanes, key=lambda login: len(lanes[login]))
             if len(lanes[most]) <= len(lanes.get(name, ())) + 1:
                 raise Full
-            ended = next(reversed(lanes[most]))
-            self.remove(address, most, ended)
+            evicted = next(reversed(lanes[most]))
+            self.remove(address, most, evicted)
         lane = self._lanes.setdefault(address, OrderedDict()).setdefault(name, {})
         lane[entry] = None
-        return ended
+        return evicted
 
     def take(self) -> tuple[str, _T]:
         """Take out the entry whose turn it is; returns its address too."""

@@ -35,9 +35,9 @@ def wrap(body: bytes, media_type: str, readable: str = "") -> str:
         media_type: its type, or ''.
         readable: a child, or ''.
     """
-    shown = f" content-type={attribute(media_type)}" if media_type else ""
+    type_attribute = f" content-type={attribute(media_type)}" if media_type else ""
     coded = b64encode(body).decode()
-    return f"<body xmlns='{NAMESPACE}'{shown}>{coded}{readable}</body>"
+    return f"<body xmlns='{NAMESPACE}'{type_attribute}>{coded}{readable}</body>"
 
 
 def unwrap(payload: str) -> tuple[bytes, str] | None:

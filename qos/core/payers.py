@@ -123,10 +123,10 @@ class FairOrder:
         """Count time that was used for a payer, which does not wait now."""
         used_s = max(self._now_s, self._used_s.pop(payer, 0.0)) + seconds
         self._used_s[payer] = min(used_s, self._now_s + _AHEAD_S_MAX)
-        for each in list(self._used_s)[:2]:
+        for oldest in list(self._used_s)[:2]:
             full = len(self._used_s) > _REMEMBERED_MAX
-            if full or self._used_s[each] <= self._now_s:
-                del self._used_s[each]
+            if full or self._used_s[oldest] <= self._now_s:
+                del self._used_s[oldest]
 
     def rest(self) -> None:
         """Forget what was used: nobody waits, so nobody has used it up for another."""

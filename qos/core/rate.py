@@ -24,13 +24,13 @@ class RateLimit:
 
     def admit(self, source: str, now: float) -> int | None:
         """How many events were suppressed before this one; None: suppress it too."""
-        known = source if source in self._sources or self._has_room(now) else None
-        since, left_out = self._sources.get(known, (None, 0))
+        key = source if source in self._sources or self._has_room(now) else None
+        since, left_out = self._sources.get(key, (None, 0))
         if since is not None and now - since < self.interval_s:
-            self._sources[known] = (since, left_out + 1)
+            self._sources[key] = (since, left_out + 1)
             return None
-        self._sources[known] = (now, 0)
-        self._sources.move_to_end(known)
+        self._sources[key] = (now, 0)
+        self._sources.move_to_end(key)
         return left_out
 
     def _has_room(self, now: float) -> bool:

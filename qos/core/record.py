@@ -61,20 +61,20 @@ _COPIES: dict[tuple[Any, ...], Callable[..., Any]] = {}
 _set = object.__setattr__
 
 
-def _copy_of(of: type, *changed: str) -> Callable[..., Any]:
+def _copy_of(record_type: type, *changed: str) -> Callable[..., Any]:
     """Compile a function of a record and the changed values, as `dataclass` does."""
-    names = [each.name for each in fields(of)]
+    names = [field.name for field in fields(record_type)]
     for name in changed:
         if name not in names:
-            raise TypeError(f"{of.__name__} has no field {name!r}")
-    given = {name: f"given{place}" for place, name in enumerate(changed)}
-    values = {name: given.get(name, f"old.{name}") for name in names}
+            raise TypeError(f"{record_type.__name__} has no field {name!r}")
+    parameters = {name: f"value{place}" for place, name in enumerate(changed)}
+    values = {name: parameters.get(name, f"old.{name}") for name in names}
     lines = (f" put(new, {name!r}, {value})" for name, value in values.items())
-    if "__setattr__" not in of.__dict__:
+    if "__setattr__" not in record_type.__dict__:
         lines = (f" new.{name} = {value}" for name, value in values.items())
-    head = f"def copy({', '.join(('old', *given.values()))}):"
-    made: dict[str, Any] = {"make": object.__new__, "of": of, "put": _set}
+    head = f"def copy({', '.join(('old', *parameters.values()))}):"
+    namespace: dict[str, Any] = {"make": object.__new__, "of": record_type, "put": _set}
     # It is made of nothing but names of fields.
-    exec("\n".join((head, " new = make(of)", *lines, " return new")), made)  # noqa: S102
-    copy: Callable[..., Any] = made["copy"]
+    exec("\n".join((head, " new = make(of)", *lines, " return new")), namespace)  # noqa: S102
+    copy: Callable[..., Any] = namespace["copy"]
     return copy

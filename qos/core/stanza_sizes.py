@@ -135,21 +135,21 @@ class StanzaSizes:
         """Note that a stanza is written; '': it gets no answer."""
         if size > self.largest:
             self.largest = size
-            sent = _Sent(iq_id, size, now)
-            self._set_on_way([*self.on_way, sent][-_ON_WAY_MAX:])
+            stanza = _Sent(iq_id, size, now)
+            self._set_on_way([*self.on_way, stanza][-_ON_WAY_MAX:])
 
     def answered(self, iq_id: str) -> None:
         """Take the answer to one of `awaited`: it went through."""
-        for each in self.on_way:
-            if each.iq_id == iq_id:
-                self.went_through(each.size)
+        for stanza in self.on_way:
+            if stanza.iq_id == iq_id:
+                self.went_through(stanza.size)
                 break
 
     def went_through(self, size: int) -> None:
         """Note that the server has read a stanza of this size."""
         self._passed = max(self._passed, size)
         self.largest = max(self.largest, size)
-        self._set_on_way([each for each in self.on_way if each.size > size])
+        self._set_on_way([stanza for stanza in self.on_way if stanza.size > size])
         if self.careful and size >= self._suspected:
             self._forget()
             self._set_limit()
@@ -216,12 +216,12 @@ class StanzaSizes:
 
     def _set_on_way(self, on_way: list[_Sent]) -> None:
         self.on_way = on_way
-        self.awaited = frozenset(each.iq_id for each in on_way) - {""}
+        self.awaited = frozenset(stanza.iq_id for stanza in on_way) - {""}
 
     def _forget(self) -> None:
         self.careful, self._refused, self._suspected = False, None, 0
 
     def _set_limit(self) -> None:
         learned = None if self._refused is None else self._refused - 1
-        known = [each for each in (self._announced, learned) if each is not None]
-        self.limit = min(known, default=None)
+        limits = [limit for limit in (self._announced, learned) if limit is not None]
+        self.limit = min(limits, default=None)

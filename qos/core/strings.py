@@ -32,5 +32,5 @@ def own_servers(own: str) -> frozenset[str]:
 
 def one_line(text: str) -> str:
     """A text from somebody else as one short line without control characters."""
-    printable = "".join(each if each.isprintable() else " " for each in text)
+    printable = "".join(char if char.isprintable() else " " for char in text)
     return " ".join(printable.split())[:_TEXT_CHARS_MAX]

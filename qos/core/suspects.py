@@ -43,18 +43,18 @@ class Suspects(Generic[T]):
             self._since = now
         insort(self.held, (size, suspect), key=_size)
 
-    def next(self, now: float, *, unread: bool, others: bool) -> T | None:
+    def next(self, now: float, *, unread: bool, other_work: bool) -> T | None:
         """The suspect to send now, if it is the turn of one.
 
         Args:
             now: the time.
             unread: whether something is on its way to the server that it may not have
                 read.
-            others: whether something that is no suspect is to be sent or answered.
+            other_work: whether something that is no suspect is to be sent or answered.
         """
         if not self.held or self._size is not None:
             return None
-        if others and now - self._since < PATIENCE_S:
+        if other_work and now - self._since < PATIENCE_S:
             return None
         self.alone = True
         if unread:
@@ -71,9 +71,9 @@ class Suspects(Generic[T]):
 
     def cleared(self, suspects: Callable[[int], bool]) -> list[T]:
         """Take out those whose size is not suspected any more."""
-        cleared = [each for size, each in self.held if not suspects(size)]
+        cleared = [suspect for size, suspect in self.held if not suspects(size)]
         if cleared:
-            self.held = [each for each in self.held if suspects(each[0])]
+            self.held = [entry for entry in self.held if suspects(entry[0])]
             if not self.held and self._size is None:
                 self.alone = False
         return cleared

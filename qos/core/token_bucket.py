@@ -43,8 +43,8 @@ class TokenBuckets:
         """Take tokens, or give some back if there are less than 0."""
         if not self._rate:
             return
-        for each in list(self._full_at)[:_LOOKED_AT]:
-            if self._full_at[each] <= now:
-                del self._full_at[each]
+        for oldest in list(self._full_at)[:_LOOKED_AT]:
+            if self._full_at[oldest] <= now:
+                del self._full_at[oldest]
         full_at = max(now, self._full_at.pop(account, now)) + tokens / self._rate
         self._full_at[account] = full_at

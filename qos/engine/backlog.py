@@ -85,7 +85,7 @@ class Backlog:
             return
         self._ending.remove(record.seq)
         chunk = self._chunks.get(record.flow, deque())
-        for waiting in [each for each in chunk if each.seq == record.seq]:
+        for waiting in [entry for entry in chunk if entry.seq == record.seq]:
             chunk.remove(waiting)
 
     def put_back(self, record: Outgoing) -> None:

@@ -8,9 +8,17 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Hashable
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
-__all__ = ["GAIN", "Clock", "Handle", "ListeningClock", "LoopClock", "Timers"]
+__all__ = [
+    "GAIN",
+    "Clock",
+    "Handle",
+    "ListeningClock",
+    "LoopClock",
+    "ServiceClock",
+    "Timers",
+]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -25,6 +33,15 @@ GAIN = 0.02
 #: The number of outdated heap entries that are kept, in addition to as many as there
 #: are valid ones.
 _OUTDATED_MAX = 64
+
+#: Seconds that count of a period in which nothing can be answered.
+_UNANSWERED_S: Final = 2.0
+
+#: The least seconds until a timer within such a period: its time may not come before the
+#: end, and it would fire without end. And those until a timer while the clock gains, when
+#: rounding may let it fire too early.
+_TIMER_S: Final = 1.0
+_ROUNDED_S: Final = 0.001
 
 
 class Handle(Protocol):
@@ -129,6 +146,65 @@ class ListeningClock(LoopClock):
         self._handle = self._loop.call_later(_TICK_S, self._tick)
 
 
+class ServiceClock:
+    """The time of a queue service: it stands still while nothing can be answered.
+
+    A commit may take long on a slow disk, and until the queues have been read again
+    after a failed one, every request is refused. In both cases a worker that extends its
+    lock in time gets no answer. That time is not the worker's: of each such period only
+    the first seconds count. What the clock has lost it gains again, slowly.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        """Begin with the time of this clock."""
+        self._clock = clock
+        self._seen = self._now = clock.now()
+        self._lost_s = 0.0
+        #: The seconds that still count; infinite while the service answers.
+        self._left_s = math.inf
+
+    def now(self) -> float:
+        """See Clock."""
+        clock_time = self._clock.now()
+        if self._lost_s or self._left_s < math.inf:
+            self._count(clock_time - self._seen)
+        self._seen = clock_time
+        # Rounding must not set it back.
+        self._now = max(self._now, clock_time - self._lost_s)
+        return self._now
+
+    def _count(self, passed_s: float) -> None:
+        if self._left_s == math.inf:
+            self._lost_s -= min(self._lost_s, passed_s * GAIN)
+        else:
+            counted_s = min(passed_s, self._left_s)
+            self._left_s -= counted_s
+            self._lost_s += passed_s - counted_s
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> Handle:
+        """See Clock; the call may come too early, if the clock is paused meanwhile."""
+        if not self._lost_s and self._left_s == math.inf:
+            return self._clock.call_at(when, callback)
+        delay_s = when - self.now()
+        if self._left_s < math.inf:
+            delay_s = max(delay_s, _TIMER_S)
+        else:
+            delay_s = max(delay_s / (1 + GAIN), _ROUNDED_S)
+        return self._clock.call_at(self._seen + delay_s, callback)
+
+    def pause(self) -> None:
+        """Note that nothing can be answered from now on; harmless when it is so."""
+        if self._left_s == math.inf:
+            self.now()
+            self._left_s = _UNANSWERED_S
+
+    def go_on(self) -> None:
+        """Note that requests are answered again."""
+        if self._left_s < math.inf:
+            self.now()
+            self._left_s = math.inf
+
+
 class Timers(Generic[K]):
     """A time for each key, and one timer of the clock for all keys."""
 
@@ -154,7 +230,7 @@ class Timers(Generic[K]):
             return
         self._moments[key] = when
         if len(self._heap) > 2 * len(self._moments) + _OUTDATED_MAX:
-            self._heap = [each for each in self._heap if self._is_meant(each)]
+            self._heap = [entry for entry in self._heap if self._is_meant(entry)]
             heapq.heapify(self._heap)
         heapq.heappush(self._heap, (when, next(self._tie), key))
         if when < self._handle_at:

@@ -133,8 +133,8 @@ class Consuming:
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    def begin(self, record: Incoming, consumption: Consumption, ended: Ended) -> None:
-        """Start the handler; `ended` is called at its end, unless `aclose` ends it."""
+    def begin(self, record: Incoming, consumption: Consumption, on_end: Ended) -> None:
+        """Start the handler; `on_end` is called at its end, unless `aclose` ends it."""
         transaction = self._store.transaction()
         context = copy_context()
         run = self._run(record, consumption, transaction, context)
@@ -142,7 +142,7 @@ class Consuming:
         self._tasks.add(task)
         # Not at the end of the task itself: a task that is cancelled at once never
         # begins.
-        task.add_done_callback(partial(self._has_run, transaction, ended))
+        task.add_done_callback(partial(self._has_run, transaction, on_end))
 
     def is_running(self) -> bool:
         """Whether the caller is itself one of the handlers."""
@@ -169,13 +169,13 @@ class Consuming:
             await consumption.handle(handover)
 
     def _has_run(
-        self, transaction: Transaction | None, ended: Ended, task: asyncio.Task[None]
+        self, transaction: Transaction | None, on_end: Ended, task: asyncio.Task[None]
     ) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            ended(transaction, task.exception())
+            on_end(transaction, task.exception())
         elif not self._closed:
             # Cancelled by the application: this task, or something that it waited for.
-            ended(transaction, asyncio.CancelledError())
+            on_end(transaction, asyncio.CancelledError())
         elif transaction is not None:
             transaction.rollback()

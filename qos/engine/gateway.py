@@ -1,6 +1,10 @@
-"""A port of the queue engine for consumers by other protocols than XMPP.
+"""The ways to the subscribers of one queue service: XMPP, and gateways beside it.
 
-A consumer is a subscriber with a full JID of its own, of 128 random bits. The gateway
+Each full JID belongs to one port. A gateway names the full JIDs that are its own, and
+they are looked up there: an XMPP client may choose any resource. Only for a JID that
+nobody names does its form count: see `GatewayPort.inherits`.
+
+A gateway is a port for consumers by other protocols than XMPP. A consumer is a subscriber with a full JID of its own, of 128 random bits. The gateway
 knows by it whom a notification is for.
 """
 
@@ -18,13 +22,108 @@ from qos.core.queue.results import Result
 from qos.core.quota import domain_of
 from qos.core.strings import bare
 from qos.engine.queue_engine import Answer, QueueEngine
-from qos.engine.queue_outputs import Payloads
-from qos.engine.queue_ports import GatewayPort
+from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.ids import new_id
 
-__all__ = ["Consumer", "ConsumersPort", "ask", "save"]
+__all__ = [
+    "Consumer",
+    "ConsumersPort",
+    "GatewayPort",
+    "QueuePorts",
+    "ask",
+    "save",
+]
 
 P = ParamSpec("P")
+
+
+class GatewayPort(QueuePort, Protocol):
+    """A way to subscribers that are not XMPP clients."""
+
+    def claims(self, jid: str) -> bool:
+        """Whether this full JID is a subscriber of this gateway, and of nobody else."""
+
+    def inherits(self, jid: str) -> bool:
+        """Whether this full JID can only be one of a gateway, perhaps a former one.
+
+        It matters for a JID that no gateway claims.
+        """
+        return False
+
+
+class QueuePorts(QueuePort):
+    """Gives each notification to the port of its receiver."""
+
+    def __init__(self, xmpp: QueuePort) -> None:
+        """Begin with XMPP, which serves everybody whom no gateway claims."""
+        self._xmpp = xmpp
+        self._gateways: list[GatewayPort] = []
+
+    def add(self, gateway: GatewayPort) -> None:
+        """Add a gateway."""
+        self._gateways.append(gateway)
+
+    def remove(self, gateway: GatewayPort) -> None:
+        """Remove a gateway."""
+        self._gateways.remove(gateway)
+
+    def _of(self, jid: str) -> QueuePort:
+        for gateway in self._gateways:
+            if gateway.claims(jid):
+                return gateway
+        for gateway in self._gateways:
+            if gateway.inherits(jid):
+                return gateway
+        return self._xmpp
+
+    # -- see QueuePort -----------------------------------------------------
+
+    def attached(self) -> Collection[str]:
+        """See QueuePort."""
+        return [jid for gateway in self._gateways for jid in gateway.attached()]
+
+    def restarted(self) -> None:
+        """See QueuePort."""
+        for port in (self._xmpp, *self._gateways):
+            port.restarted()
+
+    def has_room(self, to: str) -> bool:
+        """See QueuePort."""
+        return self._of(to).has_room(to)
+
+    def dropped(self, to: str, item: Item) -> None:
+        """See QueuePort."""
+        self._of(to).dropped(to, item)
+
+    def notify_items(
+        self, to: str, items: Payloads, *, acknowledged: bool
+    ) -> Sequence[tuple[str, Payloads]]:
+        """See QueuePort."""
+        return self._of(to).notify_items(to, items, acknowledged=acknowledged)
+
+    def notify(self, notification: Notification) -> None:
+        """See QueuePort."""
+        self._of(notification.to).notify(notification)
+
+    def deleted(self, node: str) -> None:
+        """See QueuePort."""
+        for port in (self._xmpp, *self._gateways):
+            port.deleted(node)
+
+    def counts(self, node: str) -> Mapping[str, int]:
+        """See QueuePort."""
+        stats: dict[str, int] = {}
+        for port in (self._xmpp, *self._gateways):
+            stats |= port.counts(node)
+        return stats
+
+    def probe(self, jid: str) -> None:
+        """See QueuePort."""
+        self._of(jid).probe(jid)
+
+    def new_id(self) -> str:
+        """See QueuePort."""
+        return self._xmpp.new_id()
 
 
 class Consumer(Protocol):

@@ -182,16 +182,16 @@ class Handovers:
     def _hand_over(
         self, message: HeldMessage, record: Incoming, arrival: Arrival | None
     ) -> None:
-        taken = self._port.hand_over(record)
-        if isinstance(taken, asyncio.Future):
+        acceptance = self._port.hand_over(record)
+        if isinstance(acceptance, asyncio.Future):
             self._recorder.handed_over(record)
             self._take(message, ReceiverInput.IN_HAND, At(self._clock.now()), arrival)
             if record.level is Level.ACKNOWLEDGED and not record.mark:
                 arrival = None  # it has been answered
-            taken.add_done_callback(partial(self._taken_at_last, message, arrival))
-        elif taken:
+            acceptance.add_done_callback(partial(self._taken_at_last, message, arrival))
+        elif acceptance:
             self._recorder.handed_over(record)
-            self._taken(message, arrival, taken)
+            self._taken(message, arrival, acceptance)
         else:
             self._not_taken(message, arrival)
 
@@ -199,10 +199,12 @@ class Handovers:
         self,
         message: HeldMessage,
         arrival: Arrival | None,
-        taken: asyncio.Future[None] | bool,
+        acceptance: asyncio.Future[None] | bool,
     ) -> None:
-        """Confirm a message; `taken` is the proof that the application has it."""
-        proven = taken.done() if isinstance(taken, asyncio.Future) else taken
+        """Confirm a message; `acceptance` is the proof that the application has it."""
+        proven = (
+            acceptance.done() if isinstance(acceptance, asyncio.Future) else acceptance
+        )
         assert proven, "no taker, no confirmation"
         self._take(message, ReceiverInput.HANDED_OVER, At(self._clock.now()), arrival)
 
@@ -212,16 +214,19 @@ class Handovers:
         self._take(message, ReceiverInput.NOT_TAKEN, at, arrival)
 
     def _taken_at_last(
-        self, message: HeldMessage, arrival: Arrival | None, done: asyncio.Future[None]
+        self,
+        message: HeldMessage,
+        arrival: Arrival | None,
+        acceptance: asyncio.Future[None],
     ) -> None:
-        failed = None if done.cancelled() else done.exception()
+        failed = None if acceptance.cancelled() else acceptance.exception()
         if self._closed:
             return
         if isinstance(failed, RemoteProtocolError):
             self._rejected(message, arrival, failed)
             return
-        if not done.cancelled() and failed is None:
-            self._taken(message, arrival, done)
+        if not acceptance.cancelled() and failed is None:
+            self._taken(message, arrival, acceptance)
             return
         error = "cancelled" if failed is None else str(failed) or type(failed).__name__
         log.error("a message could not be taken: %s", error)
@@ -298,8 +303,8 @@ class Handovers:
         consumption = message.consumption
         assert consumption is not None
         self._recorder.handed_over(record)
-        ended = partial(self._consumed, message, consumption)
-        self._consuming.begin(record, consumption, ended)
+        on_end = partial(self._consumed, message, consumption)
+        self._consuming.begin(record, consumption, on_end)
 
     def _consumed(
         self,

@@ -15,8 +15,8 @@ from functools import partial
 from qos.core.backoff import Backoff
 from qos.core.message import sender
 from qos.core.message.effects import Effect, End, Forget, Save, Transmit
+from qos.core.message.flow import Pace
 from qos.core.message.model import Outgoing, OutgoingState, Route
-from qos.core.message.pace import Pace
 from qos.core.message.sender_table import (
     At,
     Reply,
@@ -62,7 +62,7 @@ class InFlight:
         backoff: Backoff,
         window: int,
         remember: bool,
-        left: Callable[[Message], None],
+        on_leave: Callable[[Message], None],
         more: Callable[[AccountFlow], None],
         recorder: Recorder,
         stanzas: Stanzas,
@@ -76,7 +76,7 @@ class InFlight:
             backoff: the delays between attempts.
             window: the most messages in flight to one account.
             remember: whether to keep how messages have ended.
-            left: called when a message is not in flight any more: it has ended, or its
+            on_leave: called when a message is not in flight any more: it has ended, or its
                 first write failed, or it was taken out of the queue and its end was not
                 written.
             more: called with a flow when more messages may be offered to its account:
@@ -91,7 +91,7 @@ class InFlight:
         self._backoff = backoff
         self._window = window
         self._remember = remember
-        self._left = left
+        self._on_leave = on_leave
         self._more = more
         #: Our full JID while there is a session.
         self.own: str | None = None
@@ -107,7 +107,12 @@ class InFlight:
         self._stanzas = stanzas
         self._sizes = stanzas.sizes
         self._uplink = Uplink(
-            clock, backoff.first_s, port.transmit, port.ping, stanzas, self._others
+            clock,
+            backoff.first_s,
+            port.transmit,
+            port.ping,
+            stanzas,
+            self._has_other_work,
         )
         self.answered_ping = self._uplink.answered_ping
 
@@ -239,6 +244,11 @@ class InFlight:
         flow = self._flows.get(account)
         return [] if flow is None else list(flow.messages.values())
 
+    def sends_to(self, account: str) -> bool:
+        """Whether messages to an account are in flight."""
+        flow = self._flows.get(account)
+        return flow is not None and bool(flow.messages)
+
     def route_found(self, account: str) -> None:
         """Take the news that an account may now have a resource to address."""
         for message in self._messages_to(account):
@@ -344,13 +354,13 @@ class InFlight:
             return None
         return too_large(record, size=size, limit=limit, own=self.own or "")
 
-    def _others(self) -> bool:
+    def _has_other_work(self) -> bool:
         """Whether a message that is not held back has still to be sent or answered."""
         return any(
-            not each.record.state.ended
-            and each.record.state is not OutgoingState.RECEIVED
-            and not self._uplink.holds(each)
-            for each in self._messages.values()
+            not message.record.state.ended
+            and message.record.state is not OutgoingState.RECEIVED
+            and not self._uplink.holds(message)
+            for message in self._messages.values()
         )
 
     def _step(
@@ -408,10 +418,10 @@ class InFlight:
         message.busy = True
         for index, effect in enumerate(effects):
             if isinstance(effect, _WRITES):
-                written = self._store.write((effect,))
-                if written is not None:
+                write = self._store.write((effect,))
+                if write is not None:
                     rest, now = effects[index + 1 :], self._clock.now()
-                    written.add_done_callback(
+                    write.add_done_callback(
                         partial(self._written, message, before, rest, now)
                     )
                     return
@@ -434,9 +444,9 @@ class InFlight:
         before: Outgoing,
         rest: tuple[Effect, ...],
         begun_at: float,
-        done: asyncio.Future[None],
+        write: asyncio.Future[None],
     ) -> None:
-        error = done.exception()
+        error = write.exception()
         if error is None:
             self._accepted(message)
         if self._stopped and message.accepted is None:
@@ -519,11 +529,14 @@ class InFlight:
         del self._messages[record.msg_id], flow.messages[record.msg_id]
         flow.end(record)
         if record.ordered:
-            for other in list(flow.messages.values()):
-                if other.record.state is OutgoingState.RECEIVED and not other.busy:
-                    self._performed(other)
+            for follower in list(flow.messages.values()):
+                if (
+                    follower.record.state is OutgoingState.RECEIVED
+                    and not follower.busy
+                ):
+                    self._performed(follower)
         if not flow.messages:
             self._rest(flow.name)
-        self._left(message)
+        self._on_leave(message)
         if self._sizes.careful and self.own is not None:
             self._uplink.go_on(self._clock.now())

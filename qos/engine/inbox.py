@@ -34,8 +34,7 @@ from qos.core.record import replace
 from qos.core.strings import bare
 from qos.engine.clock import Clock, Timers
 from qos.engine.handover import Handovers
-from qos.engine.inbox_message import Arrival, HeldMessage, InboxPort
-from qos.engine.unasked import Unasked
+from qos.engine.inbox_message import Arrival, HeldMessage, InboxPort, Unasked
 from qos.journal.recorder import recorder_of
 from qos.journal.writer import JournalWriter
 from qos.stores.base import Contents, Store
@@ -214,7 +213,11 @@ class Inbox:
     def parked(self) -> list[Incoming]:
         """The messages on which consumers or loops have failed too often."""
         records = [message.record for message in self._messages.values()]
-        return [each for each in records if each and each.state is IncomingState.PARKED]
+        return [
+            record
+            for record in records
+            if record and record.state is IncomingState.PARKED
+        ]
 
     def release(self, key: str) -> None:
         """Hand a parked message over again.
@@ -253,7 +256,9 @@ class Inbox:
         """Stop, and refuse all that waits, since no answer can be sent any more."""
         self.stop()
         for message in list(self._messages.values()):
-            waiting = [each for each in message.inputs if isinstance(each, Arrival)]
+            waiting = [
+                input_ for input_ in message.inputs if isinstance(input_, Arrival)
+            ]
             message.inputs.clear()
             self._turn_away(waiting)
             # A consumer may end before its store is closed.
@@ -320,7 +325,7 @@ class Inbox:
             return
         request = input_.request
         kind = _INPUTS[request.kind]
-        written = self._limits.write_acknowledged and self._store.durable
+        is_written = self._limits.write_acknowledged and self._store.durable
         exceeded = None
         if kind is not ReceiverInput.DELIVER:  # which adds no message
             exceeded = self._ledger.refusal(message.account, request.size)
@@ -330,7 +335,7 @@ class Inbox:
             input_.trusted,
             input_.why,
             exceeded,
-            written,
+            is_written,
         )
         if self._stopped and receiver.begins(message.record, kind, at, request):
             self._refuse(request, _STOPPED)
@@ -379,17 +384,17 @@ class Inbox:
         for index in range(start, len(effects)):
             effect = effects[index]
             if isinstance(effect, _WRITES):
-                written = (message.transaction or self._store).write((effect,))
+                write = (message.transaction or self._store).write((effect,))
                 message.transaction = None
-                message.written = written
-                if written is not None:
+                message.written = write
+                if write is not None:
                     then = partial(
                         self._written, message, before, effects, index, arrival
                     )
-                    if written.done():
-                        then(written)  # it was refused; the caller learns it now
+                    if write.done():
+                        then(write)  # it was refused; the caller learns it now
                     else:
-                        written.add_done_callback(then)
+                        write.add_done_callback(then)
                     return
             elif isinstance(effect, _HAND_OVERS):
                 self._handover.begin(message, effect, arrival)
@@ -435,9 +440,9 @@ class Inbox:
         effects: tuple[Effect, ...],
         index: int,
         arrival: Arrival | None,
-        done: asyncio.Future[None],
+        write: asyncio.Future[None],
     ) -> None:
-        error = done.exception()
+        error = write.exception()
         if self._closed and message.consumption is None:
             return  # the store is closing; the next start continues from here
         if error is None:

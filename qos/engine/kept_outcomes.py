@@ -56,14 +56,14 @@ class KeptOutcomes:
         Of several messages with this id, the one accepted last.
         """
         since = self._clock.now() - self._ttl_s
-        kept = [each for each in self._store.ended(msg_id) if each.ended_at > since]
-        return kept[-1] if kept else None
+        ends = [end for end in self._store.ended(msg_id) if end.ended_at > since]
+        return ends[-1] if ends else None
 
     def find(self, msg_id: str) -> Ended | None:
         """The end of a message that was accepted with a digest; None: it is not known."""
-        ended = self._store.find_ended(msg_id)
+        end = self._store.find_ended(msg_id)
         since = self._clock.now() - self._ttl_s
-        return ended if ended is not None and ended.ended_at > since else None
+        return end if end is not None and end.ended_at > since else None
 
     def add(self) -> None:
         """Count an ended message.
@@ -90,7 +90,7 @@ class KeptOutcomes:
             return
         before = self._clock.now() - self._ttl_s
         below = self._next_seq() - self._messages
-        written = self._store.write((ForgetEnded(before=before, below=below),))
-        if written is not None:
+        write = self._store.write((ForgetEnded(before=before, below=below),))
+        if write is not None:
             # It is tried again with the next ended message.
-            written.add_done_callback(lambda done: done.exception())
+            write.add_done_callback(lambda future: future.exception())

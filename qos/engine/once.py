@@ -51,9 +51,9 @@ class Once:
         Raises:
             Whatever `submit` raises.
         """
-        found = await self.known(msg_id)
-        if found is not None:
-            return found
+        former = await self.known(msg_id)
+        if former is not None:
+            return former
         task: asyncio.Task[object] = asyncio.ensure_future(submit())
         self._accepting[msg_id] = task
         task.add_done_callback(lambda _: self._accepting.pop(msg_id))

@@ -21,8 +21,7 @@ from qos.core.quota import CREDIT_MAX
 from qos.engine.account_room import AccountRoom
 from qos.engine.backlog import Backlog
 from qos.engine.clock import Clock, Timers
-from qos.engine.deliveries import Deliveries
-from qos.engine.delivery import Delivery, Outcome
+from qos.engine.delivery import Deliveries, Delivery, Outcome
 from qos.engine.in_flight import InFlight
 from qos.engine.kept_outcomes import KeptOutcomes
 from qos.engine.outbox_message import AccountFlow, Message, Port, Stanzas
@@ -118,7 +117,7 @@ class Outbox:
             backoff=backoff,
             window=limits.window,
             remember=limits.outcomes > 0,
-            left=self._left,
+            on_leave=self._left,
             more=self._pump,
             recorder=self._recorder,
             stanzas=stanzas or Stanzas(),
@@ -263,10 +262,10 @@ class Outbox:
         try:
             delivery = self._ending(msg_id) or self.delivery(msg_id)
         except UnknownMessage:
-            ended = self._outcomes.last(msg_id)
-            if ended is None:
+            end = self._outcomes.last(msg_id)
+            if end is None:
                 raise
-            return Outcome.of(ended, ended.ended_at - ended.created_at)
+            return Outcome.of(end, end.ended_at - end.created_at)
         return await delivery.outcome()
 
     def find(self, msg_id: str) -> Outgoing | Ended | None:
@@ -384,19 +383,19 @@ class Outbox:
         if self._backlog.waiting(flow.name) or not flow.admits(record):
             self._backlog.add(flow.name)
             self._recorder.accepted(record)
-            written = self._store.write((Save(record),))
-            if written is None:
+            write = self._store.write((Save(record),))
+            if write is None:
                 self._queued(record, None)
             else:
-                written.add_done_callback(partial(self._queued, record))
+                write.add_done_callback(partial(self._queued, record))
             return
         self._backlog.passed(flow.name, record.seq)
         message = Message(record, flow)
         message.accepted = partial(self._deliveries.decided, record)
         self.in_flight.start(message)
 
-    def _queued(self, record: Outgoing, written: asyncio.Future[None] | None) -> None:
-        error = written.exception() if written is not None else None
+    def _queued(self, record: Outgoing, write: asyncio.Future[None] | None) -> None:
+        error = write.exception() if write is not None else None
         if error is not None:
             self._recorder.not_accepted(record)
             self._backlog.remove(record.flow)

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
 from qos.core.message.effects import Transmit
-from qos.core.message.flow import Flow
+from qos.core.message.flow import Flow, Pace
 from qos.core.message.model import Outgoing, Route
-from qos.core.message.pace import Pace
 from qos.core.message.sender_table import Reply, SenderInput
 from qos.core.stanza_sizes import StanzaSizes
 
@@ -158,4 +157,4 @@ class Message:
 
     def drop_news(self) -> None:
         """Forget the news that came before an attempt is sent: they ask for just that."""
-        self.inputs = deque(each for each in self.inputs if not callable(each))
+        self.inputs = deque(input_ for input_ in self.inputs if not callable(input_))

@@ -91,11 +91,13 @@ class PendingEndedItems:
         if not _one_less(self._seqs, seq):
             del self._items[seq]
 
-    def _end_written(self, ended: EndedItem) -> None:
-        key = (ended.node, ended.item_id)
-        left = [each for each in self._ended.get(key, ()) if each is not ended]
-        if left:
-            self._ended[key] = left
+    def _end_written(self, ended_item: EndedItem) -> None:
+        key = (ended_item.node, ended_item.item_id)
+        remaining = [
+            item for item in self._ended.get(key, ()) if item is not ended_item
+        ]
+        if remaining:
+            self._ended[key] = remaining
         else:
             self._ended.pop(key, None)
 
@@ -103,28 +105,28 @@ class PendingEndedItems:
         self, node: str, item_ids: Sequence[str], *, since: float
     ) -> dict[str, list[EndedItem]]:
         """See qos.core.queue.contents.EndedItems."""
-        found: dict[str, list[EndedItem]] = {}
+        ended_items: dict[str, list[EndedItem]] = {}
         if node not in self._deleted:
-            found = self._store.all_ended(node, item_ids, since=since)
+            ended_items = self._store.all_ended(node, item_ids, since=since)
         for item_id in item_ids:
             if recent := self._ended.get((node, item_id)):
-                found[item_id] = [*found.get(item_id, ()), *recent]
-        return found
+                ended_items[item_id] = [*ended_items.get(item_id, ()), *recent]
+        return ended_items
 
     def settled(
         self, node: str, tokens: Sequence[tuple[str, str]]
     ) -> dict[str, EndedItem]:
         """See qos.core.queue.contents.EndedItems."""
-        found = {
-            item_id: each
+        ended_items = {
+            item_id: ended_item
             for item_id, token in tokens
-            for each in self._ended.get((node, item_id), ())
-            if each.token == token
+            for ended_item in self._ended.get((node, item_id), ())
+            if ended_item.token == token
         }
-        written = [each for each in tokens if each[0] not in found]
-        if written and node not in self._deleted:
-            found |= self._store.settled(node, written)
-        return found
+        rest = [pair for pair in tokens if pair[0] not in ended_items]
+        if rest and node not in self._deleted:
+            ended_items |= self._store.settled(node, rest)
+        return ended_items
 
     def archived(
         self,
@@ -146,31 +148,31 @@ class PendingEndedItems:
         ]
         # Ask the store for as many items: those with pending changes may come after
         # them.
-        kept: list[Item] = []
+        unchanged: list[Item] = []
         while node not in self._deleted:
             chunk = self._store.archived(
                 node, outcome, after=after, limit=limit, now=now
             )
-            kept += [item for item in chunk if item.seq not in self._items]
-            if len(chunk) < limit or len(kept) >= limit:
+            unchanged += [item for item in chunk if item.seq not in self._items]
+            if len(chunk) < limit or len(unchanged) >= limit:
                 break
             after = chunk[-1].seq
-        return sorted([*changed, *kept], key=lambda item: item.seq)[:limit]
+        return sorted([*changed, *unchanged], key=lambda item: item.seq)[:limit]
 
     def find_archived(
         self, node: str, item_id: str, outcome: ItemOutcome
     ) -> list[Item]:
         """See qos.core.queue.contents.EndedItems."""
-        wanted = (node, item_id, outcome)
-        found = [
+        key = (node, item_id, outcome)
+        items = [
             item
             for item in self._items.values()
-            if item is not None and (item.node, item.item_id, item.outcome) == wanted
+            if item is not None and (item.node, item.item_id, item.outcome) == key
         ]
         if node not in self._deleted:
-            kept = self._store.find_archived(node, item_id, outcome)
-            found += [item for item in kept if item.seq not in self._items]
-        return sorted(found, key=lambda item: item.seq)
+            stored_items = self._store.find_archived(node, item_id, outcome)
+            items += [item for item in stored_items if item.seq not in self._items]
+        return sorted(items, key=lambda item: item.seq)
 
     def count_archived(
         self, node: str, outcome: ItemOutcome, *, now: float = -math.inf
@@ -185,9 +187,9 @@ K = TypeVar("K")
 
 
 def _one_less(counts: dict[K, int], key: K) -> int:
-    left = counts[key] - 1
-    if left:
-        counts[key] = left
+    count = counts[key] - 1
+    if count:
+        counts[key] = count
     else:
         del counts[key]
-    return left
+    return count

@@ -103,14 +103,14 @@ class QueueCommit:
     def final(self) -> list[Change]:
         """The changes; of several changes to one node's own row, only the last."""
         last = {
-            each.node.name: place
-            for place, each in enumerate(self.changes)
-            if isinstance(each, SaveNode)
+            change.node.name: place
+            for place, change in enumerate(self.changes)
+            if isinstance(change, SaveNode)
         }
         return [
-            each
-            for place, each in enumerate(self.changes)
-            if not isinstance(each, SaveNode) or last[each.node.name] == place
+            change
+            for place, change in enumerate(self.changes)
+            if not isinstance(change, SaveNode) or last[change.node.name] == place
         ]
 
 

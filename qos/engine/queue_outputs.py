@@ -231,8 +231,8 @@ class QueueOutputs:
         self._kept_bytes = 0
         self._full.clear()
         calls, self._when_sent = self._when_sent, {}
-        for each in calls.values():
-            for call in each:
+        for jid_calls in calls.values():
+            for call in jid_calls:
                 call()
 
     def _at_once(
@@ -242,19 +242,19 @@ class QueueOutputs:
         now: list[NotifyItem] = []
         size = 0
         has_room: dict[str, bool] = {}
-        for each in notifications:
-            to, waiting = each.to, self._waiting.get(each.to)
+        for notification in notifications:
+            to, waiting = notification.to, self._waiting.get(notification.to)
             if waiting is None:
-                size += each.item.size
+                size += notification.item.size
                 if to not in has_room:
                     has_room[to] = self._port.has_room(to)
                 if has_room[to] and size <= _AT_ONCE_BYTES:
-                    now.append(each)
+                    now.append(notification)
                     continue
                 waiting = self._waiting[to] = {}
                 self._send_later(to)
-            waiting.setdefault(each.item.token, each)
-            self._keep(each.item, payloads)
+            waiting.setdefault(notification.item.token, notification)
+            self._keep(notification.item, payloads)
         return now
 
     def _keep(self, item: Item, payloads: Mapping[int, str]) -> None:
@@ -296,13 +296,13 @@ class QueueOutputs:
         payloads: dict[int, str] = {}
         size = 0
         while waiting and size < _STEP_BYTES:
-            each = waiting.pop(next(iter(waiting)))
-            self._taken(each.item, payloads)
-            if self._core.is_live(each):
-                now.append(each)
-                size += each.item.size
+            notification = waiting.pop(next(iter(waiting)))
+            self._taken(notification.item, payloads)
+            if self._core.is_live(notification):
+                now.append(notification)
+                size += notification.item.size
             else:
-                self._port.dropped(to, each.item)
+                self._port.dropped(to, notification.item)
         if not waiting:
             del self._waiting[to]
         if now:
@@ -317,7 +317,9 @@ class QueueOutputs:
         self, notifications: Sequence[NotifyItem], payloads: dict[int, str]
     ) -> None:
         unknown = [
-            each.item.seq for each in notifications if each.item.seq not in payloads
+            notification.item.seq
+            for notification in notifications
+            if notification.item.seq not in payloads
         ]
         try:
             payloads = {**payloads, **self._store.payloads(unknown)}
@@ -325,24 +327,24 @@ class QueueOutputs:
             # They stay locked until the lock times out.
             log.error("payloads could not be read: %s", error)
         events: dict[tuple[str, str, bool], list[tuple[Item, str]]] = {}
-        for each in notifications:
-            payload = payloads.get(each.item.seq)
+        for notification in notifications:
+            payload = payloads.get(notification.item.seq)
             if payload is None:
-                self._port.dropped(each.to, each.item)
+                self._port.dropped(notification.to, notification.item)
                 continue
-            key = (each.to, each.item.node, each.acknowledged)
+            key = (notification.to, notification.item.node, notification.acknowledged)
             event = events.setdefault(key, [])
-            event.append((each.item, payload))
-            if len(event) >= each.batch:
+            event.append((notification.item, payload))
+            if len(event) >= notification.batch:
                 self._send(key, events.pop(key))
         for key, event in events.items():
             self._send(key, event)
 
     def _send(self, key: tuple[str, str, bool], items: Payloads) -> None:
         to, node, acknowledged = key
-        sent = self._port.notify_items(to, items, acknowledged=acknowledged)
-        for event_id, some in sent:
-            self._sent[event_id] = (node, {item.token: item for item, _ in some})
+        events = self._port.notify_items(to, items, acknowledged=acknowledged)
+        for event_id, batch in events:
+            self._sent[event_id] = (node, {item.token: item for item, _ in batch})
         while len(self._sent) > _SENT_MAX:
             self._sent.popitem(last=False)
 

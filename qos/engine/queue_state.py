@@ -6,17 +6,25 @@ is known until the disk has been read again.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 
-from qos.core.queue.access import may_publish, may_subscribe
+from qos.core.queue.access import may_publish, may_subscribe, may_use
 from qos.core.queue.bounds import may_create
+from qos.core.queue.effects import Change, RemoveNode, SaveItem
 from qos.core.queue.item import Item
 from qos.core.queue.publishing import ONCE_S_MAX, once_s
 from qos.core.queue.service import Queues
 from qos.core.queue.terminus import Terminus, TerminusName
 from qos.core.strings import bare
 
-__all__ = ["QueueState", "Rights"]
+__all__ = ["NodeSearch", "QueueState", "Rights", "Watchers"]
+
+#: Nodes that are looked at in one step: 1,000 take a millisecond.
+_STEP_NODES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +60,14 @@ class QueueState:
         return (
             [
                 name
-                for name, each in nodes
-                if may_subscribe(each.node, each.options, "")
+                for name, queue in nodes
+                if may_subscribe(queue.node, queue.options, "")
             ],
-            [name for name, each in nodes if may_publish(each.node, each.options, "")],
+            [
+                name
+                for name, queue in nodes
+                if may_publish(queue.node, queue.options, "")
+            ],
         )
 
     def rights(self, node: str, requester: str) -> Rights | None:
@@ -98,10 +110,10 @@ class QueueState:
 
         As of this moment; None: there is none, or that is unknown.
         """
-        found = None if self._core is None else self._core.termini.named(name)
-        if self._core is None or found is None:
+        terminus = None if self._core is None else self._core.termini.named(name)
+        if self._core is None or terminus is None:
             return None
-        return found, self._core.tokens(found.node, found.jid)
+        return terminus, self._core.tokens(terminus.node, terminus.jid)
 
     def keeps(self, jid: str) -> bool:
         """Whether this full JID is that of a terminus."""
@@ -112,8 +124,91 @@ class QueueState:
         queue = None if self._core is None else self._core.nodes.get(node)
         if queue is None:
             return []
-        return [queue.items[each] for each in queue.live.holders.held(jid)]
+        return [queue.items[item_id] for item_id in queue.live.holders.held(jid)]
 
     def publishes(self, account: str) -> bool:
         """Whether this bare JID may publish to a node; True while this is unknown."""
         return self._core is None or self._core.publishes(account)
+
+
+class NodeSearch:
+    """A look for the nodes that an account may use.
+
+    Attributes:
+        names: of those that were found, sorted.
+    """
+
+    def __init__(self, core: Queues, account: str) -> None:
+        """Begin a look.
+
+        Args:
+            core: has the nodes.
+            account: the bare JID.
+        """
+        self.names: list[str] = []
+        self._core = core
+        self._account = account
+        self._left = iter(sorted(core.nodes))
+
+    @property
+    def is_short(self) -> bool:
+        """Whether one step is all."""
+        return len(self._core.nodes) < _STEP_NODES
+
+    def step(self) -> bool:
+        """Look at some nodes; whether there are more. One that is gone meanwhile is left out."""
+        count = 0
+        for name in islice(self._left, _STEP_NODES):
+            count += 1
+            queue = self._core.nodes.get(name)
+            if queue and may_use(queue.node, queue.options, self._account):
+                self.names.append(name)
+        return count == _STEP_NODES
+
+
+class Watchers:
+    """The readers that wait for new items, by node, without being given any.
+
+    A reader of a topic takes nothing, so no worker's subscription can wake it up.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, set[Callable[[], object]]] = {}
+
+    @contextmanager
+    def watching(self, node: str) -> Iterator[asyncio.Event]:
+        """An event that is set when a new item of this node is on disk, or it is deleted.
+
+        Look for items after this has begun, and again each time that it is set.
+        """
+        changed = asyncio.Event()
+        self.watch(node, changed.set)
+        try:
+            yield changed
+        finally:
+            self.unwatch(node, changed.set)
+
+    def watch(self, node: str, call: Callable[[], object]) -> None:
+        """Call this each time that such an event would be set; it must ask for nothing."""
+        self._waiting.setdefault(node, set()).add(call)
+
+    def unwatch(self, node: str, call: Callable[[], object]) -> None:
+        """Call this no more; harmless if it was not to be called."""
+        waiting = self._waiting.get(node, set())
+        waiting.discard(call)
+        if not waiting:
+            self._waiting.pop(node, None)
+
+    def written(self, changes: Sequence[Change]) -> None:
+        """Note that these changes are on disk."""
+        if not self._waiting:
+            return
+        for change in changes:
+            if isinstance(change, SaveItem) and change.payload is not None:
+                node = change.item.node
+            elif isinstance(change, RemoveNode):
+                node = change.name
+            else:
+                continue
+            for call in self._waiting.get(node, ()):
+                call()

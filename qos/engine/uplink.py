@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable
 
 from qos.core.message.effects import Transmit
+from qos.core.message.flow import SMALL_BYTES, ByteWindow
 from qos.core.message.model import OutgoingState
-from qos.core.message.pace import SMALL_BYTES, ByteWindow
 from qos.core.suspects import Suspects
 from qos.engine.clock import Clock
 from qos.engine.outbox_message import (
@@ -50,7 +50,7 @@ class Uplink:
         ping: asks the server for an answer behind all that was written; it comes to
             `answered_ping`.
         stanzas: those of the stream, by their size.
-        others: whether a message that is not held here has still to be sent or answered.
+        has_other_work: whether a message that is not held here has still to be sent or answered.
     """
 
     def __init__(
@@ -60,14 +60,14 @@ class Uplink:
         send: Callable[[Transmit], bool],
         ping: Callable[[], bool],
         stanzas: Stanzas,
-        others: Callable[[], bool],
+        has_other_work: Callable[[], bool],
     ) -> None:
         self._clock = clock
         self._send = send
         self._ping = ping
         self._sizes = stanzas.sizes
         self._measure = stanzas.measure
-        self._others = others
+        self._has_other_work = has_other_work
         #: The requests that may have ended a stream, and the one of them on its way.
         self._suspects: Suspects[tuple[Message, Copy]] = Suspects()
         self._suspect: Copy | None = None
@@ -209,9 +209,9 @@ class Uplink:
     def _try_suspect(self, now: float) -> None:
         """Send a suspect if everything else has been answered."""
         while self._suspects.held:
-            others = bool(self._waiting) or self._others()
+            other_work = bool(self._waiting) or self._has_other_work()
             unread = bool(self._unread)
-            suspect = self._suspects.next(now, unread=unread, others=others)
+            suspect = self._suspects.next(now, unread=unread, other_work=other_work)
             if suspect is None:
                 break
             message, copy = suspect

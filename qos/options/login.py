@@ -195,16 +195,16 @@ def password_from(
     """
     if path is None:
         password = os.environ.get(variable, "")
-        where = f"{variable} is not set, and there is no {option}"
+        problem = f"{variable} is not set, and there is no {option}"
     else:
-        where = f"{option} {path}"
+        source = f"{option} {path}"
         try:
             password = path.read_text("utf-8").partition("\n")[0].rstrip("\r")
         except OSError as error:
-            raise UsageError(f"{where}: {error.strerror}") from None
+            raise UsageError(f"{source}: {error.strerror}") from None
         except UnicodeError:
-            raise UsageError(f"{where}: the password is not UTF-8") from None
-        where = f"{where}: its first line is empty"
+            raise UsageError(f"{source}: the password is not UTF-8") from None
+        problem = f"{source}: its first line is empty"
     if not password:
-        raise UsageError(f"no password: {where}")
+        raise UsageError(f"no password: {problem}")
     return password

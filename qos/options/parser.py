@@ -48,19 +48,19 @@ class Parser(argparse.ArgumentParser):
         Before Python 3.13 a positional argument that takes any number of words loses
         the words that follow an option.
         """
-        known, unknown = super().parse_known_args(args, namespace)
+        options, unknown = super().parse_known_args(args, namespace)
         actions = self._get_positional_actions()
         if not actions or actions[-1].nargs != "*":
-            return known, unknown
+            return options, unknown
         if any(word.startswith("-") for word in unknown):
-            return known, unknown
+            return options, unknown
         action = actions[-1]
         try:
             words = self._get_values(action, unknown) if unknown else []
         except argparse.ArgumentError as error:
             self.error(str(error))
-        setattr(known, action.dest, [*getattr(known, action.dest), *words])
-        return known, []
+        setattr(options, action.dest, [*getattr(options, action.dest), *words])
+        return options, []
 
     def long_option(self, name: str) -> argparse.Action | None:
         """The option `--name`, if there is one."""
@@ -110,12 +110,12 @@ def day(text: str) -> date:
 
 def whole(least: int, most: int = sys.maxsize) -> Callable[[str], int]:
     """A type for a whole number between `least` and `most`."""
-    wanted = f"from {least}" if most == sys.maxsize else f"from {least} to {most}"
+    bounds = f"from {least}" if most == sys.maxsize else f"from {least} to {most}"
 
     def value(text: str) -> int:
         number = int(text) if text.isdecimal() else -1
         if not least <= number <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number {wanted}")
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number {bounds}")
         return number
 
     return value

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 from qos.rest import bounds
-from qos.rest.room import Body
+from qos.rest.body_room import Body
 from qos.rest.route import Route
 from qos.rest.shares import NoRoom
 
@@ -57,7 +57,7 @@ async def read_body(
         await _go_on(request)
     content = bytearray()
     loop = asyncio.get_running_loop()
-    began = loop.time()
+    started_at = loop.time()
     try:
         async with asyncio.timeout(_seconds(0)) as body.limit:
             while not request.content.at_eof():
@@ -67,7 +67,7 @@ async def read_body(
                     raise _too_large(route)
                 body.add(len(chunk))
                 content += chunk
-                body.limit.reschedule(began + _seconds(len(content)))
+                body.limit.reschedule(started_at + _seconds(len(content)))
     except TimeoutError:
         if body.given_up:
             raise NoRoom(503, "others need the room that this body takes") from None
@@ -116,11 +116,11 @@ async def drained(request: web.BaseRequest, count: Callable[[int], object]) -> b
         request: that has been answered.
         count: called with the number of bytes that have come.
     """
-    left = bounds.DRAIN_BYTES_MAX
+    bytes_left = bounds.DRAIN_BYTES_MAX
     with contextlib.suppress(TimeoutError, web.RequestPayloadError):
         async with asyncio.timeout(bounds.DRAIN_S):
-            while left > 0 and not request.content.at_eof():
+            while bytes_left > 0 and not request.content.at_eof():
                 size = len(await request.content.readany())
                 count(size)
-                left -= size
+                bytes_left -= size
     return request.content.at_eof()

@@ -140,13 +140,13 @@ class Answer:
         """The headers with the links: the first one, and the others that there is room for."""
         if not self.links:
             return self.headers
-        kept = self.headers.get("Link")
+        own = self.headers.get("Link")
         room = room_for_links(self.headers)
-        shown = render_links(fitting(self.links, room))
-        return {**self.headers, "Link": f"{shown}, {kept}" if kept else shown}
+        links = render_links(fitting(self.links, room))
+        return {**self.headers, "Link": f"{links}, {own}" if own else links}
 
 
 def as_text(status: int, text: str, **headers: str) -> Answer:
     """An answer with a sentence for people."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Answer(status, {"Content-Type": TEXT, **named}, body=f"{text}\n".encode())
+    extra = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Answer(status, {"Content-Type": TEXT, **extra}, body=f"{text}\n".encode())

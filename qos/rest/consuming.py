@@ -54,16 +54,16 @@ async def take(call: Call) -> Answer:
     """Take an item; wait for one, if the client asks for that."""
     wait = wait_of(call.headers)
     consumer = WaitingConsumer(call.services, call.node, call.account, grant=call.grant)
-    found = await consumer.take(call.query.get("selector", ""), wait)
+    delivery = await consumer.take(call.query.get("selector", ""), wait)
     applied = {"Preference-Applied": wait.applied} if wait.applied else {}
-    if found is None:
+    if delivery is None:
         again = url("consumer", node=call.node)
         if "selector" in call.query:
             again += f"?{urlencode({'selector': call.query['selector']})}"
         answer = none_yet(again, "poller")
         answer.headers |= applied
         return answer
-    item, payload = found
+    item, payload = delivery
     answer = shown(call, item, payload)
     answer.headers |= applied
     etag = f"{consumer.resource}.{item.token}"
@@ -149,20 +149,20 @@ def shown(call: Call, item: Item, payload: str) -> Answer:
     kind = "topic" if call.topic else "queue"
     following = [Link(next_url(call.node, item.seq), "next")] if call.topic else []
     # Those that a client needs most come first.
-    needed = [*following, *reply_links(call, item, payload)]
-    answer.links = [*needed, Link(url(kind, node=call.node), "generator"), itself]
-    answer.needs = len(needed)
+    first_links = [*following, *reply_links(call, item, payload)]
+    answer.links = [*first_links, Link(url(kind, node=call.node), "generator"), itself]
+    answer.needs = len(first_links)
     return answer
 
 
 def message_answer(item: Item, payload: str, headers: Mapping[str, str]) -> Answer:
-    """An answer with a message, without links; see `qos.rest.message_forms`.
+    """An answer with a message, without links; see `qos.rest.handlers`.
 
     Args:
         item: the message.
         payload: of the item.
         headers: that tell about it, beside those that came with it.
     """
-    body, kept = render_message(item, payload)
-    kept = {name.title(): value for name, value in kept.items()}
-    return Answer(200, {**headers, **kept, **_GUARDED}, body=body, needs=0)
+    body, content_headers = render_message(item, payload)
+    content_headers = {name.title(): value for name, value in content_headers.items()}
+    return Answer(200, {**headers, **content_headers, **_GUARDED}, body=body, needs=0)

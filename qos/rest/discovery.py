@@ -31,28 +31,28 @@ _ATOM = "http://www.w3.org/2005/Atom"
 
 async def service(call: Call) -> Answer:
     """The queues that the user may use, each with its link."""
-    told: asyncio.Future[list[str] | Refusal]
-    told = asyncio.get_running_loop().create_future()
-    call.services.engine.nodes(call.jid, lambda seen: _tell(told, seen))
-    names = await told
+    future: asyncio.Future[list[str] | Refusal]
+    future = asyncio.get_running_loop().create_future()
+    call.services.engine.nodes(call.jid, lambda result: _tell(future, result))
+    names = await future
     if isinstance(names, Refusal):
         raise names
     kind = _preferred(call)
     write = _WRITERS[kind]
     # What is written of each node, by its type in JSON only.
-    written: dict[str, list[str]] = {"queue": [], "topic": []}
+    texts: dict[str, list[str]] = {"queue": [], "topic": []}
     for first in range(0, len(names), _NODES_A_TURN):
         if first:
             await call.services.engine.payers.turn(call.account)
         for name in names[first : first + _NODES_A_TURN]:
             rel = call.services.engine.node_type(name) or "queue"
             text_of_node = write(Link(call.below(url(rel, node=name)), rel), name)
-            written[rel if kind == _JSON else "queue"].append(text_of_node)
+            texts[rel if kind == _JSON else "queue"].append(text_of_node)
     if kind == HTML:
-        return service_page("".join(written["queue"]))
+        return service_page("".join(texts["queue"]))
     if kind == _XML:
-        return _xml("service", "".join(written["queue"]))
-    lists = (f'"{rel}s": [{", ".join(nodes)}]' for rel, nodes in written.items())
+        return _xml("service", "".join(texts["queue"]))
+    lists = (f'"{rel}s": [{", ".join(nodes)}]' for rel, nodes in texts.items())
     return _as_answer(f"{{{', '.join(lists)}}}", _JSON)
 
 
@@ -60,40 +60,40 @@ async def queue(call: Call) -> Answer:
     """A queue or a topic: its links by what the user may do, and its counts."""
     engine, node = call.services.engine, call.node
     rights = call.rights()
-    told: asyncio.Future[Stats | Refusal] = asyncio.get_running_loop().create_future()
-    if not engine.stats(node, call.jid, lambda seen: _tell(told, seen)):
+    future: asyncio.Future[Stats | Refusal] = asyncio.get_running_loop().create_future()
+    if not engine.stats(node, call.jid, lambda result: _tell(future, result)):
         raise no_node(node)
-    counts = await told
+    counts = await future
     if isinstance(counts, Refusal):
         raise counts
     links = _links(call, rights)
     if rights.subscribe:
         links += await _links_of_topic(call) if call.topic else _links_of_queue(node)
     kind = _preferred(call)
-    below = [replace(each, href=call.below(each.href)) for each in links]
+    below = [replace(link, href=call.below(link.href)) for link in links]
     if kind == HTML:
         answer = queue_page(node, below, counts, home=call.below(url("service")))
     elif kind == _XML:
         inner = f"<name>{text(node)}</name>{''.join(map(_as_xml, below))}"
         answer = _xml("topic" if call.topic else "queue", inner)
     else:
-        shown = [{"rel": each.rel, "href": each.href} for each in below]
-        answer = _json({"name": node, "links": shown, "counts": dict(counts)})
+        entries = [{"rel": link.rel, "href": link.href} for link in below]
+        answer = _json({"name": node, "links": entries, "counts": dict(counts)})
     answer.links = links
     return answer
 
 
 def _links(call: Call, rights: Rights) -> list[Link]:
-    found = []
+    names = []
     if rights.publish:
-        found += [("post-message", "messages"), ("post-batch", "batches")]
+        names += [("post-message", "messages"), ("post-batch", "batches")]
         if rights.once_s:
-            found += [
+            names += [
                 ("post-message-once", "once"),
                 ("message-factory", "once"),
                 ("post-batch-once", "batchonce"),
             ]
-    return [Link(call.url(name), rel) for rel, name in found]
+    return [Link(call.url(name), rel) for rel, name in names]
 
 
 def _links_of_queue(node: str) -> list[Link]:
@@ -116,9 +116,9 @@ async def _links_of_topic(call: Call) -> list[Link]:
     ]
 
 
-def _tell(told: asyncio.Future[T], seen: T) -> None:
-    if not told.done():  # its client has gone
-        told.set_result(seen)
+def _tell(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():  # its client has gone
+        future.set_result(result)
 
 
 def _preferred(call: Call) -> str:
@@ -130,18 +130,18 @@ def _preferred(call: Call) -> str:
 
 def _quality(accept: str, kind: str) -> float:
     """The quality of a media type: that of the most specific range."""
-    found = (-1, 0.0 if accept.strip() else 1.0)
+    best = (-1, 0.0 if accept.strip() else 1.0)
     for part in accept.split(","):
-        name, *parameters = (each.strip().lower() for each in part.split(";"))
+        name, *parameters = (word.strip().lower() for word in part.split(";"))
         ranges: Sequence[str] = ("*/*", f"{kind.partition('/')[0]}/*", kind)
         if name in ranges:
-            found = max(found, (ranges.index(name), _q(parameters)))
-    return found[1]
+            best = max(best, (ranges.index(name), _q(parameters)))
+    return best[1]
 
 
 def _q(parameters: Sequence[str]) -> float:
-    for each in parameters:
-        name, _, value = each.partition("=")
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
         if name.strip() == "q":
             try:
                 return float(value)
@@ -167,8 +167,8 @@ def _as_json(link: Link, name: str) -> str:
 
 
 def _as_xml(link: Link, title: str = "") -> str:
-    shown = f"<atom:link rel={attribute(link.rel)} href={attribute(link.href)}"
-    return f"{shown} title={attribute(title)}/>" if title else f"{shown}/>"
+    start = f"<atom:link rel={attribute(link.rel)} href={attribute(link.href)}"
+    return f"{start} title={attribute(title)}/>" if title else f"{start}/>"
 
 
 #: By media type: writes a node of the service.

@@ -164,9 +164,9 @@ class Gateway(ConsumersPort[HttpConsumer]):
 
     def _users_changed(self) -> None:
         """End what waits for users that were removed, or have another password."""
-        for each in list(self.consumers.values()):
-            if each.grant is not None and not self.users.stands(each.grant):
-                each.fail(taken_away())
+        for consumer in list(self.consumers.values()):
+            if consumer.grant is not None and not self.users.stands(consumer.grant):
+                consumer.fail(taken_away())
         for reader in self.readers:
             # Each looks for itself whether it may go on.
             reader.set()
@@ -174,5 +174,5 @@ class Gateway(ConsumersPort[HttpConsumer]):
         self.pushers.revoke()
 
     def _fail_all(self, why: str) -> None:
-        for each in list(self.consumers.values()):
-            each.fail(Refusal(why, condition="internal-server-error", type="wait"))
+        for consumer in list(self.consumers.values()):
+            consumer.fail(Refusal(why, condition="internal-server-error", type="wait"))

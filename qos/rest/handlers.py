@@ -1,14 +1,27 @@
-"""The answer to a request, by the route of its URL: first its rights, then its handler."""
+"""The answer to a request, by the route of its URL: first its rights, then its handler.
+
+An answer with a message has two forms: its headers are those of the answer, or in its
+body. See `qos.core.rest.header_room` for the reason.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from qos.core.queue.requests import Refusal
+from qos.core.rest.header_room import (
+    HEADERS_BYTES_MAX,
+    MULTIPART,
+    headers_size,
+    is_of_message,
+    render_part,
+    wants_part,
+)
+from qos.core.rest.link_header import Link, render_links
 from qos.core.rest.statuses import RETRY_AFTER_S, status_of
+from qos.ids import new_id
 from qos.rest.calls import Answer, Call, as_text
 from qos.rest.login import CHALLENGES
-from qos.rest.message_forms import in_form
 from qos.rest.rights import check_right, why_not_here
 from qos.rest.route import Route
 
@@ -44,14 +57,14 @@ async def handled(route: Route, call: Call) -> Answer:
         answer = await route.run(call)
     except Refusal as refusal:
         return refused(status_of(route.act, refusal), str(refusal))
-    return in_form(call, _below_prefix(call, answer))
+    return _in_form(call, _below_prefix(call, answer))
 
 
 def _below_prefix(call: Call, answer: Answer) -> Answer:
     """An answer whose links begin with the path by which clients reach the service."""
     if not call.services.prefix:
         return answer
-    answer.links = [replace(each, href=call.below(each.href)) for each in answer.links]
+    answer.links = [replace(link, href=call.below(link.href)) for link in answer.links]
     for name in ("Location", "Content-Location"):
         if name in answer.headers:
             answer.headers[name] = call.below(answer.headers[name])
@@ -66,3 +79,58 @@ def refused(status: int, why: str) -> Answer:
     if status in RETRY_AFTER_S:
         answer.headers["Retry-After"] = str(RETRY_AFTER_S[status])
     return answer
+
+
+def _in_form(call: Call, answer: Answer) -> Answer:
+    """An answer with a message, in the form that its client asks for.
+
+    A message that does not fit into the plain form is given back: that is no delivery.
+
+    Args:
+        call: of the client.
+        answer: in the plain form; any other answer stays as it is.
+    """
+    if answer.needs is None:
+        return answer
+    if wants_part(call.headers.get("accept", "")):
+        return _in_part(answer)
+    links = answer.links[: answer.needs]
+    size = headers_size(answer.headers, links)
+    if size <= HEADERS_BYTES_MAX:
+        return answer
+    if answer.sent is not None:
+        answer.sent(False)
+    refusal = as_text(
+        406,
+        f"the headers of this message have {size} bytes, over the limit of "
+        f"{HEADERS_BYTES_MAX}: ask for it with Accept: {MULTIPART}, and they are in the "
+        "body. It has not been taken",
+    )
+    # A reader of a topic can go on with the next message.
+    refusal.links = [link for link in links if link.rel == "next"]
+    return refusal
+
+
+def _in_part(answer: Answer) -> Answer:
+    boundary = new_id()
+    about = {k: v for k, v in answer.headers.items() if not is_of_message(k)}
+    about["Content-Type"] = f"{MULTIPART}; boundary={boundary}"
+    part_headers = {k: v for k, v in answer.headers.items() if is_of_message(k)}
+    links = _joined(answer.links, part_headers.pop("Link", ""))
+    if links:
+        part_headers["Link"] = links
+    return replace(
+        answer,
+        headers=about,
+        # One that is too long for a header is in the part alone.
+        links=answer.links if _has_room(about, answer.links[:1]) else [],
+        body=render_part(part_headers, answer.body, boundary),
+    )
+
+
+def _joined(links: list[Link], header: str) -> str:
+    return ", ".join(filter(None, (render_links(links), header)))
+
+
+def _has_room(headers: dict[str, str], links: list[Link]) -> bool:
+    return headers_size(headers, links) <= HEADERS_BYTES_MAX

@@ -29,13 +29,15 @@ class Login:
         Raises:
             TooBusy: too many passwords of this address wait to be checked.
         """
-        scheme, _, given = authorization.strip().partition(" ")
+        scheme, _, credentials = authorization.strip().partition(" ")
         if scheme.lower() == "bearer":
-            return self._users.grant_of_token(given.strip())
+            return self._users.grant_of_token(credentials.strip())
         if scheme.lower() != "basic":
             return None
         try:
-            name, colon, password = b64decode(given.strip()).decode().partition(":")
+            name, colon, password = (
+                b64decode(credentials.strip()).decode().partition(":")
+            )
         except (binascii.Error, ValueError):
             return None
         if not colon:

@@ -68,7 +68,7 @@ def document(
         ]
         for method in route.methods:
             operations[method.lower()] = _operation(route, path, method)
-    shown = {
+    root = {
         "openapi": "3.1.0",
         "info": {"title": "Queues by REST-*", "version": "1"},
         **({"servers": [{"url": prefix}]} if prefix else {}),
@@ -81,12 +81,13 @@ def document(
             "schemas": SCHEMAS,
             "headers": HEADERS,
             "responses": {
-                _name(status): _response(each) for status, each in _REFUSALS.items()
+                _name(status): _response(refusal)
+                for status, refusal in _REFUSALS.items()
             },
         },
         "paths": paths,
     }
-    return json.dumps(shown).encode()
+    return json.dumps(root).encode()
 
 
 def _operation(route: Route, path: Path, method: str) -> dict[str, Any]:
@@ -102,10 +103,13 @@ def _operation(route: Route, path: Path, method: str) -> dict[str, Any]:
         operation["parameters"] = parameters
     body = route.body
     if body and method in {"POST", "PUT"}:
-        asked: dict[str, Any] = {"content": body.content, "required": body.required}
+        request_body: dict[str, Any] = {
+            "content": body.content,
+            "required": body.required,
+        }
         if body.about:
-            asked["description"] = body.about
-        operation["requestBody"] = asked
+            request_body["description"] = body.about
+        operation["requestBody"] = request_body
     return operation
 
 
@@ -126,32 +130,32 @@ def _responses(route: Route, method: str) -> dict[str, Any]:
         **own,
     }
     return {
-        str(status): _shown(status, answers[status], is_head=is_head)
+        str(status): _answer(status, answers[status], is_head=is_head)
         for status in sorted(answers)
     }
 
 
-def _shown(status: int, answer: Shown | None, *, is_head: bool) -> dict[str, Any]:
+def _answer(status: int, answer: Shown | None, *, is_head: bool) -> dict[str, Any]:
     if answer is None and not is_head:
         return {"$ref": f"#/components/responses/{_name(status)}"}
-    shown = _response(answer or _REFUSALS[status])
+    response = _response(answer or _REFUSALS[status])
     if is_head:
-        shown.pop("content", None)
-    return shown
+        response.pop("content", None)
+    return response
 
 
 def _response(answer: Shown) -> dict[str, Any]:
-    shown: dict[str, Any] = {"description": answer.meaning}
+    response: dict[str, Any] = {"description": answer.meaning}
     headers: dict[str, Any] = {
         name: {**HEADERS[name], "required": True} for name in answer.headers
     }
     for name in answer.optional:
         headers[name] = {"$ref": f"#/components/headers/{name}"}
     if headers:
-        shown["headers"] = headers
+        response["headers"] = headers
     if answer.content:
-        shown["content"] = answer.content
-    return shown
+        response["content"] = answer.content
+    return response
 
 
 def _name(status: int) -> str:

@@ -69,12 +69,12 @@ def queue_page(
     ]
     linked = [
         (
-            escape(each.rel),
-            f"<code>{escape(each.href)}</code>",
-            escape(_MEANINGS[each.rel]),
+            escape(link.rel),
+            f"<code>{escape(link.href)}</code>",
+            escape(_MEANINGS[link.rel]),
         )
-        for each in links
-        if each.rel in _MEANINGS
+        for link in links
+        if link.rel in _MEANINGS
     ]
     return _page(
         name,
@@ -85,7 +85,7 @@ def queue_page(
 
 
 def _table(head: Sequence[str], rows: str) -> str:
-    titles = "".join(f"<th scope='col'>{escape(each)}</th>" for each in head)
+    titles = "".join(f"<th scope='col'>{escape(title)}</th>" for title in head)
     return f"<table><thead><tr>{titles}</tr></thead><tbody>{rows}</tbody></table>"
 
 
@@ -94,7 +94,7 @@ def _rows(rows: Iterable[Sequence[str]]) -> str:
 
 
 def _row(cells: Iterable[str]) -> str:
-    return f"<tr>{''.join(f'<td>{each}</td>' for each in cells)}</tr>"
+    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 
 def _page(title: str, body: str) -> Answer:

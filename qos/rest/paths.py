@@ -41,8 +41,8 @@ class Path:
 
     def match(self, path: str) -> re.Match[str] | None:
         """The variables of a path as they came; None: it is not of this kind."""
-        found = (each.fullmatch(path) for each in self._patterns)
-        return next(filter(None, found), None)
+        matches = (pattern.fullmatch(path) for pattern in self._patterns)
+        return next(filter(None, matches), None)
 
     def url(self, **variables: str) -> str:
         """The URL, as a path."""
@@ -117,13 +117,13 @@ def find(
     path: str, paths: Mapping[str, Path] = PATHS
 ) -> tuple[str, dict[str, str]] | None:
     """The name of the route of a path as it came, and the values of its variables."""
-    for name, each in paths.items():
-        found = each.match(path)
-        if found is not None:
+    for name, template in paths.items():
+        match = template.match(path)
+        if match is not None:
             try:
                 values = {
                     variable: unquote_to_bytes(value).decode()
-                    for variable, value in found.groupdict().items()
+                    for variable, value in match.groupdict().items()
                 }
             except UnicodeDecodeError:
                 return None

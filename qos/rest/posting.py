@@ -241,8 +241,8 @@ def _location(call: Call, item_id: str) -> str:
 
 def _listed(call: Call, entries: Sequence[PublishedItem]) -> Answer:
     """The URLs of the messages of a batch (RFC 2483 §5)."""
-    urls = (call.below(_location(call, each.item_id)) for each in entries)
-    lines = "".join(f"{each}\r\n" for each in urls)
+    urls = (call.below(_location(call, entry.item_id)) for entry in entries)
+    lines = "".join(f"{location}\r\n" for location in urls)
     return Answer(200, {"Content-Type": "text/uri-list"}, body=lines.encode())
 
 

@@ -30,13 +30,15 @@ async def subscribers(call: Call) -> Answer:
     """Make a push subscriber, or list those of the user (docs/rest-checklist.md U1, R4)."""
     _check_right(call, call.node)
     if call.method != "POST":
-        found = call.services.pushers.of(call.node, call.account)
+        pushers = call.services.pushers.of(call.node, call.account)
         return Answer(
-            200, dict(_JSON), body=_as_json([_shown(call, each) for each in found])
+            200,
+            dict(_JSON),
+            body=_as_json([_description(call, pusher) for pusher in pushers]),
         )
     link = read_atom_link(call.body, call.headers.get("content-type", ""))
     href = call.services.pushers.target(link.href)
-    made = PushSubscriber(
+    subscriber = PushSubscriber(
         subscriber_id=new_id(),
         node=call.node,
         account=call.account,
@@ -46,8 +48,8 @@ async def subscribers(call: Call) -> Answer:
         authorization=_authorization(call),
         created_at=call.services.engine.now(),
     )
-    await call.services.pushers.add(made)
-    return Answer(201, {"Location": _url(made)})
+    await call.services.pushers.add(subscriber)
+    return Answer(201, {"Location": _url(subscriber)})
 
 
 async def check_own(call: Call) -> None:
@@ -76,9 +78,11 @@ async def subscriber(call: Call) -> Answer:
         return Answer(204)
     if call.method == "POST":
         return await switch(call, pusher)
-    here = Link(_url(pusher.subscriber), "self")
+    self_link = Link(_url(pusher.subscriber), "self")
     queue = Link(url("queue", node=call.node), "generator")
-    return Answer(200, dict(_JSON), [here, queue], _as_json(_shown(call, pusher)))
+    return Answer(
+        200, dict(_JSON), [self_link, queue], _as_json(_description(call, pusher))
+    )
 
 
 async def switch(call: Call, pusher: Pusher) -> Answer:
@@ -95,24 +99,26 @@ async def switch(call: Call, pusher: Pusher) -> Answer:
     return Answer(204)
 
 
-def _shown(call: Call, pusher: Pusher) -> dict[str, Any]:
-    its = pusher.subscriber
+def _description(call: Call, pusher: Pusher) -> dict[str, Any]:
+    subscriber = pusher.subscriber
     return {
-        "location": call.below(_url(its)),
-        "rel": its.rel,
-        "href": its.href,
-        "enabled": its.enabled,
+        "location": call.below(_url(subscriber)),
+        "rel": subscriber.rel,
+        "href": subscriber.href,
+        "enabled": subscriber.enabled,
         "failures": pusher.failures,
-        "reason": its.reason,
+        "reason": subscriber.reason,
     }
 
 
 def _authorization(call: Call) -> str:
     """Raises Refusal: it is no value of a header."""
-    given = call.headers.get("push-authorization", "")
-    if given and (len(given) > _AUTHORIZATION_CHARS_MAX or not is_header_value(given)):
+    header = call.headers.get("push-authorization", "")
+    if header and (
+        len(header) > _AUTHORIZATION_CHARS_MAX or not is_header_value(header)
+    ):
         raise _bad("Push-Authorization is not the value of a header Authorization")
-    return given
+    return header
 
 
 def _check_right(call: Call, node: str) -> None:
@@ -122,8 +128,8 @@ def _check_right(call: Call, node: str) -> None:
         raise Refusal(text, condition="forbidden", type="auth")
 
 
-def _url(its: PushSubscriber) -> str:
-    return url("subscriber", node=its.node, subscriber=its.subscriber_id)
+def _url(subscriber: PushSubscriber) -> str:
+    return url("subscriber", node=subscriber.node, subscriber=subscriber.subscriber_id)
 
 
 def _as_json(content: object) -> bytes:

@@ -42,10 +42,10 @@ def read_reply_to(
     rest, path = split_reply_to(header, call.base, call.url("messages"))
     if path is None:
         return headers, {}
-    found = None if {"?", "#"} & set(path) else find(path)
-    if found is None or found[0] not in {"queue", "topic"}:
+    match = None if {"?", "#"} & set(path) else find(path)
+    if match is None or match[0] not in {"queue", "topic"}:
         raise _bad(f"{path!r} is no queue; /queues/NAME is expected")
-    name = found[1]["node"]
+    name = match[1]["node"]
     rights = call.services.engine.rights(name, call.jid)
     if rights is None or not rights.publish:
         raise _bad(f"there is no queue {name!r} that {call.account} may publish to")

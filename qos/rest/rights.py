@@ -15,8 +15,8 @@ from qos.core.queue.requests import (
     no_node,
 )
 from qos.rest.calls import Call
-from qos.rest.needs import Need
 from qos.rest.paths import url
+from qos.rest.route_rights import Need
 
 __all__ = ["check_right", "may_not_subscribe", "why_not_here"]
 
@@ -90,5 +90,5 @@ def why_not_here(call: Call) -> str:
     if call.services.engine.rights(node, call.jid) is None:
         # The handler answers as for a node that is not there.
         return ""
-    its = call.below(url(str(node_type), node=node))
-    return f"{node!r} is a {node_type}: its URL is {its}"
+    node_url = call.below(url(str(node_type), node=node))
+    return f"{node!r} is a {node_type}: its URL is {node_url}"

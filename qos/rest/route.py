@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from qos.core.rest.statuses import Act
 from qos.rest.calls import Answer, Call
-from qos.rest.needs import Need
+from qos.rest.route_rights import Need
 from qos.rest.schemas import Answers, Body, Parameters
 
 __all__ = ["First", "Route", "Run"]
@@ -58,10 +58,14 @@ class Route:
 
     def __post_init__(self) -> None:
         reads = ("GET", "HEAD") if "GET" in self.answers else ()
-        others = (each for each in self.answers if each != "GET")
-        names = (each["name"] for each in self.parameters if each["in"] == "query")
-        object.__setattr__(self, "methods", (*reads, *others))
-        object.__setattr__(self, "query", tuple(names))
+        rest = (method for method in self.answers if method != "GET")
+        query = (
+            parameter["name"]
+            for parameter in self.parameters
+            if parameter["in"] == "query"
+        )
+        object.__setattr__(self, "methods", (*reads, *rest))
+        object.__setattr__(self, "query", tuple(query))
 
     @property
     def body_max(self) -> int:

@@ -64,9 +64,9 @@ async def device(call: Call) -> Answer:
         return await _send(call, to, key)
     _check(call, to)
     if call.method != "POST":
-        here = url("device", jid=to)
+        location = url("device", jid=to)
         rels = ("post-message-once", "message-factory")
-        return Answer(200, links=[Link(here, rel) for rel in rels])
+        return Answer(200, links=[Link(location, rel) for rel in rels])
     if call.body:
         raise _bad(
             "nothing is sent here: post the message to the link create-next, which an "
@@ -98,12 +98,12 @@ async def sent(call: Call) -> Answer:
     if message is None:
         text = "no such message was sent, or its outcome is not remembered any more"
         raise Refusal(text, condition="item-not-found", type="cancel")
-    here = _location(call, to)
-    answer = Answer(200, _headers(), [Link(here, "self")], render_outcome(message))
+    location = _location(call, to)
+    answer = Answer(200, _headers(), [Link(location, "self")], render_outcome(message))
     if not isinstance(message, Ended):
         answer.status = 202
         answer.headers |= {
-            "Location": here,
+            "Location": location,
             "Retry-After": "0" if wait.seconds else "1",
         }
     if wait.applied:
@@ -125,27 +125,27 @@ async def _send(
     services = call.services
     relay = _relay(call)
     msg_id = services.one_off.message_id(to, call.account, item_id)
-    found = await relay.once.known(msg_id)
+    message = await relay.once.known(msg_id)
     sending: Sending | None = None
-    if found is None:
+    if message is None:
         if link is not None and services.engine.now() >= link.issued_at + ONCE_S_MAX:
             return as_text(410, "the link is too old, and nothing was sent by it")
         _check(call, to)
         sending = await _read(call, relay)
         # It may have been sent by another request meanwhile.
-        found = await relay.once.known(msg_id)
-        if found is None:
+        message = await relay.once.known(msg_id)
+        if message is None:
             _count(call)
-            found = await _accepted(call, relay, to, msg_id, sending)
-    if found is not None and link is not None:
+            message = await _accepted(call, relay, to, msg_id, sending)
+    if message is not None and link is not None:
         return as_text(405, "it was sent before", **USED)
-    if found is not None:
+    if message is not None:
         sending = sending or await _read(call, relay)
-        if found.digest != sending.digest:
+        if message.digest != sending.digest:
             text = f"another message to {to} had this Idempotency-Key"
             raise Refusal(text, condition="conflict", type="cancel")
-    found = found or relay.find(msg_id)
-    answer = Answer(202, _headers(), body=render_outcome(found) if found else b"")
+    message = message or relay.find(msg_id)
+    answer = Answer(202, _headers(), body=render_outcome(message) if message else b"")
     answer.headers["Content-Location"] = url("sent", jid=to, item=item_id)
     return answer
 
@@ -181,8 +181,8 @@ async def _accepted(
     except MessageTooLarge as error:
         raise Refusal(str(error), condition="not-acceptable", type="modify") from None
     except OutboxFull as error:
-        whose = "of yours " if error.account else ""
-        text = f"{error.limit} {error.unit} {whose}wait for their devices already"
+        owner = "of yours " if error.account else ""
+        text = f"{error.limit} {error.unit} {owner}wait for their devices already"
         raise Refusal(text, condition="resource-constraint", type="wait") from None
     except StoreFull:
         text = "the message could not be written: the disk of the service is full"

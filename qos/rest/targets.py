@@ -60,7 +60,7 @@ class Targets:
             return False
         forms = {to, bare(to), f"@{domain_of(to)}"}
         return any(
-            not forms.isdisjoint(targets.get(each, ())) for each in (account, _ALL)
+            not forms.isdisjoint(targets.get(name, ())) for name in (account, _ALL)
         )
 
     def _parse(self, lines: Iterator[str]) -> dict[str, frozenset[str]]:
@@ -70,9 +70,9 @@ class Targets:
             name = name.strip()
             if not colon or not (name == _ALL or is_name(name)):
                 raise ValueError("USER: JID … is expected")
-            wanted = frozenset(map(_target, jids.split()))
+            addresses = frozenset(map(_target, jids.split()))
             account = _ALL if name == _ALL else account_of(name, self._domain)
-            targets[account] = targets.get(account, frozenset()) | wanted
+            targets[account] = targets.get(account, frozenset()) | addresses
         return targets
 
 

@@ -7,9 +7,9 @@ from typing import Final
 
 from qos.core.rest.statuses import Act
 from qos.rest import discovery, topics
-from qos.rest.needs import Need
 from qos.rest.queue_routes import MESSAGE_PARTS, MESSAGES, NODE, NONE_YET
 from qos.rest.route import Route
+from qos.rest.route_rights import Need
 from qos.rest.schemas import (
     IN_PART,
     MESSAGE,

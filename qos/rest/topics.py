@@ -75,7 +75,7 @@ async def _read(call: Call, rel: str, after: int, *, last: bool) -> Answer:
     request = Items(node=call.node, max_items=1, after=str(after), last=last)
     gateway, answer = call.services, None
     with gateway.engine.watching(call.node) as changed:
-        answer = await _found(call, request)
+        answer = await _page(call, request)
         gateway.readers.add(changed)
         try:
             with contextlib.suppress(TimeoutError):
@@ -86,7 +86,7 @@ async def _read(call: Call, rel: str, after: int, *, last: bool) -> Answer:
                         if gateway.closing:
                             raise _stops()
                         call.check_grant()
-                        answer = await _found(call, request)
+                        answer = await _page(call, request)
         finally:
             gateway.readers.discard(changed)
     if answer is None:
@@ -98,7 +98,7 @@ async def _read(call: Call, rel: str, after: int, *, last: bool) -> Answer:
     return answer
 
 
-async def _found(call: Call, request: Items) -> Answer | None:
+async def _page(call: Call, request: Items) -> Answer | None:
     result, payloads = await call.ask(request)
     assert isinstance(result, ItemsResult)
     for item in result.items:
@@ -109,7 +109,7 @@ async def _found(call: Call, request: Items) -> Answer | None:
             if after and result.dropped > after:
                 answer.headers["Msg-Missed"] = "true"
             return answer
-        return await _found(call, request)
+        return await _page(call, request)
     return None
 
 
@@ -142,8 +142,8 @@ async def subscribe(call: Call) -> Answer:
             )
             raise Refusal(text, condition="conflict", type="cancel") from refusal
         return _subscription(call, form.name, Answer(200))
-    here = url("topic-subscription", node=call.node, queue=form.name)
-    return _subscription(call, form.name, Answer(201, {"Location": here}))
+    location = url("topic-subscription", node=call.node, queue=form.name)
+    return _subscription(call, form.name, Answer(201, {"Location": location}))
 
 
 async def subscription(call: Call) -> Answer:

@@ -117,7 +117,7 @@ class WaitingConsumer:
         self._node = node
         self._over = False
         loop = asyncio.get_running_loop()
-        self._found: asyncio.Future[tuple[Item, str]] = loop.create_future()
+        self._delivery: asyncio.Future[tuple[Item, str]] = loop.create_future()
 
     async def take(self, selector: str, wait: Wait) -> tuple[Item, str] | None:
         """Wait for an item and its payload; None: none came.
@@ -137,33 +137,35 @@ class WaitingConsumer:
             offered = asyncio.Event()
             loop = asyncio.get_running_loop()
             # A large item may wait for a turn of the account after that.
-            sent = partial(engine.when_sent, self.jid, offered.set)
-            engine.when_offered(self._node, self.jid, partial(loop.call_soon, sent))
+            when_sent = partial(engine.when_sent, self.jid, offered.set)
+            engine.when_offered(
+                self._node, self.jid, partial(loop.call_soon, when_sent)
+            )
             with contextlib.suppress(TimeoutError):
                 # A selector may need longer for the items that are there.
                 async with asyncio.timeout(wait.seconds or _LOOK_S):
                     await self._first(offered.wait())
                     if wait.seconds:
-                        await asyncio.shield(self._found)
-            if not self._found.done():
+                        await asyncio.shield(self._delivery)
+            if not self._delivery.done():
                 return None
             if self.grant is not None and not self._host.users.stands(self.grant):
                 raise taken_away()
-            return self._found.result()
+            return self._delivery.result()
         except BaseException:
             # The client has gone.
-            if self._found.done() and not self._found.exception():
-                self.release(self._found.result()[0])
+            if self._delivery.done() and not self._delivery.exception():
+                self.release(self._delivery.result()[0])
             raise
         finally:
             self._end()
 
-    async def _first(self, other: Coroutine[None, None, object]) -> None:
+    async def _first(self, coroutine: Coroutine[None, None, object]) -> None:
         """Wait for this, or until there is an item or a refusal."""
-        waiting = asyncio.ensure_future(other)
+        waiting = asyncio.ensure_future(coroutine)
         try:
             await asyncio.wait(
-                (waiting, self._found), return_when=asyncio.FIRST_COMPLETED
+                (waiting, self._delivery), return_when=asyncio.FIRST_COMPLETED
             )
         finally:
             waiting.cancel()
@@ -179,10 +181,10 @@ class WaitingConsumer:
 
     def fail(self, refusal: Refusal) -> None:
         """Stop waiting."""
-        if not self._found.done():
-            self._found.set_exception(refusal)
+        if not self._delivery.done():
+            self._delivery.set_exception(refusal)
             # It may have no one who waits for it yet.
-            self._found.exception()
+            self._delivery.exception()
 
     def _end(self) -> None:
         if not self._over:
@@ -195,7 +197,7 @@ class WaitingConsumer:
         if isinstance(result, Unwritten):
             self.unwritten = result
         self._host.consumers.pop(self.jid, None)
-        if not self._found.done():
+        if not self._delivery.done():
             self._host.engine.departed(self.jid)
         self.ended.set()
 
@@ -216,10 +218,10 @@ class WaitingConsumer:
     def items(self, items: Payloads) -> None:
         """See Consumer."""
         for item, payload in items:
-            if self._over or self._found.done():
+            if self._over or self._delivery.done():
                 self.release(item)
             else:
-                self._found.set_result((item, payload))
+                self._delivery.set_result((item, payload))
                 self._end()
 
     def dropped(self, item: Item) -> None:
@@ -228,7 +230,7 @@ class WaitingConsumer:
     def notify(self, notification: Notification) -> None:
         """See Consumer."""
         match notification:
-            case NotifyNode(what="delete"):
+            case NotifyNode(action="delete"):
                 text = f"the node {self._node!r} is deleted"
                 self.fail(Refusal(text, condition="item-not-found", type="cancel"))
             case NotifySubscription(why=why) if why:

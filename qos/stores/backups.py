@@ -70,18 +70,18 @@ async def back_up(stores: Sequence[str], folder: Path) -> list[Copied]:
         StoreError: a store cannot be copied, or the folder cannot be made. There is no
             backup then. A `files:` store that a process has open is in use.
     """
-    names = [_name_of(each) for each in stores]
+    names = [_name_of(url) for url in stores]
     for name in names:
         if names.count(name) > 1:
             raise StoreError(str(folder), f"two of the stores have the name {name!r}")
     with _errors(folder):
-        made = _begun(folder)
+        staging = _begun(folder)
         try:
             for url, name in zip(stores, names, strict=True):
-                await _copy(url, made / name)
-            return _completed(made, folder)
+                await _copy(url, staging / name)
+            return _completed(staging, folder)
         except BaseException:
-            shutil.rmtree(made, ignore_errors=True)
+            shutil.rmtree(staging, ignore_errors=True)
             raise
 
 
@@ -93,12 +93,12 @@ def _begun(folder: Path) -> Path:
     return Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
 
 
-def _completed(made: Path, folder: Path) -> list[Copied]:
-    copied = [_described(made, path) for path in _files(made)]
-    _write_list(made, copied)
+def _completed(staging: Path, folder: Path) -> list[Copied]:
+    copied = [_described(staging, path) for path in _files(staging)]
+    _write_list(staging, copied)
     if folder.exists():
         folder.rmdir()
-    made.rename(folder)
+    staging.rename(folder)
     sync(folder.parent)
     return copied
 
@@ -115,26 +115,26 @@ def restore(folder: Path, to: Path) -> list[Copied]:
     """
     with _errors(folder):
         copied = _listed(folder)
-        for each in copied:
-            _check(folder, each)
+        for file in copied:
+            _check(folder, file)
     with _errors(to):
         make_private(to)
-        for each in copied:
+        for file in copied:
             for suffix in _BESIDE:
-                path = to / f"{each.name}{suffix}"
+                path = to / f"{file.name}{suffix}"
                 if path.exists():
                     raise StoreError(str(path), "is there")
-        done: list[Path] = []
+        targets: list[Path] = []
         try:
-            for each in copied:
-                make_private((to / each.name).parent)
-                done.append(to / each.name)
-                shutil.copyfile(folder / each.name, done[-1])
-                done[-1].chmod(0o600)
-                sync(done[-1])
-                sync(done[-1].parent)
+            for file in copied:
+                make_private((to / file.name).parent)
+                targets.append(to / file.name)
+                shutil.copyfile(folder / file.name, targets[-1])
+                targets[-1].chmod(0o600)
+                sync(targets[-1])
+                sync(targets[-1].parent)
         except BaseException:
-            for path in done:
+            for path in targets:
                 path.unlink(missing_ok=True)
             raise
     return copied
@@ -165,8 +165,8 @@ async def _copy(url: str, to: Path) -> None:
             shutil.copytree(path, to)
         finally:
             await store.close()
-        for each in _files(to):
-            sync(each)
+        for file in _files(to):
+            sync(file)
         return
     beside = path.with_name(path.name + MESSAGES)
     if beside.exists():
@@ -184,9 +184,9 @@ def _copy_database(url: str, path: Path, to: Path) -> None:
             if kind not in {OF_MESSAGES, OF_QUEUES}:
                 raise StoreDamaged(url, "is the database of another application")
             source.backup(copy)
-            (found,) = copy.execute("PRAGMA quick_check(1)").fetchone()
-            if found != "ok":
-                raise StoreDamaged(url, f"is damaged: {found}")
+            (verdict,) = copy.execute("PRAGMA quick_check(1)").fetchone()
+            if verdict != "ok":
+                raise StoreDamaged(url, f"is damaged: {verdict}")
     except sqlite3.DatabaseError as error:
         raise StoreDamaged(url, f"cannot be copied: {error}") from error
     for suffix in _BESIDE[1:]:
@@ -204,7 +204,7 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(each for each in folder.rglob("*") if each.is_file())
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def _described(folder: Path, path: Path) -> Copied:
@@ -217,12 +217,12 @@ def _write_list(folder: Path, copied: Sequence[Copied]) -> None:
     about = {
         "format": _FORMAT,
         "version": _VERSION,
-        "files": [asdict(each) for each in copied],
+        "files": [asdict(file) for file in copied],
     }
     (folder / LIST).write_text(json.dumps(about, indent=1) + "\n")
     sync(folder / LIST)
-    for each in {(folder / each.name).parent for each in copied} | {folder}:
-        sync(each)
+    for directory in {(folder / file.name).parent for file in copied} | {folder}:
+        sync(directory)
 
 
 def _listed(folder: Path) -> list[Copied]:
@@ -230,8 +230,8 @@ def _listed(folder: Path) -> list[Copied]:
         about: Any = json.loads((folder / LIST).read_text())
         if (about["format"], about["version"]) != (_FORMAT, _VERSION):
             raise ValueError("it is of another program or version")
-        files = [Copied(**each) for each in about["files"]]
-        if not files or not all(_is_inside(each.name) for each in files):
+        files = [Copied(**file) for file in about["files"]]
+        if not files or not all(_is_inside(file.name) for file in files):
             raise ValueError("it lists no files of the folder")
     except FileNotFoundError:
         raise StoreError(str(folder), f"is no backup: there is no {LIST}") from None
@@ -260,5 +260,5 @@ def _errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        where = error.filename or folder
-        raise StoreError(str(where), str(error.strerror or error)) from error
+        path = error.filename or folder
+        raise StoreError(str(path), str(error.strerror or error)) from error

@@ -339,17 +339,17 @@ class Store(Protocol):
 
 def accounts_of(outgoing: Iterable[Outgoing]) -> dict[str, tuple[int, int]]:
     """See Contents.accounts."""
-    found: dict[str, tuple[int, int]] = {}
-    for each in outgoing:
-        if each.account:
-            messages, size = found.get(each.account, (0, 0))
-            found[each.account] = (messages + 1, size + each.size)
-    return found
+    totals: dict[str, tuple[int, int]] = {}
+    for message in outgoing:
+        if message.account:
+            messages, size = totals.get(message.account, (0, 0))
+            totals[message.account] = (messages + 1, size + message.size)
+    return totals
 
 
-def is_kept(ended: Ended, change: ForgetEnded) -> bool:
+def is_kept(end: Ended, change: ForgetEnded) -> bool:
     """Whether this end stays."""
-    return ended.ended_at > change.before and ended.seq >= change.below
+    return end.ended_at > change.before and end.seq >= change.below
 
 
 def stored(record: _Record) -> _Record:

@@ -123,8 +123,8 @@ class FilesStore(DurableStore[Contents, Change]):
 
     def find_ended(self, msg_id: str) -> Ended | None:
         """See Store."""
-        found = [each for each in self.ended(msg_id) if each.digest]
-        return found[-1] if found else None
+        ends = [end for end in self.ended(msg_id) if end.digest]
+        return ends[-1] if ends else None
 
     def incoming(self) -> Iterator[Incoming]:
         """See Store."""
@@ -133,8 +133,8 @@ class FilesStore(DurableStore[Contents, Change]):
 
     def _incoming(self) -> Iterator[Incoming]:
         keys = self._index.received_keys()
-        found = (self._read(incoming_name(key), incoming_from) for key in keys)
-        return (record for record in found if record is not None)
+        records = (self._read(incoming_name(key), incoming_from) for key in keys)
+        return (record for record in records if record is not None)
 
     def _queued(self, seqs: Iterable[int]) -> Iterator[Outgoing]:
         # During a commit, a file may be ahead of the index.
@@ -263,13 +263,13 @@ class FilesStore(DurableStore[Contents, Change]):
         if not by_s:
             return
         outgoing = self._outgoing(sorted(self._index.ids))
-        changes: list[Change] = [Save(moved(each, by_s)) for each in outgoing]
-        changes += [Save(moved(each, by_s)) for each in self._incoming()]
-        changes += [End(moved(each, by_s)) for each in self._index.ended.values()]
+        changes: list[Change] = [Save(moved(record, by_s)) for record in outgoing]
+        changes += [Save(moved(record, by_s)) for record in self._incoming()]
+        changes += [End(moved(record, by_s)) for record in self._index.ended.values()]
         self._folder.commit_at_once(*self._index.plan(changes))
         self._index.note(changes)
-        contents.outgoing = [moved(each, by_s) for each in contents.outgoing]
-        contents.incoming = [moved(each, by_s) for each in contents.incoming]
+        contents.outgoing = [moved(record, by_s) for record in contents.outgoing]
+        contents.incoming = [moved(record, by_s) for record in contents.incoming]
 
     def _check_folder(self, place: Path) -> None:
         """Raise unless we can write the folder, and nobody else can.
@@ -314,10 +314,10 @@ class FilesStore(DurableStore[Contents, Change]):
         contents = Contents()
         times: list[float] = []
         for name in filter(MESSAGE.fullmatch, self._folder.names("ended")):
-            ended = self._read(f"ended/{name}", ended_from)
-            if ended is not None:
-                self._index.ended[ended.seq] = ended
-                times += happened_at(ended)
+            end = self._read(f"ended/{name}", ended_from)
+            if end is not None:
+                self._index.ended[end.seq] = end
+                times += happened_at(end)
         for name in self._folder.names("outgoing"):
             if MARKER.fullmatch(name):
                 self._index.last = max(self._index.last, int(name.removeprefix(LAST)))
@@ -335,8 +335,8 @@ class FilesStore(DurableStore[Contents, Change]):
                 contents.outgoing.append(outgoing)
         contents.incoming = list(self._records("incoming", incoming_from))
         contents.incoming.sort(key=lambda record: (record.changed_at, record.key))
-        for each in contents.incoming:
-            times += happened_at(each)
+        for record in contents.incoming:
+            times += happened_at(record)
         self._newest = max(times, default=None)
         if (self._path / REMEMBERED).exists():
             try:
@@ -353,8 +353,8 @@ class FilesStore(DurableStore[Contents, Change]):
     ) -> Iterator[_Message]:
         """Read all records of a folder into the index, by name."""
         names = filter(MESSAGE.fullmatch, self._folder.names(folder))
-        read = (self._read(f"{folder}/{name}", from_plain) for name in names)
-        for record in filter(None, read):
+        records = (self._read(f"{folder}/{name}", from_plain) for name in names)
+        for record in filter(None, records):
             self._index.note([Save(record)])
             yield record
 
@@ -365,19 +365,21 @@ class FilesStore(DurableStore[Contents, Change]):
             # Decided moves count, whether the process that has the store open has made
             # them or not.
             moves = self._folder.read_decided()
-        there = {
-            f"{each}/{name}" for each in _FOLDERS for name in self._folder.names(each)
+        present = {
+            f"{folder}/{name}"
+            for folder in _FOLDERS
+            for name in self._folder.names(folder)
         }
         for name in sorted(
-            (there | set(self._folder.staged)) - {old for old, _ in moves}
+            (present | set(self._folder.staged)) - {old for old, _ in moves}
         ):
             folder, _, file = name.partition("/")
             if not MESSAGE.fullmatch(file):
                 continue
             if folder == "ended":
-                ended = self._read(name, ended_from)
-                if ended is not None:
-                    self._index.ended[ended.seq] = ended
+                end = self._read(name, ended_from)
+                if end is not None:
+                    self._index.ended[end.seq] = end
             elif folder == "outgoing":
                 self._note(self._read(name, outgoing_from))
             else:

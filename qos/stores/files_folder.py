@@ -193,11 +193,11 @@ class AtomicFolder:
             for move in moves:
                 self._make_one(*move)
         else:
-            made = [self._threads.submit(self._make_one, *move) for move in moves]
+            futures = [self._threads.submit(self._make_one, *move) for move in moves]
             # Wait for all: none may still run when this move is tried again.
-            wait(made)
-            for one in made:
-                one.result()
+            wait(futures)
+            for future in futures:
+                future.result()
         self._sync_folders(moves)
 
     def _make_one(self, old: str, new: str | None) -> None:

@@ -78,8 +78,8 @@ class FilesIndex:
 
     def how_ended(self, msg_id: str | None) -> Iterator[Ended]:
         """See Store.ended."""
-        found = [self.ended[seq] for seq in sorted(self.ended)]
-        return (each for each in found if msg_id in {None, each.msg_id})
+        ends = [self.ended[seq] for seq in sorted(self.ended)]
+        return (end for end in ends if msg_id in {None, end.msg_id})
 
     def plan(self, changes: Sequence[Change]) -> tuple[dict[str, Any], list[Move]]:
         """The content of each file to write, and the moves that make the changes."""
@@ -124,9 +124,9 @@ class FilesIndex:
 
     def _outlived(self, content: dict[str, Any], change: ForgetEnded) -> list[str]:
         """The files of ends to be forgotten, among the present and the new ones."""
-        there = {name_of(each): each for each in self.ended.values()}
-        there |= {n: each for n, each in content.items() if isinstance(each, Ended)}
-        return [name for name, each in there.items() if not is_kept(each, change)]
+        files = {name_of(end): end for end in self.ended.values()}
+        files |= {n: end for n, end in content.items() if isinstance(end, Ended)}
+        return [name for name, end in files.items() if not is_kept(end, change)]
 
     def note(self, changes: Sequence[Change]) -> None:
         """Update the index after the changes are made."""
@@ -135,8 +135,8 @@ class FilesIndex:
                 self.remembered[change.name] = change.value
                 continue
             if isinstance(change, ForgetEnded):
-                kept = [each for each in self.ended.values() if is_kept(each, change)]
-                self.ended = {each.seq: each for each in kept}
+                ends = [end for end in self.ended.values() if is_kept(end, change)]
+                self.ended = {end.seq: end for end in ends}
                 continue
             if isinstance(change, End):
                 self._drop(change.ended.seq)

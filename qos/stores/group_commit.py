@@ -74,7 +74,7 @@ class GroupCommit(Generic[_Change]):
         """
         self._loop = loop
         self._changes: list[_Change] = []
-        self._written: _Shared | None = None
+        self._future: _Shared | None = None
         self._committing: _Shared | None = None
         self._busy = False
         #: The transactions that wait for a turn, and the one whose turn it is.
@@ -84,16 +84,16 @@ class GroupCommit(Generic[_Change]):
     def write(self, changes: Sequence[_Change]) -> asyncio.Future[None]:
         """Put the changes into the next commit; all of its writes share the future."""
         loop = self._running_loop()
-        if self._written is None:
-            written = _Shared(loop=loop)
+        if self._future is None:
+            future = _Shared(loop=loop)
             if not self._busy:
                 self.journal.commit_wanted()
                 self._next_soon(loop)
                 self._busy = True
             # Last: after an error of the journal the next write begins anew.
-            self._written = written
+            self._future = future
         self._changes.extend(changes)
-        return self._written
+        return self._future
 
     async def take_turn(self) -> None:
         """Wait until no commit runs; none begins then before `end_turn`."""
@@ -120,7 +120,7 @@ class GroupCommit(Generic[_Change]):
         """
         # Changes that others have written meanwhile were not in it; then lines noted
         # before it belong to the next commit.
-        if self._written is None:
+        if self._future is None:
             self.journal.commit_ended(idle=False)
 
     def end_turn(self) -> None:
@@ -140,7 +140,7 @@ class GroupCommit(Generic[_Change]):
         """Wait until nothing is being written, whether it succeeds or fails."""
         if asyncio.get_running_loop() is not self._loop:
             return
-        while (last := self._written or self._committing or self._turn) is not None:
+        while (last := self._future or self._committing or self._turn) is not None:
             await asyncio.wait([last])
 
     def _next(self) -> None:
@@ -153,37 +153,37 @@ class GroupCommit(Generic[_Change]):
         self._commit()
 
     def _turn_ended(self) -> None:
-        if self._written is not None:
+        if self._future is not None:
             self._commit()
         else:
             self._next()
 
     def _commit(self) -> None:
-        written, changes = self._written, self._changes
-        self._written, self._changes = None, []
-        self._committing = written
-        if written is None:
+        future, changes = self._future, self._changes
+        self._future, self._changes = None, []
+        self._committing = future
+        if future is None:
             self._busy = False
             self.journal.commit_ended(idle=True)
             return
         try:
             commit = self._start(changes, self.journal.commit_begins())
         except Exception as error:  # noqa: BLE001 - or its writers would wait for ever
-            self._end(written, error)
+            self._end(future, error)
         else:
-            commit.add_done_callback(lambda done: self._end(written, done.exception()))
+            commit.add_done_callback(lambda done: self._end(future, done.exception()))
 
-    def _end(self, written: _Shared, error: BaseException | None) -> None:
+    def _end(self, future: _Shared, error: BaseException | None) -> None:
         self._committing = None
         try:
             self.journal.commit_ended(idle=False)
         finally:
             # Whatever happens to the journal: else all writers would wait for ever.
             if error is None:
-                written.set_result(None)
+                future.set_result(None)
             else:
-                written.set_exception(error)
-            self._next_soon(written.get_loop())
+                future.set_exception(error)
+            self._next_soon(future.get_loop())
 
     def _next_soon(self, loop: asyncio.AbstractEventLoop) -> None:
         """Go on after this turn of the loop and the next one.
@@ -222,8 +222,8 @@ class _Shared(asyncio.Future[None]):
 
     def remove_done_callback(self, fn: _Callback, /) -> int:
         """See asyncio.Future."""
-        kept = [each for each in self._together if each[0] != fn]
-        removed, self._together = len(self._together) - len(kept), kept
+        rest = [entry for entry in self._together if entry[0] != fn]
+        removed, self._together = len(self._together) - len(rest), rest
         return removed + super().remove_done_callback(fn)
 
     def _call(self) -> None:
@@ -233,8 +233,8 @@ class _Shared(asyncio.Future[None]):
                 context.run(callback, self)
             except Exception as error:  # noqa: BLE001 - or the others would not be called
                 message = f"an error in {callback!r}"
-                told = {"message": message, "exception": error, "future": self}
-                self.get_loop().call_exception_handler(told)
+                report = {"message": message, "exception": error, "future": self}
+                self.get_loop().call_exception_handler(report)
 
     def cancel(self, msg: object = None) -> bool:
         """Refuse. A waiting task is cancelled when the commit is done."""

@@ -124,9 +124,7 @@ class MemoryStore:
                     self._forget(change.record.seq)
             elif isinstance(change, ForgetEnded):
                 self._ended = {
-                    seq: ended
-                    for seq, ended in self._ended.items()
-                    if is_kept(ended, change)
+                    seq: end for seq, end in self._ended.items() if is_kept(end, change)
                 }
             # Any other change is to be remembered for the next process: there is none.
 
@@ -156,8 +154,8 @@ class MemoryStore:
     def outgoing(self) -> Iterator[Outgoing]:
         """See Store."""
         self._need_open()
-        found = map(self._outgoing.get, sorted(self._outgoing))
-        return (stored(record) for record in found if record is not None)
+        records = map(self._outgoing.get, sorted(self._outgoing))
+        return (stored(record) for record in records if record is not None)
 
     def find_outgoing(self, msg_id: str) -> Outgoing | None:
         """See Store."""
@@ -168,13 +166,13 @@ class MemoryStore:
     def ended(self, msg_id: str | None = None) -> Iterator[Ended]:
         """See Store."""
         self._need_open()
-        found = [self._ended[seq] for seq in sorted(self._ended)]
-        return (each for each in found if msg_id in {None, each.msg_id})
+        ends = [self._ended[seq] for seq in sorted(self._ended)]
+        return (end for end in ends if msg_id in {None, end.msg_id})
 
     def find_ended(self, msg_id: str) -> Ended | None:
         """See Store."""
-        found = [each for each in self.ended(msg_id) if each.digest]
-        return found[-1] if found else None
+        ends = [end for end in self.ended(msg_id) if end.digest]
+        return ends[-1] if ends else None
 
     def incoming(self) -> Iterator[Incoming]:
         """See Store."""

@@ -130,10 +130,10 @@ def rows(changes: Iterable[Change]) -> Iterator[Row]:
         if isinstance(change, Save):
             yield _saved(change.record)
         elif isinstance(change, End):
-            ended = change.ended
-            level, state = ended.level.value, ended.state.value
-            yield _SAVE_ENDED, ended.seq, (level, state, *_ended_values(ended))
-            yield _FORGET_OUTGOING, ended.seq, (ended.seq,)
+            end = change.ended
+            level, state = end.level.value, end.state.value
+            yield _SAVE_ENDED, end.seq, (level, state, *_ended_values(end))
+            yield _FORGET_OUTGOING, end.seq, (end.seq,)
         elif isinstance(change, Forget):
             record = change.record
             if isinstance(record, Outgoing):

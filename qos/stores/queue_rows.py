@@ -119,12 +119,14 @@ def _delete(table: str, columns: Sequence[str]) -> Statement:
     return Statement(sql, *columns)
 
 
-def _update(*values: str, missing: str = "", where: str = "") -> Statement:
+def _update(*values: str, missing: str = "", condition: str = "") -> Statement:
     """Change these columns of items; one of the values is their key."""
     new = {name: f"new.column{at}" for at, name in enumerate(values, start=1)}
     key = new.pop("seq")
     changes = ", ".join(f'"{name}" = {value}' for name, value in new.items())
-    sql = f"UPDATE item SET {changes} FROM ({{rows}}) AS new WHERE seq = {key}{where}"
+    sql = (
+        f"UPDATE item SET {changes} FROM ({{rows}}) AS new WHERE seq = {key}{condition}"
+    )
     return Statement(sql, *values, missing=missing)
 
 
@@ -141,7 +143,7 @@ _STEP_ITEM = Kind(
     _update(*_ITEM_STEP, "seq", missing="there is no such item to change"),
     _update(
         *(*_PLACE, "seq"),
-        where=" AND (node <> new.column1 OR item_id <> new.column2)",
+        condition=" AND (node <> new.column1 OR item_id <> new.column2)",
     ),
 )
 _REMOVE_ITEM = Kind(
@@ -228,12 +230,12 @@ def rows(changes: Iterable[Change]) -> Iterator[Row]:
             case RemoveItem(seq):
                 new.pop(seq, None)
                 yield _REMOVE_ITEM, seq, (seq,)
-            case SaveEnded(ended):
-                which = (ended.node, ended.item_id, ended.token, ended.seq)
-                yield _SAVE_ENDED, which, _ended_row(ended)
-            case SaveSubscription(each):
-                pair = (each.node, each.jid)
-                yield _SAVE_SUBSCRIPTION, pair, _subscription_values(each)
+            case SaveEnded(end):
+                end_key = (end.node, end.item_id, end.token, end.seq)
+                yield _SAVE_ENDED, end_key, _ended_row(end)
+            case SaveSubscription(subscription):
+                pair = (subscription.node, subscription.jid)
+                yield _SAVE_SUBSCRIPTION, pair, _subscription_values(subscription)
             case RemoveSubscription(node, jid):
                 yield _REMOVE_SUBSCRIPTION, (node, jid), (node, jid)
             case SaveTerminus(terminus):
@@ -241,11 +243,11 @@ def rows(changes: Iterable[Change]) -> Iterator[Row]:
             case RemoveTerminus(jid):
                 yield _REMOVE_TERMINUS, jid, (jid,)
             case SavePushLink(link):
-                its_key = (link.subscriber_id, link.seq)
-                yield _SAVE_PUSH_LINK, its_key, _push_link_values(link)
+                link_key = (link.subscriber_id, link.seq)
+                yield _SAVE_PUSH_LINK, link_key, _push_link_values(link)
             case RemovePushLink(subscriber_id, seq):
-                its_key = (subscriber_id, seq)
-                yield _REMOVE_PUSH_LINK, its_key, its_key
+                link_key = (subscriber_id, seq)
+                yield _REMOVE_PUSH_LINK, link_key, link_key
             case SavePushSubscriber(subscriber):
                 key = subscriber.subscriber_id
                 yield _SAVE_PUSH_SUBSCRIBER, key, _push_subscriber_row(subscriber)
@@ -261,8 +263,8 @@ def rows(changes: Iterable[Change]) -> Iterator[Row]:
                 yield _FORGET_OLD, None, (now,)
 
 
-def _ended_row(ended: EndedItem) -> tuple[Value, ...]:
-    return (ended.outcome and ended.outcome.value, *_ended_values(ended))
+def _ended_row(end: EndedItem) -> tuple[Value, ...]:
+    return (end.outcome and end.outcome.value, *_ended_values(end))
 
 
 def _item_row(item: Item) -> tuple[Value, ...]:
@@ -271,7 +273,7 @@ def _item_row(item: Item) -> tuple[Value, ...]:
         item.outcome and item.outcome.value,
         _jids_text(item.receivers),
         _jids_text(item.excluded),
-        _list_text([(each.at, each.by, each.reason) for each in item.history]),
+        _list_text([(event.at, event.by, event.reason) for event in item.history]),
         _json(dict(item.properties)) if item.properties else "{}",
         *_item_values(item),
     )
@@ -289,16 +291,20 @@ def _list_text(values: Sequence[object]) -> str:
 
 
 def _node_row(node: Node) -> tuple[Value, ...]:
-    affiliations = {jid: each.value for jid, each in node.affiliations.items()}
+    affiliations = {
+        jid: affiliation.value for jid, affiliation in node.affiliations.items()
+    }
     packed = {"config": _json(node.config), "affiliations": _json(affiliations)}
     return tuple(
         packed[name] if name in packed else getattr(node, name) for name in NODE
     )
 
 
-def _push_subscriber_row(its: PushSubscriber) -> tuple[Value, ...]:
+def _push_subscriber_row(subscriber: PushSubscriber) -> tuple[Value, ...]:
     return tuple(
-        _json(dict(its.headers)) if name == "headers" else getattr(its, name)
+        _json(dict(subscriber.headers))
+        if name == "headers"
+        else getattr(subscriber, name)
         for name in PUSH_SUBSCRIBER
     )
 
@@ -346,7 +352,7 @@ def node_from(plain: dict[str, Any]) -> Node:
     plain["config"] = dict(json.loads(plain["config"]))
     affiliations = dict(json.loads(plain["affiliations"]))
     plain["affiliations"] = {
-        jid: Affiliation(each) for jid, each in affiliations.items()
+        jid: Affiliation(word) for jid, word in affiliations.items()
     }
     return Node(**plain)
 

@@ -105,13 +105,13 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
 
     def payloads(self, seqs: Sequence[int]) -> dict[int, str]:
         """See QueueStore."""
-        found: dict[int, str] = {}
+        payloads: dict[int, str] = {}
         for start in range(0, len(seqs), _PAYLOADS):
-            some = seqs[start : start + _PAYLOADS]
-            marks = ", ".join("?" * len(some))
+            batch = seqs[start : start + _PAYLOADS]
+            marks = ", ".join("?" * len(batch))
             sql = f"SELECT seq, payload FROM item_payload WHERE seq IN ({marks})"
-            found.update(self._read(sql, *some))
-        return found
+            payloads.update(self._read(sql, *batch))
+        return payloads
 
     def get(self, seq: int) -> Item | None:
         """The item with this seq, in any state."""
@@ -126,26 +126,26 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
         self, node: str, item_ids: Sequence[str], *, since: float = -math.inf
     ) -> dict[str, list[EndedItem]]:
         """See QueueStore."""
-        found: dict[str, list[EndedItem]] = {}
+        ends: dict[str, list[EndedItem]] = {}
         for start in range(0, len(item_ids), _IDS):
-            some = item_ids[start : start + _IDS]
-            marks = ", ".join("?" * len(some))
+            batch = item_ids[start : start + _IDS]
+            marks = ", ".join("?" * len(batch))
             sql = f"{_SELECT_ENDED} item_id IN ({marks}) AND ended_at > ?"
-            records = self._records(ended_from, ENDED, sql, node, *some, since)
-            for each in records:
-                found.setdefault(each.item_id, []).append(each)
-        return found
+            records = self._records(ended_from, ENDED, sql, node, *batch, since)
+            for end in records:
+                ends.setdefault(end.item_id, []).append(end)
+        return ends
 
     def settled(
         self, node: str, tokens: Sequence[tuple[str, str]]
     ) -> dict[str, EndedItem]:
         """See QueueStore."""
-        found: dict[str, EndedItem] = {}
+        ends: dict[str, EndedItem] = {}
         for item_id, token in tokens:
             sql = f"{_SELECT_ENDED} item_id = ? AND token = ?"
             records = self._records(ended_from, ENDED, sql, node, item_id, token)
-            found.update((item_id, each) for each in records)
-        return found
+            ends.update((item_id, end) for end in records)
+        return ends
 
     def archived(
         self,
@@ -171,14 +171,14 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
         self, node: str, outcome: ItemOutcome, *, now: float = -math.inf
     ) -> int:
         """See QueueStore."""
-        kept = "state = 'archived' AND outcome = ? AND node = ?"
+        condition = "state = 'archived' AND outcome = ? AND node = ?"
         # Two counts, each by an index: with one, SQLite would read every row.
         sql = (
             f"SELECT COUNT(*) - (SELECT COUNT(*) FROM item INDEXED BY item_forgotten"
-            f" WHERE forget_at <= ? AND {kept}) FROM item WHERE {kept}"
+            f" WHERE forget_at <= ? AND {condition}) FROM item WHERE {condition}"
         )
-        which = (outcome.value, node)
-        count: int = self._read(sql, now, *which, *which)[0][0]
+        values = (outcome.value, node)
+        count: int = self._read(sql, now, *values, *values)[0][0]
         return count
 
     def find_archived(
@@ -204,10 +204,10 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
     def push_links(self, subscriber_id: str) -> dict[int, PushLink]:
         """See QueueStore."""
         sql = f"SELECT {names(PUSH_LINK)} FROM push_link WHERE subscriber_id = ?"
-        found = self._records(
+        links = self._records(
             lambda plain: PushLink(**plain), PUSH_LINK, sql, subscriber_id
         )
-        return {each.seq: each for each in found}
+        return {link.seq: link for link in links}
 
     async def link_key(self) -> str:
         """See QueueStore."""

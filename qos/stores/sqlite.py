@@ -138,13 +138,13 @@ class SqliteStore(SqliteFile[Contents, Change]):
             return self._outgoing(clauses, *values)
         except StoreError:
             sql = f"SELECT seq, msg_id FROM outgoing {clauses}"
-            found = []
+            messages = []
             for seq, msg_id in self._read(sql, *values):
                 try:
-                    found += self._outgoing("WHERE seq = ?", seq)
+                    messages += self._outgoing("WHERE seq = ?", seq)
                 except StoreError as error:
                     self._leave_out(f"the queued message {msg_id!r}", error)
-            return found
+            return messages
 
     # -- transactions of an application ------------------------------------
 

@@ -97,14 +97,16 @@ class Kind:
     ) -> None:
         """Take the names of the values of a row, in order, and what to do with it."""
         self.table = table
-        self._statements = [(each, _picked(each.values, values)) for each in statements]
+        self._statements = [
+            (statement, _picked(statement.values, values)) for statement in statements
+        ]
 
     def make(self, db: sqlite3.Connection, rows: Sequence[tuple[Value, ...]]) -> None:
         """Make this change with each of the rows, which are about different records."""
         for start in range(0, len(rows), _ROWS_MAX):
-            some = rows[start : start + _ROWS_MAX]
+            batch = rows[start : start + _ROWS_MAX]
             for statement, values_of in self._statements:
-                statement.execute(db, [values_of(row) for row in some])
+                statement.execute(db, [values_of(row) for row in batch])
 
 
 #: A change: its kind, the key of the record in its table (None: it changes many
@@ -128,8 +130,8 @@ def gathered(rows: Iterable[Row]) -> Iterator[tuple[Kind, list[tuple[Value, ...]
     groups: dict[Kind, dict[Hashable, tuple[Value, ...]]] = {}
     for kind, key, values in rows:
         if key is None or kinds.setdefault((kind.table, key), kind) is not kind:
-            for earlier, some in groups.items():
-                yield earlier, list(some.values())
+            for earlier, group in groups.items():
+                yield earlier, list(group.values())
             kinds, groups = {(kind.table, key): kind}, {}
         if key is None:
             yield kind, [values]
@@ -137,18 +139,18 @@ def gathered(rows: Iterable[Row]) -> Iterator[tuple[Kind, list[tuple[Value, ...]
             groups[kind][key] = values
         else:
             groups[kind] = {key: values}
-    for kind, some in groups.items():
-        yield kind, list(some.values())
+    for kind, group in groups.items():
+        yield kind, list(group.values())
 
 
 def _picked(
     values: Sequence[str], of: Sequence[str]
 ) -> Callable[[tuple[Value, ...]], tuple[Value, ...]]:
     """A function that takes these values out of a row."""
-    first, *others = (of.index(name) for name in values)
-    if others == list(range(first + 1, first + len(values))):
+    first, *rest = (of.index(name) for name in values)
+    if rest == list(range(first + 1, first + len(values))):
         return itemgetter(slice(first, first + len(values)))
-    return itemgetter(first, *others)
+    return itemgetter(first, *rest)
 
 
 def _size(rows: int) -> int:

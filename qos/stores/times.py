@@ -106,8 +106,8 @@ def moves(tables: dict[str, type]) -> Iterator[str]:
     for table, kind in tables.items():
         yield _update(table, _TIMES[kind])
         if kind is Item:
-            where = f" WHERE state = '{ItemState.ACQUIRED.value}'"
-            yield _update(table, _LOCKED) + where
+            condition = f" WHERE state = '{ItemState.ACQUIRED.value}'"
+            yield _update(table, _LOCKED) + condition
 
 
 def _update(table: str, names: Iterable[str]) -> str:

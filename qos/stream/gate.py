@@ -29,8 +29,8 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from qos.stream import internals
 from qos.stream.negotiation import negotiate_once
-from qos.stream.one_per_stream import one_per_stream
 from qos.stream.parser import parse_safely
+from qos.stream.per_stream import one_per_stream
 from qos.stream.refusals import CUT, Refusals
 from qos.stream.stream_limits import StreamLimits
 from qos.stream.turns import Turns
@@ -142,8 +142,8 @@ class Gate:
             )
             return
         refusals = self._refusals
-        known = {xml.get("from"), xml.get("to")} <= refusals.readable
-        if self._open and not known and not refusals.admits(xml):
+        is_known = {xml.get("from"), xml.get("to")} <= refusals.readable
+        if self._open and not is_known and not refusals.admits(xml):
             return
         if len(xml) == 1 and xml[0].tag in CUT and not refusals.admits_cut(xml):
             return

@@ -62,8 +62,8 @@ class Keepalive:
                 continue
             ping = asyncio.create_task(self._ping())
             try:
-                with _Sent(self._xmpp) as sent:
-                    if not await self._moves(sent):
+                with _Sent(self._xmpp) as output:
+                    if not await self._moves(output):
                         return
             finally:
                 ping.cancel()
@@ -77,7 +77,7 @@ class Keepalive:
             ping: Any = xmpp.plugin["xep_0199"]
             await ping.ping(JID(own.host), ifrom=sender)
 
-    async def _moves(self, sent: _Sent) -> bool:
+    async def _moves(self, output: _Sent) -> bool:
         """Whether something comes; while bytes leave, there is more time for it.
 
         What counts is the time in which this process could have seen it: it may have
@@ -86,14 +86,14 @@ class Keepalive:
         now = self._xmpp.loop.time
         step_s = self._timeout_s / _LOOKS
         asked_at, looked_at = self._turns.came_at, now()
-        gone, silent_s = sent.gone(), 0.0
+        acked, silent_s = output.gone(), 0.0
         while silent_s < self._timeout_s:
             await asyncio.sleep(step_s)
             if self._turns.came_at > asked_at or self._turns.is_held:
                 return True
-            before, gone = gone, max(gone, sent.gone())
+            before, acked = acked, max(acked, output.gone())
             since_s, looked_at = now() - looked_at, now()
-            silent_s = 0.0 if gone > before else silent_s + min(since_s, 2 * step_s)
+            silent_s = 0.0 if acked > before else silent_s + min(since_s, 2 * step_s)
         return False
 
 

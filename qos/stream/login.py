@@ -12,8 +12,8 @@ from slixmpp.stanza import Iq, StreamFeatures
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from qos.stream import internals
-from qos.stream.filters import passes_iqs
 from qos.stream.gate import Gate
+from qos.stream.per_stream import passes_iqs
 from qos.stream.server import Component, Login
 from qos.stream.session import Session
 from qos.tls_files import TlsFiles
@@ -81,10 +81,10 @@ class AccountSession(Session):
         return super()._guard(stanza)
 
     def _session_started(self, event: object) -> None:
-        bound, wanted = self.client.boundjid, self.client.requested_jid
-        if bound.bare != wanted.bare or not bound.resource:
+        bound, requested = self.client.boundjid, self.client.requested_jid
+        if bound.bare != requested.bare or not bound.resource:
             # For instance, an anonymous login counts as a success.
-            problem = f"{self._name} gave us {bound.full!r} instead of {wanted.bare}"
+            problem = f"{self._name} gave us {bound.full!r} instead of {requested.bare}"
             self._give_up(problem, lasting=bool(bound.full))
             return
         super()._session_started(event)

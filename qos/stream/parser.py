@@ -119,19 +119,19 @@ class StreamParser:
         whole = self._watch.whole - self._at
         if whole == len(self._came):
             # The usual end of a read: nothing is left.
-            taken, self._came = self._came, bytearray()
+            chunk, self._came = self._came, bytearray()
             self._at += whole
         else:
-            taken = self._take(whole)
+            chunk = self._take(whole)
         if not self._watch.is_cut:
-            self._parse(taken)
+            self._parse(chunk)
         if self._watch.error is not None:
             raise ET.ParseError(str(self._watch.error))
 
     def _end_of_tag(self, at: int) -> int:
-        found = _TAG.match(self._came, at - self._at)
-        assert found is not None, "Expat has read it"
-        return found.end()
+        match = _TAG.match(self._came, at - self._at)
+        assert match is not None, "Expat has read it"
+        return match.end()
 
     def _end_of(self, name: str, at: int) -> int:
         """Where an element ends: Expat tells the end of an empty one, else its end tag."""
@@ -139,10 +139,10 @@ class StreamParser:
         return self._end_of_tag(at) if is_tag else at - self._at
 
     def _take(self, count: int) -> bytearray:
-        taken = self._came[:count]
+        chunk = self._came[:count]
         del self._came[:count]
         self._at += count
-        return taken
+        return chunk
 
     def _parse(self, data: bytes | bytearray) -> None:
         if self._root is not None:

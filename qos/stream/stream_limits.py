@@ -15,7 +15,7 @@ from slixmpp.basexmpp import BaseXMPP
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from qos.core.stanza_sizes import StanzaSizes, is_for_size
-from qos.stream.one_per_stream import one_per_stream
+from qos.stream.per_stream import one_per_stream
 
 __all__ = ["StreamLimits"]
 
@@ -67,8 +67,8 @@ class StreamLimits:
     def written(self, text: str) -> None:
         """Note that a stanza is written that is larger than all before it."""
         tag = text[: text.find(">")]
-        found = _ID.search(tag) if _ASKS.match(tag) else None
-        iq_id = "" if found is None else found[2]
+        match = _ID.search(tag) if _ASKS.match(tag) else None
+        iq_id = "" if match is None else match[2]
         self.sizes.written(iq_id, len(text.encode()), time.time())
 
     def restore(self, text: str) -> None:

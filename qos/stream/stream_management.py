@@ -40,8 +40,8 @@ class StreamManagement:
 
         It counts on a connection if it was loaded at its start.
         """
-        there = not self._xmpp.is_component and "xep_0198" in self._xmpp.plugin
-        self.plugin = self._xmpp.plugin["xep_0198"] if there else None
+        has_plugin = not self._xmpp.is_component and "xep_0198" in self._xmpp.plugin
+        self.plugin = self._xmpp.plugin["xep_0198"] if has_plugin else None
 
     def received(self) -> None:
         """Count a stanza that was taken out before the plugin could see it."""
@@ -66,8 +66,8 @@ class StreamManagement:
         """Make slixmpp use this text if it has to send a just counted stanza again."""
         plugin = self.plugin
         if plugin is not None and plugin.unacked_queue:
-            seq, sent = plugin.unacked_queue[-1]
-            if sent is stanza:
+            seq, last = plugin.unacked_queue[-1]
+            if last is stanza:
                 plugin.unacked_queue[-1] = (seq, SentText(text))
 
 

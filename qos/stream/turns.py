@@ -12,7 +12,7 @@ import time
 
 from slixmpp.basexmpp import BaseXMPP
 
-from qos.stream.one_per_stream import one_per_stream
+from qos.stream.per_stream import one_per_stream
 
 __all__ = ["Turns"]
 
@@ -67,8 +67,8 @@ class Turns:
 
     def release(self) -> None:
         """Read on; harmless if nothing is held."""
-        held, self._held = self._held, False
-        if held and self._next is None:
+        was_held, self._held = self._held, False
+        if was_held and self._next is None:
             self._resume()
 
     def data_received(self, data: bytes | str) -> None:
@@ -82,8 +82,8 @@ class Turns:
             self._handle(came)
             return
         # A transport may have had more in its hands when it was paused.
-        left = self._left if self._xmpp.parser is self._parser else b""
-        self._left = memoryview(bytes(left) + came if left else came)
+        rest = self._left if self._xmpp.parser is self._parser else b""
+        self._left = memoryview(bytes(rest) + came if rest else came)
         self._parser = self._xmpp.parser
         if self._next is None:
             self._turn()

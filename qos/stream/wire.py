@@ -21,7 +21,7 @@ from slixmpp.basexmpp import BaseXMPP
 from slixmpp.stanza import Iq, Message
 
 from qos.core.message.model import Incoming
-from qos.stream.filters import ForeignFilters
+from qos.stream.per_stream import ForeignFilters
 from qos.stream.stream_limits import StreamLimits
 from qos.stream.stream_management import StreamManagement, parsed
 from qos.xml_text import CLIENT, render

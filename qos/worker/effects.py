@@ -360,9 +360,9 @@ def _packed(statements: Sequence[Statement]) -> str:
     for sql, parameters in statements:
         values: Any
         if isinstance(parameters, Mapping):
-            values = {name: _value(each) for name, each in parameters.items()}
+            values = {name: _value(parameter) for name, parameter in parameters.items()}
         else:
-            values = [_value(each) for each in parameters]
+            values = [_value(parameter) for parameter in parameters]
         packed.append([sql, values])
     return json.dumps(packed)
 
@@ -381,8 +381,8 @@ def _unpacked(packed: str) -> list[Statement]:
 
 def _unpacked_values(values: Any) -> Parameters:
     if isinstance(values, dict):
-        return {name: _unpacked_value(each) for name, each in values.items()}
-    return [_unpacked_value(each) for each in values]
+        return {name: _unpacked_value(value) for name, value in values.items()}
+    return [_unpacked_value(value) for value in values]
 
 
 def _unpacked_value(value: Any) -> Any:

@@ -25,12 +25,12 @@ from xml.etree import ElementTree as ET
 from qos import arguments
 from qos.core.amqp.bodies import body_of
 from qos.core.contents import Json, content_of, is_json, read_json
-from qos.core.queue.item import ItemOutcome
+from qos.core.queue.item import Disposition, ItemOutcome
 from qos.errors import JobLost, LocalProtocolError, StoreFull, UnrecoverableError
 from qos.worker.effects import Effects
 from xep_0254.events import DeliveredItem
 
-__all__ = ["Holder", "Job", "Settling", "cancelled", "unrecoverable"]
+__all__ = ["Holder", "Job", "cancelled", "unrecoverable"]
 
 log = logging.getLogger(__name__)
 
@@ -38,32 +38,6 @@ log = logging.getLogger(__name__)
 _REASON_CHARS_MAX = 800
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
-
-
-class Settling:
-    """The wanted end of a delivery.
-
-    Attributes:
-        outcome: AMQP 1.0 messaging §3.4.
-        delivery_failed: of modified.
-        undeliverable_here: of modified.
-        reason: of rejected, and of modified.
-    """
-
-    __slots__ = ("delivery_failed", "outcome", "reason", "undeliverable_here")
-
-    def __init__(
-        self,
-        outcome: ItemOutcome,
-        *,
-        delivery_failed: bool = False,
-        undeliverable_here: bool = False,
-        reason: str = "",
-    ) -> None:
-        self.outcome = outcome
-        self.delivery_failed = delivery_failed
-        self.undeliverable_here = undeliverable_here
-        self.reason = reason
 
 
 class Holder(Protocol):
@@ -76,7 +50,7 @@ class Holder(Protocol):
     def account(self) -> str:
         """The bare JID of the worker."""
 
-    def settle(self, job: Job, how: Settling) -> None:
+    def settle(self, job: Job, how: Disposition) -> None:
         """Begin to settle it; the end of that is one call of `Job.end_settling`."""
 
     async def extend(self, job: Job, seconds: float) -> float:
@@ -169,8 +143,8 @@ class Job:
 
         A payload that is another element is returned as it is.
         """
-        found = self._content()
-        return self.payload_text.encode() if found is None else found[0]
+        content = self._content()
+        return self.payload_text.encode() if content is None else content[0]
 
     def _content(self) -> tuple[bytes, str] | None:
         """The content of the payload, and its media type."""
@@ -210,7 +184,7 @@ class Job:
                 so, there was no answer, and the result is in doubt.
             LocalProtocolError: it has another outcome.
         """
-        await self._settle(Settling(ItemOutcome.ACCEPTED))
+        await self._settle(Disposition(ItemOutcome.ACCEPTED))
 
     async def release(self) -> None:
         """Give the item back as if it had not been delivered (XEP-0254 §2.4).
@@ -220,7 +194,7 @@ class Job:
         Raises:
             JobLost, LocalProtocolError: as for accept.
         """
-        await self._settle(Settling(ItemOutcome.RELEASED))
+        await self._settle(Disposition(ItemOutcome.RELEASED))
 
     async def modify(
         self,
@@ -241,7 +215,7 @@ class Job:
         arguments.flag("delivery_failed", delivery_failed)
         arguments.flag("undeliverable_here", undeliverable_here)
         arguments.text("reason", reason)
-        how = Settling(
+        how = Disposition(
             ItemOutcome.MODIFIED,
             delivery_failed=delivery_failed,
             undeliverable_here=undeliverable_here,
@@ -256,7 +230,7 @@ class Job:
             JobLost, LocalProtocolError: as for accept.
         """
         arguments.text("reason", reason)
-        await self._settle(Settling(ItemOutcome.REJECTED, reason=reason))
+        await self._settle(Disposition(ItemOutcome.REJECTED, reason=reason))
 
     async def extend(self, seconds: float) -> float:
         """Keep the lock for this many seconds from now; returns the granted seconds.
@@ -278,7 +252,7 @@ class Job:
         arguments.instance(sqlite3.Connection, "db", db, "a connection of sqlite3")
         return Effects(self, db, service=self._holder.service, by=self._holder.account)
 
-    async def _settle(self, how: Settling) -> None:
+    async def _settle(self, how: Disposition) -> None:
         if self.outcome is how.outcome:
             return
         in_flight = self._ending
@@ -305,15 +279,15 @@ class Job:
             self.outcome = self._ending
         self._ending = None
         waiting, self._waiting = self._waiting, []
-        for each in waiting:
-            if each.done():
+        for future in waiting:
+            if future.done():
                 continue  # who waited was cancelled
             if error is None:
-                each.set_result(None)
+                future.set_result(None)
             elif isinstance(error, asyncio.CancelledError):
-                each.cancel()
+                future.cancel()
             else:
-                each.set_exception(error)
+                future.set_exception(error)
 
     def check_held(self) -> None:
         """Raise JobLost if it is lost."""
@@ -358,17 +332,17 @@ class Job:
         if exc is None:
             await self.accept()
         elif isinstance(exc, Exception | asyncio.CancelledError) and not cancelled(exc):
-            await self.modify(reason=_told(exc))
+            await self.modify(reason=_reason_of(exc))
         else:
             await self.release()
 
 
-def _told(error: BaseException) -> str:
+def _reason_of(error: BaseException) -> str:
     """The reason that an exception is: its type and text, and where it was raised."""
-    told = f"{type(error).__name__}: {error}"[:_REASON_CHARS_MAX]
+    text = f"{type(error).__name__}: {error}"[:_REASON_CHARS_MAX]
     last = traceback.extract_tb(error.__traceback__, -1)
-    where = [f" ({Path(each.filename).name}, line {each.lineno})" for each in last]
-    return "".join([told, *where])
+    place = [f" ({Path(frame.filename).name}, line {frame.lineno})" for frame in last]
+    return "".join([text, *place])
 
 
 def cancelled(error: BaseException) -> bool:

@@ -23,12 +23,12 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable
 
-from qos.core.queue.item import ItemOutcome
+from qos.core.queue.item import Disposition, ItemOutcome
 from qos.core.strings import bare
 from qos.engine.retry import Retry
 from qos.errors import JobLost, NoAnswer, RequestFailed, RequestRefused
 from qos.journal.writer import JournalWriter
-from qos.worker.job import Job, Settling
+from qos.worker.job import Job
 from qos.worker.job_queue import JobQueue
 from qos.worker.recorder import job_recorder_of
 from qos.worker.settlements import ANSWER_S, RETRY, Settlements
@@ -224,7 +224,7 @@ class Leases:
         return granted
 
     async def _extend(self, job: Job, seconds: float) -> float:
-        sent = _now()
+        asked_at = _now()
         try:
             granted = await self._plugin.extend(
                 self.service,
@@ -240,18 +240,18 @@ class Leases:
             reason = f"it cannot be extended: {error}"
             self._lose(job, reason, condition=error.condition)
             raise JobLost(job.id, reason, condition=error.condition) from error
-        self._deadlines[job] = sent + granted
+        self._deadlines[job] = asked_at + granted
         return granted
 
     # -- ending ------------------------------------------------------------
 
-    def settle(self, job: Job, how: Settling) -> None:
+    def settle(self, job: Job, how: Disposition) -> None:
         """See Holder."""
         # A retract that was done would look like a lost lock to the keeper.
         self._let_go(job)
         self._settlements.begin(job, how, self._deadlines.get(job))
 
-    def settled(self, job: Job, how: Settling) -> None:
+    def settled(self, job: Job, how: Disposition) -> None:
         """See settlements.Owner."""
         self._recorder.settled(job, how)
         self._forget(job)
@@ -271,7 +271,7 @@ class Leases:
         self._recorder.released(job)
         self._lose(job, "the worker has stopped")
         try:
-            released = Settling(ItemOutcome.RELEASED)
+            released = Disposition(ItemOutcome.RELEASED)
             await self._settlements.ask_once(job, released, answer_s)
         except RequestFailed as error:
             # The lock ends by itself; a refusal means that it has ended.

@@ -6,10 +6,10 @@ reason of a failure, which may quote the payload.
 
 from __future__ import annotations
 
-from qos.core.queue.item import ItemOutcome
+from qos.core.queue.item import Disposition, ItemOutcome
 from qos.journal.schema import Entry, WorkerEvent
 from qos.journal.writer import JournalWriter
-from qos.worker.job import Job, Settling
+from qos.worker.job import Job
 
 __all__ = ["JobRecorder", "job_recorder_of"]
 
@@ -27,7 +27,7 @@ class JobRecorder:
     def started(self, job: Job) -> None:
         """A handler begins a job."""
 
-    def settled(self, job: Job, how: Settling) -> None:
+    def settled(self, job: Job, how: Disposition) -> None:
         """The service has confirmed the settlement of a job."""
 
     def released(self, job: Job) -> None:
@@ -55,7 +55,7 @@ class _JobJournal(JobRecorder):
         self._begun.add(job)
         self._note(job, WorkerEvent.STARTED, attempt=job.delivery_count + 1)
 
-    def settled(self, job: Job, how: Settling) -> None:
+    def settled(self, job: Job, how: Disposition) -> None:
         self._end(job, _OUTCOMES[how.outcome], _condition(how))
 
     def released(self, job: Job) -> None:
@@ -96,7 +96,7 @@ def job_recorder_of(
     return JobRecorder() if journal is None else _JobJournal(journal, service, node)
 
 
-def _condition(how: Settling) -> str | None:
+def _condition(how: Disposition) -> str | None:
     if how.undeliverable_here:
         return "undeliverable-here"
     return "failed" if how.delivery_failed else None

@@ -131,39 +131,39 @@ class RetractBatcher:
 
     def _begin(self) -> None:
         self._beginning = False
-        waiting = [each for each in self._waiting if not each.withdrawn]
+        waiting = [retract for retract in self._waiting if not retract.withdrawn]
         while waiting and (not self._ahead or len(waiting) >= self._batch):
-            some, waiting = waiting[: self._batch], waiting[self._batch :]
-            task = asyncio.get_running_loop().create_task(self._ask(some))
+            batch, waiting = waiting[: self._batch], waiting[self._batch :]
+            task = asyncio.get_running_loop().create_task(self._ask(batch))
             self._asking.add(task)
             self._ahead.add(task)
-            task.add_done_callback(self._asked)
+            task.add_done_callback(self._answered)
         self._waiting = waiting
 
-    def _asked(self, task: asyncio.Task[None]) -> None:
+    def _answered(self, task: asyncio.Task[None]) -> None:
         self._asking.discard(task)
         self._ahead.discard(task)
         if self._waiting:
             self._begin_soon()
 
-    async def _ask(self, some: list[Retract]) -> None:
+    async def _ask(self, batch: list[Retract]) -> None:
         alone = False
         failed: Exception | None = None
         try:
             await self._plugin.retract_all(
                 self._service,
                 self._node,
-                [each.item for each in some],
-                timeout_s=min(each.timeout_s for each in some),
+                [retract.item for retract in batch],
+                timeout_s=min(retract.timeout_s for retract in batch),
             )
         except (RequestRefused, LocalProtocolError) as error:
             # The answer for a single item is final.
-            alone, failed = len(some) > 1, error
+            alone, failed = len(batch) > 1, error
         except RequestFailed as error:
             failed = error
-        for each in some:
-            if not each.withdrawn:
-                each.answered(failed, alone=alone)
+        for retract in batch:
+            if not retract.withdrawn:
+                retract.answered(failed, alone=alone)
 
     async def end(self) -> None:
         """Stop waiting for answers."""

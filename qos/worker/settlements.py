@@ -13,10 +13,10 @@ import asyncio
 from typing import Protocol
 
 from qos.core.backoff import Backoff
-from qos.core.queue.item import ItemOutcome
+from qos.core.queue.item import Disposition, ItemOutcome
 from qos.engine.retry import Retry
 from qos.errors import JobLost, LocalProtocolError, RequestFailed, RequestRefused
-from qos.worker.job import Job, Settling
+from qos.worker.job import Job
 from qos.worker.retract_batcher import RetractBatcher
 from xep_0254.queueing import XEP_0254
 
@@ -41,7 +41,7 @@ RETRY = Backoff(first_s=0.2, max_s=5.0)
 class Owner(Protocol):
     """The object that has the jobs. It is told the end of each settlement."""
 
-    def settled(self, job: Job, how: Settling) -> None:
+    def settled(self, job: Job, how: Disposition) -> None:
         """The service has settled it."""
 
     def not_settled(self, job: Job, reason: str, condition: str | None) -> JobLost:
@@ -88,7 +88,7 @@ class Settlements:
         self._asking: dict[Job, _FirstAsk | asyncio.Timeout] = {}
         self._tasks: dict[Job, asyncio.Task[None]] = {}
 
-    def begin(self, job: Job, how: Settling, lock_ends_at: float | None) -> None:
+    def begin(self, job: Job, how: Disposition, lock_ends_at: float | None) -> None:
         """Ask until there is an answer, but not for ever.
 
         Args:
@@ -155,7 +155,7 @@ class Settlements:
     def _ask(
         self,
         job: Job,
-        how: Settling,
+        how: Disposition,
         give_up_at: float,
         *,
         failed: Exception | None = None,
@@ -186,7 +186,7 @@ class Settlements:
     async def _ask_until_answered(
         self,
         job: Job,
-        how: Settling,
+        how: Disposition,
         give_up_at: float,
         failed: Exception | None,
         *,
@@ -197,8 +197,8 @@ class Settlements:
         async def ask() -> None:
             nonlocal failed, alone
             if failed is not None:
-                known, failed = failed, None
-                raise known
+                first_error, failed = failed, None
+                raise first_error
             by_itself, alone = alone, False
             while not await self._ask_unless_sent_again(
                 job, how, retry.failures, alone=by_itself
@@ -219,7 +219,7 @@ class Settlements:
         else:
             self._settled(job, how)
 
-    def _lost(self, job: Job, how: Settling, error: RequestFailed) -> JobLost:
+    def _lost(self, job: Job, how: Disposition, error: RequestFailed) -> JobLost:
         outcome = how.outcome.value
         if error.is_temporary:
             reason = f"it may have been {outcome}: {error}"
@@ -228,12 +228,12 @@ class Settlements:
         reason = f"it was not {outcome}: {error}"
         return self._owner.not_settled(job, reason, condition)
 
-    def _settled(self, job: Job, how: Settling) -> None:
+    def _settled(self, job: Job, how: Disposition) -> None:
         self._owner.settled(job, how)
         job.end_settling()
 
     async def _ask_unless_sent_again(
-        self, job: Job, how: Settling, failures: int, *, alone: bool
+        self, job: Job, how: Disposition, failures: int, *, alone: bool
     ) -> bool:
         """Ask once; False: the item was sent again, so there will be no answer."""
         answer_s = self._answer_s(failures)
@@ -257,7 +257,7 @@ class Settlements:
             answer_s = min(answer_s, max(RETRY.first_s, self._lock_s / 3))
         return answer_s
 
-    async def ask_once(self, job: Job, how: Settling, timeout_s: float) -> None:
+    async def ask_once(self, job: Job, how: Disposition, timeout_s: float) -> None:
         """Ask for a settlement, without any repeat.
 
         Raises:
@@ -297,7 +297,7 @@ class _FirstAsk:
         self,
         settlements: Settlements,
         job: Job,
-        how: Settling,
+        how: Disposition,
         timeout_s: float,
         give_up_at: float,
     ) -> None:

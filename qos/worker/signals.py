@@ -25,13 +25,13 @@ class Stoppable(Protocol):
 
 # Both are weak: a worker is held by its tasks while it works, and by nothing
 # afterwards.
-_asked: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakSet[Stoppable]]
-_asked = WeakKeyDictionary()
+_workers: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakSet[Stoppable]]
+_workers = WeakKeyDictionary()
 
 
 def stop_on_signals(loop: asyncio.AbstractEventLoop, worker: Stoppable) -> None:
     """Let SIGTERM and SIGINT stop this worker, besides those that they stop already."""
-    workers = _asked.setdefault(loop, WeakSet())
+    workers = _workers.setdefault(loop, WeakSet())
     workers.add(worker)
     for number in _SIGNALS:
         loop.add_signal_handler(number, _stop, workers)
@@ -39,12 +39,12 @@ def stop_on_signals(loop: asyncio.AbstractEventLoop, worker: Stoppable) -> None:
 
 def forget(loop: asyncio.AbstractEventLoop, worker: Stoppable) -> None:
     """Remove a worker; harmless if it has never asked."""
-    workers = _asked.get(loop)
+    workers = _workers.get(loop)
     if workers is None or worker not in workers:
         return
     workers.discard(worker)
     if not workers:
-        del _asked[loop]
+        del _workers[loop]
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
 

@@ -29,10 +29,10 @@ class InThreads:
         """Return when the function does, or raise what it raises."""
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
-        made = await loop.run_in_executor(self._pool, context.run, self._call, job)
+        result = await loop.run_in_executor(self._pool, context.run, self._call, job)
         # Of a lambda around a coroutine function, for example.
-        if inspect.isawaitable(made):
-            await made
+        if inspect.isawaitable(result):
+            await result
 
     def close(self) -> None:
         """Begin with no further job. The threads end with their functions."""

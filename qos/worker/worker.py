@@ -124,8 +124,6 @@ class Worker:
         self._durable = durable_locks
         self._stop_times = StopTimes(grace_s)
         self._effects_db = effects_db
-        if XEP_0254.name not in client.plugin:
-            client.register_plugin(XEP_0254.name)
         self._plugin = XEP_0254.of(client)
         self._leases = Leases(
             self._plugin,
@@ -411,7 +409,7 @@ class Worker:
             await self._grace()
         unended = [job for job in leases.jobs.values() if not job.settling]
         await self._give_back(unended, times.answer_s())
-        running = [each for each in self._runners if not each.done()]
+        running = [runner for runner in self._runners if not runner.done()]
         for runner in running:
             runner.cancel()
         if running:
@@ -439,8 +437,8 @@ class Worker:
             timeout=self._stop_times.grace_s(),
             return_when=asyncio.FIRST_COMPLETED,
         )
-        for each in ends:
-            each.cancel()
+        for end in ends:
+            end.cancel()
 
 
 def _check_db(name: str, db: sqlite3.Connection) -> None:

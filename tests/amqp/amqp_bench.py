@@ -39,9 +39,9 @@ from qos.core.queue.requests import (
 from qos.core.queue.results import ItemsResult, Result
 from qos.core.queue.selector_time import Meter
 from qos.engine.clock import Clock, LoopClock
+from qos.engine.gateway import QueuePorts
 from qos.engine.queue_engine import QueueEngine
 from qos.engine.queue_outputs import Payloads, QueuePort
-from qos.engine.queue_ports import QueuePorts
 from qos.ids import new_id
 from qos.stores.queue_store import SqliteQueueStore
 from waiting import LIMIT_S, limit, until

@@ -1,5 +1,7 @@
 """A message needs only the steps of its promise; see `make calls`."""
 
+import pytest
+
 import calls
 
 #: The present number, and a few more for another version of Python. Seven of them keep
@@ -15,3 +17,22 @@ async def test_an_assured_message_takes_no_more_calls_than_it_did() -> None:
     # The profile has seen both ends: the message was sent, and handed over.
     functions = {function for _, function in counted}
     assert {"XEP_QOS.send", "Handovers.begin", "Delivery.outcome"} <= functions
+
+
+#: The most modules on the way of each, and the last function of this way.
+MODULES_MAX = {
+    "message": (53, "Delivery.outcome"),
+    "xmpp": (72, "XEP_0254.retract"),
+    "http": (80, "acknowledge"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(MODULES_MAX))
+async def test_nothing_runs_through_more_modules_than_it_did(name: str) -> None:
+    """Who follows a message or an item reads each of them."""
+    modules_max, last = MODULES_MAX[name]
+    counted = await calls.COUNTS[name]()
+    modules = sorted({module for module, _ in counted})
+    print(f"{len(modules)} modules of our own for {name}")
+    assert len(modules) <= modules_max, "\n".join(modules)
+    assert last in {function for _, function in counted}

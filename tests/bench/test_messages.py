@@ -23,8 +23,8 @@ from benchmarks.settings import FLOOR, STORES, Settings, fan_of, settings_for
 from measuring import NO_REPEATS, in_children
 from qos.core.backoff import Backoff
 from qos.core.message.model import Level
-from qos.stream.filters import is_foreign
 from qos.stream.login import AccountSession
+from qos.stream.per_stream import is_foreign
 from qos.stream.server import Login
 from qos.testing import Link, LoopbackServer, friends, processes
 from qos.testing.processes import NotInstalled, ProcessFailed

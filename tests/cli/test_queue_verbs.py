@@ -267,6 +267,9 @@ async def test_the_dead_are_listed_and_given_a_new_life(queues: Commands) -> Non
     wrong = await queues.queue("dead requeue", "nobody")
     assert (wrong.status, wrong.out) == (1, [])
     assert "item-not-found" in wrong.err
+    none = await queues.run("queue", "dead", "requeue", *service, user="alice")
+    assert (none.status, none.out) == (0, [])
+    assert "no item has died in 'letters'" in none.err
     right = await queues.queue("dead requeue", "late")
     assert (right.status, right.out) == (0, [{"id": "late"}]), right.err
     moved = await queues.run("queue", "browse", *service, user="alice")

@@ -23,7 +23,7 @@ from slixmpp import JID
 import qos
 from proxy import LinkFault, Proxy
 from qos import CannotConnect, Device, LocalProtocolError
-from qos.cli import inbox, stored
+from qos.cli import inbox, store_records
 from qos.testing import LoopbackServer, friends
 from qos.testing.processes import Child
 from qos.testing.prosody import Prosody, mutual
@@ -441,7 +441,7 @@ async def test_a_message_that_ends_each_run_can_be_dropped_by_force(
         for _ in range(2):
             with pytest.raises(ZeroDivisionError, match="bad"):
                 await crash()
-        async with stored.opened(store, to_read=True) as closed:
+        async with store_records.opened(store, to_read=True) as closed:
             (record,) = closed.incoming()
         words = ["drop", record.msg_id, "--force", "--store", store]
         assert await inbox.run(inbox.parser("inbox").parse_args(words)) == 0

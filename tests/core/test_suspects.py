@@ -19,9 +19,9 @@ def ask(
     now: float = NOW,
     *,
     unread: bool = False,
-    others: bool = False,
+    other_work: bool = False,
 ) -> str | None:
-    return suspects.next(now, unread=unread, others=others)
+    return suspects.next(now, unread=unread, other_work=other_work)
 
 
 def test_nothing_is_next_where_nothing_is_held() -> None:
@@ -32,7 +32,7 @@ def test_nothing_is_next_where_nothing_is_held() -> None:
 
 def test_a_suspect_goes_when_the_others_have_been_answered() -> None:
     suspects = held(5)
-    assert ask(suspects, unread=True, others=True) is None
+    assert ask(suspects, unread=True, other_work=True) is None
     assert not suspects.alone
     assert ask(suspects) == "of 5"
     assert suspects.alone
@@ -63,14 +63,14 @@ def test_the_smallest_goes_first() -> None:
 def test_others_without_an_end_keep_a_suspect_waiting_for_a_while_only() -> None:
     suspects = held(5, 6)
     late = NOW + PATIENCE_S
-    assert ask(suspects, late - 0.1, others=True) is None
-    assert ask(suspects, late, others=True, unread=True) is None
+    assert ask(suspects, late - 0.1, other_work=True) is None
+    assert ask(suspects, late, other_work=True, unread=True) is None
     assert suspects.alone
-    assert ask(suspects, late, others=True) == "of 5"
+    assert ask(suspects, late, other_work=True) == "of 5"
     suspects.read(late)
     # Then the others have their time again.
-    assert ask(suspects, late + PATIENCE_S - 0.1, others=True) is None
-    assert ask(suspects, late + PATIENCE_S, others=True) == "of 6"
+    assert ask(suspects, late + PATIENCE_S - 0.1, other_work=True) is None
+    assert ask(suspects, late + PATIENCE_S, other_work=True) == "of 6"
 
 
 def test_one_that_is_no_suspect_any_more_waits_no_longer() -> None:

@@ -33,15 +33,15 @@ def names_in(file: str) -> dict[str, Any]:
 
 
 async def run_block(page: str, **names: Any) -> dict[str, Any]:
-    """Run the one block of Python that a page has, as a part of a coroutine.
+    """Run the blocks of Python that a page has, as a part of a coroutine.
 
     Returns:
         The names that it leaves.
     """
-    (block,) = re.findall(
+    blocks = re.findall(
         r"^```python\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL
     )
-    block = block.replace("lamp@localhost", "lamp@example.org")
+    block = "".join(blocks).replace("lamp@localhost", "lamp@example.org")
     body = textwrap.indent(f"{block}return locals()\n", "    ")
     exec(f"async def block():\n{body}", names)  # noqa: S102 - our own guide
     return dict(await names["block"]())
@@ -125,7 +125,6 @@ async def selective_worker() -> None:
 
     names["handle"] = handle_one
     async with qos.connect("bee@example.org/2", PASSWORD, store="memory:") as bee:
-        bee.client.register_plugin("xep_0254")
         working = asyncio.create_task(names["work"](bee.client))
         await names["publish"](bee.client)
         await done.wait()

@@ -124,6 +124,7 @@ ELSEWHERE = {
     "docs/code/own_client.py": _DRIVER,
     "docs/code/gateway.py": _DRIVER,
     "docs/messages.md python 1": _DRIVER,
+    "docs/messages.md python 2": _DRIVER,
     "docs/components.md python 1": _DRIVER,
     "docs/code/queue_worker.py": _DRIVER,
     "docs/code/selective_worker.py": _DRIVER,
@@ -156,7 +157,8 @@ SHOWN = {
     "docs/benchmarks.md sh 2": "the makers' benchmarks start servers of their own",
     "docs/audit.md sh 1": "it needs a fleet: tests/spark/test_audit.py",
     "docs/audit.md sh 2": "no server has a part in it; open: its second run",
-    "docs/code/read_tables.py": "no server has a part in it: tests/spark/test_snapshot.py",
+    "docs/audit.md sh 3": "it needs an audit's tables: tests/spark/test_forgetting.py",
+    "docs/code/read_tables.py": "no server has a part in it; twice: test_snapshot.py",
     "docs/components.md sh 1": "it needs a fleet: tests/cli/test_queue_http.py",
     "examples/spark_queue.py": "a server of its own: tests/spark/test_queue_example.py",
 }

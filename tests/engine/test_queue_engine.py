@@ -33,7 +33,7 @@ from qos.core.queue.results import (
     Result,
     SubscribeResult,
 )
-from qos.engine import seen_nodes
+from qos.engine import queue_state
 from qos.engine.queue_engine import Answer, Unwritten
 from queue_bench import BEE, NODE, OTHER_BEE, OWNER, Bench, Sent, entry, opened
 from waiting import until
@@ -235,7 +235,7 @@ async def test_many_nodes_are_listed_in_several_turns(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """10,000 took 11 ms of everybody's time."""
-    monkeypatch.setattr(seen_nodes, "_STEP_NODES", 2)
+    monkeypatch.setattr(queue_state, "_STEP_NODES", 2)
     for name in ("e", "a", "c", "b"):
         await bench.ask(Create(name))
     listed = bench.names()

@@ -4,8 +4,8 @@ from collections.abc import Collection, Sequence
 
 from qos.core.queue.effects import Notification, NotifyUnlock
 from qos.core.queue.item import Item
+from qos.engine.gateway import GatewayPort, QueuePorts
 from qos.engine.queue_outputs import Payloads, QueuePort
-from qos.engine.queue_ports import GatewayPort, QueuePorts
 
 MINE = "bee@x/amqp-1"
 XMPP = "bee@x/1"

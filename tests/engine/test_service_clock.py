@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qos.engine.clock import GAIN, Timers
-from qos.engine.service_clock import _UNANSWERED_S, ServiceClock
+from qos.engine.clock import _UNANSWERED_S, GAIN, ServiceClock, Timers
 from qos.testing.clock import ManualClock
 
 

@@ -50,7 +50,7 @@ PACKAGES = (
 #: Constants that are no limit on others, with the reason.
 NOT_OF_OTHERS = {
     "qos.core.backoff:_DOUBLINGS_MAX": "arithmetic",
-    "qos.core.message.pace:_DOUBLINGS_MAX": "arithmetic",
+    "qos.core.message.flow:_DOUBLINGS_MAX": "arithmetic",
     "qos.core.queue.browsing:_SEQ_CHARS_MAX": "SQLite's integers",
     "qos.core.queue.node_options:_BACKOFF_S_MAX": "when we try again",
     "qos.core.rest.msg_properties:_WHOLE_MAX": "RFC 9651, of a decimal",

@@ -313,7 +313,7 @@ def patient(end: Device) -> None:
     Otherwise a peer that has not answered before the first retry counts as one that says
     nothing, which needs another form.
     """
-    end.qos._endpoint._discovery._timeout_s = LIMIT_S
+    end.qos._endpoint._discovery._features._timeout_s = LIMIT_S
 
 
 async def counters_agree(end: Device) -> None:

@@ -21,6 +21,7 @@ from passing_time import let_pass
 from proxy import LinkFault, Proxy, Shape
 from qos.stream.keepalive import unsent_bytes
 from qos.stream.login import AccountSession
+from qos.stream.turns import Turns
 from qos.testing import LoopbackServer, friends
 from qos.testing.prosody import MakeProsody
 from waiting import limit, until
@@ -179,6 +180,27 @@ async def test_a_process_that_was_stopped_does_not_blame_the_server(
             async with limit():
                 await made.client.plugin["xep_0199"].ping(JID("localhost"))
             await let_pass(INTERVAL_S)
+        assert not lost
+
+
+async def test_a_pause_of_ours_is_not_the_servers_silence(
+    server: LoopbackServer,
+) -> None:
+    """A program without room for more reads nothing, and so sees no answer to a ping.
+
+    It gave the session up, and 120 of 400 messages were lost with it.
+    """
+    async with session(server.port, "lamp") as made:
+        lost: list[object] = []
+        made.client.add_event_handler("disconnected", lost.append)
+        turns = Turns.of(made.client)
+        turns.hold()
+        for _ in range(40):
+            await let_pass(TIMEOUT_S)
+        assert not lost
+        turns.release()
+        async with limit():
+            await made.client.plugin["xep_0199"].ping(JID("localhost"))
         assert not lost
 
 

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from amqp_bench import DOMAIN
 from qos.core.queue.hops import HOPS_MAX
-from qos.core.queue.item import Item
-from qos.core.queue.requests import Delete
+from qos.core.queue.item import Item, ItemState
+from qos.core.queue.requests import Delete, Refusal
 from qos.core.rest.link_header import read_links
 from qos.rest import bounds
 from qos.testing.ports import free_ports
@@ -268,6 +269,41 @@ async def test_a_subscriber_that_fails_too_often_is_disabled(
     assert (await bench.post(location, b"enabled=perhaps")).status == 400
     assert (await bench.post(location, b"enabled=false")).status == 204
     assert not (await shown(bench, location))["enabled"]
+
+
+async def test_a_subscriber_whose_end_cannot_be_written_holds_no_message(
+    bench: RestBench, to: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise each message that it is still given is locked, and pushed by nobody."""
+    location = await made(bench, to.url)
+    await bench.post("/queues/orders/messages", b"1")
+    await to.bodies(1)
+    await bench.until_items("orders", 0)
+    pushers = bench.rest.pushers
+    (pusher,) = pushers.of("orders", f"alice@{DOMAIN}")
+
+    async def forbidden(_request: object) -> None:
+        raise Refusal("you may not subscribe", condition="forbidden", type="auth")
+
+    async def unwritten(_change: object) -> None:
+        raise Refusal(
+            "the disk is full", condition="internal-server-error", type="wait"
+        )
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pusher, "ask", forbidden)
+        patch.setattr(pushers, "save", unwritten)
+        pusher.start()
+        await until_shown(bench, location, enabled=False)
+        assert not pusher.is_running
+    await bench.post("/queues/orders/messages", b"2")
+    (item,) = (await bench.items("orders")).values()
+    assert item.state is ItemState.AVAILABLE
+    form = "application/x-www-form-urlencoded"
+    assert (
+        await bench.post(location, b"enabled=true", Content_Type=form)
+    ).status == 204
+    assert await to.bodies(1) == [b"2"]
 
 
 async def push_counts(bench: RestBench) -> dict[str, int]:

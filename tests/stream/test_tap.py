@@ -19,8 +19,8 @@ from slixmpp import ClientXMPP
 from qos.core.message.batch import BATCH_NAMESPACE
 from qos.core.message.model import MARKS_NAMESPACE, NAMESPACES
 from qos.stream import internals
-from qos.stream.filters import is_foreign
 from qos.stream.gate import Gate
+from qos.stream.per_stream import is_foreign
 from qos.stream.tap import Part, Tap
 from qos.testing import LoopbackServer, friends
 from qos.testing.clients import close, new_client

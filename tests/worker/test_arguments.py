@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from slixmpp import ClientXMPP
 
+from qos.core.queue.item import Disposition
 from qos.worker import Job, Worker
-from qos.worker.job import Settling
 from wrong_values import NO_JIDS, NO_SECONDS, accepted, parameters_of
 from xep_0254 import DeliveredItem
 
@@ -60,7 +60,7 @@ class Holder:
     service, node, account = "queue.localhost", "orders", "bee@localhost"
     asked = 0
 
-    def settle(self, job: Job, _how: Settling) -> None:
+    def settle(self, job: Job, _how: Disposition) -> None:
         self.asked += 1
         job.end_settling()
 

@@ -35,12 +35,12 @@ def submitted(*fields: tuple[str, list[str]], form_type: str = "") -> Form:
 
 def node_fields(*fields: tuple[str, list[str]], form_type: str = "") -> dict[str, str]:
     form = submitted(*fields, form_type=form_type)
-    return fields_of(form, known=NODE_FIELDS, form_type=NODE_CONFIG)
+    return fields_of(form, definitions=NODE_FIELDS, form_type=NODE_CONFIG)
 
 
 def options(*fields: tuple[str, list[str]], form_type: str = "") -> dict[str, str]:
     form = submitted(*fields, form_type=form_type)
-    return fields_of(form, known=SUBSCRIBE_FIELDS, form_type=SUBSCRIBE_OPTIONS)
+    return fields_of(form, definitions=SUBSCRIBE_FIELDS, form_type=SUBSCRIBE_OPTIONS)
 
 
 def refuse(fields: list[tuple[str, list[str]]], form_type: str, *, node: bool) -> str:
@@ -202,7 +202,7 @@ def test_a_rendered_form_is_one_that_can_be_sent_back(kind: str) -> None:
     )
     form = parse_form(ET.XML(xml))
     assert form.type == kind
-    given = fields_of(form, known=NODE_FIELDS, form_type=NODE_CONFIG)
+    given = fields_of(form, definitions=NODE_FIELDS, form_type=NODE_CONFIG)
     assert node_options(given) == node_options(config)
 
 
@@ -210,7 +210,7 @@ def test_the_options_form_at_its_defaults_still_asks_for_queue_requests() -> Non
     """docs/design/queue.md X6: never a silent default."""
     xml = render_form("form", SUBSCRIBE_OPTIONS, SUBSCRIBE_FIELDS, {})
     form = parse_form(ET.XML(xml))
-    given = fields_of(form, known=SUBSCRIBE_FIELDS, form_type=SUBSCRIBE_OPTIONS)
+    given = fields_of(form, definitions=SUBSCRIBE_FIELDS, form_type=SUBSCRIBE_OPTIONS)
     assert given.pop("pubsub#queue_requests") == ""
     assert subscribe_options(given) is None
 

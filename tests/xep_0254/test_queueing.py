@@ -257,6 +257,17 @@ async def test_what_waits_when_the_session_is_lost_hears_of_it(
         await waiting
 
 
+async def test_a_program_needs_not_register_the_plugin_before_it_publishes(
+    server: LoopbackServer, scripted: RawComponent
+) -> None:
+    """Nothing else of a queue needs it: a program found that out by a traceback."""
+    async with logged_in(server, "bob/2") as client:
+        publishing = asyncio.create_task(XEP_0254.of(client).stats(QUEUE, "n"))
+        await scripted.expect(stanza("iq", type="get"))
+        publishing.cancel()
+        assert XEP_0254.of(client) is XEP_0254.of(client)
+
+
 async def test_without_a_session_nothing_is_asked(server: LoopbackServer) -> None:
     """A request queued by slixmpp could be sent long after the caller gave up."""
     client = ClientXMPP("bob@localhost/1", "secret")
@@ -724,16 +735,6 @@ async def test_a_component_can_ask_and_listen_too(
 
 
 # -- the plugin ------------------------------------------------------------
-
-
-async def test_who_forgot_to_register_the_plugin_is_told_how() -> None:
-    """A KeyError would not say what is missing."""
-    client = ClientXMPP("bob@localhost/1", "secret")
-    try:
-        with pytest.raises(LookupError, match="register_plugin"):
-            XEP_0254.of(client)
-    finally:
-        await close(client)
 
 
 @pytest.mark.parametrize("option", ["timeout_s", "retry_s", "stanza_bytes_max"])

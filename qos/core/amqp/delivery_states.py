@@ -13,7 +13,7 @@ from qos.core.amqp import values
 from qos.core.amqp.frames import field_bytes, flag, number
 from qos.core.amqp.resuming import Position, State
 from qos.core.amqp.values import DecodeError, decode, descriptor, elements, end_of
-from qos.core.queue.item import ItemOutcome
+from qos.core.queue.item import Disposition, ItemOutcome
 from qos.core.record import record
 
 __all__ = [
@@ -58,24 +58,17 @@ _MAP_BYTES = 9
 
 
 @record(frozen=True, slots=True)
-class PeerOutcome:
-    """An outcome with what a peer tells about it.
+class PeerOutcome(Disposition):
+    """The end of a delivery, as a peer tells it.
+
+    The reason of a rejected one is the condition of its error, and the description.
 
     Attributes:
-        outcome: of the delivery.
-        failed: with modified: the delivery counts.
-        undeliverable: with modified: do not send it here again.
-        annotations: with modified: an encoded map; b'': none.
-        condition: with rejected: the condition of the error.
-        description: with rejected: its description.
+        annotations: with modified: what changes in those of the item, as an encoded map;
+            b'': nothing.
     """
 
-    outcome: ItemOutcome
-    failed: bool = False
-    undeliverable: bool = False
     annotations: bytes = b""
-    condition: str = ""
-    description: str = ""
 
 
 #: A state as a peer tells it; see `qos.core.amqp.resuming.State`.
@@ -109,10 +102,14 @@ def read_state(data: bytes) -> PeerState:
         annotations = field_bytes(fields, 2)
         if annotations[0] not in _MAPS:
             annotations = b""
-        return PeerOutcome(outcome, flag(fields, 0), flag(fields, 1), annotations)
+        return PeerOutcome(
+            outcome,
+            delivery_failed=flag(fields, 0),
+            undeliverable_here=flag(fields, 1),
+            annotations=annotations,
+        )
     if outcome is ItemOutcome.REJECTED:
-        condition, description = _error(field_bytes(fields, 0))
-        return PeerOutcome(outcome, condition=condition, description=description)
+        return PeerOutcome(outcome, reason=_reason(field_bytes(fields, 0)))
     return PeerOutcome(outcome)
 
 
@@ -127,15 +124,15 @@ def numbered(data: bytes) -> bytes:
     return data if number_ is None else b"\x00" + values.ulong(number_) + data[at:]
 
 
-def _error(data: bytes) -> tuple[str, str]:
+def _reason(data: bytes) -> str:
     if data == values.NULL:
-        return "", ""
+        return ""
     code, at = descriptor(data, 0)
     if code != _ERROR:
         raise DecodeError("the error of a rejected delivery is none", 0)
     fields = elements(data[at:])
     texts = [decode(field_bytes(fields, place)) for place in (0, 1)]
-    return str(texts[0][1] or ""), str(texts[1][1] or "")
+    return ": ".join(str(text) for _, text in texts if text)
 
 
 def write_state(state: State) -> bytes:

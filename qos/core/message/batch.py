@@ -205,8 +205,8 @@ class BatchQueue:
 
         It is no longer in flight.
         """
-        sent = self._sent.pop(iq_id, None)
-        return () if sent is None else sent.ids
+        batch = self._sent.pop(iq_id, None)
+        return () if batch is None else batch.ids
 
     def next_at(self) -> float:
         """When waiting requests may be sent without an answer; inf: none wait."""

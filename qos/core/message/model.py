@@ -119,8 +119,8 @@ class Rejection:
         Raises:
             TypeError, ValueError: the text is no such form.
         """
-        condition, type_, said, redelivered = json.loads(text)
-        return cls(str(condition), type_, str(said), bool(redelivered))
+        condition, type_, reason, redelivered = json.loads(text)
+        return cls(str(condition), type_, str(reason), bool(redelivered))
 
 
 @record(frozen=True, slots=True)
@@ -330,10 +330,14 @@ def only(records: Iterable[Incoming], msg_id: str, source: str | None) -> Incomi
         UnknownMessage: there is none.
         AmbiguousMessage: there are several.
     """
-    found = [each for each in records if each.msg_id == msg_id and each.is_from(source)]
-    if not found:
+    matches = [
+        message
+        for message in records
+        if message.msg_id == msg_id and message.is_from(source)
+    ]
+    if not matches:
         raise UnknownMessage(msg_id)
-    if len(found) > 1:
-        senders = sorted({each.source for each in found})
+    if len(matches) > 1:
+        senders = sorted({message.source for message in matches})
         raise AmbiguousMessage(msg_id, senders=senders)
-    return found[0]
+    return matches[0]

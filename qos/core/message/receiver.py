@@ -105,8 +105,8 @@ def step(
     after = TRANSITIONS.get((state, input_))
     if after is None:
         return record, ()
-    if request is not None and input_ in _ASKED:
-        return _ASKED[input_](record, after, at, request)
+    if request is not None and input_ in _REQUEST_STEPS:
+        return _REQUEST_STEPS[input_](record, after, at, request)
     assert record is not None
     return _STEPS[input_](record, after, at, request)
 
@@ -124,7 +124,7 @@ def _acknowledged(
     _: Incoming | None, after: IncomingState, at: At, request: Request
 ) -> _Outcome:
     record = _incoming(
-        request, at, state=after, level=Level.ACKNOWLEDGED, written=at.written
+        request, at, state=after, level=Level.ACKNOWLEDGED, is_stored=at.written
     )
     if not at.written:
         return record, (Reserve(record), Deliver(record))
@@ -134,8 +134,8 @@ def _acknowledged(
 def _assured(
     _: Incoming | None, after: IncomingState, at: At, request: Request
 ) -> _Outcome:
-    held = _incoming(request, at, state=after, level=Level.ASSURED)
-    return held, (Reserve(held), Save(held), Answer("received", held.hold))
+    record = _incoming(request, at, state=after, level=Level.ASSURED)
+    return record, (Reserve(record), Save(record), Answer("received", record.hold))
 
 
 def _incoming(
@@ -144,7 +144,7 @@ def _incoming(
     *,
     state: IncomingState,
     level: Level,
-    written: bool = True,
+    is_stored: bool = True,
 ) -> Incoming:
     assured = level is Level.ASSURED
     return Incoming(
@@ -160,7 +160,7 @@ def _incoming(
         state=state,
         mark=request.mark,
         hold=at.token if assured else "",
-        written=written,
+        written=is_stored,
     )
 
 
@@ -225,7 +225,7 @@ def _unknown(
     return record, (error, report)
 
 
-_ASKED: dict[
+_REQUEST_STEPS: dict[
     ReceiverInput,
     Callable[[Incoming | None, IncomingState, At, Request], _Outcome],
 ] = {
@@ -293,17 +293,17 @@ def _in_hand(
 def _handed_over(
     record: Incoming, after: IncomingState, at: At, request: Request | None
 ) -> _Outcome:
-    done = _ended(record, after, at)
-    return done, (*_result(request), Refund(record), Save(done))
+    tombstone = _ended(record, after, at)
+    return tombstone, (*_result(request), Refund(record), Save(tombstone))
 
 
 def _handed_over_unmarked(
     record: Incoming, _after: IncomingState, _at: At, request: Request | None
 ) -> _Outcome:
-    told = _result(request) if record.level is Level.ASSURED else (_TAKEN,)
+    answers = _result(request) if record.level is Level.ASSURED else (_TAKEN,)
     if not record.written:
-        return None, (*told, Refund(record))
-    return None, (*told, Refund(record), Forget(record))
+        return None, (*answers, Refund(record))
+    return None, (*answers, Refund(record), Forget(record))
 
 
 def _result(request: Request | None) -> tuple[Effect, ...]:
@@ -314,15 +314,15 @@ def _consumed(
     record: Incoming, after: IncomingState, at: At, request: Request | None
 ) -> _Outcome:
     hand_over = _handed_over_unmarked if after is _S.ABSENT else _handed_over
-    done, (*told, written) = hand_over(record, after, at, request)
-    return done, (written, *told)
+    tombstone, (*effects, store_effect) = hand_over(record, after, at, request)
+    return tombstone, (store_effect, *effects)
 
 
 def _not_taken(
     record: Incoming, after: IncomingState, at: At, _request: Request | None
 ) -> _Outcome:
-    held = replace(record, state=after, changed_at=at.now)
-    return held, (NOT_NOW, Save(held))
+    record = replace(record, state=after, changed_at=at.now)
+    return record, (NOT_NOW, Save(record))
 
 
 def _not_taken_acknowledged(
@@ -369,8 +369,8 @@ def _release(
 def _gone(
     record: Incoming, after: IncomingState, at: At, _request: Request | None
 ) -> _Outcome:
-    gone = _ended(record, after, at)
-    return gone, (Refund(record), Save(gone))
+    tombstone = _ended(record, after, at)
+    return tombstone, (Refund(record), Save(tombstone))
 
 
 def _forget(

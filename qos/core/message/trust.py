@@ -59,12 +59,12 @@ class TrustPolicy:
         entries: object = value.split(",") if isinstance(value, str) else value
         if not isinstance(entries, Collection) or isinstance(entries, bytes | Mapping):
             raise InvalidArgument("trust", value, _ALLOWED)
-        found = {each for entry in entries if (each := _entry(entry))}
-        if found == {"anyone"}:
+        names = {name for entry in entries if (name := _entry(entry))}
+        if names == {"anyone"}:
             return cls(anyone=True)
-        if not found or "anyone" in found:
+        if not names or "anyone" in names:
             raise InvalidArgument("trust", value, _ALLOWED)
-        return cls(contacts="contacts" in found, named=frozenset(found - {"contacts"}))
+        return cls(contacts="contacts" in names, named=frozenset(names - {"contacts"}))
 
     def names(self, sender: str) -> bool:
         """Whether a full JID, its account or its domain is in the list."""
@@ -115,8 +115,8 @@ class Trusted:
         if policy.named and policy.names(sender):
             return cls(True, "on the allow list")
         if policy.contacts:
-            known = subscription in _SUBSCRIBED
-            return cls(known, f"roster subscription is {subscription!r}")
+            is_contact = subscription in _SUBSCRIBED
+            return cls(is_contact, f"roster subscription is {subscription!r}")
         return cls(False, "not on the allow list")
 
 

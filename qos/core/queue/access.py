@@ -29,10 +29,10 @@ def may_subscribe(node: Node, options: NodeOptions, account: str) -> bool:
     With access model open, every account may except an outcast and one that may only
     publish. With a whitelist, owners, publishers and members.
     """
-    what = affiliation(node, account)
-    if what is Affiliation.NONE:
+    affiliation_ = affiliation(node, account)
+    if affiliation_ is Affiliation.NONE:
         return options.access_model == "open"
-    return what not in {Affiliation.OUTCAST, Affiliation.PUBLISH_ONLY}
+    return affiliation_ not in {Affiliation.OUTCAST, Affiliation.PUBLISH_ONLY}
 
 
 def may_publish(node: Node, options: NodeOptions, account: str) -> bool:

@@ -54,11 +54,11 @@ def items(
     limit = _PAGE_MAX if request.max_items is None else request.max_items
     limit = min(limit, _PAGE_MAX)
     after = int(request.after) if _is_seq(request.after) else 0
-    found, count = _page(service, queue, request, after=after, limit=limit, now=now)
-    found = _cut(found, last=request.last)
+    page, count = _page(service, queue, request, after=after, limit=limit, now=now)
+    page = _cut(page, last=request.last)
     result = ItemsResult(
         node=request.node,
-        items=tuple(for_consumer(service.nodes, each) for each in found),
+        items=tuple(for_consumer(service.nodes, item) for item in page),
         count=count,
         now=now,
         # Decided now: when the answer is sent, another node may have the name.
@@ -80,8 +80,8 @@ def _page(
     """A page of items by seq, and how many there are in total."""
     if request.state == "live":
         if request.item_ids:
-            named = map(queue.items.get, request.item_ids)
-            live = [each for each in named if each is not None]
+            candidates = map(queue.items.get, request.item_ids)
+            live = [item for item in candidates if item is not None]
             return _sorted(live, after, limit, last=request.last), len(live)
         order = queue.live.order
         page = order.latest if request.last else order.after
@@ -92,23 +92,25 @@ def _page(
         outcome = ItemOutcome.REJECTED
         letters = [item for _, item in service.letters(request.node)]
         moved_here = queue.live.letters.values()
-        letters += [queue.items[each] for ids in moved_here for each in ids]
+        letters += [queue.items[item_id] for ids in moved_here for item_id in ids]
     ended_items, name = service.ended_items, queue.node.name
     if request.item_ids:
-        wanted = frozenset(request.item_ids)
-        found = [each for each in letters if _name_at(each, name) in wanted]
-        for item_id in wanted:
+        item_ids = frozenset(request.item_ids)
+        matches = [letter for letter in letters if _name_at(letter, name) in item_ids]
+        for item_id in item_ids:
             archived = ended_items.find_archived(name, item_id, outcome)
-            found += [each for each in archived if each.is_kept(now)]
-        return _sorted(found, after, limit), len(found)
+            matches += [item for item in archived if item.is_kept(now)]
+        return _sorted(matches, after, limit), len(matches)
     if request.state == "dead":
         count = queue.dead + len(letters)
     else:
         count = ended_items.count_archived(name, outcome, now=now)
     # Expired items are left out by the query: removed afterwards, they would leave a
     # page short or empty.
-    kept = ended_items.archived(name, outcome, after=after, limit=limit, now=now)
-    return _sorted([*kept, *letters], after, limit), count
+    archive_page = ended_items.archived(
+        name, outcome, after=after, limit=limit, now=now
+    )
+    return _sorted([*archive_page, *letters], after, limit), count
 
 
 def _name_at(letter: Item, node: str) -> str:
@@ -116,11 +118,11 @@ def _name_at(letter: Item, node: str) -> str:
     return letter.origin_id if letter.origin == node else letter.item_id
 
 
-def _cut(found: list[Item], *, last: bool) -> list[Item]:
+def _cut(page: list[Item], *, last: bool) -> list[Item]:
     """The first items of a page, or the last ones, that are not too large together."""
-    sizes = accumulate(each.size for each in (reversed(found) if last else found))
+    sizes = accumulate(item.size for item in (reversed(page) if last else page))
     fits = max(1, sum(size <= _PAGE_BYTES_MAX for size in sizes))
-    return found[-fits:] if last else found[:fits]
+    return page[-fits:] if last else page[:fits]
 
 
 def _is_seq(text: str) -> bool:
@@ -132,8 +134,8 @@ _seq = attrgetter("seq")
 
 
 def _sorted(
-    found: Iterable[Item], after: int, limit: int, *, last: bool = False
+    items: Iterable[Item], after: int, limit: int, *, last: bool = False
 ) -> list[Item]:
     """The first items with a larger seq, or the last ones."""
-    later = sorted((each for each in found if each.seq > after), key=_seq)
+    later = sorted((item for item in items if item.seq > after), key=_seq)
     return later[max(0, len(later) - limit) :] if last else later[:limit]

@@ -55,30 +55,35 @@ def copies(
         now: the time.
     """
     ttl = topic.options.ttl
-    entries = [replace(each, ttl=ttl) if each.ttl is None else each for each in entries]
+    entries = [
+        replace(entry, ttl=ttl) if entry.ttl is None else entry for entry in entries
+    ]
     queues = service.topics.of(topic.node.name)
-    wanted = {
-        name: _wanted(service.queue(name), timed) for name, timed in queues.items()
+    names_by_queue = {
+        name: _payload_names(service.queue(name), timed)
+        for name, timed in queues.items()
     }
-    all_wanted = frozenset[str]().union(*wanted.values())
+    all_names = frozenset[str]().union(*names_by_queue.values())
     # Once for all queues: a payload can be large.
-    read = [names_of_payload(each.payload, all_wanted) for each in entries]
+    payload_values = [names_of_payload(entry.payload, all_names) for entry in entries]
     effects: list[QueueEffect] = []
     for name, timed in queues.items():
         parts = [
-            {key: of[key] for key in wanted[name] if key in of} if of else of
-            for of in read
+            {key: values[key] for key in names_by_queue[name] if key in values}
+            if values
+            else values
+            for values in payload_values
         ]
         effects += _copies(service, name, timed, entries, parts, publisher, now)
     return effects
 
 
-def _wanted(queue: QueueNode, timed: TimedSelector | None) -> set[str]:
+def _payload_names(queue: QueueNode, timed: TimedSelector | None) -> set[str]:
     """The names that selectors of a queue want to know of a payload."""
-    wanted = set(queue.live.ready.payload_names)
+    names = set(queue.live.ready.payload_names)
     if timed is not None:
-        wanted |= {each for each in timed.selector.names if is_read_from_payload(each)}
-    return wanted
+        names |= {name for name in timed.selector.names if is_read_from_payload(name)}
+    return names
 
 
 def _copies(
@@ -86,7 +91,7 @@ def _copies(
     name: str,
     timed: TimedSelector | None,
     entries: Sequence[PublishedItem],
-    read: Sequence[Properties],
+    payload_values: Sequence[Properties],
     publisher: str,
     now: float,
 ) -> list[QueueEffect]:
@@ -97,24 +102,25 @@ def _copies(
         name: of the queue.
         timed: its condition on the items of the topic.
         entries: the new items, in order.
-        read: of each, what the selectors of the queue want to know of its payload.
+        payload_values: of each, what the selectors of the queue want to know of its
+            payload.
         publisher: the bare JID.
         now: the time.
     """
     queue = service.queue(name)
     effects: list[QueueEffect] = []
-    missed, left = 0, service.bytes_left(queue)
-    for entry, parts in zip(entries, read, strict=True):
+    missed, bytes_left = 0, service.bytes_left(queue)
+    for entry, parts in zip(entries, payload_values, strict=True):
         item = new_item(entry, publisher, name, queue.options, parts, 0, now)
         passes: bool | None = True
         if timed is not None:
             passes = service.selector_time.matches(timed, ItemNames(item))
         if passes is False:
             continue
-        if passes is None or item.size > left or not queue.has_room(item.size):
+        if passes is None or item.size > bytes_left or not queue.has_room(item.size):
             missed += 1
             continue
-        left -= item.size
+        bytes_left -= item.size
         seq = service.next_seq()
         item = replace(item, seq=seq, item_id=_id(queue, item.item_id, seq))
         queue.live.put(item, now)

@@ -135,7 +135,9 @@ def shown_config(nodes: Nodes, node: Node) -> Node:
     """
     if _in_force(nodes, node) is not None:
         return node
-    config = {var: each for var, each in node.config.items() if var != DEAD_LETTER_NODE}
+    config = {
+        var: value for var, value in node.config.items() if var != DEAD_LETTER_NODE
+    }
     return replace(node, config=config)
 
 

@@ -61,7 +61,7 @@ class Candidates:
         aside, best = [], None
         kinds = list(self._heaps)
         if len(kinds) > 1:
-            kinds = [each for each in kinds if self._ready.takes(each, item)]
+            kinds = [kind for kind in kinds if self._ready.takes(kind, item)]
         for kind in kinds:
             heap = self._heaps[kind]
             while heap and heap[0][3].holder == item.last_holder:

@@ -180,12 +180,12 @@ class NotifyNode:
     Attributes:
         to: the JID of the subscriber.
         node: the name of the node.
-        what: `purge` or `delete`, the name of the element in the event.
+        action: `purge` or `delete`, the name of the element in the event.
     """
 
     to: str
     node: str
-    what: str
+    action: str
 
 
 @record(frozen=True, slots=True)

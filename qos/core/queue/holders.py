@@ -50,8 +50,8 @@ class Holders:
         if item.durable:
             self._durable.setdefault(account, {})[item.item_id] = item.holder
         else:
-            held = self._held.setdefault(account, {})
-            held.setdefault(item.holder, {})[item.item_id] = None
+            ids_by_holder = self._held.setdefault(account, {})
+            ids_by_holder.setdefault(item.holder, {})[item.item_id] = None
 
     def discard(self, item: Item) -> None:
         """Stop counting an item, given as it was while it was locked."""
@@ -63,11 +63,11 @@ class Holders:
             if not self._durable[account]:
                 del self._durable[account]
             return
-        held = self._held[account]
-        del held[item.holder][item.item_id]
-        if not held[item.holder]:
-            del held[item.holder]
-            if not held:
+        ids_by_holder = self._held[account]
+        del ids_by_holder[item.holder][item.item_id]
+        if not ids_by_holder[item.holder]:
+            del ids_by_holder[item.holder]
+            if not ids_by_holder:
                 del self._held[account]
 
     def held(self, jid: str) -> list[str]:
@@ -86,8 +86,8 @@ class Holders:
         """How many items this full JID holds, with either kind of lock."""
         account = bare(jid)
         durable = self._durable.get(account, {}).values()
-        held = self._held.get(account, {}).get(jid, ())
-        return len(held) + sum(holder == jid for holder in durable)
+        item_ids = self._held.get(account, {}).get(jid, ())
+        return len(item_ids) + sum(holder == jid for holder in durable)
 
     # -- departed holders --------------------------------------------------
 
@@ -112,7 +112,7 @@ class Holders:
     def of_departed(self, account: str) -> list[str]:
         """The ids of this account's durable locks whose holder has left."""
         ids = self._durable.get(account, ())
-        return [each for each in ids if each in self._of_departed]
+        return [item_id for item_id in ids if item_id in self._of_departed]
 
     def _durable_of(self, jid: str) -> set[str]:
         durable = self._durable.get(bare(jid), {})
@@ -120,8 +120,11 @@ class Holders:
 
     def of_account(self, account: str) -> list[str]:
         """The ids of all items that the account holds, through any of its full JIDs."""
-        held = self._held.get(account, {}).values()
-        return [*self.durable(account), *(each for ids in held for each in ids)]
+        ids_by_holder = self._held.get(account, {})
+        return [
+            *self.durable(account),
+            *(item_id for ids in ids_by_holder.values() for item_id in ids),
+        ]
 
     # -- who is next -------------------------------------------------------
 
@@ -152,11 +155,12 @@ class Holders:
 
     def _load(self, subscription: Subscription, holder: str) -> int:
         account = bare(subscription.jid)
-        held, durable = self._held.get(account, {}), self._durable.get(account, {})
+        ids_by_holder = self._held.get(account, {})
+        durable = self._durable.get(account, {})
         if subscription.jid == account:
-            return len(durable) + sum(map(len, held.values()))
+            return len(durable) + sum(map(len, ids_by_holder.values()))
         if subscription.durable_locks:
-            return len(held.get(holder, ())) + len(durable)
+            return len(ids_by_holder.get(holder, ())) + len(durable)
         # Without durable locks, it never takes over the items of its account's other
         # workers.
         return self.own(holder)
@@ -192,9 +196,13 @@ class Holders:
 def resources(subscription: Subscription, present: Present) -> list[str]:
     """The full JIDs to which the events of a subscription can go."""
     jid = subscription.jid
-    heard = present.get(bare(jid), {})
+    full_jids = present.get(bare(jid), {})
     if jid != bare(jid):
-        return [jid] if jid in heard else []
+        return [jid] if jid in full_jids else []
     # A resource that never sent available presence may not handle events: it may only
     # publish.
-    return [each for each in heard if heard[each] or each == subscription.via]
+    return [
+        full_jid
+        for full_jid in full_jids
+        if full_jids[full_jid] or full_jid == subscription.via
+    ]

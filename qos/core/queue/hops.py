@@ -21,8 +21,8 @@ def hops_of(properties: Properties) -> int:
 
     A value that is no count is 0: publishers can write any.
     """
-    found = properties.get(HOPS)
-    return found if type(found) is int and found > 0 else 0
+    count = properties.get(HOPS)
+    return count if type(count) is int and count > 0 else 0
 
 
 def why_stop(properties: Properties) -> str:

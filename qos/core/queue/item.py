@@ -6,7 +6,7 @@ sizes are bytes of UTF-8, JIDs are strings as they stand on the wire.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 from qos.core.queue.properties import Properties
 from qos.core.quick_enum import QuickEnum
@@ -17,6 +17,7 @@ __all__ = [
     "PRIORITIES",
     "PRIORITY",
     "Affiliation",
+    "Disposition",
     "EndedItem",
     "Failure",
     "Item",
@@ -49,6 +50,24 @@ class ItemOutcome(QuickEnum):
     RELEASED = "released"
     MODIFIED = "modified"
     REJECTED = "rejected"
+
+
+@record(frozen=True, slots=True)
+class Disposition:
+    """The end of a delivery, as the holder of the item wants it (AMQP 1.0 messaging §3.4).
+
+    Attributes:
+        outcome: of the delivery.
+        delivery_failed: with modified: the delivery counts.
+        undeliverable_here: with modified: do not deliver the item to this holder again.
+        reason: with rejected and with modified: the reason, in words.
+    """
+
+    outcome: ItemOutcome
+    _: KW_ONLY
+    delivery_failed: bool = False
+    undeliverable_here: bool = False
+    reason: str = ""
 
 
 class Affiliation(QuickEnum):

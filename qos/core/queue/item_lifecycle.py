@@ -307,7 +307,7 @@ def ended(
 
 def check_settlement(
     item: Item | None,
-    ended: EndedItem | None,
+    ended_item: EndedItem | None,
     settlement: Settlement,
     *,
     requester: str,
@@ -320,7 +320,7 @@ def check_settlement(
 
     Args:
         item: the item of this id, if it is available or locked; else None.
-        ended: the remembered end with this token. It may be of an earlier item with
+        ended_item: the remembered end with this token. It may be of an earlier item with
             this id, or of an earlier life of this item.
         settlement: the request.
         requester: the full JID that asks.
@@ -336,7 +336,7 @@ def check_settlement(
     """
     token, account = settlement.token, bare(requester)
     name = settlement.item_id
-    if ended is not None and _is_repeat(ended, settlement, account):
+    if ended_item is not None and _is_repeat(ended_item, settlement, account):
         return False
     if item is None:
         raise Refusal(
@@ -358,12 +358,12 @@ def check_settlement(
     raise _unexpected(name)
 
 
-def _is_repeat(ended: EndedItem, settlement: Settlement, account: str) -> bool:
+def _is_repeat(ended_item: EndedItem, settlement: Settlement, account: str) -> bool:
     return (
         settlement.token != ""
-        and settlement.token == ended.token
-        and account == ended.account
-        and settlement.outcome is ended.outcome
+        and settlement.token == ended_item.token
+        and account == ended_item.account
+        and settlement.outcome is ended_item.outcome
     )
 
 

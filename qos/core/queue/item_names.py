@@ -34,7 +34,7 @@ def _expiry(item: Item) -> int:
     return 0 if item.expires_at is None else _ms(item.expires_at)
 
 
-_KNOWN: Mapping[str, Callable[[Item], Value]] = {
+_GETTERS: Mapping[str, Callable[[Item], Value]] = {
     "JMSMessageID": lambda item: item.item_id,
     "JMSPriority": lambda item: item.priority,
     "JMSTimestamp": lambda item: _ms(item.published_at),
@@ -51,7 +51,7 @@ _KNOWN: Mapping[str, Callable[[Item], Value]] = {
 }
 
 #: AMQP's names for what JMS clients send as properties.
-_ALSO: Mapping[str, str] = {
+_ALIASES: Mapping[str, str] = {
     "amqp.correlation_id": "JMSCorrelationID",
     "amqp.reply_to": "JMSReplyTo",
     "amqp.to": "JMSDestination",
@@ -71,14 +71,14 @@ class ItemNames:
 
     def get(self, name: str, /) -> Value | None:
         """The value of a name; None: NULL."""
-        known = _KNOWN.get(name)
-        if known is not None:
-            return known(self._item)
+        getter = _GETTERS.get(name)
+        if getter is not None:
+            return getter(self._item)
         properties = self._item.properties
         value = properties.get(name)
         if value is None:
-            also = _ALSO.get(name)
-            return None if also is None else properties.get(also)
+            alias = _ALIASES.get(name)
+            return None if alias is None else properties.get(alias)
         return Untyped(value) if name.startswith(XML_PREFIX) else value
 
 
@@ -90,7 +90,7 @@ def is_read_from_payload(name: str) -> bool:
     return name.startswith(XML_PREFIX)
 
 
-def names_of_payload(payload: str, wanted: Collection[str]) -> Properties:
+def names_of_payload(payload: str, names: Collection[str]) -> Properties:
     """The values of these names in a payload; a missing one is left out.
 
     `xml.element` and `xml.namespace` are the root's, `xml.attr.NAME` is its attribute,
@@ -98,20 +98,20 @@ def names_of_payload(payload: str, wanted: Collection[str]) -> Properties:
 
     Args:
         payload: one element or ''.
-        wanted: names with `xml.`.
+        names: names with `xml.`.
     """
-    if not payload or not wanted:
+    if not payload or not names:
         return {}
     root = ET.fromstring(payload)  # noqa: S314 - written by qos.xml_text
     children: dict[str, ET.Element] = {}
     for child in root:
         children.setdefault(child.tag.rpartition("}")[2], child)
-    found = {
-        name: _of_root(root, children, name.removeprefix(XML_PREFIX)) for name in wanted
+    values = {
+        name: _of_root(root, children, name.removeprefix(XML_PREFIX)) for name in names
     }
     return {
         name: value
-        for name, value in found.items()
+        for name, value in values.items()
         if value is not None and len(value) <= TEXT_CHARS_MAX
     }
 

@@ -50,13 +50,14 @@ class NodeLinks:
         # The link that has made the node, while that is there.
         self._made_by = ""
 
-    def opened(self, jid: str, *, made: bool) -> None:
+    def opened(self, jid: str, *, creator: bool) -> None:
         """Count the link of this full JID.
 
-        With `made`, it has made the node, unless another link is known to have made it.
+        If it is the `creator`, it has made the node, unless another link is known to
+        have made it.
         """
         self._jids.add(jid)
-        if made and not self._made_by:
+        if creator and not self._made_by:
             self._made_by = jid
 
     def closed(self, jid: str) -> None:

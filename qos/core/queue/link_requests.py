@@ -12,7 +12,7 @@ from qos.core.queue.requests import (
 )
 from qos.core.queue.results import CreditResult, Ok
 from qos.core.queue.service import Queues
-from qos.core.queue.subscriber_requests import found
+from qos.core.queue.subscriber_requests import subscription_of
 from qos.core.strings import bare
 
 __all__ = ["close_link", "credit", "keep_terminus", "open_link", "suspend"]
@@ -25,7 +25,7 @@ def credit(
 ) -> tuple[CreditResult, _Effects]:
     """Limit the deliveries to this full JID, a subscriber; see `Credit`."""
     queue = service.queue(request.node)
-    found(queue, requester, "", requester)
+    subscription_of(queue, requester, "", requester)
     served = queue.live.holders.set_credit(requester, request.limit)
     return CreditResult(served), []
 
@@ -35,7 +35,7 @@ def open_link(
 ) -> tuple[Ok, _Effects]:
     """Count a link; see `OpenLink`."""
     queue = service.queue(request.node)
-    queue.links.opened(requester, made=request.made)
+    queue.links.opened(requester, creator=request.made)
     return Ok(), []
 
 

@@ -147,7 +147,7 @@ class QueueNode:
         entries: Sequence[PublishedItem],
         publisher: str,
         *,
-        ended: Mapping[str, Sequence[EndedItem]],
+        ended_items: Mapping[str, Sequence[EndedItem]],
         next_seq: Callable[[], int],
         bytes_left: int,
         issued_at: float | None = None,
@@ -158,7 +158,7 @@ class QueueNode:
         Args:
             entries: of different ids.
             publisher: the bare JID; it may publish.
-            ended: the remembered ends, by id.
+            ended_items: the remembered ends, by id.
             next_seq: gives the next item number of the store.
             bytes_left: see `Queues`.
             issued_at: see `Publish`.
@@ -173,9 +173,9 @@ class QueueNode:
             publisher,
             node=self.node.name,
             options=self.options,
-            ended=ended,
+            ended_items=ended_items,
             next_seq=next_seq,
-            wanted=self.live.ready.payload_names,
+            payload_names=self.live.ready.payload_names,
             bytes_left=bytes_left,
             issued_at=issued_at,
             now=now,
@@ -222,7 +222,7 @@ class QueueNode:
         settlements: Sequence[Settlement],
         requester: str,
         *,
-        ended: Mapping[str, EndedItem],
+        ended_items: Mapping[str, EndedItem],
         notify: bool = True,
         now: float,
     ) -> list[QueueEffect]:
@@ -231,7 +231,7 @@ class QueueNode:
         Args:
             settlements: of different items.
             requester: the full JID that asks.
-            ended: the remembered ends with these tokens, by id.
+            ended_items: the remembered ends with these tokens, by id.
             notify: send the requester an event for what it held; see `Retract`.
             now: the time.
 
@@ -239,9 +239,9 @@ class QueueNode:
             Refusal: of the first item that is refused.
         """
         effects: list[QueueEffect] = []
-        told: dict[tuple[str, bool], list[str]] = {}
+        notices: dict[tuple[str, bool], list[str]] = {}
         accepted = 0
-        for item, settlement in self._permitted(settlements, requester, ended):
+        for item, settlement in self._permitted(settlements, requester, ended_items):
             if item.state is ItemState.AVAILABLE:
                 effects += self._remove(item, now)
                 continue
@@ -249,11 +249,11 @@ class QueueNode:
             retracts = settlement.outcome is ItemOutcome.ACCEPTED
             accepted += retracts
             if notify or item.holder != requester:
-                told.setdefault((item.holder, retracts), []).append(item.item_id)
+                notices.setdefault((item.holder, retracts), []).append(item.item_id)
         if accepted:
             self.node = replace(self.node, accepted=self.node.accepted + accepted)
             effects.append(SaveNode(self.node))
-        for (to, retracts), item_ids in told.items():
+        for (to, retracts), item_ids in notices.items():
             event = NotifyRetract if retracts else NotifyUnlock
             effects.append(event(to, self.node.name, tuple(item_ids)))
         return effects
@@ -262,10 +262,12 @@ class QueueNode:
         self,
         settlements: Sequence[Settlement],
         requester: str,
-        ended: Mapping[str, EndedItem],
+        ended_items: Mapping[str, EndedItem],
     ) -> list[tuple[Item, Settlement]]:
         """The settlements that are still to be done, with their items."""
-        assert len({each.item_id for each in settlements}) == len(settlements)
+        assert len({settlement.item_id for settlement in settlements}) == len(
+            settlements
+        )
         account = bare(requester)
         owns = is_owner(self.node, account)
         to_do = []
@@ -275,7 +277,7 @@ class QueueNode:
             published = item is not None and item.publisher == account
             if item_lifecycle.check_settlement(
                 item,
-                ended.get(settlement.item_id),
+                ended_items.get(settlement.item_id),
                 settlement,
                 requester=requester,
                 may_withdraw=retracts and (owns or published),
@@ -315,7 +317,7 @@ class QueueNode:
     def departed(
         self,
         jid: str,
-        there: Present,
+        connected: Present,
         *,
         defaults: Sequence[Settlement] = (),
         now: float,
@@ -324,19 +326,21 @@ class QueueNode:
 
         Args:
             jid: the full JID that left.
-            there: the full JIDs that have not left, though they may be silent.
+            connected: the full JIDs that have not left, though they may be silent.
             defaults: the outcomes of some deliveries that it may hold; see `Suspend`.
             now: the time.
         """
-        held = {self.items[each].token for each in self.live.holders.held(jid)}
-        known = [each for each in defaults if each.token in held]
-        effects = self.settle(known, jid, ended={}, notify=False, now=now)
+        tokens = {self.items[item_id].token for item_id in self.live.holders.held(jid)}
+        settlements = [
+            settlement for settlement in defaults if settlement.token in tokens
+        ]
+        effects = self.settle(settlements, jid, ended_items={}, notify=False, now=now)
         for item_id in self.live.holders.held(jid):
             effects += self.deliveries.give_back(
                 self.items[item_id], ItemInput.FAIL, now, reason="gone"
             )
         self.live.holders.departed(jid)
-        return effects + self.subscriptions.departed(jid, there)
+        return effects + self.subscriptions.departed(jid, connected)
 
     def release_all(self, account: str, now: float) -> list[QueueEffect]:
         """Release every lock of an account that may no longer work here."""
@@ -354,10 +358,10 @@ class QueueNode:
             effects += self._remove(item, now)
         return effects
 
-    def told_of(self, what: str) -> list[QueueEffect]:
+    def notify_workers(self, action: str) -> list[QueueEffect]:
         """Tell everybody who works here: `purge` or `delete`."""
         jids = {*self.subscriptions, *self.holders()}
-        return [NotifyNode(jid, self.node.name, what) for jid in sorted(jids)]
+        return [NotifyNode(jid, self.node.name, action) for jid in sorted(jids)]
 
     def holders(self) -> set[str]:
         """The full JIDs that have items."""

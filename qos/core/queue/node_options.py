@@ -363,24 +363,24 @@ def node_options(config: Mapping[str, str]) -> NodeOptions:
 
 
 def subscribe_options(
-    given: Mapping[str, str], before: Subscription | None = None
+    form: Mapping[str, str], before: Subscription | None = None
 ) -> SubscribeOptions | None:
     """The options of a subscription; None when `queue_requests` is not given.
 
     Args:
-        given: values by the names of the fields; unknown fields are ignored.
+        form: values by the names of the fields; unknown fields are ignored.
         before: the present subscription, which provides the options that are not given.
 
     Raises:
         BadOption: a field cannot have this value; a BadSelector if it is that one.
     """
-    known = {field.var for field in SUBSCRIBE_FIELDS}
-    given = {var: value for var, value in given.items() if var in known}
+    names = {field.var for field in SUBSCRIBE_FIELDS}
+    form = {var: value for var, value in form.items() if var in names}
     if before is not None:
-        given = {**subscription_values(before), **given}
-    if QUEUE_REQUESTS not in given:
+        form = {**subscription_values(before), **form}
+    if QUEUE_REQUESTS not in form:
         return None
-    text = _checked(SUBSCRIBE_FIELDS, given)
+    text = _checked(SUBSCRIBE_FIELDS, form)
     return SubscribeOptions(
         queue_requests=int(text[QUEUE_REQUESTS]),
         batch=int(text["queue#batch"]),
@@ -408,13 +408,13 @@ def subscription_values(subscription: Subscription) -> dict[str, str]:
     }
 
 
-def _checked(table: Sequence[Field], given: Mapping[str, str]) -> dict[str, str]:
-    unknown = sorted(set(given) - {field.var for field in table})
+def _checked(table: Sequence[Field], form: Mapping[str, str]) -> dict[str, str]:
+    unknown = sorted(set(form) - {field.var for field in table})
     if unknown:
         raise BadOption(f"there is no field {unknown[0]!r}")
     values = {}
     for field in table:
-        value = given.get(field.var, field.default)
+        value = form.get(field.var, field.default)
         assert value is not None, field.var
         values[field.var] = field.check(value)
     return values

@@ -156,9 +156,9 @@ def purge(
     queue = _owned(service, request.node, requester)
     dead = _dead_here(service, queue)
     queue.dead -= len(dead)
-    told = queue.told_of("purge")
+    notices = queue.notify_workers("purge")
     effects: _Effects = [RemoveItem(item.seq) for item in dead]
-    return Ok(), [*effects, *queue.clear(now), *told]
+    return Ok(), [*effects, *queue.clear(now), *notices]
 
 
 def affiliations(
@@ -168,16 +168,18 @@ def affiliations(
     name = request.node
     if request.owner:
         node = _owned(service, name, requester).node
-        found = tuple((name, jid, what) for jid, what in node.affiliations.items())
-        return AffiliationsResult(name, found, owner=True), []
+        entries = tuple(
+            (name, jid, affiliation_) for jid, affiliation_ in node.affiliations.items()
+        )
+        return AffiliationsResult(name, entries, owner=True), []
     account = bare(requester)
-    queues = _asked(service, name, account)
-    found = tuple(
+    queues = _nodes_for(service, name, account)
+    entries = tuple(
         (queue.node.name, account, affiliation(queue.node, account))
         for queue in queues
         if account in queue.node.affiliations
     )
-    return AffiliationsResult(name, found), []
+    return AffiliationsResult(name, entries), []
 
 
 def set_affiliations(
@@ -189,11 +191,11 @@ def set_affiliations(
     """
     queue = _owned(service, request.node, requester)
     changed: dict[str, Affiliation] = dict(queue.node.affiliations)
-    for jid, what in request.affiliations.items():
-        if what is Affiliation.NONE:
+    for jid, affiliation_ in request.affiliations.items():
+        if affiliation_ is Affiliation.NONE:
             changed.pop(bare(jid), None)
         else:
-            changed[bare(jid)] = what
+            changed[bare(jid)] = affiliation_
     if Affiliation.OWNER not in changed.values():
         raise _not_acceptable("a node needs an owner")
     if len(changed) > _AFFILIATIONS_MAX:
@@ -210,17 +212,17 @@ def subscriptions(
     name = request.node
     if request.owner:
         queue = _owned(service, name, requester)
-        found = tuple(queue.subscriptions.values())
-        return SubscriptionsResult(name, found, owner=True), []
+        entries = tuple(queue.subscriptions.values())
+        return SubscriptionsResult(name, entries, owner=True), []
     account = bare(requester)
-    queues = _asked(service, name, account)
-    found = tuple(
-        each
+    queues = _nodes_for(service, name, account)
+    entries = tuple(
+        subscription
         for queue in queues
-        for each in queue.subscriptions.values()
-        if bare(each.jid) == account
+        for subscription in queue.subscriptions.values()
+        if bare(subscription.jid) == account
     )
-    return SubscriptionsResult(name, found), []
+    return SubscriptionsResult(name, entries), []
 
 
 def requeue(
@@ -232,41 +234,41 @@ def requeue(
     dead-letter node and those whose id is in use again.
     """
     queue = _owned(service, request.node, requester)
-    found = _dead_of(service, queue)
+    dead_items = _dead_of(service, queue)
     for item_id in request.item_ids:
-        if item_id not in found:
+        if item_id not in dead_items:
             raise Refusal(
                 f"there is no dead item {item_id!r}",
                 condition="item-not-found",
                 type="cancel",
             )
-        where, item = found[item_id]
+        location, item = dead_items[item_id]
         if item.state is ItemState.ACQUIRED:
-            raise _conflict(f"{item_id!r} is locked in {where.node.name!r}")
+            raise _conflict(f"{item_id!r} is locked in {location.node.name!r}")
         if item_id in queue.items:
             raise _conflict(f"another item {item_id!r} lives")
     effects: _Effects = []
-    done = []
-    for item_id in request.item_ids or found:
-        where, item = found[item_id]
+    requeued_ids = []
+    for item_id in request.item_ids or dead_items:
+        location, item = dead_items[item_id]
         if item.state is ItemState.ACQUIRED or item_id in queue.items:
             continue
-        effects += _live_again(service, queue, where, item, item_id, now)
-        done.append(item_id)
-    return RequeueResult(request.node, tuple(done)), effects
+        effects += _live_again(service, queue, location, item, item_id, now)
+        requeued_ids.append(item_id)
+    return RequeueResult(request.node, tuple(requeued_ids)), effects
 
 
 def _live_again(
     service: Queues,
     queue: QueueNode,
-    where: QueueNode,
+    location: QueueNode,
     item: Item,
     item_id: str,
     now: float,
 ) -> _Effects:
     name = queue.node.name
     if item.state is ItemState.AVAILABLE:
-        service.queue(where.node.name).withdraw(item)
+        service.queue(location.node.name).withdraw(item)
         alive = item_lifecycle.requeued(item, node=name, item_id=item_id, now=now)
     else:
         queue.dead -= 1
@@ -283,27 +285,27 @@ def _dead_of(service: Queues, queue: QueueNode) -> dict[str, tuple[QueueNode, It
     """
     dead = [(item.item_id, queue, item) for item in _dead_here(service, queue)]
     dead += [
-        (item.origin_id, where, item)
-        for where, item in service.letters(queue.node.name)
+        (item.origin_id, location, item)
+        for location, item in service.letters(queue.node.name)
     ]
-    dead.sort(key=lambda each: each[2].seq)
-    return {item_id: (where, item) for item_id, where, item in dead}
+    dead.sort(key=lambda entry: entry[2].seq)
+    return {item_id: (location, item) for item_id, location, item in dead}
 
 
 def _dead_here(service: Queues, queue: QueueNode) -> list[Item]:
-    name, found, after = queue.node.name, list[Item](), 0
+    name, items, after = queue.node.name, list[Item](), 0
     while chunk := service.ended_items.archived(
         name, ItemOutcome.REJECTED, after=after, limit=_CHUNK
     ):
-        found += chunk
+        items += chunk
         after = chunk[-1].seq
-    return found
+    return items
 
 
 # -- checks ----------------------------------------------------------------
 
 
-def _asked(service: Queues, name: str, account: str) -> list[QueueNode]:
+def _nodes_for(service: Queues, name: str, account: str) -> list[QueueNode]:
     """The node that an account asks about; without a name, all nodes.
 
     Outcasts too may see their own affiliation with a node.
@@ -326,16 +328,16 @@ def _owned(service: Queues, name: str, requester: str) -> QueueNode:
     return queue
 
 
-def _config(given: Mapping[str, str]) -> dict[str, str]:
+def _config(form: Mapping[str, str]) -> dict[str, str]:
     """The values that differ from the default, in normal form."""
     try:
-        node_options(given)
+        node_options(form)
     except BadOption as error:
         raise _not_acceptable(str(error)) from error
     checked = {
-        field.var: field.check(given[field.var])
+        field.var: field.check(form[field.var])
         for field in NODE_FIELDS
-        if field.var in given
+        if field.var in form
     }
     defaults = {field.var: field.default for field in NODE_FIELDS}
     return {var: value for var, value in checked.items() if value != defaults[var]}
@@ -345,13 +347,13 @@ def _check_bound(service: Queues, account: str) -> None:
     bound = service.nodes_created.refusal(account)
     if bound is None:
         return
-    who = {
+    subject = {
         "account": f"{account} has created",
         "domain": f"the accounts of {domain_of(account)} have created",
         "total": "there are",
     }[bound]
     raise Refusal(
-        f"{who} as many nodes as are possible here; one must be deleted first",
+        f"{subject} as many nodes as are possible here; one must be deleted first",
         condition="resource-constraint",
         type="wait",
     )

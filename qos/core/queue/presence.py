@@ -73,8 +73,8 @@ class Presence:
 
     def of(self, account: str) -> Present:
         """The full JIDs of an account that have not left: silent ones have not."""
-        there = {**self.present.get(account, {}), **self.silent.get(account, {})}
-        return {account: there}
+        resources = {**self.present.get(account, {}), **self.silent.get(account, {})}
+        return {account: resources}
 
     def heard(self, jid: str, *, available: bool) -> None:
         """Note that this full JID is there.

@@ -89,11 +89,11 @@ def why_not(properties: Properties) -> str | None:
     size = properties_size(properties)
     if size > PROPERTIES_BYTES_MAX:
         return f"the properties have {size} bytes, over the limit of {PROPERTIES_BYTES_MAX}"
-    written = header_size(properties)
-    if written > HEADER_BYTES_MAX:
+    header_bytes = header_size(properties)
+    if header_bytes > HEADER_BYTES_MAX:
         return (
-            f"the properties take {written} bytes as a header of HTTP, over the limit of "
-            f"{HEADER_BYTES_MAX}; a character that is not ASCII takes six or more"
+            f"the properties take {header_bytes} bytes as a header of HTTP, over the "
+            f"limit of {HEADER_BYTES_MAX}; a character that is not ASCII takes six or more"
         )
     return None
 
@@ -143,8 +143,8 @@ def content_digest(content: bytes, properties: Properties) -> str:
         content: the payload, or what is compared instead of it.
         properties: as they were published.
     """
-    made = hashlib.sha256(content)
+    digest = hashlib.sha256(content)
     if properties:
         # A payload has no NUL, so that no other content has this digest.
-        made.update(b"\0" + _json.encode(dict(properties)).encode())
-    return made.hexdigest()
+        digest.update(b"\0" + _json.encode(dict(properties)).encode())
+    return digest.hexdigest()

@@ -28,9 +28,9 @@ def new_items(
     *,
     node: str,
     options: NodeOptions,
-    ended: Mapping[str, Sequence[EndedItem]],
+    ended_items: Mapping[str, Sequence[EndedItem]],
     next_seq: Callable[[], int],
-    wanted: Collection[str],
+    payload_names: Collection[str],
     bytes_left: int,
     issued_at: float | None = None,
     now: float,
@@ -43,9 +43,9 @@ def new_items(
         publisher: the bare JID.
         node: the name of the node.
         options: of the node.
-        ended: the remembered ends, by id.
+        ended_items: the remembered ends, by id.
         next_seq: gives the next item number of the store.
-        wanted: the names that selectors want to know of the payload.
+        payload_names: the names that selectors want to know of the payload.
         bytes_left: of all nodes of the account that created this one.
         issued_at: see `Publish`.
         now: the time.
@@ -57,22 +57,22 @@ def new_items(
     new = []
     for entry in entries:
         # There are several if a dead item has been requeued.
-        known: list[Item | EndedItem] = [
+        earlier_items: list[Item | EndedItem] = [
             before
-            for before in ended.get(entry.item_id, ())
+            for before in ended_items.get(entry.item_id, ())
             if now < before.ended_at + options.dedupe_window
         ]
         if entry.item_id in live.items:
-            known.append(live.items[entry.item_id])
-        if not known:
+            earlier_items.append(live.items[entry.item_id])
+        if not earlier_items:
             if why := why_no_segment(entry.item_id):
                 raise Refusal(f"the item {why}", condition="bad-request", type="modify")
             new.append(entry)
         elif issued_at is not None and any(
-            each.publisher == publisher for each in known
+            item.publisher == publisher for item in earlier_items
         ):
             return []
-        elif not any(_is_same(each, entry, publisher) for each in known):
+        elif not any(_is_same(item, entry, publisher) for item in earlier_items):
             raise Refusal(
                 f"there is another item {entry.item_id!r}",
                 condition="conflict",
@@ -85,7 +85,7 @@ def new_items(
             type="cancel",
         )
     _check_room(live, new, node, options)
-    if sum(each.size for each in new) > bytes_left:
+    if sum(entry.size for entry in new) > bytes_left:
         raise Refusal(
             f"the nodes of the account that created {node!r} hold as many bytes as are "
             "possible here (`xmpp-qos queue serve --bytes-per-account`)",
@@ -99,7 +99,7 @@ def new_items(
                 publisher,
                 node,
                 options,
-                names_of_payload(entry.payload, wanted),
+                names_of_payload(entry.payload, payload_names),
                 next_seq(),
                 now,
             ),
@@ -125,8 +125,8 @@ def _is_fresh(age_s: float, options: NodeOptions) -> bool:
     return -_AHEAD_S <= age_s < once_s(options)
 
 
-def _is_same(known: Item | EndedItem, entry: PublishedItem, publisher: str) -> bool:
-    return (known.publisher, known.digest) == (publisher, entry.digest)
+def _is_same(earlier: Item | EndedItem, entry: PublishedItem, publisher: str) -> bool:
+    return (earlier.publisher, earlier.digest) == (publisher, entry.digest)
 
 
 def has_room(live: ItemIndex, options: NodeOptions, size: int) -> bool:
@@ -163,7 +163,7 @@ def new_item(
     publisher: str,
     node: str,
     options: NodeOptions,
-    read: Properties,
+    payload_values: Properties,
     seq: int,
     now: float,
 ) -> Item:
@@ -174,11 +174,14 @@ def new_item(
         publisher: the bare JID.
         node: the name of the node.
         options: of the node.
-        read: what selectors want to know of the payload.
+        payload_values: what selectors want to know of the payload.
         seq: its number.
         now: the time.
     """
     ttl = options.ttl if entry.ttl is None else entry.ttl
+    properties = entry.properties
+    if payload_values:
+        properties = {**properties, **payload_values}
     return Item(
         seq=seq,
         node=node,
@@ -190,5 +193,5 @@ def new_item(
         published_at=now,
         available_at=now + entry.delay,
         expires_at=None if ttl is None else now + ttl,
-        properties={**entry.properties, **read} if read else entry.properties,
+        properties=properties,
     )

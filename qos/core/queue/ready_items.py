@@ -149,9 +149,9 @@ class ReadyItems:
         """Count a subscription of an account with this selector; '': it has none."""
         view = self._views.get(selector)
         if view is None:
-            used = sum(each.bit for each in self._views.values())
+            used_bits = sum(view.bit for view in self._views.values())
             # The lowest bit that is free.
-            view = _View(parse(selector), ~used & (used + 1))
+            view = _View(parse(selector), ~used_bits & (used_bits + 1))
             view.unclassified = [*self._all.plain, *self._all.excluding]
             self._views[selector] = view
             if view.unclassified:
@@ -199,13 +199,13 @@ class ReadyItems:
         It goes on until the part of the step is over, or for SLICE items. The next call
         begins with another selector.
         """
-        left = SLICE
-        while self._new and left > 0 and not self._time.is_over:
+        items_left = SLICE
+        while self._new and items_left > 0 and not self._time.is_over:
             view = self._new[0]
             entry = view.unclassified.pop()
             if not view.unclassified:
                 self._new.popleft()
-            left -= 1
+            items_left -= 1
             item = self._item(entry, self._all)
             if item is not None:
                 self._classify(view, item, entry)
@@ -222,10 +222,10 @@ class ReadyItems:
     def _passes(self, view: _View, names: Names) -> bool:
         if view.selector is None:
             return True
-        found, spent = self._time.evaluate(view.selector, names, view.accounts)
+        passes, spent = self._time.evaluate(view.selector, names, view.accounts)
         for account in spent:
             self.given_up[view.selector.text, account] = None
-        return found
+        return passes
 
     @property
     def selector_seconds(self) -> float:
@@ -241,7 +241,7 @@ class ReadyItems:
 
         0 while one of them is still to be evaluated for some items.
         """
-        views = [self._views[each] for each in selectors]
+        views = [self._views[selector] for selector in selectors]
         if any(view.unclassified for view in views):
             return 0
         bits = sum(view.bit for view in views)
@@ -310,7 +310,7 @@ class ReadyItems:
 
     def _clean(self, heap: list[_Entry], view: _View) -> None:
         """Drop outdated and duplicate entries."""
-        heap[:] = [each for each in set(heap) if self._item(each, view)]
+        heap[:] = [entry for entry in set(heap) if self._item(entry, view)]
         heapq.heapify(heap)
 
     def any(self) -> bool:
@@ -337,20 +337,20 @@ class ReadyItems:
 
     def _follow(self, holder: str) -> None:
         """Note an excluder; with heaps of its own, if its account may have more."""
-        followed = [each for each, own in self._excluders.items() if own]
+        followed = [excluder for excluder, own in self._excluders.items() if own]
         account = bare(holder)
-        own = sum(bare(each) == account for each in followed)
+        own = sum(bare(excluder) == account for excluder in followed)
         self._excluders[holder] = has_room(own, len(followed), EXCLUDERS_MAX)
 
     def _own_heap(self, view: _View, holder: str) -> None:
         """Make the heap of an excluder."""
-        made = [
+        heap = [
             entry
             for entry in view.excluding
             if (item := self._item(entry, view)) and holder not in item.excluded
         ]
-        heapq.heapify(made)
-        view.own[holder] = made
+        heapq.heapify(heap)
+        view.own[holder] = heap
 
     def _forget_excluders(self) -> None:
         """Forget the excluders whose items are not ready any more."""
@@ -394,7 +394,7 @@ class ReadyItems:
     def pop(self, kinds: Iterable[Kind]) -> Item | None:
         """The next item that workers of one of these kinds can take; None: no item."""
         first: _Entry | None = None
-        of: tuple[_View, list[_Entry]] | None = None
+        best: tuple[_View, list[_Entry]] | None = None
         for view, holder in kinds:
             if view.unclassified:
                 continue
@@ -404,10 +404,10 @@ class ReadyItems:
             for heap in (view.plain, excluding):
                 top = self._top(view, heap) if heap else None
                 if top is not None and (first is None or top < first):
-                    first, of = top, (view, heap)
-        if of is None:
+                    first, best = top, (view, heap)
+        if best is None:
             return None
-        view, heap = of
+        view, heap = best
         return self._item(heapq.heappop(heap), view)
 
     def _top(self, view: _View, heap: list[_Entry]) -> _Entry | None:

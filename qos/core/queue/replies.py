@@ -30,5 +30,7 @@ def for_consumer(nodes: Mapping[str, QueueNode], item: Item) -> Item:
     node = nodes.get(name) if isinstance(name, str) else None
     if node is None or may_publish(node.node, node.options, item.publisher):
         return item
-    kept = {each: item.properties[each] for each in item.properties if each != REPLY_TO}
-    return replace(item, properties=kept)
+    properties = {
+        key: item.properties[key] for key in item.properties if key != REPLY_TO
+    }
+    return replace(item, properties=properties)

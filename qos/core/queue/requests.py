@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from qos.core.queue.item import (
     Affiliation,
+    Disposition,
     ItemOutcome,
 )
 from qos.core.queue.lifetime import Lifetime
@@ -191,25 +192,19 @@ class SetOptions:
 
 
 @record(frozen=True, slots=True, kw_only=True)
-class Settlement:
-    """The end of the delivery of one item, as a worker asks for it.
+class Settlement(Disposition):
+    """The end of the delivery of one item, as its holder asks for it.
 
     Attributes:
         item_id: the item.
         token: fence of the delivery that is meant; '': the current one.
         outcome: accepted (retract); released, modified or rejected (unlock).
-        delivery_failed: with modified: the delivery counts.
-        undeliverable_here: with modified: do not deliver it to this worker again.
-        reason: with rejected: the reason.
         annotations: with modified: the item's annotations from now on; '': as before.
     """
 
     item_id: str
     token: str = ""
     outcome: ItemOutcome = ItemOutcome.ACCEPTED
-    delivery_failed: bool = False
-    undeliverable_here: bool = False
-    reason: str = ""
     annotations: str = ""
 
 

@@ -101,16 +101,16 @@ class SelectorTime:
         Returns:
             Whether the item passes, and which of the accounts can pay no more.
         """
-        begun = self._meter()
-        found = selector.matches(names)
-        took = self._meter() - begun
+        start = self._meter()
+        passes = selector.matches(names)
+        took = self._meter() - start
         self._left -= took
         self.taken += took
         if took <= FREE_S:
-            return found, ()
+            return passes, ()
         for account in accounts:
             self._paid.take(account, (took - FREE_S) / len(accounts), self._now)
-        return found, [each for each in accounts if self.wait_s(each)]
+        return passes, [account for account in accounts if self.wait_s(account)]
 
     def matches(self, timed: TimedSelector, names: Names) -> bool | None:
         """Evaluate a selector that has to be evaluated at once, or not at all.
@@ -122,10 +122,10 @@ class SelectorTime:
         if timed.cost > FREE_S and (self.is_over or self.wait_s(timed.account)):
             return None
         before = self.taken
-        found, _ = self.evaluate(timed.selector, names, (timed.account,))
+        passes, _ = self.evaluate(timed.selector, names, (timed.account,))
         took = self.taken - before
         timed.cost = max(took, timed.cost * _MEMORY)
-        return found
+        return passes
 
 
 class TimedSelector:

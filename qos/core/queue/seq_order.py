@@ -83,12 +83,12 @@ class SeqOrder:
 
     def latest(self, seq: int, limit: int) -> list[Item]:
         """The last items with a larger seq."""
-        found: list[Item] = []
+        items: list[Item] = []
         for number in reversed(self._numbers):
-            if len(found) >= limit or number < seq // _BUCKET:
+            if len(items) >= limit or number < seq // _BUCKET:
                 break
-            found += [item for item in self._in((number,), last=True) if item.seq > seq]
-        return found[:limit][::-1]
+            items += [item for item in self._in((number,), last=True) if item.seq > seq]
+        return items[:limit][::-1]
 
     def _in(self, numbers: Iterable[int], *, last: bool = False) -> Iterable[Item]:
         """The items of these buckets in order, or with the last one first."""

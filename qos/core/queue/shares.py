@@ -24,6 +24,6 @@ def has_room(own: int, total: int, most: int, *, owner: bool = False) -> bool:
     """
     if owner and own < most // 2 and total < OWNERS_MAX * most:
         return True
-    left = most - (total - own)
+    remainder = most - (total - own)
     # Rounded up: the last one is somebody's.
-    return total < most and own < (left + 1) // 2
+    return total < most and own < (remainder + 1) // 2

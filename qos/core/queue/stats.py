@@ -54,7 +54,7 @@ def _unmatched(queue: QueueNode, active: Sequence[Subscription]) -> int:
 
     Delayed items are not counted: selectors are evaluated when their time has come.
     """
-    selectors = {each.selector for each in active}
+    selectors = {subscription.selector for subscription in active}
     if not selectors or "" in selectors:
         return 0
     return queue.live.ready.unmatched(selectors)
@@ -71,11 +71,11 @@ def _stuck(
         return None
     jids = {
         jid
-        for each in active
+        for subscription in active
         for jid in (
-            [each.jid]
-            if each.jid != bare(each.jid)
-            else resources(each, present) or [each.jid]
+            [subscription.jid]
+            if subscription.jid != bare(subscription.jid)
+            else resources(subscription, present) or [subscription.jid]
         )
     }
     takers = set(filter(queue.live.ready.takes_excluding, jids))

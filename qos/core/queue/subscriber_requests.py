@@ -55,12 +55,12 @@ from qos.core.strings import bare
 __all__ = [
     "check_access",
     "extend",
-    "found",
     "get_options",
     "publish",
     "set_options",
     "settle",
     "subscribe",
+    "subscription_of",
     "unsubscribe",
 ]
 
@@ -84,7 +84,7 @@ def publish(
     effects = queue.publish(
         request.entries,
         account,
-        ended=_ended(service, queue, unsure, now),
+        ended_items=_ended_items(service, queue, unsure, now),
         next_seq=service.next_seq,
         bytes_left=service.bytes_left(queue),
         issued_at=request.issued_at,
@@ -93,11 +93,11 @@ def publish(
     if len(effects) == len(item_ids) and not isinstance(queue, TopicNode):
         # One for each new item, and most are new.
         return PublishResult(request.node, item_ids), effects
-    new = {each.item.item_id for each in effects if isinstance(each, SaveItem)}
+    new = {effect.item.item_id for effect in effects if isinstance(effect, SaveItem)}
     repeated = tuple(item_id for item_id in item_ids if item_id not in new)
     queue.repeated += len(repeated)
     if isinstance(queue, TopicNode):
-        entries = [each for each in request.entries if each.item_id in new]
+        entries = [entry for entry in request.entries if entry.item_id in new]
         effects += copies(service, queue, entries, account, now)
     return PublishResult(request.node, item_ids, repeated), effects
 
@@ -110,18 +110,21 @@ def settle(
     See `item_lifecycle.check_settlement` for the rules.
     """
     queue = service.queue(request.node)
-    late = [
-        (each.item_id, each.token)
-        for each in request.settlements
-        if each.token
+    stale_tokens = [
+        (settlement.item_id, settlement.token)
+        for settlement in request.settlements
+        if settlement.token
         and (
-            (item := queue.items.get(each.item_id)) is None or item.token != each.token
+            (item := queue.items.get(settlement.item_id)) is None
+            or item.token != settlement.token
         )
     ]
     effects = queue.settle(
         request.settlements,
         requester,
-        ended=service.ended_items.settled(request.node, late) if late else {},
+        ended_items=service.ended_items.settled(request.node, stale_tokens)
+        if stale_tokens
+        else {},
         notify=not isinstance(request, Retract) or request.notify,
         now=now,
     )
@@ -129,7 +132,7 @@ def settle(
     return Ok(repeated), effects + service.place_dead(request.node, now)
 
 
-def _ended(
+def _ended_items(
     service: Queues, queue: QueueNode, item_ids: Sequence[str], now: float
 ) -> dict[str, list[EndedItem]]:
     window = queue.options.dedupe_window
@@ -196,14 +199,16 @@ def subscribe(
     effects = queue.subscribe(
         subscription, requester, new_token=service.new_id, now=now
     )
-    sent = {each.item.seq for each in effects if isinstance(each, NotifyItem)}
-    heard = service.works_at(requester, request.node)
+    sent_seqs = {
+        effect.item.seq for effect in effects if isinstance(effect, NotifyItem)
+    }
+    presence_effects = service.works_at(requester, request.node)
     # The items that it holds are sent once, although two things ask for that: its
     # subscribing, and being heard of.
     effects += [
-        each
-        for each in heard
-        if not isinstance(each, NotifyItem) or each.item.seq not in sent
+        effect
+        for effect in presence_effects
+        if not isinstance(effect, NotifyItem) or effect.item.seq not in sent_seqs
     ]
     return SubscribeResult(subscription), effects
 
@@ -213,7 +218,7 @@ def unsubscribe(
 ) -> tuple[Ok, _Effects]:
     """Unsubscribe (XEP-0060 §6.2); the locks stay (XEP-0254 §4)."""
     queue = service.queue(request.node)
-    found(queue, request.jid, request.subid, requester)
+    subscription_of(queue, request.jid, request.subid, requester)
     effects = queue.subscriptions.end(request.jid)
     service.forget(bare(requester), request.node)
     return Ok(), [*effects]
@@ -224,7 +229,9 @@ def get_options(
 ) -> tuple[OptionsResult, _Effects]:
     """Show the options of a subscription (XEP-0060 §6.3.2)."""
     queue = service.queue(request.node)
-    return OptionsResult(found(queue, request.jid, request.subid, requester)), []
+    return OptionsResult(
+        subscription_of(queue, request.jid, request.subid, requester)
+    ), []
 
 
 def set_options(
@@ -235,7 +242,7 @@ def set_options(
     Options not given stay.
     """
     queue = service.queue(request.node)
-    before = found(queue, request.jid, request.subid, requester)
+    before = subscription_of(queue, request.jid, request.subid, requester)
     options = _options(request.options, before)
     assert options is not None
     _check_selectors(service, queue, request.jid, options, now)
@@ -250,13 +257,13 @@ def _check_bound(service: Queues, account: str) -> None:
     bound = service.subscribers.refusal(account)
     if bound is None:
         return
-    who = {
+    subject = {
         "account": f"{account} has",
         "domain": f"the accounts of {domain_of(account)} have",
         "total": "there are",
     }[bound]
     raise Refusal(
-        f"{who} as many subscriptions as are possible here; one must end first",
+        f"{subject} as many subscriptions as are possible here; one must end first",
         condition="policy-violation",
         type="wait",
         pubsub="too-many-subscriptions",
@@ -301,10 +308,10 @@ def _subscription(
 
 
 def _options(
-    given: Fields, before: Subscription | None = None
+    form: Fields, before: Subscription | None = None
 ) -> SubscribeOptions | None:
     try:
-        return subscribe_options(given, before)
+        return subscribe_options(form, before)
     except BadOption as error:
         bad_selector = isinstance(error, BadSelector)
         raise Refusal(
@@ -316,7 +323,9 @@ def _options(
         ) from error
 
 
-def found(queue: QueueNode, jid: str, subid: str, requester: str) -> Subscription:
+def subscription_of(
+    queue: QueueNode, jid: str, subid: str, requester: str
+) -> Subscription:
     """The subscription that the request means."""
     account = bare(requester)
     if bare(jid) != account:
@@ -366,9 +375,9 @@ def check_access(queue: QueueNode, account: str) -> None:
         Affiliation.OUTCAST: f"{account} is an outcast of {name!r}",
         Affiliation.PUBLISH_ONLY: f"{account} may only publish to {name!r}",
     }
-    what = affiliation(queue.node, account)
-    if what in refused:
-        raise Refusal(refused[what], condition="forbidden", type="auth")
+    affiliation_ = affiliation(queue.node, account)
+    if affiliation_ in refused:
+        raise Refusal(refused[affiliation_], condition="forbidden", type="auth")
     # XEP-0060 §6.1.3.4.
     raise Refusal(
         f"{name!r} is for those on its whitelist, and {account} is not: an owner can make "

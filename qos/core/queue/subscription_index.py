@@ -55,8 +55,8 @@ class SubscriptionIndex(dict[str, Subscription]):
         self._subscribers = subscribers
         #: The time at which the first dormant subscription ends.
         self.dormant_end: float | None = None
-        for each in subscriptions:
-            self.keep(each)
+        for subscription in subscriptions:
+            self.keep(subscription)
 
     def has_room_for(self, selector: str, jid: str, *, owner: bool) -> bool:
         """Whether this JID, perhaps of an owner, may subscribe with this selector."""
@@ -79,9 +79,9 @@ class SubscriptionIndex(dict[str, Subscription]):
 
     def end(self, jid: str) -> list[RemoveSubscription]:
         """End the subscription: no new items; its locks stay (XEP-0254 §4)."""
-        ended = self.pop(jid)
-        self._count(ended, -1)
-        self._ready.unwant(ended.selector, bare(jid))
+        subscription = self.pop(jid)
+        self._count(subscription, -1)
+        self._ready.unwant(subscription.selector, bare(jid))
         self._holders.forget_turn(jid)
         return [RemoveSubscription(self._node, jid)]
 
@@ -104,15 +104,18 @@ class SubscriptionIndex(dict[str, Subscription]):
 
     def of(self, jid: str) -> list[Subscription]:
         """The subscriptions by which this full JID may get items."""
-        found = map(self.get, dict.fromkeys((jid, bare(jid))))
-        return [each for each in found if each is not None]
+        candidates = map(self.get, dict.fromkeys((jid, bare(jid))))
+        return [subscription for subscription in candidates if subscription is not None]
 
     def is_classifying(self, jid: str) -> bool:
         """Whether items that are there may still be offered to this full JID.
 
         Its selector is new, and is still to be evaluated for some.
         """
-        return any(self._ready.is_classifying(each.selector) for each in self.of(jid))
+        return any(
+            self._ready.is_classifying(subscription.selector)
+            for subscription in self.of(jid)
+        )
 
     def absent(self, jid: str, present: Present, now: float) -> list[QueueEffect]:
         """Mark the subscriptions of this full JID as dormant.
@@ -123,18 +126,23 @@ class SubscriptionIndex(dict[str, Subscription]):
         subscription is as before.
         """
         effects: list[QueueEffect] = []
-        for each in self.of(jid):
-            probed = jid in {each.jid, each.via} and each.dormant_since is None
-            if probed and not resources(each, present):
-                effects += self.keep(replace(each, dormant_since=now))
+        for subscription in self.of(jid):
+            probed = (
+                jid in {subscription.jid, subscription.via}
+                and subscription.dormant_since is None
+            )
+            if probed and not resources(subscription, present):
+                effects += self.keep(replace(subscription, dormant_since=now))
         return effects
 
     def awake(self, jid: str, present: Present) -> list[QueueEffect]:
         """End dormancy of the subscriptions of this full JID, which was heard of."""
         effects: list[QueueEffect] = []
-        for each in self.of(jid):
-            if each.dormant_since is not None and jid in resources(each, present):
-                effects += self.keep(replace(each, dormant_since=None))
+        for subscription in self.of(jid):
+            if subscription.dormant_since is not None and jid in resources(
+                subscription, present
+            ):
+                effects += self.keep(replace(subscription, dormant_since=None))
         return effects
 
     def end_dormant(self, now: float) -> list[RemoveSubscription]:
@@ -143,20 +151,24 @@ class SubscriptionIndex(dict[str, Subscription]):
             return []
         self.dormant_end = None
         effects: list[RemoveSubscription] = []
-        for each in list(self.values()):
-            if each.dormant_since is None:
+        for subscription in list(self.values()):
+            if subscription.dormant_since is None:
                 continue
-            if each.dormant_since + _DORMANT_S <= now:
-                effects += self.end(each.jid)
+            if subscription.dormant_since + _DORMANT_S <= now:
+                effects += self.end(subscription.jid)
             else:
-                self._expect_end(each.dormant_since + _DORMANT_S)
+                self._expect_end(subscription.dormant_since + _DORMANT_S)
         return effects
 
     def active(self) -> list[Subscription]:
         """The subscriptions that are not dormant."""
-        return [each for each in self.values() if each.dormant_since is None]
+        return [
+            subscription
+            for subscription in self.values()
+            if subscription.dormant_since is None
+        ]
 
-    def departed(self, jid: str, there: Present) -> list[QueueEffect]:
+    def departed(self, jid: str, connected: Present) -> list[QueueEffect]:
         """End the subscription of a full JID that has left, or pass it on.
 
         The subscription of its bare JID, if this resource stood for it, gets another
@@ -166,14 +178,14 @@ class SubscriptionIndex(dict[str, Subscription]):
 
         Args:
             jid: the full JID that left.
-            there: the full JIDs that have not left, though they may be silent.
+            connected: the full JIDs that have not left, though they may be silent.
         """
         effects: list[QueueEffect] = []
         if jid in self:
             effects += self.end(jid)
         of_all = self.get(bare(jid))
         if of_all is not None and of_all.via == jid:
-            heirs = resources(of_all, there)
+            heirs = resources(of_all, connected)
             if heirs:
                 effects += self.keep(replace(of_all, via=heirs[0]))
             else:

@@ -31,8 +31,8 @@ class Termini(dict[str, Terminus]):
         super().__init__()
         self._durable = durable
         self._names: dict[TerminusName, str] = {}
-        for each in termini:
-            self._put(each)
+        for terminus in termini:
+            self._put(terminus)
 
     def named(self, name: TerminusName) -> Terminus | None:
         """The terminus of this name."""
@@ -84,18 +84,20 @@ class Termini(dict[str, Terminus]):
 
     def end_at(self, node: str) -> None:
         """End the termini at this node, which is deleted, and they with it."""
-        for jid in [each.jid for each in self.values() if each.node == node]:
+        for jid in [
+            terminus.jid for terminus in self.values() if terminus.node == node
+        ]:
             self.end(jid)
 
     def start(self, now: float) -> list[QueueEffect]:
         """Let the timers run after a start: no connection has outlived it."""
         effects: list[QueueEffect] = []
-        for each in list(self.values()):
+        for terminus in list(self.values()):
             seconds = kept_for(
-                each.policy, each.timeout_s, ExpiryPolicy.CONNECTION_CLOSE
+                terminus.policy, terminus.timeout_s, ExpiryPolicy.CONNECTION_CLOSE
             )
-            if each.until is None and seconds is not None:
-                effects += self.time(each.jid, now + seconds)
+            if terminus.until is None and seconds is not None:
+                effects += self.time(terminus.jid, now + seconds)
         return effects
 
     def _put(self, terminus: Terminus) -> None:

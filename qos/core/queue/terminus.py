@@ -34,18 +34,18 @@ class ExpiryPolicy(QuickEnum):
     NEVER = "never"
 
 
-_ORDER = {each: at for at, each in enumerate(ExpiryPolicy)}
+_ORDER = {policy: at for at, policy in enumerate(ExpiryPolicy)}
 
 
-def kept_for(policy: ExpiryPolicy, timeout_s: int, ended: ExpiryPolicy) -> float | None:
+def kept_for(policy: ExpiryPolicy, timeout_s: int, event: ExpiryPolicy) -> float | None:
     """Seconds for which a terminus is kept after this; None: its timer does not run.
 
     Args:
         policy: its policy.
         timeout_s: how long its timer runs.
-        ended: the policy that names what has ended: link, session or connection.
+        event: the policy that names what has ended: link, session or connection.
     """
-    return timeout_s if _ORDER[policy] <= _ORDER[ended] else None
+    return timeout_s if _ORDER[policy] <= _ORDER[event] else None
 
 
 @record(frozen=True, slots=True, kw_only=True)

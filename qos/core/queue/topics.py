@@ -86,7 +86,7 @@ def check_create(
             f"{name!r} is a queue, and only a topic copies its items ({NODE_TYPE})"
         )
     copying = topics.of(name)
-    own = sum(nodes[each].node.creator == account for each in copying)
+    own = sum(nodes[queue_name].node.creator == account for queue_name in copying)
     owner = is_owner(topic.node, account)
     if not has_room(own, len(copying), QUEUES_MAX, owner=owner):
         raise Refusal(

@@ -118,9 +118,9 @@ def _found(body: bytes, delimiter: bytes, begin: int) -> Steps[int]:
     while True:
         yield
         end = begin + _SEARCHED_BYTES
-        found = body.find(delimiter, begin, end + len(delimiter))
-        if found >= 0:
-            return found
+        position = body.find(delimiter, begin, end + len(delimiter))
+        if position >= 0:
+            return position
         if end >= len(body):
             raise _bad("it has no closing delimiter")
         begin = end
@@ -173,12 +173,12 @@ def _entry(content: ET.Element | None) -> Steps[Part]:
     if kind in {"text", "html"}:
         if len(content):
             raise _bad(f"content of type {kind} has no elements")
-        shown = f"text/{'plain' if kind == 'text' else 'html'}; charset=utf-8"
-        return Part(text.encode(), {"content-type": shown})
+        media_type = f"text/{'plain' if kind == 'text' else 'html'}; charset=utf-8"
+        return Part(text.encode(), {"content-type": media_type})
     if len(content) == 1:
-        shown = "application/xhtml+xml" if kind == "xhtml" else kind
+        media_type = "application/xhtml+xml" if kind == "xhtml" else kind
         rendered = yield from rendering(content[0])
-        return Part(rendered.encode(), {"content-type": shown})
+        return Part(rendered.encode(), {"content-type": media_type})
     if kind.lower().startswith("text/"):
         return Part(text.encode(), {"content-type": kind})
     try:

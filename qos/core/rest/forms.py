@@ -12,7 +12,7 @@ class OtherFields(ValueError):
     """A form has an unknown field, or one twice."""
 
 
-def read_fields(form: str, known: Collection[str]) -> dict[str, str]:
+def read_fields(form: str, names: Collection[str]) -> dict[str, str]:
     """The fields of a form, each at most once.
 
     Raises:
@@ -23,10 +23,10 @@ def read_fields(form: str, known: Collection[str]) -> dict[str, str]:
         form,
         keep_blank_values=True,
         strict_parsing=True,
-        max_num_fields=len(known),
+        max_num_fields=len(names),
         errors="strict",
     )
     fields = dict(pairs)
-    if fields.keys() - set(known) or len(fields) < len(pairs):
+    if fields.keys() - set(names) or len(fields) < len(pairs):
         raise OtherFields
     return fields

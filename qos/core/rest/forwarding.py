@@ -160,8 +160,8 @@ def forward(
     *,
     key: str,
     method: str = "POST",
-    kept: str = "",
-    unused: str = "",
+    stored_link: str = "",
+    unused_link: str = "",
 ) -> _Steps:
     """Forward one message: yields requests, is sent their answers, returns the verdict.
 
@@ -169,20 +169,20 @@ def forward(
         link: of the subscriber.
         key: the same for each attempt at this message, and for no other message.
         method: by which the message is sent, unless a link of the target means a POST.
-        kept: the one-off link that was written down for this message, or ''.
-        unused: a one-off link that no message was posted to, or ''.
+        stored_link: the one-off link that was written down for this message, or ''.
+        unused_link: a one-off link that no message was posted to, or ''.
     """
     if link.rel == _TEMPLATE:
         return (yield from _plain(method, _filled(link.href, key), key))
     if link.rel not in {_ONCE, _DESTINATION}:
         return (yield from _plain(method, link.href, key))
-    if kept:
-        answer = yield from _ask(PushRequest("POST", kept, message=True))
+    if stored_link:
+        answer = yield from _ask(PushRequest("POST", stored_link, message=True))
         if not _is_unknown(answer, 0):
             return _once_verdict(answer)
-        unused = _create_next(answer)
-    if unused:
-        answer = yield from _once(unused)
+        unused_link = _create_next(answer)
+    if unused_link:
+        answer = yield from _once(unused_link)
         if not _is_unknown(answer, _NOT_FOUND):
             return _once_verdict(answer)
     return (yield from _begin(link, method, key))
@@ -248,9 +248,9 @@ def _is_success(answer: _Answer) -> TypeGuard[PushReply]:
     return answer.whole and 200 <= answer.status < 300
 
 
-def _is_unknown(answer: _Answer, other: int) -> TypeGuard[PushReply]:
+def _is_unknown(answer: _Answer, status: int) -> TypeGuard[PushReply]:
     """Whether the target says that it does not know this link, used or not."""
-    return isinstance(answer, PushReply) and answer.status in {_GONE, other}
+    return isinstance(answer, PushReply) and answer.status in {_GONE, status}
 
 
 def _once_verdict(answer: _Answer) -> Verdict:
@@ -328,15 +328,15 @@ def _about_target(answer: _Answer) -> Verdict:
 
 def _links(answer: PushReply) -> dict[str, str]:
     """The links of a reply by their relations: as `Link`, or as HornetQ has them."""
-    found: dict[str, str] = {}
+    links: dict[str, str] = {}
     for link in read_links(answer.headers.get("link", "")):
         for rel in link.rel.split():
-            found.setdefault(rel, _joined(answer.url, link.href))
+            links.setdefault(rel, _joined(answer.url, link.href))
     for rel in (*_OFFERED, "create-next"):
         href = answer.headers.get(f"msg-{rel}", "")
         if href:
-            found.setdefault(rel, _joined(answer.url, href))
-    return found
+            links.setdefault(rel, _joined(answer.url, href))
+    return links
 
 
 def _create_next(answer: PushReply) -> str:

@@ -57,8 +57,8 @@ def headers_size(headers: Mapping[str, str], links: Iterable[Link] = ()) -> int:
     size = _OTHERS_BYTES
     for name, value in headers.items():
         size += len(name) + len(value.encode(errors="replace")) + _MARKS_BYTES
-    shown = render_links(links)
-    return size + len("Link") + len(shown) + _MARKS_BYTES if shown else size
+    link_value = render_links(links)
+    return size + len("Link") + len(link_value) + _MARKS_BYTES if link_value else size
 
 
 def room_for_links(headers: Mapping[str, str]) -> int:
@@ -71,8 +71,8 @@ def wants_part(accept: str) -> bool:
 
     `*/*` does not: clients send it that know nothing of this form.
     """
-    for each in accept.lower().split(","):
-        name, *parameters = (part.strip() for part in each.split(";"))
+    for media_range in accept.lower().split(","):
+        name, *parameters = (part.strip() for part in media_range.split(";"))
         if name == MULTIPART:
             return not any(map(_NOT_AT_ALL.fullmatch, parameters))
     return False

@@ -74,22 +74,22 @@ def fitting(links: Iterable[Link], room: int) -> list[Link]:
         links: those that a client needs most come first.
         room: bytes of the value of the header.
     """
-    kept: list[Link] = []
+    fitting_links: list[Link] = []
     size = 0
     for link in links:
         more = len(_rendered(link)) + 2
-        if not kept or size + more <= room + 2:
-            kept.append(link)
+        if not fitting_links or size + more <= room + 2:
+            fitting_links.append(link)
             size += more
-    return kept
+    return fitting_links
 
 
 def _rendered(link: Link) -> str:
-    shown = f"<{link.href}>; rel={_quoted(link.rel)}"
+    text = f"<{link.href}>; rel={_quoted(link.rel)}"
     for name, value in (("type", link.type), ("title", link.title)):
         if value:
-            shown += f"; {name}={_quoted(value)}"
-    return shown
+            text += f"; {name}={_quoted(value)}"
+    return text
 
 
 def _quoted(value: str) -> str:
@@ -107,17 +107,17 @@ def read_links(value: str) -> list[Link]:
     at = 0
     while len(links) < LINKS_MAX and (target := _TARGET.match(value, at)):
         at = target.end()
-        found: dict[str, str] = {}
+        parameters: dict[str, str] = {}
         while parameter := _PARAMETER.match(value, at):
             at = parameter.end()
             name, quoted, plain = parameter.groups()
             text = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else plain
             # RFC 8288 §3.3: the first `rel` counts.
-            found.setdefault(name.lower(), text or "")
+            parameters.setdefault(name.lower(), text or "")
         rest = _TO_NEXT.match(value, at)
         assert rest is not None
         at = rest.end()
-        href, rel = target[1].strip(), " ".join(found.get("rel", "").lower().split())
-        if not found.get("anchor"):
-            links.append(Link(href, rel, found.get("type", "")))
+        rel = " ".join(parameters.get("rel", "").lower().split())
+        if not parameters.get("anchor"):
+            links.append(Link(target[1].strip(), rel, parameters.get("type", "")))
     return links

@@ -110,14 +110,16 @@ def reading_message(
     Raises:
         Refusal: a header or a parameter is wrong, or all is too large.
     """
-    kept = {name: headers[name].strip() for name in KEPT if headers.get(name)}
-    for name, value in kept.items():
+    content_headers = {
+        name: headers[name].strip() for name in KEPT if headers.get(name)
+    }
+    for name, value in content_headers.items():
         if wrong := why_no_header(KEPT[name], value):
             raise _bad(wrong)
     properties = {
         **(more or {}),
         **read_properties(headers.get("msg-properties", "")),
-        **{KEPT[name]: value for name, value in kept.items()},
+        **{KEPT[name]: value for name, value in content_headers.items()},
     }
     if "msg-hops" in headers:
         properties[HOPS] = _number(headers, "msg-hops", 0, _HOPS_MAX) or 0
@@ -127,7 +129,7 @@ def reading_message(
     if why is not None:
         raise _bad(f"Msg-Properties, with Content-Type: {why}")
     payload = yield from reading_payload(
-        body, kept.get("content-type", ""), plain=len(kept) < 2
+        body, content_headers.get("content-type", ""), plain=len(content_headers) < 2
     )
     size = utf8_size(payload) + properties_size(properties)
     if size > bytes_max:
@@ -192,11 +194,11 @@ def reading_payload(body: bytes, content_type: str, *, plain: bool) -> Steps[str
         if payload and len(payload) <= len(body) * 4 // 3 + _WRAPPED_BYTES:
             return payload
     if plain and _is_xml(content_type):
-        found = yield from _document(body)
-        if found is not None and _may_be_payload(body, found):
+        document = yield from _document(body)
+        if document is not None and _may_be_payload(body, document):
             return body.decode()
-        if found is not None:
-            readable = yield from _readable(found.root)
+        if document is not None:
+            readable = yield from _readable(document.root)
     return wrap(body, content_type, readable)
 
 
@@ -245,7 +247,7 @@ def _readable(root: ET.Element) -> Steps[str]:
     return rendered[rendered.index(">") + 1 : rendered.rindex("<")]
 
 
-def _may_be_payload(body: bytes, found: Document) -> bool:
+def _may_be_payload(body: bytes, document: Document) -> bool:
     """Whether the bytes of the body stay the same if its element is a child of another one."""
     return (
         body[:2] != b"<?"
@@ -253,9 +255,9 @@ def _may_be_payload(body: bytes, found: Document) -> bool:
         # A stream would turn it into a line feed.
         and b"\r" not in body
         # A child without a namespace would get that of its parent.
-        and found.is_qualified
+        and document.is_qualified
         # Readers would take it for a body that `wrap` or the AMQP gateway has written.
-        and not found.root.tag.startswith(_RESERVED)
+        and not document.root.tag.startswith(_RESERVED)
     )
 
 
@@ -269,25 +271,25 @@ def render_message(item: Item, payload: str) -> tuple[bytes, dict[str, str]]:
         item: in any state.
         payload: of the item.
     """
-    kept = {
+    headers = {
         name: value
         for name, key in KEPT.items()
         if isinstance(value := item.properties.get(key), str)
         and not why_no_header(key, value)
     }
-    links = _of_publisher(kept.pop("link", ""))
+    links = _of_publisher(headers.pop("link", ""))
     if links:
-        kept["link"] = links
+        headers["link"] = links
     if not payload:
-        return b"", kept
-    found = content_of(payload) or body_of(payload)
-    if found is not None:
-        body, media_type = found
-        kept.setdefault("content-type", media_type)
-        return body, kept
-    if not _is_xml(kept.get("content-type", "")):
-        kept["content-type"] = _XML_TYPE
-    return payload.encode(), kept
+        return b"", headers
+    content = content_of(payload) or body_of(payload)
+    if content is not None:
+        body, media_type = content
+        headers.setdefault("content-type", media_type)
+        return body, headers
+    if not _is_xml(headers.get("content-type", "")):
+        headers["content-type"] = _XML_TYPE
+    return payload.encode(), headers
 
 
 def _of_publisher(links: str) -> str:
@@ -328,9 +330,9 @@ def render_headers(item: Item) -> dict[str, str]:
     hops = hops_of(item.properties)
     if hops:
         headers["Msg-Hops"] = str(hops)
-    shown = render_properties(_own(item.properties))
-    if shown:
-        headers["Msg-Properties"] = shown
+    properties = render_properties(_own(item.properties))
+    if properties:
+        headers["Msg-Properties"] = properties
     return headers
 
 

@@ -49,7 +49,7 @@ def read_properties(header: str) -> Properties:
     Raises:
         Refusal: it is no such dictionary, or an item cannot have these properties.
     """
-    found: dict[str, Value] = {}
+    properties: dict[str, Value] = {}
     at, header = 0, header.strip(" \t")
     while at < len(header):
         member = _MEMBER.match(header, at)
@@ -63,20 +63,20 @@ def read_properties(header: str) -> Properties:
         value = _value({k: v for k, v in member.groupdict().items() if v is not None})
         if value is None:
             raise _bad(f"{member[1]!r} has a value that is not of its type")
-        found[member[1]] = value
+        properties[member[1]] = value
         at = member.end()
-    why = why_not(found)
+    why = why_not(properties)
     if why is not None:
         raise _bad(why)
-    return found
+    return properties
 
 
 def _bad(why: str) -> Refusal:
     return Refusal(f"Msg-Properties: {why}", condition="bad-request", type="modify")
 
 
-def _value(found: Mapping[str, str]) -> Value | None:
-    match found:
+def _value(groups: Mapping[str, str]) -> Value | None:
+    match groups:
         case {"decimal": text}:
             return float(text)
         case {"integer": text}:
@@ -126,12 +126,12 @@ def _rendered(name: str, value: Value) -> str:
             escaped = re.sub(r'(["\\])', r"\\\1", value)
             return f'{name}="{escaped}"'
         safe = "".join(map(chr, range(0x20, 0x7F))).translate({0x22: None, 0x25: None})
-        shown = re.sub(
+        encoded = re.sub(
             "%[0-9A-F]{2}",
             lambda each: each[0].lower(),
             quote(value, safe, errors="replace"),
         )
-        return f'{name}=%"{shown}"'
+        return f'{name}=%"{encoded}"'
     if isinstance(value, int):
         small = value in _INTEGERS
         return f"{name}={value}" if small else f'{name}="{value}";type=long'

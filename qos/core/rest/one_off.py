@@ -64,10 +64,10 @@ class OneOffLinks:
 
     def read(self, token: str, use: str, node: str, account: str) -> OneOff | None:
         """The link; None: it was not made here for this use, node and account."""
-        found = _TOKEN.fullmatch(token)
-        if found is None:
+        match = _TOKEN.fullmatch(token)
+        if match is None:
             return None
-        item_id, issued, mac = found.groups()
+        item_id, issued, mac = match.groups()
         expected = self._mac(use, node, account, item_id, issued)
         if not hmac.compare_digest(mac, expected):
             return None
@@ -82,5 +82,5 @@ class OneOffLinks:
 
     def _mac(self, *parts: str) -> str:
         content = json.dumps(parts).encode()
-        made = hmac.new(self._key, content, hashlib.sha256).hexdigest()
-        return made[:_MAC_DIGITS]
+        digest = hmac.new(self._key, content, hashlib.sha256).hexdigest()
+        return digest[:_MAC_DIGITS]

@@ -170,19 +170,19 @@ class PushRules:
         """
         if len(url) > URL_CHARS_MAX:
             raise BadTarget(f"a URL has at most {URL_CHARS_MAX} characters")
-        found = _URL.fullmatch(url)
-        if found is None or found["scheme"].lower() not in _PORTS:
+        match = _URL.fullmatch(url)
+        if match is None or match["scheme"].lower() not in _PORTS:
             raise BadTarget("a URL begins with https://, or http:// for listed hosts")
-        scheme = found["scheme"].lower()
-        host, given = _host_and_port(found["authority"])
-        rest = f"{found['path'] or '/'}{found['query'] or ''}"
+        scheme = match["scheme"].lower()
+        host, explicit_port = _host_and_port(match["authority"])
+        rest = f"{match['path'] or '/'}{match['query'] or ''}"
         if not _PRINTABLE.fullmatch(rest) or "\\" in rest:
             raise BadTarget("after its host a URL is visible ASCII without backslash")
-        port = _PORTS[scheme] if given is None else given
+        port = _PORTS[scheme] if explicit_port is None else explicit_port
         self._check(scheme, host, port)
-        shown = f"[{host}]" if ":" in host else host
+        host_text = f"[{host}]" if ":" in host else host
         at = "" if port == _PORTS[scheme] else f":{port}"
-        return Target(f"{scheme}://{shown}{at}{rest}", scheme, host, port)
+        return Target(f"{scheme}://{host_text}{at}{rest}", scheme, host, port)
 
     def _check(self, scheme: str, host: str, port: int) -> None:
         if self._lists(host, port):
@@ -207,10 +207,10 @@ class PushRules:
         """
         if self._lists(host, port):
             return ""
-        known = _address(address)
-        if known is None:
+        ip = _address(address)
+        if ip is None:
             return f"{host} has an address that is none"
-        kind = self._refused(known)
+        kind = self._refused(ip)
         # Not which one: users would find out names and addresses of our network.
         return f"{host} has an address that is {kind}" if kind else ""
 
@@ -233,15 +233,15 @@ def _host_and_port(authority: str) -> tuple[str, int | None]:
     """Raises BadTarget."""
     if "@" in authority:
         raise BadTarget("a URL has no user and no password")
-    found = _AUTHORITY.fullmatch(authority)
-    if found is None:
+    match = _AUTHORITY.fullmatch(authority)
+    if match is None:
         raise BadTarget("a host is a name, an IPv4 address, or an IPv6 address in []")
-    host = _host(found["host"])
-    if found["port"] is None:
+    host = _host(match["host"])
+    if match["port"] is None:
         return host, None
-    port = int(found["port"][:6])
-    if port not in _PORT_NUMBERS or found["port"].startswith("0"):
-        raise BadTarget(f"a port is 1 to 65535, not {found['port'][:20]}")
+    port = int(match["port"][:6])
+    if port not in _PORT_NUMBERS or match["port"].startswith("0"):
+        raise BadTarget(f"a port is 1 to 65535, not {match['port'][:20]}")
     return host, port
 
 

@@ -53,16 +53,16 @@ def split_reply_to(header: str, base: str, url: str) -> tuple[str, str | None]:
     Raises:
         Refusal: the link is no URL.
     """
-    kept: list[Link] = []
-    found = None
+    other_links: list[Link] = []
+    reply_path = None
     for link in read_links(header):
         path = _here(link.href, base, url) if _REL in link.rel.split() else None
         if path is None:
-            kept.append(link)
-        elif found is None:
-            found = path
+            other_links.append(link)
+        elif reply_path is None:
+            reply_path = path
     # As it came, if that is all: it is part of what a repeated post is compared by.
-    return header if found is None else render_links(kept), found
+    return header if reply_path is None else render_links(other_links), reply_path
 
 
 def _here(href: str, base: str, url: str) -> str | None:

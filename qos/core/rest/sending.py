@@ -144,20 +144,20 @@ def render_outcome(message: Outgoing | Ended) -> bytes:
 
     One whose end is being written is pending still.
     """
-    shown: dict[str, Any] = {"to": message.to, "outcome": "pending"}
+    outcome: dict[str, Any] = {"to": message.to, "outcome": "pending"}
     if isinstance(message, Ended):
-        shown["outcome"] = message.state.value.replace(" ", "-")
+        outcome["outcome"] = message.state.value.replace(" ", "-")
         # A clock may have been set back.
-        shown["seconds"] = round(max(0.0, message.ended_at - message.created_at), 3)
-    shown["attempts"] = message.attempts
-    if shown["outcome"] not in {"pending", "delivered"}:
-        shown["reason"] = why_not_delivered(
+        outcome["seconds"] = round(max(0.0, message.ended_at - message.created_at), 3)
+    outcome["attempts"] = message.attempts
+    if outcome["outcome"] not in {"pending", "delivered"}:
+        outcome["reason"] = why_not_delivered(
             to=message.to,
             attempts=message.attempts,
             condition=message.condition,
             by=message.condition_by,
             text=message.condition_text,
         )
-    if shown["outcome"] != "delivered" and message.condition is not None:
-        shown["condition"] = message.condition
-    return json.dumps(shown, ensure_ascii=False).encode()
+    if outcome["outcome"] != "delivered" and message.condition is not None:
+        outcome["condition"] = message.condition
+    return json.dumps(outcome, ensure_ascii=False).encode()

@@ -54,11 +54,11 @@ class StatusReader:
         if self._in_headers:
             self._in_headers = bool(line)
             return
-        found = _STATUS_LINE.fullmatch(line)
-        if found is None:
+        match = _STATUS_LINE.fullmatch(line)
+        if match is None:
             self._lost = True
             return
-        status = int(found[1])
+        status = int(match[1])
         if status < 200 and status != _SWITCHING_PROTOCOLS:
             self._in_headers = True
         else:

@@ -64,17 +64,17 @@ def wait_of(headers: Mapping[str, str]) -> Wait:
 
 def _preferred(value: str) -> str | None:
     """The value of the preference `wait`: the first one counts (RFC 7240 §2)."""
-    for found in _PREFERENCE.finditer(value):
-        name, quoted, plain = found.groups()
+    for match in _PREFERENCE.finditer(value):
+        name, quoted, plain = match.groups()
         if name.lower() == "wait":
             return quoted if quoted is not None else plain or ""
     return None
 
 
-def _seconds(what: str, value: str) -> int:
+def _seconds(name: str, value: str) -> int:
     if not (value.isascii() and value.isdecimal() and len(value) <= _DIGITS_MAX):
         raise Refusal(
-            f"{what}: whole seconds are expected, not {value[:20]!r}",
+            f"{name}: whole seconds are expected, not {value[:20]!r}",
             condition="bad-request",
             type="modify",
         )

@@ -110,44 +110,44 @@ async def consumer(call: Call) -> Answer:
     if call.method == "DELETE":
         await call.services.pull_consumers.delete(identity)
         return Answer(204)
-    found = _found(call, identity)
-    if found is None:
+    pull_consumer = _consumer_of(call, identity)
+    if pull_consumer is None:
         return _timed_out(call, identity)
-    with found.used():
-        return Answer(204, links=[_due(_path(call), found)])
+    with pull_consumer.used():
+        return Answer(204, links=[_due(_path(call), pull_consumer)])
 
 
 async def next_message(call: Call) -> Answer:
     """Take the message after a delivery, or the same one again."""
     wait = wait_of(call.headers)
     identity, after = _identity(call), call.path["delivery"]
-    found = _found(call, identity)
-    if found is None:
+    pull_consumer = _consumer_of(call, identity)
+    if pull_consumer is None:
         if identity.auto and after != START:
             await settled(call.services.engine, identity, acceptance(identity, after))
         return _timed_out(call, identity)
     own = Link(url("hornetq-consumer", **_path(call)), "consumer")
     try:
-        taken = await found.take(after, wait, call.grant)
+        delivery = await pull_consumer.take(after, wait, call.grant)
     except OutOfStep:
         text = "this link is of earlier, or its message is to be acknowledged first"
         answer = as_text(412, text)
-        answer.links += [_due(_path(call), found), own]
+        answer.links += [_due(_path(call), pull_consumer), own]
         return answer
     applied = {"Preference-Applied": wait.applied} if wait.applied else {}
-    if taken is None:
+    if delivery is None:
         answer = as_text(503, "there is no message yet; ask again")
         answer.headers |= {"Retry-After": _RETRY_AFTER_S, **applied}
         answer.links += [_next(identity, _path(call), after), own]
         return answer
-    item, payload, answer_sent = taken
+    item, payload, answer_sent = delivery
     about = {
         name: value
         for name, value in render_headers(item).items()
         if not name.startswith("Msg-")
     }
-    named = headers_of(item.properties, call.services.property_headers)
-    content = {name.title(): text for name, text in named.items()}
+    properties = headers_of(item.properties, call.services.property_headers)
+    content = {name.title(): text for name, text in properties.items()}
     answer = message_answer(item, payload, {**about, **content, **applied})
     if identity.auto:
         answer.links.append(_next(identity, _path(call), delivery_of(item)))
@@ -170,14 +170,14 @@ async def acknowledge(call: Call) -> Answer:
         item_id=item_id,
         token=token or "-",
     )
-    found = _found(call, identity)
-    if found is None:
+    pull_consumer = _consumer_of(call, identity)
+    if pull_consumer is None:
         await call.ask(request, identity.jid)
         return Answer(
             204, links=[] if identity.subscription else [_pull_consumers(call)]
         )
     try:
-        await found.acknowledge(delivery, request)
+        await pull_consumer.acknowledge(delivery, request)
     except Refusal as refusal:
         if not is_late(refusal):
             raise
@@ -185,7 +185,7 @@ async def acknowledge(call: Call) -> Answer:
     else:
         answer = Answer(204)
     answer.links += [
-        _due(_path(call), found),
+        _due(_path(call), pull_consumer),
         Link(url("hornetq-consumer", **_path(call)), "consumer"),
     ]
     return answer
@@ -214,17 +214,19 @@ def _identity(call: Call) -> Identity:
     return identity
 
 
-def _found(call: Call, identity: Identity) -> PullConsumer | None:
+def _consumer_of(call: Call, identity: Identity) -> PullConsumer | None:
     """The consumer, made again if it has timed out.
 
     None: it would need its selector, which nobody knows any more, or its subscription,
     which is not durable.
     """
     consumers = call.services.pull_consumers
-    found = consumers.get(identity)
-    if found is None and not (identity.selected or identity.subscription == VOLATILE):
-        found = consumers.make(identity)
-    return found
+    pull_consumer = consumers.get(identity)
+    if pull_consumer is None and not (
+        identity.selected or identity.subscription == VOLATILE
+    ):
+        pull_consumer = consumers.make(identity)
+    return pull_consumer
 
 
 def _unknown(why: str) -> Refusal:
@@ -247,10 +249,10 @@ def _path(call: Call) -> dict[str, str]:
     return {name: call.path[name] for name in ("node", "mode", "consumer")}
 
 
-def _due(path: dict[str, str], found: PullConsumer) -> Link:
-    if found.acknowledgement_is_due():
-        return _acknowledgement(path, found.position.last)
-    return _next(found.identity, path, found.position.last)
+def _due(path: dict[str, str], pull_consumer: PullConsumer) -> Link:
+    if pull_consumer.acknowledgement_is_due():
+        return _acknowledgement(path, pull_consumer.position.last)
+    return _next(pull_consumer.identity, path, pull_consumer.position.last)
 
 
 def _next(identity: Identity, path: dict[str, str], after: str) -> Link:

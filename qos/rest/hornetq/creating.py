@@ -72,15 +72,15 @@ async def _make(call: Call, kind: str, config: Mapping[str, str]) -> Answer:
 
 async def queue(call: Call) -> Answer:
     """A queue: its links by what the user may do."""
-    return _shown(call, "queue", "pull-consumers", "push-consumers")
+    return _description(call, "queue", "pull-consumers", "push-consumers")
 
 
 async def topic(call: Call) -> Answer:
     """A topic; its messages are posted as those of a queue are."""
-    return _shown(call, "topic", "pull-subscriptions", "push-subscriptions")
+    return _description(call, "topic", "pull-subscriptions", "push-subscriptions")
 
 
-def _shown(call: Call, kind: str, *consumers: str) -> Answer:
+def _description(call: Call, kind: str, *consumers: str) -> Answer:
     rights = rights_at(call, kind)
     links = []
     if rights.publish:
@@ -91,15 +91,13 @@ def _shown(call: Call, kind: str, *consumers: str) -> Answer:
             Link(f"{create_url}/{{id}}", "create-with-id"),
         ]
     if rights.subscribe:
-        links += [
-            Link(url(f"hornetq-{each}", node=call.node), each) for each in consumers
-        ]
-    shown = "".join(
-        f"<atom:link rel={attribute(each.rel)} href={attribute(absolute(call, each.href))}/>"
-        for each in links
+        links += [Link(url(f"hornetq-{rel}", node=call.node), rel) for rel in consumers]
+    atom_links = "".join(
+        f"<atom:link rel={attribute(link.rel)} href={attribute(absolute(call, link.href))}/>"
+        for link in links
     )
     name = f"<name>{text(call.node)}</name>"
-    body = f"<{kind} xmlns:atom='{_ATOM}'>{name}{shown}</{kind}>".encode()
+    body = f"<{kind} xmlns:atom='{_ATOM}'>{name}{atom_links}</{kind}>".encode()
     return Answer(200, {"Content-Type": _XML}, links, body)
 
 
@@ -143,11 +141,11 @@ async def create(call: Call) -> Answer:
 
 async def create_with_id(call: Call) -> Answer:
     """Make the message of a one-off link, or of an id that the client has chosen."""
-    given = call.path["id"]
-    link = call.services.one_off.read(given, _USE, call.node, call.account)
-    if link is None and (len(given) > ITEM_ID_CHARS_MAX or not given.isprintable()):
+    path_id = call.path["id"]
+    link = call.services.one_off.read(path_id, _USE, call.node, call.account)
+    if link is None and (len(path_id) > ITEM_ID_CHARS_MAX or not path_id.isprintable()):
         raise _bad(f"an id has at most {ITEM_ID_CHARS_MAX} printable characters")
-    entry = await _entry(call, given if link is None else link.item_id)
+    entry = await _entry(call, path_id if link is None else link.item_id)
     issued_at = None if link is None else link.issued_at
     try:
         await call.ask(Publish(call.node, (entry,), issued_at=issued_at))

@@ -19,7 +19,7 @@ def with_links_run(handler: Run) -> Run:
     """
 
     async def run(call: Call) -> Answer:
-        return _shown(call, await handler(call))
+        return _with_absolute_links(call, await handler(call))
 
     return run
 
@@ -31,7 +31,7 @@ def with_links_first(handler: First | None) -> First | None:
 
     async def first(call: Call) -> Answer | None:
         answer = await handler(call)
-        return None if answer is None else _shown(call, answer)
+        return None if answer is None else _with_absolute_links(call, answer)
 
     return first
 
@@ -41,18 +41,18 @@ def absolute(call: Call, path: str) -> str:
     return call.base + path
 
 
-def _shown(call: Call, answer: Answer) -> Answer:
-    links = [replace(each, href=absolute(call, each.href)) for each in answer.links]
+def _with_absolute_links(call: Call, answer: Answer) -> Answer:
+    links = [replace(link, href=absolute(call, link.href)) for link in answer.links]
     if "Location" in answer.headers:
         answer.headers["Location"] = absolute(call, answer.headers["Location"])
     if call.services.link_headers:
-        answer.links = [_titled(each) for each in links]
+        answer.links = [_titled(link) for link in links]
         return answer
     answer.links = []
-    for each in links:
-        answer.headers[f"msg-{each.rel}"] = each.href
-        if each.type:
-            answer.headers[f"msg-{each.rel}-type"] = each.type
+    for link in links:
+        answer.headers[f"msg-{link.rel}"] = link.href
+        if link.type:
+            answer.headers[f"msg-{link.rel}-type"] = link.type
     return answer
 
 

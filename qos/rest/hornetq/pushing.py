@@ -32,9 +32,9 @@ __all__ = [
 async def push_consumers(call: Call) -> Answer:
     """Make a push consumer."""
     check_may_subscribe(call, "queue")
-    made = _asked(call, call.node)
-    await call.services.pushers.add(made)
-    path = {"node": call.node, "subscriber": made.subscriber_id}
+    subscriber = _subscriber(call, call.node)
+    await call.services.pushers.add(subscriber)
+    path = {"node": call.node, "subscriber": subscriber.subscriber_id}
     return Answer(201, {"Location": url("hornetq-push-consumer", **path)})
 
 
@@ -43,12 +43,16 @@ async def push_subscriptions(call: Call) -> Answer:
     check_may_subscribe(call, "topic")
     name = new_id()
     queue = subscription_node(call, name)
-    made = _asked(call, queue)
+    subscriber = _subscriber(call, queue)
     await create_subscription(
-        call, queue, made.jid, selector=made.selector, durable=made.durable
+        call,
+        queue,
+        subscriber.jid,
+        selector=subscriber.selector,
+        durable=subscriber.durable,
     )
     try:
-        await call.services.pushers.add(made)
+        await call.services.pushers.add(subscriber)
     except Refusal:
         call.services.engine.request(Delete(queue), call.jid, _ignore)
         raise
@@ -64,7 +68,7 @@ async def push_subscription(call: Call) -> Answer:
         return Answer(204)
     if call.method == "POST":
         return await switch(call, pusher)
-    return _shown(pusher, topic=True)
+    return _description(pusher, topic=True)
 
 
 async def check_push_subscription(call: Call) -> None:
@@ -80,55 +84,55 @@ def _of_subscription(call: Call) -> Pusher:
     raise _unknown(f"push subscription to {call.node!r}")
 
 
-def _asked(call: Call, node: str) -> PushSubscriber:
+def _subscriber(call: Call, node: str) -> PushSubscriber:
     """The subscriber that the body asks for, with its URL in normal form."""
-    asked = read_registration(call.body, call.headers.get("content-type", ""))
+    registration = read_registration(call.body, call.headers.get("content-type", ""))
     return PushSubscriber(
         subscriber_id=new_id(),
         node=node,
         account=call.account,
-        rel=asked.link.rel,
-        href=call.services.pushers.target(asked.link.href),
+        rel=registration.link.rel,
+        href=call.services.pushers.target(registration.link.href),
         base=call.base,
-        authorization=asked.authorization,
-        digest=asked.digest,
-        selector=asked.selector,
-        headers=asked.headers,
-        method=asked.method,
-        content_type=asked.content_type,
-        sessions=asked.sessions,
-        max_retries=asked.max_retries,
-        retry_wait_s=asked.retry_wait_s,
-        disable_on_failure=asked.disable_on_failure,
-        durable=asked.durable,
+        authorization=registration.authorization,
+        digest=registration.digest,
+        selector=registration.selector,
+        headers=registration.headers,
+        method=registration.method,
+        content_type=registration.content_type,
+        sessions=registration.sessions,
+        max_retries=registration.max_retries,
+        retry_wait_s=registration.retry_wait_s,
+        disable_on_failure=registration.disable_on_failure,
+        durable=registration.durable,
         created_at=call.services.engine.now(),
-        enabled=asked.enabled,
-        reason="" if asked.enabled else "it was made so",
+        enabled=registration.enabled,
+        reason="" if registration.enabled else "it was made so",
     )
 
 
 async def push_consumer(call: Call) -> Answer:
     """Show a push consumer, switch it on or off, or end it."""
-    pusher = _found(call)
+    pusher = _pusher(call)
     if call.method == "DELETE":
         await call.services.pushers.remove(pusher)
         return Answer(204)
     if call.method == "POST":
         return await switch(call, pusher)
-    return _shown(pusher)
+    return _description(pusher)
 
 
 async def check_push_consumer(call: Call) -> None:
     """Check that the push consumer of the path is the user's."""
-    _found(call)
+    _pusher(call)
 
 
-def _shown(pusher: Pusher, *, topic: bool = False) -> Answer:
+def _description(pusher: Pusher, *, topic: bool = False) -> Answer:
     headers = {"Content-Type": "application/xml", "Cache-Control": "no-store"}
     return Answer(200, headers, body=render(pusher.subscriber, topic=topic))
 
 
-def _found(call: Call) -> Pusher:
+def _pusher(call: Call) -> Pusher:
     path = call.path
     pusher = call.services.pushers.find(call.node, call.account, path["subscriber"])
     if pusher is None:
@@ -136,9 +140,9 @@ def _found(call: Call) -> Pusher:
     return pusher
 
 
-def _unknown(what: str) -> Refusal:
+def _unknown(kind: str) -> Refusal:
     return Refusal(
-        f"you have no such {what}", condition="item-not-found", type="cancel"
+        f"you have no such {kind}", condition="item-not-found", type="cancel"
     )
 
 

@@ -41,17 +41,20 @@ async def pull_subscriptions(call: Call) -> Answer:
     identity = Identity(
         *(node, call.account, new_id()), form.auto_ack, False, subscription=kind
     )
-    known = consumers.of_subscription(node)
+    existing = consumers.of_subscription(node)
     exists = call.services.engine.rights(node, call.jid) is not None
-    if known is None and exists:
+    if existing is None and exists:
         if not await _is_same(call, node, form):
             return _other("it has another selector or durability")
         # Another request for it may have made one meanwhile.
-        known = consumers.of_subscription(node)
-    if known is not None:
-        if (known.identity.auto, known.identity.subscription) != (form.auto_ack, kind):
+        existing = consumers.of_subscription(node)
+    if existing is not None:
+        if (existing.identity.auto, existing.identity.subscription) != (
+            form.auto_ack,
+            kind,
+        ):
             return _other("it has another mode of acknowledgement, or durability")
-        return made(call, known, 204)
+        return made(call, existing, 204)
     consumer = consumers.make(identity)
     consumer.delete_when_idle = form.delete_when_idle
     if form.idle_s is not None:

@@ -138,7 +138,7 @@ class PullConsumer:
         host: ConsumerHost,
         identity: Identity,
         selector: str,
-        ended: Callable[[PullConsumer], object],
+        on_end: Callable[[PullConsumer], object],
         *,
         idle_s: float,
     ) -> None:
@@ -148,7 +148,7 @@ class PullConsumer:
             host: has it.
             identity: of it.
             selector: which messages it takes; '': all.
-            ended: is called at its end.
+            on_end: is called at its end.
             idle_s: see the class.
         """
         self.identity = identity
@@ -159,7 +159,7 @@ class PullConsumer:
         self.delete_when_idle = identity.subscription == VOLATILE
         self._host = host
         self._selector = selector
-        self._ended = ended
+        self._on_end = on_end
         self._closed = False
         self._turn = asyncio.Lock()
         self._users = 0
@@ -202,11 +202,11 @@ class PullConsumer:
             Refusal: the subscription is refused, or ended by the service.
         """
         now = asyncio.get_running_loop().time
-        began = now()
+        started_at = now()
         with self.used():
             async with self._turn:
                 # An earlier request may have waited for a message meanwhile.
-                wait = wait.after(now() - began)
+                wait = wait.after(now() - started_at)
                 self._refresh()
                 if not self.position.allows(after):
                     raise OutOfStep
@@ -219,11 +219,11 @@ class PullConsumer:
                         acceptance(self.identity, after),
                     )
                     self.position = self.position.settled(after)
-                found = await self._take(wait, grant)
-                if found is None:
+                delivery = await self._take(wait, grant)
+                if delivery is None:
                     self.position = self.position.nothing(after)
                     return None
-        item, payload = found
+        item, payload = delivery
         self.position = self.position.given(delivery_of(item), after)
 
         def sent(whole: bool) -> None:
@@ -243,7 +243,7 @@ class PullConsumer:
             *(identity.node, identity.account, identity.resource),
             grant=grant,
         )
-        found = await waiting.take(self._selector, wait)
+        delivery = await waiting.take(self._selector, wait)
         try:
             # After a crash, a link that is still subscribed counts as gone, and so its
             # message is given to others: a client that has it would see it twice.
@@ -253,10 +253,10 @@ class PullConsumer:
             if self._closed:
                 raise _closed()
         except BaseException:
-            if found is not None:
-                self._release(found[0])
+            if delivery is not None:
+                self._release(delivery[0])
             raise
-        return found
+        return delivery
 
     async def acknowledge(self, delivery: str, request: Request) -> None:
         """End a delivery as its client asks for it, or extend its lock.
@@ -302,8 +302,8 @@ class PullConsumer:
         place, last = self.position.place, self.position.last
         identity = self.identity
         if place is Place.GIVEN and not identity.auto:
-            held = self._host.engine.held(identity.node, identity.jid)
-            if last not in map(delivery_of, held):
+            items = self._host.engine.held(identity.node, identity.jid)
+            if last not in map(delivery_of, items):
                 self.position = self.position.settled(last)
 
     def _sent(self, item: Item, after: str, *, whole: bool) -> None:
@@ -328,7 +328,7 @@ class PullConsumer:
         self.stop()
         if self._waiting is not None:
             self._waiting.fail(_closed())
-        self._ended(self)
+        self._on_end(self)
         if self.position.place is not Place.GIVEN:
             return None
         if self.identity.auto:

@@ -64,19 +64,22 @@ class PullConsumers:
         own, total = self._shares[node, account], self._nodes[node]
         if not has_room(own, total, bounds.CONSUMERS_PER_NODE_MAX):
             raise _too_many(f"{account} at {node!r}")
-        made = self._new(identity, selector, self._end)
-        register(self._all, identity.resource, made)
+        consumer = self._new(identity, selector, self._end)
+        register(self._all, identity.resource, consumer)
         if identity.subscription:
-            register(self._subscriptions, node, made)
+            register(self._subscriptions, node, consumer)
         self._accounts[account] += 1
         self._nodes[node] += 1
         self._shares[node, account] += 1
-        return made
+        return consumer
 
     def _new(
-        self, identity: Identity, selector: str, ended: Callable[[PullConsumer], object]
+        self,
+        identity: Identity,
+        selector: str,
+        on_end: Callable[[PullConsumer], object],
     ) -> PullConsumer:
-        return PullConsumer(self._host, identity, selector, ended, idle_s=self.idle_s)
+        return PullConsumer(self._host, identity, selector, on_end, idle_s=self.idle_s)
 
     async def delete(self, identity: Identity) -> None:
         """Delete a consumer.
@@ -92,14 +95,14 @@ class PullConsumers:
 
     def revoke(self, is_user: Callable[[str], bool]) -> None:
         """End the consumers of accounts that have no user any more."""
-        for each in list(self._all.values()):
-            if not is_user(each.identity.account):
-                each.time_out()
+        for consumer in list(self._all.values()):
+            if not is_user(consumer.identity.account):
+                consumer.time_out()
 
     def stop(self) -> None:
         """Stop all timers."""
-        for each in self._all.values():
-            each.stop()
+        for consumer in self._all.values():
+            consumer.stop()
 
     def _end(self, consumer: PullConsumer) -> None:
         identity = consumer.identity
@@ -111,9 +114,9 @@ class PullConsumers:
         uncount(self._shares, (identity.node, identity.account))
 
 
-def _too_many(whose: str) -> Refusal:
+def _too_many(owner: str) -> Refusal:
     return Refusal(
-        f"{whose} has as many pull consumers as are possible; delete one",
+        f"{owner} has as many pull consumers as are possible; delete one",
         condition="policy-violation",
         type="wait",
     )

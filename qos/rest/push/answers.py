@@ -72,8 +72,8 @@ class Endless(aiohttp.ClientError):
 
 def parse_in_pieces(connector: aiohttp.BaseConnector) -> None:
     """Let the connections that a connector makes be of the kind of this module."""
-    made = partial(_Answers, loop=asyncio.get_running_loop())
-    connector._factory = made  # type: ignore[assignment]  # it is a subclass
+    factory = partial(_Answers, loop=asyncio.get_running_loop())
+    connector._factory = factory  # type: ignore[assignment]  # it is a subclass
 
 
 class _Answers(ResponseHandler):
@@ -93,8 +93,8 @@ class _Answers(ResponseHandler):
 
     def is_connected(self) -> bool:
         """Whether the request in this task can have this connection."""
-        its = course.get(None)
-        wants_new = its is not None and its.wants_new
+        exchange = course.get(None)
+        wants_new = exchange is not None and exchange.wants_new
         return not wants_new and super().is_connected()
 
     def set_response_params(self, **params: object) -> None:

@@ -118,24 +118,24 @@ class PushClient:
             return NoReply(str(error), forbidden=True, unsent=True)
         use = _Use(target, subscriber.account, asyncio.timeout(bounds.PUSH_S))
         _use.set(use)
-        named: dict[str, str] = dict(headers) if request.message else {}
+        all_headers: dict[str, str] = dict(headers) if request.message else {}
         is_own = _origin(target) == _origin(own)
         if is_own:
-            named |= subscriber.headers
+            all_headers |= subscriber.headers
             if subscriber.authorization:
-                named["Authorization"] = subscriber.authorization
+                all_headers["Authorization"] = subscriber.authorization
         if request.key:
-            named["Idempotency-Key"] = f'"{request.key}"'
-        its = Course()
-        course.set(its)
+            all_headers["Idempotency-Key"] = f'"{request.key}"'
+        exchange = Course()
+        course.set(exchange)
         reason = f"{target.host} does not answer"
         try:
             async with use.limit:
                 if is_own and subscriber.digest:
                     with self._digest(subscriber) as digest:
-                        await self._made(request, use, body, named, digest)
+                        await self._make(request, use, body, all_headers, digest)
                 else:
-                    await self._made(request, use, body, named)
+                    await self._make(request, use, body, all_headers)
         except aiohttp.ClientConnectorError as error:
             if use.forbidden:
                 return NoReply(use.forbidden, forbidden=True, unsent=True)
@@ -148,9 +148,9 @@ class PushClient:
             if type(error) is aiohttp.ClientError:  # a challenge that has no answer
                 return NoReply(f"{target.host}: {error}", forbidden=True)
             reason = f"{target.host}: {type(error).__name__}"
-        return end_of(its.progress, target.url, reason, headers=use.headers)
+        return end_of(exchange.progress, target.url, reason, headers=use.headers)
 
-    async def _made(
+    async def _make(
         self,
         request: PushRequest,
         use: _Use,
@@ -174,9 +174,9 @@ class PushClient:
             # Its body does not matter. A short one is read, so that the connection can
             # be used again.
             use.last(bounds.PUSH_BODY_S)
-            left = bounds.PUSH_ANSWER_BYTES_MAX
-            while left > 0 and not answer.content.at_eof():
-                left -= len(await answer.content.readany())
+            bytes_left = bounds.PUSH_ANSWER_BYTES_MAX
+            while bytes_left > 0 and not answer.content.at_eof():
+                bytes_left -= len(await answer.content.readany())
             if not answer.content.at_eof():
                 answer.close()
 
@@ -216,9 +216,9 @@ class PushClient:
 
     def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
         """A socket for this address, if it is allowed."""
-        family, kind, protocol, _, where = address
+        family, kind, protocol, _, sockaddr = address
         use = _use.get()
-        why = self.rules.why_not(use.target.host, use.target.port, str(where[0]))
+        why = self.rules.why_not(use.target.host, use.target.port, str(sockaddr[0]))
         if why:
             use.forbidden = why
             raise _Forbidden(why)
@@ -238,27 +238,27 @@ async def _once_more(
 
     It is a middleware of aiohttp, below the one that logs in by a second request.
     """
-    its = course.get()
-    its.progress = Progress()
+    exchange = course.get()
+    exchange.progress = Progress()
     while True:
-        is_second = its.wants_new
+        is_second = exchange.wants_new
         try:
             answer = await handler(request)
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-            if its.wants_new is is_second:
-                its.then(Step.CUT)
-            if its.wants_new:
+            if exchange.wants_new is is_second:
+                exchange.then(Step.CUT)
+            if exchange.wants_new:
                 continue
             if isinstance(error, aiohttp.ClientConnectorError):
                 raise
             raise _Cut(type(error).__name__) from error
         except (aiohttp.ClientError, ValueError):
             # Headers that cannot be read, after a status that can.
-            if is_second or not its.wants_new:
+            if is_second or not exchange.wants_new:
                 raise
         else:
-            its.answered(answer.status)
-            if not its.wants_new:
+            exchange.answered(answer.status)
+            if not exchange.wants_new:
                 return answer
             answer.close()
 
@@ -295,15 +295,15 @@ class _Resolver(AbstractResolver):
         """See AbstractResolver."""
         use = _use.get()
         use.wait()
-        found = await self._names.find(
+        infos = await self._names.find(
             use.account,
             lambda: socket.getaddrinfo(host, port, family, socket.SOCK_STREAM),
             use.go_on,
         )
         allowed: list[ResolveResult] = []
         why = ""
-        for its_family, _, protocol, _, where in found:
-            address = str(where[0])
+        for its_family, _, protocol, _, sockaddr in infos:
+            address = str(sockaddr[0])
             refused = self._rules.why_not(host, port, address)
             why = why or refused
             if not refused:

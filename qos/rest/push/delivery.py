@@ -70,13 +70,13 @@ async def _attempt(
     pusher: Deliverer, item: Item, body: bytes, headers: Mapping[str, str], unused: str
 ) -> Verdict | None:
     """Send a message once; None: it is not the subscriber's any more."""
-    its, kept = pusher.subscriber, pusher.links.get(item.seq)
+    subscriber, known_link = pusher.subscriber, pusher.links.get(item.seq)
     steps = forward(
-        AtomLink(its.rel, its.href),
-        key=f"{its.subscriber_id}-{item.seq}",
-        method=its.method,
-        kept="" if kept is None else kept.url,
-        unused=unused,
+        AtomLink(subscriber.rel, subscriber.href),
+        key=f"{subscriber.subscriber_id}-{item.seq}",
+        method=subscriber.method,
+        stored_link="" if known_link is None else known_link.url,
+        unused_link=unused,
     )
     try:
         request = next(steps)
@@ -87,7 +87,9 @@ async def _attempt(
                 link = _link(pusher, item, request)
                 if not await _keep(pusher, item, bounds.PUSH_LOCK_S, link):
                     return None
-            answer = await pusher.pushers.client.send(request, body, headers, its)
+            answer = await pusher.pushers.client.send(
+                request, body, headers, subscriber
+            )
             request = steps.send(answer)
     except StopIteration as stop:
         verdict: Verdict = stop.value
@@ -125,8 +127,8 @@ def _forwarded(
     subscriber: PushSubscriber, item: Item, payload: str
 ) -> tuple[bytes, Mapping[str, str]]:
     """The body of a message, and its headers (docs/rest-checklist.md U4)."""
-    body, kept = render_message(item, payload)
-    headers = {name.title(): value for name, value in kept.items()}
+    body, content_headers = render_message(item, payload)
+    headers = {name.title(): value for name, value in content_headers.items()}
     if subscriber.content_type and headers.get("Content-Type", OCTETS) == OCTETS:
         headers["Content-Type"] = subscriber.content_type
     properties = render_headers(item).get("Msg-Properties")

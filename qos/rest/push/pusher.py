@@ -177,7 +177,8 @@ class Pusher:
                 await self._sessions()
             except Refusal as refusal:
                 if refusal.condition not in _PASSING:
-                    await self._end(str(refusal))
+                    with contextlib.suppress(Refusal):  # else off until a restart
+                        await self._end(str(refusal))
             except Exception:
                 # Without the request: its URL may be a secret.
                 log.exception("a push subscriber has failed")
@@ -226,8 +227,8 @@ class Pusher:
         """Make one delivery after the other."""
         # A one-off link of the target that no message was posted to.
         unused = ""
-        while await self._resumed() and (found := await self._next()) is not None:
-            item, payload = found
+        while await self._resumed() and (delivery := await self._next()) is not None:
+            item, payload = delivery
             try:
                 verdict = await deliver(self, item, payload, unused)
                 unused = "" if verdict is None else verdict.unused
@@ -283,13 +284,13 @@ class Pusher:
     async def _failed(self, reason: str) -> None:
         """Count a delivery that has failed."""
         self.failures += 1
-        its = self.subscriber = replace(self.subscriber, reason=reason)
-        if disables(its, self.failures, bounds.PUSH_FAILURES_MAX):
+        subscriber = self.subscriber = replace(self.subscriber, reason=reason)
+        if disables(subscriber, self.failures, bounds.PUSH_FAILURES_MAX):
             why = f"{self.failures} deliveries in a row failed; the last: "
             await self._end(f"{why}{reason}")
         elif len(self.links) >= bounds.PUSH_LINKS_MAX:
             await self._end(f"{len(self.links)} messages have no known outcome")
-        rounds = -(-self.failures // its.sessions)
+        rounds = -(-self.failures // subscriber.sessions)
         self._hold(_BACKOFF.delay_s(rounds, self.pushers.jitter()))
 
     def _hold(self, seconds: float) -> None:

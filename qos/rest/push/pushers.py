@@ -61,32 +61,32 @@ class Pushers:
         self._attempts: dict[str, Counter[Fate]] = {}
         self.closing = False
         self._pushers = {
-            each.subscriber_id: Pusher(self, each)
-            for each in engine.store.push_subscribers()
+            subscriber.subscriber_id: Pusher(self, subscriber)
+            for subscriber in engine.store.push_subscribers()
         }
         self._tasks: set[asyncio.Task[None]] = set()
-        for each in self._pushers.values():
-            if each.subscriber.enabled and each.is_of_user:
-                each.attach()
+        for pusher in self._pushers.values():
+            if pusher.subscriber.enabled and pusher.is_of_user:
+                pusher.attach()
 
     def start(self) -> None:
         """Push; subscribers that are not durable are removed."""
-        for each in self._pushers.values():
-            if not each.subscriber.durable:
-                self.later(self._remove_volatile(each))
-            elif each.subscriber.enabled:
-                each.start()
+        for pusher in self._pushers.values():
+            if not pusher.subscriber.durable:
+                self.later(self._remove_volatile(pusher))
+            elif pusher.subscriber.enabled:
+                pusher.start()
 
     def revoke(self) -> None:
         """Push nothing more for accounts that have no user any more.
 
         Their subscribers stay, and go on when there is a user again.
         """
-        for each in self._pushers.values():
-            if each.is_running and not each.is_of_user:
-                each.leave()
-            elif each.subscriber.enabled and not each.is_running:
-                each.start()
+        for pusher in self._pushers.values():
+            if pusher.is_running and not pusher.is_of_user:
+                pusher.leave()
+            elif pusher.subscriber.enabled and not pusher.is_running:
+                pusher.start()
 
     async def _remove_volatile(self, pusher: Pusher) -> None:
         # If it cannot be written, it is removed at the next start.
@@ -112,22 +112,22 @@ class Pushers:
     def _check_room(self, new: PushSubscriber) -> None:
         """Raises Refusal: there are too many; each counts as its sessions."""
         own = total = new.sessions
-        for each in self._pushers.values():
-            total += each.subscriber.sessions
-            if each.subscriber.account == new.account:
-                own += each.subscriber.sessions
+        for pusher in self._pushers.values():
+            total += pusher.subscriber.sessions
+            if pusher.subscriber.account == new.account:
+                own += pusher.subscriber.sessions
         if own > bounds.PUSH_PER_ACCOUNT_MAX or total > bounds.PUSH_MAX:
             of_one = own > bounds.PUSH_PER_ACCOUNT_MAX
-            whose = f"{new.account} has" if of_one else "all have"
-            text = f"{whose} as many push subscribers and sessions as there may be"
+            subject = f"{new.account} has" if of_one else "all have"
+            text = f"{subject} as many push subscribers and sessions as there may be"
             raise Refusal(text, condition="resource-constraint", type="wait")
 
     def of(self, node: str, account: str) -> list[Pusher]:
         """The subscribers of an account at a node, the oldest first."""
         return [
-            each
-            for each in self._pushers.values()
-            if (each.subscriber.node, each.subscriber.account) == (node, account)
+            pusher
+            for pusher in self._pushers.values()
+            if (pusher.subscriber.node, pusher.subscriber.account) == (node, account)
         ]
 
     def count(self, node: str, fate: Fate) -> None:
@@ -137,22 +137,22 @@ class Pushers:
     def counts(self, node: str) -> dict[str, int]:
         """The subscribers of a node, and the attempts since the start by their fates."""
         enabled = [
-            each.subscriber.enabled
-            for each in self._pushers.values()
-            if each.subscriber.node == node
+            pusher.subscriber.enabled
+            for pusher in self._pushers.values()
+            if pusher.subscriber.node == node
         ]
         attempts = self._attempts.get(node) or Counter()
         return {
             "push_enabled": sum(enabled),
             "push_disabled": len(enabled) - sum(enabled),
-            **{f"push_attempts_{each.value}": attempts[each] for each in Fate},
+            **{f"push_attempts_{fate.value}": attempts[fate] for fate in Fate},
         }
 
     def find(self, node: str, account: str, subscriber_id: str) -> Pusher | None:
         """A subscriber of an account at a node; None: it has no such one."""
-        for each in self.of(node, account):
-            if each.subscriber.subscriber_id == subscriber_id:
-                return each
+        for pusher in self.of(node, account):
+            if pusher.subscriber.subscriber_id == subscriber_id:
+                return pusher
         return None
 
     def target(self, href: str) -> str:
@@ -208,6 +208,6 @@ class Pushers:
     async def aclose(self) -> None:
         """Stop; each goes on where it was when it is started again."""
         self.closing = True
-        for each in self._pushers.values():
-            each.stop()
+        for pusher in self._pushers.values():
+            pusher.stop()
         await self.client.aclose()

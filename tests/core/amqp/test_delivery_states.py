@@ -39,7 +39,7 @@ def test_a_state_that_is_written_can_be_read(state: State) -> None:
 
 def test_what_we_settle_as_modified_has_failed() -> None:
     told = read_state(write_state(ItemOutcome.MODIFIED))
-    assert told == PeerOutcome(ItemOutcome.MODIFIED, failed=True)
+    assert told == PeerOutcome(ItemOutcome.MODIFIED, delivery_failed=True)
 
 
 TRUE = values.boolean(True)
@@ -64,16 +64,23 @@ ERROR = described(0x1D, values.symbol("shop:bad"), values.string("no"))
         # What is no map changes nothing.
         (
             described(0x27, TRUE, TRUE, TRUE),
-            PeerOutcome(ItemOutcome.MODIFIED, True, True),
+            PeerOutcome(
+                ItemOutcome.MODIFIED, delivery_failed=True, undeliverable_here=True
+            ),
         ),
-        (described(0x27, TRUE, TRUE), PeerOutcome(ItemOutcome.MODIFIED, True, True)),
+        (
+            described(0x27, TRUE, TRUE),
+            PeerOutcome(
+                ItemOutcome.MODIFIED, delivery_failed=True, undeliverable_here=True
+            ),
+        ),
         (
             described(0x27, values.NULL, values.NULL, NOTE),
             PeerOutcome(ItemOutcome.MODIFIED, annotations=NOTE),
         ),
         (
             described(0x25, ERROR),
-            PeerOutcome(ItemOutcome.REJECTED, condition="shop:bad", description="no"),
+            PeerOutcome(ItemOutcome.REJECTED, reason="shop:bad: no"),
         ),
         (described(0x25, described(0x1D)), PeerOutcome(ItemOutcome.REJECTED)),
         (described(0x25), PeerOutcome(ItemOutcome.REJECTED)),

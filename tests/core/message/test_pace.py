@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qos.core.message.pace import ByteWindow, Pace
+from qos.core.message.flow import ByteWindow, Pace
 
 FIRST_S, MAX_S = 2.0, 300.0
 KB, MB = 1024, 1024 * 1024

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qos.core.queue.item import Item
-from qos.core.queue.item_counts import ItemCounts
+from qos.core.queue.item_index import ItemCounts
 from qos.core.record import replace
 
 

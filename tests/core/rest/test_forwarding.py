@@ -54,12 +54,18 @@ Answer = NoReply | PushReply | tuple[int, Mapping[str, str]]
 def play(
     subscriber: AtomLink,
     *answers: Answer | int,
-    kept: str = "",
-    unused: str = "",
+    stored_link: str = "",
+    unused_link: str = "",
     method: str = "POST",
 ) -> tuple[list[PushRequest], Verdict]:
     """The requests that were made, and the verdict, when they are answered so."""
-    steps = forward(subscriber, key="k 1", method=method, kept=kept, unused=unused)
+    steps = forward(
+        subscriber,
+        key="k 1",
+        method=method,
+        stored_link=stored_link,
+        unused_link=unused_link,
+    )
     asked = [next(steps)]
     for given in answers:
         answer: PushReply | NoReply
@@ -85,7 +91,7 @@ def test_u2_an_empty_post_gives_the_one_off_link() -> None:
 
 def test_u2_the_next_message_uses_the_link_that_came_back() -> None:
     unused = f"{BASE}/messages/2"
-    asked, verdict = play(ONCE, link(201, "/messages/3"), unused=unused)
+    asked, verdict = play(ONCE, link(201, "/messages/3"), unused_link=unused)
     assert asked == [once("/messages/2")]
     assert verdict.unused == f"{BASE}/messages/3"
 
@@ -98,42 +104,46 @@ def test_u2_hornetq_names_the_link_in_a_header() -> None:
 
 def test_u5_405_means_that_the_target_has_it() -> None:
     kept = f"{BASE}/messages/1"
-    asked, verdict = play(ONCE, link(405, "/messages/2"), kept=kept)
+    asked, verdict = play(ONCE, link(405, "/messages/2"), stored_link=kept)
     assert asked == [again("/messages/1")]
     assert verdict == Verdict(Fate.ACCEPTED, unused=f"{BASE}/messages/2")
-    assert play(ONCE, 405, kept=kept)[1].fate is Fate.ACCEPTED
+    assert play(ONCE, 405, stored_link=kept)[1].fate is Fate.ACCEPTED
 
 
 def test_the_kept_link_comes_before_an_unused_one() -> None:
     """The message may be there by the kept one, and only that one would say so."""
-    asked, _ = play(ONCE, 200, kept=f"{BASE}/1", unused=f"{BASE}/2")
+    asked, _ = play(ONCE, 200, stored_link=f"{BASE}/1", unused_link=f"{BASE}/2")
     assert asked == [again("/1")]
 
 
 def test_without_a_reply_the_message_has_failed_and_its_link_stays() -> None:
     assert play(ONCE, link(200, "/1"), CUT)[1] == Verdict(Fate.FAILED, CUT.reason)
     assert play(PLAIN, CUT)[1] == Verdict(Fate.FAILED, CUT.reason)
-    assert play(ONCE, CUT, kept=f"{BASE}/1")[1] == Verdict(Fate.FAILED, CUT.reason)
+    assert play(ONCE, CUT, stored_link=f"{BASE}/1")[1] == Verdict(
+        Fate.FAILED, CUT.reason
+    )
 
 
 def test_a_link_that_is_gone_is_replaced() -> None:
     """410: too old to know. The message may be there by now, and is posted all the same."""
     asked, verdict = play(
-        *(ONCE, link(410, "/2"), link(200, "/3")), kept=f"{BASE}/1", unused=f"{BASE}/9"
+        *(ONCE, link(410, "/2"), link(200, "/3")),
+        stored_link=f"{BASE}/1",
+        unused_link=f"{BASE}/9",
     )
     assert asked == [again("/1"), once("/2")]
     assert verdict.unused == f"{BASE}/3"
-    asked, _ = play(ONCE, 410, link(200, "/2"), 200, kept=f"{BASE}/1")
+    asked, _ = play(ONCE, 410, link(200, "/2"), 200, stored_link=f"{BASE}/1")
     assert asked == [again("/1"), ASK, once("/2")]
-    asked, _ = play(ONCE, 410, link(200, "/2"), 200, unused=f"{BASE}/1")
+    asked, _ = play(ONCE, 410, link(200, "/2"), 200, unused_link=f"{BASE}/1")
     assert asked == [once("/1"), ASK, once("/2")]
 
 
 def test_an_unused_link_that_is_unknown_is_replaced_and_a_kept_one_is_not() -> None:
     """The kept one may have been used: 404 does not say that nothing is there."""
-    asked, _ = play(ONCE, 404, link(200, "/2"), 200, unused=f"{BASE}/1")
+    asked, _ = play(ONCE, 404, link(200, "/2"), 200, unused_link=f"{BASE}/1")
     assert asked == [once("/1"), ASK, once("/2")]
-    asked, verdict = play(ONCE, 404, kept=f"{BASE}/1")
+    asked, verdict = play(ONCE, 404, stored_link=f"{BASE}/1")
     assert (asked, verdict.fate) == ([again("/1")], Fate.FAILED)
 
 
@@ -164,7 +174,7 @@ def test_a_message_that_waits_for_a_link_has_not_left() -> None:
     for subscriber in (ONCE, DESTINATION):
         assert play(subscriber, CUT)[1] == Verdict(Fate.UNSENT, CUT.reason)
     # Nor has it by a link that the target does not know any more.
-    verdict = play(ONCE, 410, CUT, kept=f"{BASE}/1")[1]
+    verdict = play(ONCE, 410, CUT, stored_link=f"{BASE}/1")[1]
     assert verdict == Verdict(Fate.UNSENT, CUT.reason)
 
 
@@ -172,7 +182,7 @@ def test_a_status_without_headers_decides_about_the_message() -> None:
     """Its headers were cut off: there is no link for the next message, and no more."""
     used = PushReply(HREF, 200, {}, whole=False)
     assert play(PLAIN, used)[1] == Verdict(Fate.ACCEPTED)
-    assert play(ONCE, used, unused=HREF)[1] == Verdict(Fate.ACCEPTED)
+    assert play(ONCE, used, unused_link=HREF)[1] == Verdict(Fate.ACCEPTED)
     assert play(ONCE, link(200, "/1"), used)[1] == Verdict(Fate.ACCEPTED)
 
 
@@ -189,7 +199,9 @@ def test_u3_any_other_relation_is_one_post_with_a_key() -> None:
         asked, verdict = play(AtomLink(rel, HREF), 200)
         assert (asked, verdict) == ([plain("/messages")], Verdict(Fate.ACCEPTED))
     # A one-off link is none of its business.
-    asked, _ = play(PLAIN, link(200, "/1"), kept=f"{BASE}/1", unused=f"{BASE}/1")
+    asked, _ = play(
+        PLAIN, link(200, "/1"), stored_link=f"{BASE}/1", unused_link=f"{BASE}/1"
+    )
     assert asked == [plain("/messages")]
 
 
@@ -212,9 +224,9 @@ def test_u3_a_destination_is_asked_for_its_links_and_the_best_is_used() -> None:
 
 
 def test_u3_a_destination_is_not_asked_again_while_it_gives_links() -> None:
-    asked, _ = play(DESTINATION, link(200, "/2"), unused=f"{BASE}/1")
+    asked, _ = play(DESTINATION, link(200, "/2"), unused_link=f"{BASE}/1")
     assert asked == [once("/1")]
-    asked, _ = play(DESTINATION, 405, kept=f"{BASE}/1")
+    asked, _ = play(DESTINATION, 405, stored_link=f"{BASE}/1")
     assert asked == [again("/1")]
 
 
@@ -238,7 +250,7 @@ def test_u7_the_status_decides_about_the_message(status: int, fate: Fate) -> Non
         assert verdict.reason == f"{HREF} answered {status}"
         assert verdict.retry_after == "7"
     if status not in {404, 405, 410}:
-        assert play(ONCE, status, unused=HREF)[1].fate is fate
+        assert play(ONCE, status, unused_link=HREF)[1].fate is fate
 
 
 def test_u7_redirects_are_followed_by_the_same_method_at_most_five_times() -> None:
@@ -255,7 +267,9 @@ def test_u7_redirects_are_followed_by_the_same_method_at_most_five_times() -> No
 
 
 def test_u7_the_link_that_is_written_down_is_not_where_it_redirects_to() -> None:
-    asked, _ = play(ONCE, (307, {"location": "https://b.example/x"}), 200, unused=HREF)
+    asked, _ = play(
+        ONCE, (307, {"location": "https://b.example/x"}), 200, unused_link=HREF
+    )
     to = PushRequest("POST", "https://b.example/x", message=True)
     assert asked == [once("/messages"), to]
 

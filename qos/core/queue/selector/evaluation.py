@@ -73,9 +73,9 @@ def _kind(tree: Tree) -> str:
 
 
 def _need(tree: Tree, kind: str) -> None:
-    found = _kind(tree)
-    if found not in {"", kind}:
-        raise SelectorError(f"this is {found}, where {kind} is needed", tree.position)
+    actual = _kind(tree)
+    if actual not in {"", kind}:
+        raise SelectorError(f"this is {actual}, where {kind} is needed", tree.position)
 
 
 # -- values ----------------------------------------------------------------
@@ -137,17 +137,17 @@ def _any(tree: AnyOf) -> _Condition:
     return _first_of(tree.operands, True)
 
 
-def _first_of(operands: Sequence[Tree], wanted: bool) -> _Condition:
+def _first_of(operands: Sequence[Tree], decisive: bool) -> _Condition:
     """AND and OR: the first FALSE or TRUE decides; else one unknown does."""
-    conditions = [_condition(each) for each in operands]
+    conditions = [_condition(operand) for operand in operands]
 
     def evaluate(names: Names) -> bool | None:
-        result: bool | None = not wanted
+        result: bool | None = not decisive
         for condition in conditions:
-            found = condition(names)
-            if found is wanted:
-                return wanted
-            if found is None:
+            truth = condition(names)
+            if truth is decisive:
+                return decisive
+            if truth is None:
                 result = None
         return result
 
@@ -158,8 +158,8 @@ def _not(tree: Not) -> _Condition:
     condition = _condition(tree.operand)
 
     def evaluate(names: Names) -> bool | None:
-        found = condition(names)
-        return None if found is None else not found
+        truth = condition(names)
+        return None if truth is None else not truth
 
     return evaluate
 
@@ -211,10 +211,10 @@ def _on_string(operand: Tree, test: Callable[[str], bool]) -> _Condition:
     value = _value(operand)
 
     def evaluate(names: Names) -> bool | None:
-        found = value(names)
-        if found is None:
+        operand_value = value(names)
+        if operand_value is None:
             return None
-        return isinstance(found, str) and test(found)
+        return isinstance(operand_value, str) and test(operand_value)
 
     return evaluate
 

@@ -21,7 +21,9 @@ _BYTES = range(3)
 
 def is_searched(pattern: str, escape: str) -> bool:
     """Whether the places of a text are searched one by one: there is a `_` after a `%`."""
-    signs = [each for each, itself in _pieces(pattern, escape) if not itself]
+    signs = [
+        character for character, literal in _pieces(pattern, escape) if not literal
+    ]
     return "_" in signs[signs.index("%") :] if "%" in signs else False
 
 
@@ -33,27 +35,27 @@ def _pieces(pattern: str, escape: str) -> Iterator[tuple[str, bool]]:
         escape: the escape character, or ''.
     """
     characters = iter(pattern)
-    for each in characters:
-        if each == escape:
+    for character in characters:
+        if character == escape:
             yield next(characters), True
         else:
-            yield each, each not in "%_"
+            yield character, character not in "%_"
 
 
 def like(pattern: str, escape: str) -> Callable[[str], bool]:
     """A function that says whether a text has this pattern."""
     parts: list[list[str | None]] = [[]]
-    for each, itself in _pieces(pattern, escape):
-        if itself:
-            parts[-1].append(each)
-        elif each == "_":
+    for character, literal in _pieces(pattern, escape):
+        if literal:
+            parts[-1].append(character)
+        elif character == "_":
             parts[-1].append(None)
         else:
             parts.append([])
     if len(parts) == 1:
         return _whole(_part(parts[0]))
     first, *between, last = map(_part, parts)
-    return _spread(first, [each for each in between if each.length], last)
+    return _spread(first, [part for part in between if part.length], last)
 
 
 class _Text:
@@ -88,8 +90,10 @@ class _Text:
         if not self._planes:
             # Backwards: the first digit of a number is its highest bit.
             units = self.text[::-1].encode("utf-32-le", "surrogatepass")
-            planes = {each: units[each::4] for each in _BYTES}
-            self._planes = {each: of for each, of in planes.items() if any(of)}
+            planes = {number: units[number::4] for number in _BYTES}
+            self._planes = {
+                number: plane for number, plane in planes.items() if any(plane)
+            }
         places = -1
         for number, plane in self._planes.items():
             byte = ord(character) >> 8 * number & 0xFF
@@ -120,12 +124,16 @@ class _PartWithAny(_Part):
     def __init__(self, part: list[str | None]) -> None:
         super().__init__("_" * len(part))
         self._characters = [
-            (offset, each) for offset, each in enumerate(part) if each is not None
+            (offset, character)
+            for offset, character in enumerate(part)
+            if character is not None
         ]
 
     def is_at(self, text: str, at: int) -> bool:
         """See _Part."""
-        return all(text[at + offset] == each for offset, each in self._characters)
+        return all(
+            text[at + offset] == character for offset, character in self._characters
+        )
 
     def find(self, text: _Text, start: int, end: int) -> int:
         """See _Part."""
@@ -133,15 +141,15 @@ class _PartWithAny(_Part):
             return -1
         # A bit for each place where the part may begin.
         begins = (1 << end - self.length + 1) - (1 << start)
-        for offset, each in self._characters:
-            begins &= text.places(each) >> offset
+        for offset, character in self._characters:
+            begins &= text.places(character) >> offset
             if not begins:
                 return -1
         return (begins & -begins).bit_length() - 1
 
 
 def _part(characters: list[str | None]) -> _Part:
-    text = "".join(each or "" for each in characters)
+    text = "".join(character or "" for character in characters)
     return _Part(text) if len(text) == len(characters) else _PartWithAny(characters)
 
 
@@ -156,7 +164,7 @@ def _whole(part: _Part) -> Callable[[str], bool]:
 
 def _spread(first: _Part, between: list[_Part], last: _Part) -> Callable[[str], bool]:
     """A pattern with `%`: each part as early as possible."""
-    length = first.length + sum(each.length for each in between) + last.length
+    length = first.length + sum(part.length for part in between) + last.length
 
     def matches(text: str) -> bool:
         end = len(text) - last.length
@@ -164,10 +172,10 @@ def _spread(first: _Part, between: list[_Part], last: _Part) -> Callable[[str], 
             return False
         start, searched = first.length, _Text(text)
         for part in between:
-            found = part.find(searched, start, end)
-            if found < 0:
+            position = part.find(searched, start, end)
+            if position < 0:
                 return False
-            start = found + part.length
+            start = position + part.length
         return True
 
     return matches

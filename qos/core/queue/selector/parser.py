@@ -76,10 +76,10 @@ class _Parser:
         self.names: list[str] = []
 
     def whole(self) -> Tree:
-        found = self._or()
+        tree = self._or()
         if self._next.kind is not TokenKind.END:
             raise self._unexpected("the end")
-        return found
+        return tree
 
     # -- tokens ------------------------------------------------------------
 
@@ -93,10 +93,10 @@ class _Parser:
 
     def _word(self, word: str) -> bool:
         """Take this keyword, if it is the next token."""
-        found = self._is(TokenKind.KEYWORD, word)
-        if found:
+        matches = self._is(TokenKind.KEYWORD, word)
+        if matches:
             self._take()
-        return found
+        return matches
 
     def _need(self, kind: TokenKind, text: str) -> None:
         if not self._is(kind, text):
@@ -108,9 +108,9 @@ class _Parser:
             raise self._unexpected("a string")
         return self._take()
 
-    def _unexpected(self, wanted: str) -> SelectorError:
+    def _unexpected(self, expected: str) -> SelectorError:
         return SelectorError(
-            f"expected {wanted}, found {self._next}", self._next.position
+            f"expected {expected}, found {self._next}", self._next.position
         )
 
     @contextmanager
@@ -128,17 +128,17 @@ class _Parser:
 
     def _or(self) -> Tree:
         position = self._next.position
-        found = [self._and()]
+        operands = [self._and()]
         while self._word("OR"):
-            found.append(self._and())
-        return found[0] if len(found) == 1 else AnyOf(position, tuple(found))
+            operands.append(self._and())
+        return operands[0] if len(operands) == 1 else AnyOf(position, tuple(operands))
 
     def _and(self) -> Tree:
         position = self._next.position
-        found = [self._not()]
+        operands = [self._not()]
         while self._word("AND"):
-            found.append(self._not())
-        return found[0] if len(found) == 1 else All(position, tuple(found))
+            operands.append(self._not())
+        return operands[0] if len(operands) == 1 else All(position, tuple(operands))
 
     def _not(self) -> Tree:
         if not self._is(TokenKind.KEYWORD, "NOT"):
@@ -149,23 +149,23 @@ class _Parser:
 
     def _predicate(self) -> Tree:
         position = self._next.position
-        left = self._sum()
+        operand = self._sum()
         if self._is(TokenKind.SIGN, *COMPARISONS):
             sign = self._take().text
-            return Comparison(position, sign, left, self._sum())
+            return Comparison(position, sign, operand, self._sum())
         if self._word("IS"):
             negated = self._word("NOT")
             self._need(TokenKind.KEYWORD, "NULL")
-            found: Tree = IsNull(position, left)
-            return Not(position, found) if negated else found
+            condition: Tree = IsNull(position, operand)
+            return Not(position, condition) if negated else condition
         negated = self._word("NOT")
         for word, test in self._tests().items():
             if self._word(word):
-                found = test(position, left)
-                return Not(position, found) if negated else found
+                condition = test(position, operand)
+                return Not(position, condition) if negated else condition
         if negated:
             raise self._unexpected("BETWEEN, IN or LIKE")
-        return left
+        return operand
 
     def _tests(self) -> dict[str, Callable[[int, Tree], Tree]]:
         return {"BETWEEN": self._between, "IN": self._in, "LIKE": self._like}
@@ -257,9 +257,9 @@ class _Parser:
             raise self._unexpected("a value")
         with self._deeper():
             self._take()
-            found = self._or()
+            tree = self._or()
             self._need(TokenKind.SIGN, ")")
-        return found
+        return tree
 
     def _integer(self, sign: str) -> int:
         token = self._take()

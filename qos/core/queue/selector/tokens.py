@@ -103,11 +103,11 @@ def tokens_of(text: str) -> list[Token]:
     tokens = []
     position = _blank_end(text, 0)
     while position < len(text):
-        found = _TOKEN.match(text, position)
-        if found is None:
+        match = _TOKEN.match(text, position)
+        if match is None:
             raise SelectorError(_unreadable(text[position]), position)
-        tokens.append(_token(found))
-        end = found.end()
+        tokens.append(_token(match))
+        end = match.end()
         if tokens[-1].kind in _NUMBERS and text[end : end + 1] in _WORD:
             raise SelectorError(f"{text[position : end + 1]!r} is no number", position)
         position = _blank_end(text, end)
@@ -129,10 +129,10 @@ def _unreadable(character: str) -> str:
     return f"a selector has no {character!r} here"
 
 
-def _token(found: re.Match[str]) -> Token:
-    group, position = found.lastgroup, found.start()
+def _token(match: re.Match[str]) -> Token:
+    group, position = match.lastgroup, match.start()
     assert group is not None
-    text = found[group]
+    text = match[group]
     if group == "name" and text.upper() in _KEYWORDS:
         return Token(TokenKind.KEYWORD, text.upper(), position)
     if group in {"name", "quoted"}:

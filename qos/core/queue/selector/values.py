@@ -77,16 +77,16 @@ def _in_range(number: Number) -> Number | None:
 # -- comparison ------------------------------------------------------------
 
 
-def _same(left: Value, right: Value, wanted: Callable[..., bool]) -> bool:
+def _same(left: Value, right: Value, compare: Callable[..., bool]) -> bool:
     """`=` or `<>` of two values: FALSE for values of different types."""
     kind = type(left)
     if kind is type(right) and kind is not Untyped:
-        return wanted(left, right)
+        return compare(left, right)
     ours, theirs = number_of(left), number_of(right)
     if ours is not None and theirs is not None:
-        return wanted(ours, theirs)
+        return compare(ours, theirs)
     if isinstance(left, str) and isinstance(right, str):
-        return wanted(str(left), str(right))
+        return compare(str(left), str(right))
     return False
 
 

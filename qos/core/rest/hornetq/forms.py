@@ -58,12 +58,12 @@ def create_query(query: Mapping[str, str]) -> dict[str, str]:
         Refusal: `durable` is neither true nor false.
     """
     _boolean(query, "durable", default=True)
-    kept = dict(query)
-    if not _is_priority(kept.get("priority", "")):
-        kept.pop("priority", None)
-    if kept.get("ttl") == "0":
-        del kept["ttl"]
-    return kept
+    parameters = dict(query)
+    if not _is_priority(parameters.get("priority", "")):
+        parameters.pop("priority", None)
+    if parameters.get("ttl") == "0":
+        del parameters["ttl"]
+    return parameters
 
 
 def _is_priority(text: str) -> bool:
@@ -202,10 +202,10 @@ def node_name(body: bytes, content_type: str, kind: str) -> str:
     Raises:
         Refusal: it is no such document.
     """
-    wanted = f"application/hornetq.jms.{kind}+xml"
-    if content_type.partition(";")[0].strip().lower() != wanted:
+    media_type = f"application/hornetq.jms.{kind}+xml"
+    if content_type.partition(";")[0].strip().lower() != media_type:
         raise Refusal(
-            f"{wanted} is expected",
+            f"{media_type} is expected",
             condition="unsupported-media-type",
             type="modify",
         )
@@ -220,7 +220,7 @@ def node_name(body: bytes, content_type: str, kind: str) -> str:
         raise _bad(f"the {kind}: it is not well-formed: {error}") from None
     if _local(root) != kind or not root.get("name", "").strip():
         raise _bad(f"<{kind} name='NAME'/> is expected")
-    if any(_local(each) == "selector" for each in root):
+    if any(_local(element) == "selector" for element in root):
         raise _bad(f"the {kind}: a selector belongs to a consumer")
     return root.attrib["name"].strip()
 

@@ -103,15 +103,15 @@ def properties_of(
     Raises:
         Refusal: a value cannot be kept.
     """
-    found: dict[str, str] = {}
-    for name, given in headers.items():
-        if not given or not (name in KEPT or name in allowed):
+    properties: dict[str, str] = {}
+    for name, text in headers.items():
+        if not text or not (name in KEPT or name in allowed):
             continue
-        value = given.strip()
+        value = text.strip()
         if why := _why_not(name, value):
             raise Refusal(why, condition="bad-request", type="modify")
-        found[_key(name)] = value
-    return found
+        properties[_key(name)] = value
+    return properties
 
 
 def _key(name: str) -> str:
@@ -154,11 +154,11 @@ def headers_of(properties: Properties, allowed: Collection[str]) -> dict[str, st
         properties: of the item. One that was published in another way may have any value.
         allowed: see `properties_of`.
     """
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for name in allowed:
         if name in KEPT or not name.startswith(_CONTENT):
             continue
         value = properties.get(_key(name))
         if isinstance(value, str) and not _why_not(name, value):
-            found[name] = value
-    return found
+            headers[name] = value
+    return headers

@@ -83,9 +83,9 @@ class Position:
 
     def acknowledges(self, after: str) -> bool:
         """Whether a post to this link says that its delivery has arrived."""
-        begun = self.place is Place.BEGUN and after != START
+        is_first = self.place is Place.BEGUN and after != START
         return self.auto and (
-            begun or (self.place is Place.GIVEN and after == self.last)
+            is_first or (self.place is Place.GIVEN and after == self.last)
         )
 
     def given(self, delivery: str, after: str) -> Position:

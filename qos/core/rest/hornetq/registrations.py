@@ -130,29 +130,29 @@ def read_registration(body: bytes, content_type: str) -> Registration:
         raise Refusal(
             f"{_XML[0]} is expected", condition="unsupported-media-type", type="modify"
         )
-    found, headers = _elements(_root(body))
-    if "link" not in found:
+    elements, headers = _elements(_root(body))
+    if "link" not in elements:
         raise _bad("<link rel='…' href='…'/> is expected")
-    link = found["link"]
+    link = elements["link"]
     method = link.get("method", "POST").upper()
     atom_link = _atom_link(link, method)
-    login, pair = _login(found.get("authentication"))
+    login, pair = _login(elements.get("authentication"))
     disable = None
-    if "disableOnFailure" in found:
-        disable = _boolean(found, "disableOnFailure", default=False)
-    wait_ms = _number(found, "retryWaitMillis", 0, RETRY_WAIT_MS_MAX, _RETRY_WAIT_MS)
+    if "disableOnFailure" in elements:
+        disable = _boolean(elements, "disableOnFailure", default=False)
+    wait_ms = _number(elements, "retryWaitMillis", 0, RETRY_WAIT_MS_MAX, _RETRY_WAIT_MS)
     return Registration(
         link=atom_link,
         method=method,
         content_type=_content_type(link),
-        selector=_selector(found),
+        selector=_selector(elements),
         authorization=f"Basic {pair}" if login == "Basic" else "",
         digest=pair if login == "Digest" else "",
         headers=headers,
-        enabled=_boolean(found, "enabled", default=True),
-        durable=_boolean(found, "durable", default=False),
-        sessions=_number(found, "sessionCount", 1, SESSIONS_MAX, 1),
-        max_retries=_number(found, "maxRetries", 0, RETRIES_MAX, _RETRIES),
+        enabled=_boolean(elements, "enabled", default=True),
+        durable=_boolean(elements, "durable", default=False),
+        sessions=_number(elements, "sessionCount", 1, SESSIONS_MAX, 1),
+        max_retries=_number(elements, "maxRetries", 0, RETRIES_MAX, _RETRIES),
         retry_wait_s=wait_ms / 1000,
         disable_on_failure=disable,
     )
@@ -178,21 +178,21 @@ def _root(body: bytes) -> ET.Element:
 
 def _elements(root: ET.Element) -> tuple[dict[str, ET.Element], dict[str, str]]:
     """The elements by name, and the headers, of which there may be several."""
-    found: dict[str, ET.Element] = {}
+    elements: dict[str, ET.Element] = {}
     headers: dict[str, str] = {}
-    for each in root:
-        name = _local(each)
+    for element in root:
+        name = _local(element)
         if name not in _ELEMENTS:
             raise _bad(f"<{name[:40]}> is not possible here")
         if name == "header":
-            headers |= _header(each)
-        elif name in found:
+            headers |= _header(element)
+        elif name in elements:
             raise _bad(f"<{name}> is there twice")
         else:
-            found[name] = each
+            elements[name] = element
     if len(headers) > HEADERS_MAX:
         raise _bad(f"at most {HEADERS_MAX} headers are possible")
-    return found, headers
+    return elements, headers
 
 
 def _local(element: ET.Element) -> str:
@@ -203,29 +203,29 @@ def _text(element: ET.Element) -> str:
     return (element.text or "").strip()
 
 
-def _boolean(found: Mapping[str, ET.Element], name: str, *, default: bool) -> bool:
-    if name not in found:
+def _boolean(elements: Mapping[str, ET.Element], name: str, *, default: bool) -> bool:
+    if name not in elements:
         return default
-    value = _text(found[name])
+    value = _text(elements[name])
     if value not in _BOOLEANS:
         raise _bad(f"{name}: true or false is expected, not {value[:40]!r}")
     return _BOOLEANS[value]
 
 
 def _number(
-    found: Mapping[str, ET.Element], name: str, least: int, most: int, default: int
+    elements: Mapping[str, ET.Element], name: str, least: int, most: int, default: int
 ) -> int:
-    if name not in found:
+    if name not in elements:
         return default
-    value = _text(found[name])
+    value = _text(elements[name])
     if not _NUMBER.fullmatch(value) or not least <= int(value) <= most:
-        what = f"a whole number from {least} to {most} is expected"
-        raise _bad(f"{name}: {what}, not {value[:40]!r}")
+        expected = f"a whole number from {least} to {most} is expected"
+        raise _bad(f"{name}: {expected}, not {value[:40]!r}")
     return int(value)
 
 
-def _selector(found: Mapping[str, ET.Element]) -> str:
-    selector = _text(found["selector"]) if "selector" in found else ""
+def _selector(elements: Mapping[str, ET.Element]) -> str:
+    selector = _text(elements["selector"]) if "selector" in elements else ""
     try:
         subscribe_options({QUEUE_REQUESTS: "1", SELECTOR: selector})
     except BadOption as error:
@@ -276,7 +276,7 @@ def _login(element: ET.Element | None) -> tuple[str, str]:
     kinds = list(element)
     if len(kinds) != 1 or _local(kinds[0]) not in _LOGINS:
         raise _bad(f"authentication: {expected}")
-    fields = {_local(each): each.text or "" for each in kinds[0]}
+    fields = {_local(field): field.text or "" for field in kinds[0]}
     if fields.keys() != {"username", "password"}:
         raise _bad(f"authentication: {expected}")
     user = fields["username"].strip()
@@ -297,33 +297,35 @@ def _bad(why: str) -> Refusal:
 # -- writing ---------------------------------------------------------------
 
 
-def render(its: PushSubscriber, *, topic: bool = False) -> bytes:
+def render(subscriber: PushSubscriber, *, topic: bool = False) -> bytes:
     """The document that shows a push subscriber, without its password.
 
     Its `reason`, an element of ours, says why it is not enabled, or what failed last.
     """
-    root = ET.Element(_ROOTS[topic], id=its.subscriber_id)
-    _add(root, "enabled", _BOOLEAN_TEXT[its.enabled])
-    _add(root, "durable", _BOOLEAN_TEXT[its.durable])
-    if its.selector:
-        _add(root, "selector", its.selector)
-    link = ET.SubElement(root, "link", xmlns=ATOM, rel=its.rel, href=its.href)
-    if its.content_type:
-        link.set("type", its.content_type)
-    link.set("method", its.method)
-    _add(root, "maxRetries", str(its.max_retries))
-    _add(root, "retryWaitMillis", str(round(its.retry_wait_s * 1000)))
-    if its.disable_on_failure is not None:
-        _add(root, "disableOnFailure", _BOOLEAN_TEXT[its.disable_on_failure])
-    kind, user = _shown_login(its)
+    root = ET.Element(_ROOTS[topic], id=subscriber.subscriber_id)
+    _add(root, "enabled", _BOOLEAN_TEXT[subscriber.enabled])
+    _add(root, "durable", _BOOLEAN_TEXT[subscriber.durable])
+    if subscriber.selector:
+        _add(root, "selector", subscriber.selector)
+    link = ET.SubElement(
+        root, "link", xmlns=ATOM, rel=subscriber.rel, href=subscriber.href
+    )
+    if subscriber.content_type:
+        link.set("type", subscriber.content_type)
+    link.set("method", subscriber.method)
+    _add(root, "maxRetries", str(subscriber.max_retries))
+    _add(root, "retryWaitMillis", str(round(subscriber.retry_wait_s * 1000)))
+    if subscriber.disable_on_failure is not None:
+        _add(root, "disableOnFailure", _BOOLEAN_TEXT[subscriber.disable_on_failure])
+    kind, user = _shown_login(subscriber)
     if kind:
         login = _add(_add(root, "authentication"), kind)
         _add(login, "username", _printable(user))
-    for name, value in its.headers.items():
+    for name, value in subscriber.headers.items():
         _add(root, "header", value).set("name", name)
-    _add(root, "sessionCount", str(its.sessions))
-    if its.reason:
-        _add(root, "reason", _printable(its.reason))
+    _add(root, "sessionCount", str(subscriber.sessions))
+    if subscriber.reason:
+        _add(root, "reason", _printable(subscriber.reason))
     return ET.tostring(root)
 
 
@@ -338,15 +340,15 @@ def _add(parent: ET.Element, name: str, value: str = "") -> ET.Element:
 
 def _printable(text: str) -> str:
     """A text of others with `?` in place of what cannot be printed."""
-    return "".join(each if each.isprintable() else "?" for each in text)
+    return "".join(char if char.isprintable() else "?" for char in text)
 
 
-def _shown_login(its: PushSubscriber) -> tuple[str, str]:
+def _shown_login(subscriber: PushSubscriber) -> tuple[str, str]:
     """The element of its login, and the user; '' and '': it has none, or another one."""
-    scheme, _, basic = its.authorization.partition(" ")
+    scheme, _, basic = subscriber.authorization.partition(" ")
     kind, pair = "basic-auth", basic if scheme == "Basic" else ""
-    if its.digest:
-        kind, pair = "digest-auth", its.digest
+    if subscriber.digest:
+        kind, pair = "digest-auth", subscriber.digest
     try:
         user, colon, _ = b64decode(pair, validate=True).decode().partition(":")
     except ValueError:

@@ -84,9 +84,9 @@ def _existing(url: str) -> SqliteStore | FilesStore:
 
 async def write(store: Store, change: Change) -> None:
     """Write a change, and return when it is on disk."""
-    written = store.write((change,))
-    if written is not None:
-        await written
+    commit = store.write((change,))
+    if commit is not None:
+        await commit
 
 
 def summary(record: Outgoing | Ended | Incoming) -> dict[str, object]:
@@ -102,7 +102,7 @@ def summary(record: Outgoing | Ended | Incoming) -> dict[str, object]:
             "received_at": time_text(record.received_at),
             "changed_at": time_text(record.changed_at),
         }
-    sent = {
+    fields = {
         "msg_id": record.msg_id,
         "to": record.to,
         "level": record.level.value,
@@ -112,9 +112,9 @@ def summary(record: Outgoing | Ended | Incoming) -> dict[str, object]:
         "created_at": time_text(record.created_at),
     }
     if isinstance(record, Outgoing):
-        return {**sent, "expires_at": time_text(record.expires_at)}
+        return {**fields, "expires_at": time_text(record.expires_at)}
     return {
-        **sent,
+        **fields,
         "ended_at": time_text(record.ended_at),
         "condition": record.condition,
         "by": record.condition_by,

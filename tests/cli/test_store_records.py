@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from journals import read_journal
-from qos.cli import main, stored
+from qos.cli import main, store_records
 from qos.core.message.effects import Save
 from qos.core.message.model import (
     Incoming,
@@ -247,7 +247,7 @@ def test_inbox_drop_remembers_that_a_message_is_not_wanted(url: str, run: Any) -
     assert "held" not in ids(run("inbox", "list", "--store", url)[1])
 
     async def records() -> list[Incoming]:
-        async with stored.opened(url, to_read=True) as store:
+        async with store_records.opened(url, to_read=True) as store:
             return [record for record in store.incoming() if record.key == "k1"]
 
     (record,) = asyncio.run(records())

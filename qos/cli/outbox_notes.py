@@ -32,7 +32,7 @@ _EARLIER_MAX = 1000
 @asynccontextmanager
 async def following_earlier(
     connection: Connection,
-    told: Callable[[Delivery], Coroutine[object, object, None]],
+    report: Callable[[Delivery], Coroutine[object, object, None]],
     *,
     but: str | None,
 ) -> AsyncIterator[None]:
@@ -40,18 +40,20 @@ async def following_earlier(
 
     Args:
         connection: with an open store, not started yet.
-        told: called for each message; returns when its outcome is printed.
+        report: called for each message; returns when its outcome is printed.
         but: the id of the message that is sent now, if an earlier run sent it.
     """
     ids = [
-        each.msg_id for each in connection.qos.store.outgoing() if each.msg_id != but
+        message.msg_id
+        for message in connection.qos.store.outgoing()
+        if message.msg_id != but
     ]
     if ids:
         are = "message is" if len(ids) == 1 else "messages are"
         go = "goes" if len(ids) == 1 else "go"
         note(f"{len(ids)} earlier {are} in the outbox and {go} out too")
     deliveries = map(connection.qos.delivery, ids[:_EARLIER_MAX])
-    tasks = [asyncio.ensure_future(told(each)) for each in deliveries]
+    tasks = [asyncio.ensure_future(report(delivery)) for delivery in deliveries]
     try:
         yield
         if any(not task.done() for task in tasks):

@@ -81,37 +81,37 @@ class Room:
 
     def add(self, body: Body, size: int) -> None:
         """See Body.add."""
-        held = self._bytes[body.account] + size
-        if held > bounds.BODIES_BYTES_MAX // 2:
+        account_bytes = self._bytes[body.account] + size
+        if account_bytes > bounds.BODIES_BYTES_MAX // 2:
             raise NoRoom(429, "this user posts too much at a time")
         while self._total + size > bounds.BODIES_BYTES_MAX:
-            self._give_up(held)
+            self._give_up(account_bytes)
         body.size += size
-        self._bytes[body.account] = held
+        self._bytes[body.account] = account_bytes
         self._total += size
 
-    def _give_up(self, held: int) -> None:
+    def _give_up(self, account_bytes: int) -> None:
         """End the largest of the coming bodies of the account that holds most.
 
         Args:
-            held: the bytes of the account that needs room; another has to hold more.
+            account_bytes: those of the account that needs room; another has to hold more.
 
         Raises:
             NoRoom: no other account has such a body.
         """
         coming = {
-            account: [each for each in bodies if each.size and each.is_coming]
+            account: [body for body in bodies if body.size and body.is_coming]
             for account, bodies in self._bodies.items()
-            if self._bytes[account] > held
+            if self._bytes[account] > account_bytes
         }
         most = max(
-            (each for each in coming if coming[each]),
-            key=lambda each: self._bytes[each],
+            (account for account in coming if coming[account]),
+            key=lambda account: self._bytes[account],
             default=None,
         )
         if most is None:
             raise NoRoom(503, "too much is being posted at this moment")
-        body = max(coming[most], key=lambda each: each.size)
+        body = max(coming[most], key=lambda body: body.size)
         assert body.limit is not None
         body.given_up = True
         body.limit.reschedule(0)

@@ -34,14 +34,14 @@ _LACKS: Final = {
 }
 
 
-def commands_max(wanted: int) -> int:
+def commands_max(count: int) -> int:
     """How many commands this process may run at a time; says if fewer than wanted."""
-    files = files_max(wanted * _FILES_EACH + _FILES_KEPT)
-    most = max(1, min(wanted, (files - _FILES_KEPT) // _FILES_EACH))
-    if most < wanted:
+    files = files_max(count * _FILES_EACH + _FILES_KEPT)
+    most = max(1, min(count, (files - _FILES_KEPT) // _FILES_EACH))
+    if most < count:
         note(
             f"warning: this process may have {files} files open (ulimit -n), so only "
-            f"{most} commands run at a time, and not {wanted}"
+            f"{most} commands run at a time, and not {count}"
         )
     return most
 
