@@ -31,12 +31,12 @@ async def main():
     store.open()
     await write(store, Save(outgoing(1)))
     journal = JournalWriter(sys.argv[2], "lamp@localhost")
-    child = os.fork()
-    if child == 0:
+    if os.fork() == 0:
+        # Only now has it let go of what it inherited.
+        print(os.getpid(), flush=True)
         sys.stdin.read()  # until the test ends
         os._exit(0)
-    print(child, flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
+    signal.pause()  # until the test kills it
 
 asyncio.run(main())
 """
@@ -58,6 +58,7 @@ def test_store_and_journal_are_free_when_their_process_has_died_though_a_fork_li
         assert parent.stdout is not None
         assert parent.stdin is not None
         child = int(parent.stdout.readline())
+        parent.kill()
         assert parent.wait(LIMIT_S) == -signal.SIGKILL
         os.kill(child, 0)  # it lives
 

@@ -399,7 +399,10 @@ class QueueMachine(Machine, QueuePort):
     def _wrote(self, change: QueueChange) -> None:
         if self._kept is not None and self._engine is not None:
             self._kept.look()
-        if isinstance(change, SaveItem) and change.item.token:
+        # What a start finds in the log was decided by a process that has died. Nobody was
+        # told of these locks, and no time in which this process listens was promised.
+        found = self._engine is None
+        if isinstance(change, SaveItem) and change.item.token and not found:
             self._unheard.locked(change.item, self.loop.time(), self._lock_s)
         self._ledger.written(change, self._now(), self.disk.kept.nodes)
         self._copies.written(change, self.disk.kept.nodes)
