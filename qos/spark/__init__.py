@@ -13,7 +13,9 @@ Nothing here knows of journals. Modules::
     queue_checkpoint  the progress, by Spark's own checkpoint
     queue_sink        rows -> items
     message_sink      rows -> assured messages
-    rows              shared by both sinks: columns, and ids that stay the same in a repeat
+    sender_stores     the stores of its messages, which are those of one sender
+    rows              shared by both sinks: columns, and ids that stay the same in a
+                      repeat; `identity` reads the option that says what a row is
     daemon            Python processes of Spark that have imported all this already
     connection        a session in the background of blocking code
     readings          sensor readings (XEP-0323) in payloads -> typed columns;

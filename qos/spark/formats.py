@@ -15,12 +15,17 @@ tell a source; `mode`, `show` (default: the query is the node's only consumer) o
 `claim`; `lock`, the node's lock time-out in seconds; `max-items` of a batch;
 `partition-rows` of a task. Columns: see `queue_source.SCHEMA`.
 
-`xmpp-queue` as a sink: `service`, `node`; `deadline`, seconds to wait for a service
-that is away or full; `run`, the name of a batch write that may be repeated. Columns:
-`payload` (XML), and optionally `item_id`, `priority`, `ttl`, `delay`.
+Both sinks: `id`, the columns that identify a row, separated by commas, or `*` for all
+(see `qos.spark.identity`); without it `repeats`, which is `allowed`: then Spark may
+write rows more than once; `run`, a name that is part of each id: rows of another run are
+other rows. Columns that are named in `id` may be others than those below.
 
-`xmpp`, a sink: `store`, a folder that all executors see, for this query alone;
-`deadline`, seconds until a message is not delivered; `ordered`; `run`. Columns: `to`,
+`xmpp-queue` as a sink: `service`, `node`; `deadline`, seconds to wait for a service
+that is away or full. Columns: `payload` (XML), and optionally `item_id` (then `id` is
+needed for rows where it is null), `priority`, `ttl`, `delay`.
+
+`xmpp`, a sink: `store`, a folder that the driver and all executors see, for this query
+alone; `deadline`, seconds until a message is not delivered; `ordered`. Columns: `to`,
 and `payload` (XML) or `body` (text).
 """
 

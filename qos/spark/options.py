@@ -16,7 +16,7 @@ from qos.options.login import add_login, login_from
 from qos.options.parser import Parser, seconds
 from qos.stream.server import Login
 
-__all__ = ["BadOption", "address_in", "options_of", "seconds"]
+__all__ = ["BadOption", "address_in", "identity_in", "options_of", "seconds"]
 
 #: Spark's own options, which a data source gets as well.
 _SPARKS = frozenset({"checkpointlocation"})
@@ -87,3 +87,10 @@ def address_in(parser: argparse.ArgumentParser) -> None:
     """Declare the address of a queue."""
     parser.add_argument("--service", required=True, metavar="JID")
     parser.add_argument("--node", required=True)
+
+
+def identity_in(parser: argparse.ArgumentParser) -> None:
+    """Declare what identifies a row of a sink; see `qos.spark.identity`."""
+    parser.add_argument("--id", metavar="COLUMNS")
+    parser.add_argument("--repeats", choices=("allowed",))
+    parser.add_argument("--run")

@@ -1,20 +1,23 @@
 """`write.format("xmpp-queue")` and `writeStream`: rows are published as items.
 
 A row is written when the service has its item on disk. A repeated task, or a batch
-after a restart, publishes the same ids (see `qos.spark.rows`), and the service
+after a restart, publishes the same ids (see `qos.spark.identity`), and the service
 recognizes them. So nothing is in the queue twice, if the repeat comes within the node's
-`queue#dedupe_window`, which begins at the end of an item. There is no abort: items that
-a task has published before it fails are in the queue, and the repeat adds the rest.
+`queue#dedupe_window`, which begins at the end of an item. The same id with other
+content is a conflict, which fails the task. There is no abort: items that a task has
+published before it fails are in the queue, and the repeat adds the rest.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import (
@@ -28,12 +31,14 @@ from qos.core.backoff import Backoff
 from qos.engine.retry import Retry
 from qos.errors import (
     CannotConnect,
+    InvalidArgument,
     LocalProtocolError,
     QosError,
     RequestRefused,
 )
 from qos.spark.connection import Background
-from qos.spark.options import address_in, options_of, seconds
+from qos.spark.identity import BadIdentity, identity_of
+from qos.spark.options import address_in, identity_in, options_of, seconds
 from qos.spark.rows import (
     NUMBERS,
     TEXT,
@@ -73,7 +78,7 @@ _RETRY = Backoff(first_s=0.2, max_s=5.0)
 def _declare(parser: argparse.ArgumentParser) -> None:
     address_in(parser)
     parser.add_argument("--deadline", type=seconds, default=60.0, metavar="S")
-    parser.add_argument("--run")
+    identity_in(parser)
 
 
 @dataclass
@@ -88,7 +93,10 @@ class _Writer:
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._options, self._login = options_of("xmpp-queue", options, _declare)
-        check_columns("xmpp-queue", schema, _COLUMNS, "payload")
+        self._identity = identity_of("xmpp-queue", self._options, schema, own="item_id")
+        check_columns(
+            "xmpp-queue", schema, _COLUMNS, "payload", identity=self._identity
+        )
         self._run = new_run(self._options.run)
 
     def write(self, rows: Iterator[Row]) -> Published:
@@ -98,7 +106,7 @@ class _Writer:
             RowFailed: a row was refused, or the service is away for longer than
                 `deadline`.
         """
-        ids = RowIds(self._run)
+        ids = RowIds(self._identity, self._run)
         publishing: _Publishing | None = None
         count = 0
         try:
@@ -162,18 +170,17 @@ class _Publishing:
         if "payload" not in values:
             raise self._failed(number, "its payload is null")
         payload = values["payload"]
-        extras = {name: values.get(name) for name in ("priority", "ttl", "delay")}
-        item_id = values.get("item_id") or ids.of(payload, *extras.values())
-        priority, ttl, delay = extras.values()
+        priority, ttl, delay = map(values.get, ("priority", "ttl", "delay"))
         try:
+            item_id = values.get("item_id") or ids.of(row)
             item = NewItem(
                 payload,
                 item_id,
-                priority=None if priority is None else int(priority),
+                priority=None if priority is None else _whole(priority),
                 ttl=None if ttl is None else float(ttl),
                 delay=None if delay is None else float(delay),
             )
-        except LocalProtocolError as error:
+        except (BadIdentity, LocalProtocolError) as error:
             raise self._failed(number, str(error)) from None
         size = len(payload.encode()) + _ITEM_BYTES
         full = len(self._batch) == _BATCH_ITEMS_MAX
@@ -226,6 +233,13 @@ class _Publishing:
 
     def _failed(self, number: int, why: str) -> RowFailed:
         return RowFailed(f"row {number} of partition {self._partition}: {why}")
+
+
+def _whole(priority: float | Decimal) -> int:
+    """A priority as it is: 3.7 is not rounded, and a NaN is no number."""
+    if not math.isfinite(priority) or priority != int(priority):
+        raise InvalidArgument("priority", priority, "a whole number")
+    return int(priority)
 
 
 def _may_be_one(error: RequestRefused | LocalProtocolError) -> bool:

@@ -1,15 +1,13 @@
 """The rows that both sinks accept: their columns, and ids that a repeat keeps.
 
-An id is made from values that stay the same when Spark repeats a task or a batch: the
-query, the numbers of the batch and of the partition, and the row. The row counts by its
-content, and not by its place: after a shuffle the rows of a partition may have another
-order in the repeat. Equal rows of a partition are numbered: there are as many ids as
-rows, and it does not matter which row gets which.
+An id is made from the identity of a row (see `qos.spark.identity`). So it is the same
+when Spark repeats a task or a batch, however the batch is divided.
 
-A query is identified by its checkpoint: it has the same id after a restart, and its
-unfinished batch has the same number. A batch write has neither. An option names it;
-without the option each batch write has a name of its own, so its tasks can be repeated
-but the write cannot.
+Rows without an identity (`repeats = "allowed"`) get ids that only the repeat of a task
+keeps, for fewer rows that come twice: they are made from the query, the numbers of the
+batch and of the partition, and all values of the row. Equal rows of a partition are
+numbered: there are as many ids as rows, and it does not matter which row gets which. A
+batch write has no query: an option names it, or it has a name of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ import json
 import secrets
 from collections import Counter
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 from pyspark.sql.types import (
@@ -35,7 +33,20 @@ from pyspark.sql.types import (
     StructType,
 )
 
-__all__ = ["NUMBERS", "TEXT", "BadColumn", "RowFailed", "RowIds", "check_columns"]
+from qos.spark.identity import Identity, Json
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
+
+__all__ = [
+    "NUMBERS",
+    "TEXT",
+    "BadColumn",
+    "RowFailed",
+    "RowIds",
+    "check_columns",
+    "new_run",
+]
 
 TEXT: Final = (StringType,)
 NUMBERS: Final = (
@@ -66,6 +77,7 @@ def check_columns(
     schema: StructType,
     columns: Mapping[str, tuple[type[DataType], ...]],
     *mandatory: str,
+    identity: Identity,
 ) -> None:
     """Check that rows have the columns of a sink, and no others.
 
@@ -74,16 +86,23 @@ def check_columns(
         schema: of the rows.
         columns: the accepted columns, with their types.
         mandatory: the required ones of them.
+        identity: the columns that it names may be others.
 
     Raises:
-        BadColumn: a column is missing, unknown or of a wrong type; the text names it.
+        BadColumn: a column is missing, unknown, there twice or of a wrong type; the
+            text names it.
     """
+    names = schema.fieldNames()
     for field in schema.fields:
+        if names.count(field.name) > 1:
+            raise BadColumn(f"{name}: there are two columns {field.name!r}")
         kinds = columns.get(field.name)
+        if kinds is None and field.name in identity.named:
+            continue
         if kinds is None:
             raise BadColumn(
                 f"{name}: column {field.name!r} is none of {', '.join(columns)}: "
-                "select what is to be sent"
+                "select what is to be sent, or name it in option id"
             )
         if not isinstance(field.dataType, kinds):
             raise BadColumn(
@@ -91,7 +110,7 @@ def check_columns(
                 f"{field.dataType.simpleString()}"
             )
     for column in mandatory:
-        if column not in schema.fieldNames():
+        if column not in names:
             raise BadColumn(f"{name}: there is no column {column!r}")
 
 
@@ -102,28 +121,49 @@ class RowIds:
         partition: of the task.
     """
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, identity: Identity, run: str) -> None:
         """Begin, in the task.
 
         Args:
-            run: the name of a batch write; a streaming query has its own name.
+            identity: of the rows.
+            run: the name of a batch write whose rows have no identity; a streaming
+                query has its own name.
         """
         context = TaskContext.get()
         assert context is not None, "rows are written by tasks"
         self.partition = context.partitionId()
-        query = context.getLocalProperty(_QUERY)
-        batch = context.getLocalProperty(_BATCH)
-        self._run = (run,) if query is None or batch is None else (query, batch)
-        self._seen: Counter[str] = Counter()
+        self._identity = identity
+        self._scope: list[Json] = [identity.run or ""]
+        if identity.repeats:
+            query = context.getLocalProperty(_QUERY)
+            batch = context.getLocalProperty(_BATCH)
+            task = [run] if query is None or batch is None else [query, batch]
+            self._scope = [*task, self.partition]
+        self._equal_rows: Counter[str] = Counter()
 
-    def of(self, *content: object) -> str:
-        """The id of the next row, which has this content."""
-        whole = json.dumps([*self._run, self.partition, *map(str, content)])
-        digest = hashlib.sha256(whole.encode()).hexdigest()
-        self._seen[digest] += 1
-        # Short, since an id is used in many places; 160 bits are unique.
-        again = f"{digest}{self._seen[digest]}".encode()
-        return hashlib.sha256(again).hexdigest()[:40]
+    def of(self, row: Row, *more: str) -> str:
+        """The id of the next row.
+
+        Args:
+            row: the row.
+            more: what else rows with one id have in common.
+
+        Raises:
+            BadIdentity: the row has none.
+        """
+        # Sorted: neither the order of the columns counts, nor that of their names.
+        values = self._identity.values(row)
+        whole = json.dumps([*self._scope, *more, values], sort_keys=True)
+        digest = _digest(whole)
+        if self._identity.repeats:
+            self._equal_rows[digest] += 1
+            digest = _digest(f"{digest}{self._equal_rows[digest]}")
+        return digest
+
+
+def _digest(text: str) -> str:
+    # Short, since an id is used in many places; 160 bits are unique.
+    return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 
 def new_run(name: str | None) -> str:

@@ -57,8 +57,18 @@ class SqliteStore(SqliteFile[Contents, Change]):
     _newest = newest(*happened(MESSAGE_TABLES))
     _moves = tuple(moves(MESSAGE_TABLES))
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, new_id: str | None = None
+    ) -> None:
+        """Name a store; nothing is opened.
+
+        Args:
+            path: of the file.
+            new_id: the store_id of a file that does not exist yet, for several stores
+                that are those of one sender. None: a random one.
+        """
         super().__init__(path)
+        self._new_id = new_id
         self._applications: ApplicationConnection | None = None
         self._transactions: WeakSet[SqliteTransaction] = WeakSet()
 

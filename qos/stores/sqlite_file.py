@@ -86,6 +86,8 @@ class SqliteFile(DurableStore[_Contents, _Change]):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__("sqlite", path)
+        #: The id of a new file; None: a random one.
+        self._new_id: str | None = None
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._thread: ThreadPoolExecutor | None = None
@@ -301,7 +303,8 @@ class SqliteFile(DurableStore[_Contents, _Change]):
         # Here, so that no rollback journal is ever beside the store.
         db.execute("PRAGMA journal_mode = WAL")
         self._migrate(db)
-        db.execute("INSERT INTO about VALUES ('store_id', ?)", (secrets.token_hex(16),))
+        store_id = self._new_id or secrets.token_hex(16)
+        db.execute("INSERT INTO about VALUES ('store_id', ?)", (store_id,))
         # Closing would do it too, but without an error when it fails.
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 

@@ -4,21 +4,16 @@ With Spark and Prosody: see tests/live/test_spark_queue.py.
 """
 
 import asyncio
-import contextlib
 import itertools
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.types import (
     DateType,
-    DoubleType,
-    IntegerType,
-    StringType,
     StructField,
     StructType,
 )
@@ -26,56 +21,45 @@ from slixmpp import Message
 
 from qos.errors import RequestRefused
 from qos.spark.formats import QueueFormat, XmppFormat
+from qos.spark.identity import Identity
 from qos.spark.message_sink import XmppStreamWriter
 from qos.spark.options import BadOption
 from qos.spark.queue_sink import QueueStreamWriter
-from qos.spark.rows import BadColumn, RowFailed, RowIds
-from qos.testing import LoopbackServer, friends, logged_in, queue_service
+from qos.spark.rows import BadColumn, RowFailed, RowIds, new_run
+from qos.testing import friends, logged_in
+from sink_tasks import (
+    NODE,
+    SERVICE,
+    WHOLE,
+    in_task,
+    login,
+    no_task,
+    queue,
+    schema,
+    shop,
+    write,
+)
 from waiting import until
 from xep_0254 import XEP_0254
 from xep_qos import XEP_QOS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(60)]
 
-SERVICE, NODE = "queue.localhost", "orders"
 
-TYPES = {"priority": IntegerType(), "ttl": DoubleType(), "delay": DoubleType()}
-
-
-def schema(*names: str) -> StructType:
-    return StructType(
-        [StructField(name, TYPES.get(name, StringType())) for name in names]
-    )
-
-
-@pytest.fixture(autouse=True)
-def task() -> Iterator[None]:
-    """No task, at the end."""
-    yield
-    TaskContext._taskContext = None
-
-
-def in_task(partition: int = 0, *, query: str = "", batch: int = 0) -> None:
-    """Pretend to be a task of Spark: of a batch write, or of a streaming query."""
-    context = TaskContext._getOrCreate()
-    context._partitionId = partition
-    context._localProperties = (
-        {"sql.streaming.queryId": query, "streaming.sql.batchId": str(batch)}
-        if query
-        else {}
-    )
+task = pytest.fixture(autouse=True)(no_task)
 
 
 # -- ids -------------------------------------------------------------------
 
 
 def ids(contents: Iterable[str], run: str = "r", **task: Any) -> list[str]:
+    """Of rows without an identity."""
     in_task(**task)
-    made = RowIds(run)
-    return [made.of(content) for content in contents]
+    made = RowIds(Identity(("body",), True, None, repeats=True), run)
+    return [made.of(Row(body=content)) for content in contents]
 
 
-def test_a_repeat_has_the_same_ids_in_any_order() -> None:
+def test_the_repeat_of_a_task_has_the_same_ids_in_any_order() -> None:
     """A shuffle does not keep an order; equal rows count as often as they occur."""
     rows = ["a", "b", "a", "c", "a"]
     first = ids(rows, query="q", batch=7)
@@ -84,7 +68,7 @@ def test_a_repeat_has_the_same_ids_in_any_order() -> None:
         assert sorted(ids(order, query="q", batch=7, run="other")) == sorted(first)
 
 
-def test_what_is_not_a_repeat_has_other_ids() -> None:
+def test_what_is_not_the_repeat_of_a_task_has_other_ids() -> None:
     """Another batch, query or partition; and another batch write."""
     given: list[dict[str, Any]] = [
         {"query": "q", "batch": 1},
@@ -99,51 +83,22 @@ def test_what_is_not_a_repeat_has_other_ids() -> None:
     assert ids("abc", run="a") == ids("abc", run="a")
 
 
+@pytest.mark.parametrize("batch", [1, 2])
+def test_rows_with_an_identity_have_it_everywhere(batch: int) -> None:
+    """In any partition, batch and query: Spark keeps none of their numbers."""
+    row = Row(order=7, body="x")
+    made = set()
+    for partition, query in itertools.product(range(3), ("", "p", "q")):
+        in_task(partition, query=query, batch=batch)
+        named = RowIds(Identity(("order",), False, None, repeats=False), new_run(None))
+        made.add(named.of(row))
+        assert named.of(row) == named.of(Row(order=7, body="y"))
+    assert len(made) == 1
+    other = RowIds(Identity(("order",), False, "2026-11-21", repeats=False), "")
+    assert other.of(row) not in made
+
+
 # -- the queue -------------------------------------------------------------
-
-
-@contextlib.asynccontextmanager
-async def shop(**config: str) -> AsyncIterator[tuple[LoopbackServer, XEP_0254]]:
-    async with (
-        friends("boss", "bee", components={SERVICE: "secret"}) as server,
-        queue_service(server, SERVICE),
-        logged_in(server, "boss", {"xep_0254": {}}) as boss,
-    ):
-        owner = XEP_0254.of(boss)
-        await owner.create(
-            SERVICE,
-            NODE,
-            {
-                "pubsub#access_model": "open",
-                **{f"queue#{name}": text for name, text in config.items()},
-            },
-        )
-        yield server, owner
-
-
-def login(server: LoopbackServer, user: str = "boss") -> dict[str, str]:
-    return {
-        "jid": f"{user}@localhost",
-        "password": "secret",
-        "host": server.host,
-        "port": str(server.port),
-        "tls": "off",
-    }
-
-
-def queue(server: LoopbackServer, **options: str) -> dict[str, str]:
-    return login(server) | {"service": SERVICE, "node": NODE} | options
-
-
-async def write(writer: Any, rows: Iterable[Row], **task: Any) -> int:
-    """Write as a task; returns the number of rows that it reports."""
-    given: dict[str, Any] = {"query": "q", "batch": 1, **task}
-
-    def work() -> int:
-        in_task(**given)
-        return int(writer.write(iter(rows)).rows)
-
-    return await asyncio.to_thread(work)
 
 
 async def test_a_task_that_is_done_again_publishes_nothing_twice() -> None:
@@ -159,7 +114,8 @@ async def test_a_task_that_is_done_again_publishes_nothing_twice() -> None:
             )
             for n in range(700)
         ]
-        writer = QueueStreamWriter(queue(server), schema(*names))
+        options = queue(server, repeats="allowed")
+        writer = QueueStreamWriter(options, schema(*names))
         assert await write(writer, rows[:450]) == 450
         for _ in range(2):
             assert await write(writer, reversed(rows)) == 700
@@ -179,6 +135,14 @@ async def test_a_row_names_its_item_if_it_wants_to() -> None:
             await write(writer, rows, batch=batch)
         found = [item.item_id async for item in owner.browse(SERVICE, NODE)]
         assert sorted(found) == ["a", "b"]
+        unnamed = [*rows, Row(payload="<y/>", item_id=None)]
+        with pytest.raises(RowFailed, match=r"row 4 .*: it has no id of its own, and"):
+            await write(writer, unnamed)
+        writer = QueueStreamWriter(queue(server) | WHOLE, schema("payload", "item_id"))
+        for batch in (1, 2):
+            await write(writer, unnamed, batch=batch)
+        found = [item.item_id async for item in owner.browse(SERVICE, NODE)]
+        assert len(found) == 3
 
 
 #: What is wrong with a row, and what is said of it.
@@ -186,6 +150,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"payload": "<x"}, "must be one XML element"),
     ({"payload": None}, "its payload is null"),
     ({"payload": "<x/>", "priority": 11}, "priority must be a whole number"),
+    ({"payload": "<x/>", "priority": 3.7}, "priority must be a whole number"),
+    ({"payload": "<x/>", "priority": float("nan")}, "priority must be a whole number"),
     ({"payload": f"<x>{'y' * 300_000}</x>"}, "bytes"),
     ({"payload": "<other/>", "item_id": "taken"}, "conflict"),
 ]
@@ -195,7 +161,7 @@ async def test_a_row_that_is_refused_is_named() -> None:
     """One among many: its number, the partition, and the error of the service."""
     async with shop() as (server, _owner):
         names = ("payload", "item_id", "priority")
-        writer = QueueStreamWriter(queue(server), schema(*names))
+        writer = QueueStreamWriter(queue(server) | WHOLE, schema(*names))
 
         def row(**values: Any) -> Row:
             return Row(**{name: values.get(name) for name in names})
@@ -227,10 +193,14 @@ async def test_a_queue_that_is_full_is_waited_for(
     monkeypatch.setattr(XEP_0254, "publish", counted)
     async with shop(max_items="3") as (server, owner):
         rows = [Row(payload=f"<x xmlns='u' n='{n}'/>") for n in range(5)]
-        hasty = QueueStreamWriter(queue(server, deadline="0.2"), schema("payload"))
+        hasty = QueueStreamWriter(
+            queue(server, deadline="0.2") | WHOLE, schema("payload")
+        )
         with pytest.raises(RowFailed, match=r"row \d+ of partition 0.*constraint"):
             await write(hasty, rows)
-        patient = QueueStreamWriter(queue(server, deadline="3600"), schema("payload"))
+        patient = QueueStreamWriter(
+            queue(server, deadline="3600", run="2") | WHOLE, schema("payload")
+        )
         before = refused
         writing = asyncio.create_task(write(patient, rows[:3], batch=2))
         # It is told that there is no room, and asks again.
@@ -257,6 +227,7 @@ async def test_a_row_that_is_sent_again_is_handed_over_once(tmp_path: Path) -> N
 
         bee.add_event_handler("message", note)
         options = login(server) | {"store": str(tmp_path / "store")}
+        options["repeats"] = "allowed"
         writer = XmppStreamWriter(options, schema("to", "body"))
         rows = [Row(to="bee@localhost/1", body=f"{n % 40}") for n in range(60)]
         assert await write(writer, rows[:30]) == 30
@@ -276,7 +247,7 @@ async def test_a_row_that_is_sent_again_is_handed_over_once(tmp_path: Path) -> N
 async def test_a_row_that_is_not_delivered_is_named(tmp_path: Path) -> None:
     """With the outcome: not delivered is certain, in doubt is not."""
     async with friends("boss", "bee") as server:
-        options = login(server) | {"store": str(tmp_path), "deadline": "0.5"}
+        options = login(server) | WHOLE | {"store": str(tmp_path), "deadline": "0.5"}
         writer = XmppStreamWriter(options, schema("to", "body"))
         with pytest.raises(RowFailed, match=r"row 1 of partition 2: .*not delivered"):
             await write(writer, [Row(to="bee@localhost/1", body="x")], partition=2)
@@ -297,9 +268,10 @@ QUEUE = {**GOOD, "service": SERVICE, "node": NODE}
 
 def test_columns_that_cannot_be_written_are_named() -> None:
     """Before any row is written: a silently missing column would not be noticed."""
-    sink = QueueFormat(QUEUE)
+    sink = QueueFormat(QUEUE | WHOLE)
     for given, said in (
         (schema("item_id"), "there is no column 'payload'"),
+        (schema("payload", "payload"), "there are two columns 'payload'"),
         (schema("payload", "publisher"), "column 'publisher' is none of payload,"),
         (
             StructType([StructField("payload", DateType())]),
@@ -309,7 +281,7 @@ def test_columns_that_cannot_be_written_are_named() -> None:
         for make in (sink.writer, sink.streamWriter):
             with pytest.raises(BadColumn, match=said):
                 make(given, False)
-    messages = XmppFormat({**GOOD, "store": "/store"})
+    messages = XmppFormat({**GOOD, **WHOLE, "store": "/store"})
     with pytest.raises(BadColumn, match="xmpp: there is no column 'to'"):
         messages.writer(schema("body"), False)
     for names in (("to",), ("to", "payload", "body")):
@@ -325,6 +297,28 @@ def test_columns_that_cannot_be_written_are_named() -> None:
         (QueueFormat, GOOD, "option service, node: it is missing"),
         (XmppFormat, GOOD, "option store: it is missing"),
         (XmppFormat, {**GOOD, "store": "/x", "ordered": "1"}, "option ordered"),
+        (QueueFormat, QUEUE, "xmpp-queue: option id: it is missing"),
+        (XmppFormat, {**GOOD, "store": "/x"}, "xmpp: option id: it is missing"),
+        (
+            QueueFormat,
+            {**QUEUE, "repeats": "no"},
+            "option repeats: invalid choice: 'no'",
+        ),
+        (
+            QueueFormat,
+            {**QUEUE, "id": "*", "repeats": "allowed"},
+            "option repeats: rows with an id are not repeated",
+        ),
+        (QueueFormat, {**QUEUE, "id": ""}, "option id: '' has an empty name"),
+        (QueueFormat, {**QUEUE, "id": "payload,"}, "'payload,' has an empty name"),
+        (QueueFormat, {**QUEUE, "id": "*,payload"}, r"has '\*', which is all columns"),
+        (QueueFormat, {**QUEUE, "id": "`payload"}, "a backquote is in the wrong place"),
+        (QueueFormat, {**QUEUE, "id": "order"}, "no column 'order' among payload"),
+        (
+            QueueFormat,
+            {**QUEUE, "id": "payload,payload"},
+            "names column 'payload' twice",
+        ),
     ],
 )
 def test_a_bad_option_of_a_sink_is_one_line(

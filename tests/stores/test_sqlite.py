@@ -202,6 +202,14 @@ async def test_an_older_file_is_brought_forward(tmp_path: Path) -> None:
         store.open()
 
 
+async def test_the_id_of_a_new_file_can_be_given(tmp_path: Path) -> None:
+    """For several stores of one sender. A file that is there keeps its own."""
+    for name, new_id in (("a", "one sender"), ("b", "one sender"), ("a", "another")):
+        store = SqliteStore(tmp_path / name, new_id=new_id)
+        async with opened(store):
+            assert store.store_id == "one sender"
+
+
 async def test_a_file_from_before_the_first_version_takes_every_step(
     tmp_path: Path,
 ) -> None:
