@@ -94,7 +94,7 @@ async def switch(call: Call, pusher: Pusher) -> Answer:
     if enabled:
         _check_right(call, pusher.subscriber.node)
         await pusher.enable()
-    elif pusher.subscriber.enabled:
+    elif pusher.subscriber.enabled or not pusher.is_written:
         await pusher.disable("it was disabled on request")
     return Answer(204)
 

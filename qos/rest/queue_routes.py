@@ -311,8 +311,8 @@ ROUTES: Final = (
                 200: Shown("It.", json_of("PushSubscriber"), ("Link", "Cache-Control")),
                 **refused(404),
             },
-            "POST": {204: DONE, **refused(404)},
-            "DELETE": {204: DONE, **refused(404)},
+            "POST": {204: DONE, **refused(404, 507)},
+            "DELETE": {204: DONE, **refused(404, 507)},
         },
     ),
     Route(

@@ -1,4 +1,4 @@
-"""Hostile accounts: one takes all room, one takes others' names."""
+"""Hostile accounts: one takes all room, one takes others' names, one is a crowd."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from qos.worker import Job, Worker
 from role import Role, Say, ended_by_signal, open_log
 from xep_0254.queueing import XEP_0254, NewItem
 
-__all__ = ["Greedy", "Squatter"]
+__all__ = ["ASKED", "CROWDED", "Crowd", "Greedy", "Squatter"]
 
 _ACCOUNTS = 12
 _BURST, _BURST_EVERY_S = 25, 0.1
@@ -28,6 +28,9 @@ _BURST, _BURST_EVERY_S = 25, 0.1
 _CREATES_EVERY = 10
 
 _STANZAS = "urn:ietf:params:xml:ns:xmpp-stanzas"
+
+#: The first words of the lines in the log of the crowd.
+CROWDED, ASKED = "crowded", "asked"
 
 #: Seconds after which the owner of the prey is again made an owner of the trap.
 _AGAIN_S = 1.0
@@ -173,3 +176,70 @@ class Squatter(Role):
 
 async def _reject(job: Job) -> None:
     await job.reject("for somebody else")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crowd(Role):
+    """A foreign domain whose accounts send presence, each with other capabilities.
+
+    They have nobody in their rosters, and send nothing else: so nobody has a question to
+    them.
+
+    Attributes:
+        to: the receivers, in turn: full JIDs, and components.
+        log: the file that gets a line in each life when presence was sent, and one with
+            the name of a receiver whenever that asks something.
+    """
+
+    to: Sequence[str]
+    log: str
+
+    async def live(self, say: Say) -> None:
+        """See Role."""
+        session = self.connect.as_component()
+        log = open_log(self.log)
+        self._watch_for_questions(session.xmpp, log)
+        async with session:
+            session.start()
+            await session.work(self._come(session.xmpp, session.online, log, say))
+
+    def _watch_for_questions(self, xmpp: object, log: int) -> None:
+        def look(stanza: StanzaBase) -> StanzaBase:
+            source, kind = stanza.xml.get("from", ""), stanza.xml.get("type")
+            # Servers ask in the names of their users, under the bare JID.
+            if source in self.to and kind not in {"error", "unavailable", "result"}:
+                os.write(log, f"{ASKED} by {source}\n".encode())
+            return stanza
+
+        xmpp.add_filter("in", look)  # type: ignore[attr-defined]
+
+    async def _come(
+        self, xmpp: object, online: asyncio.Event, log: int, say: Say
+    ) -> None:
+        ends = ended_by_signal()
+        life = os.getpid()
+        for number in itertools.count():
+            await online.wait()
+            if ends.is_set():
+                return
+            for place in range(_BURST):
+                name = f"{life}-{number}-{place}"
+                xmpp.send_raw(self._presence(name, number + place))  # type: ignore[attr-defined]
+            if number == 0:
+                os.write(log, f"{CROWDED}\n".encode())
+                say("ready")
+            await asyncio.sleep(_BURST_EVERY_S)
+
+    def _presence(self, name: str, number: int) -> str:
+        # Some of it comes from further resources of a few accounts, and some goes again.
+        user, resource = (f"p{number % 5}", name) if number % 3 else (f"p{name}", "x")
+        sender, to = (
+            f"{user}@{self.connect.jid}/{resource}",
+            self.to[number % len(self.to)],
+        )
+        kind = " type='unavailable'" if number % 4 == 3 else ""
+        return (
+            f"<presence from={quoteattr(sender)} to={quoteattr(to)}{kind}>"
+            "<c xmlns='http://jabber.org/protocol/caps' hash='sha-1' node='urn:crowd' "
+            f"ver={quoteattr(name)}/></presence>"
+        )

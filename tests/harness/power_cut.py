@@ -151,7 +151,7 @@ class _Watched:
             *(None, weakness),
         )
         code = "from power_cut_writer import main; main()"
-        command: list[str | Path] = [sys.executable, "-c", code, plan_file, acks]
+        command: list[str | Path] = [sys.executable, "-P", "-c", code, plan_file, acks]
         deaths = self._kind.deaths if weakness is Weakness.NONE else ()
         for death in (*deaths, None):
             step = death if isinstance(death, tuple) else None

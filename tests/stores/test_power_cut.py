@@ -49,6 +49,15 @@ def test_no_power_cut_loses_what_was_done_or_tears_what_was_not(kind: Kind) -> N
     assert result.states > 90
 
 
+def test_no_module_of_the_folder_where_it_is_started_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recorded child would be another program than ours."""
+    (tmp_path / "pickle.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    assert campaign(FILES, states=2).states > 0
+
+
 @pytest.mark.parametrize(("kind", "weakness"), WEAK)
 def test_a_store_that_does_not_sync_is_found_out(
     kind: Kind, weakness: Weakness

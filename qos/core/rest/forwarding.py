@@ -55,6 +55,12 @@ _GONE = 410
 _NOT_FOUND = 404
 _USED = 405
 
+#: A proxy says that it has not reached the target, or had no answer of it (RFC 9110
+#: §15.6.3, §15.6.5). It says so for as long as the target is down: that is no failure of
+#: each message, as it is none where there is no proxy. Whether the target has this
+#: message nobody knows.
+_UNREACHED = frozenset({502, 504})
+
 
 class Fate(Enum):
     """The outcome of an attempt to forward a message, as of a delivery (AMQP 1.0 §3.4)."""
@@ -66,8 +72,8 @@ class Fate(Enum):
     #: It has not failed; nothing more is sent to this subscriber.
     DISABLED = "disabled"
     FAILED = "failed"
-    #: It has not failed, since it has not left: there was no connection, or no link to
-    #: post it to.
+    #: It has not failed, since it has not left, or not gone further than to a proxy:
+    #: there was no connection, or no link to post it to.
     UNSENT = "unsent"
 
 
@@ -299,6 +305,8 @@ def _fate(status: int) -> Fate:
         return Fate.ACCEPTED
     if status in {429, 503}:
         return Fate.RELEASED
+    if status in _UNREACHED:
+        return Fate.UNSENT
     if status in {400, 422} or 411 <= status <= 417:
         return Fate.REJECTED
     if status in {401, 402, 403, _USED, 406, 407, 505}:

@@ -75,10 +75,11 @@ class Pusher:
     """See the module.
 
     Attributes:
-        subscriber: as it is on disk.
+        subscriber: as it is on disk, unless that could not be written.
         pushers: all subscribers.
         links: the one-off links of messages whose outcome is not known, by seq.
         failures: deliveries in a row that have failed.
+        is_written: whether its last change is on disk.
         grant: it is never taken away: `Pushers.revoke` sees to it.
     """
 
@@ -90,6 +91,7 @@ class Pusher:
         self.pushers = pushers
         self.links: dict[int, PushLink] = {}
         self.failures = 0
+        self.is_written = True
         self._engine = pushers.engine
         #: Messages that are locked for it, by token, and those that no session has begun.
         self._held: dict[str, Item] = {}
@@ -335,7 +337,9 @@ class Pusher:
         self.subscriber = replace(self.subscriber, enabled=False, reason=reason[:500])
         self._over.set()
         self._come.set()
+        self.is_written = False
         await self.pushers.save(SavePushSubscriber(self.subscriber))
+        self.is_written = True
 
     async def disable(self, reason: str) -> None:
         """Push nothing more, until it is enabled again."""
@@ -343,11 +347,12 @@ class Pusher:
         await self._end(reason)
 
     async def enable(self) -> None:
-        """Push again."""
+        """Push again; if that cannot be written, nothing is pushed."""
         if not self.subscriber.enabled:
-            self.failures = 0
-            self.subscriber = replace(self.subscriber, enabled=True, reason="")
-            await self.pushers.save(SavePushSubscriber(self.subscriber))
+            enabled = replace(self.subscriber, enabled=True, reason="")
+            await self.pushers.save(SavePushSubscriber(enabled))
+            self.failures, self.is_written = 0, True
+            self.subscriber = enabled
             self.start()
 
     # -- see qos.engine.gateway.Consumer -----------------------------------

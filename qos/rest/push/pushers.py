@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, MutableMapping
@@ -25,6 +26,8 @@ from qos.rest.push.ports import Client
 from qos.rest.push.pusher import Pusher
 
 __all__ = ["Pushers"]
+
+log = logging.getLogger(__name__)
 
 
 class Pushers:
@@ -200,8 +203,8 @@ class Pushers:
         await save(self.engine, change)
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Let this be done."""
-        task = asyncio.get_running_loop().create_task(work)
+        """Let this be done; the log says what has failed, since nobody waits for it."""
+        task = asyncio.get_running_loop().create_task(_logged(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -211,3 +214,15 @@ class Pushers:
         for pusher in self._pushers.values():
             pusher.stop()
         await self.client.aclose()
+
+
+async def _logged(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except Refusal as refusal:
+        # It is done in this process, and the next one finds what was there before.
+        log.warning(
+            "a change of a push subscriber holds only until a restart: %s", refusal
+        )
+    except Exception:
+        log.exception("a change of a push subscriber has failed")

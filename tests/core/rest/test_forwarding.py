@@ -236,7 +236,8 @@ U7: Sequence[tuple[int, Fate]] = [
     *((status, Fate.REJECTED) for status in (400, *range(411, 418), 422)),
     *((status, Fate.DISABLED) for status in (401, 402, 403, 405, 406, 407, 505)),
     *((status, Fate.FAILED) for status in (404, 408, 409, 410, 418, 423, 499)),
-    *((status, Fate.FAILED) for status in (500, 501, 502, 504, 506, 599)),
+    *((status, Fate.FAILED) for status in (500, 501, 506, 599)),
+    *((status, Fate.UNSENT) for status in (502, 504)),
     *((status, Fate.FAILED) for status in (100, 199, 300, 301, 302, 305, 600)),
 ]
 

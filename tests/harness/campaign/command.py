@@ -50,9 +50,10 @@ At the queue of the workers there are also publishers and workers that speak HTT
 and httpx) and AMQP (Qpid Proton, Microsoft's pyamqp, and two that attach one name twice),
 with their own proxies. What they do is in notebooks of theirs.
 
-A foreign domain takes all the room that it can get, an account makes the queue of
-somebody else its dead letters, and an attacker on the network path writes messages before
-and behind the offer of TLS.
+A foreign domain takes all the room that it can get, another one sends presence to all who
+receive and must be asked nothing, an account makes the queue of somebody else its dead
+letters, and an attacker on the network path writes messages before and behind the offer
+of TLS.
 
 Both servers run at the same time, each with processes of its own. The seed decides what
 is done to whom; the exact moments are not decided by it.

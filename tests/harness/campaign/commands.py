@@ -11,6 +11,7 @@
     errand   `xmpp-qos worker` as home/errand
     greedy   a foreign domain that takes all room that it can get
     squatter an account that names the queue `vault` of another as its dead-letter node
+    crowd    a foreign domain that sends presence to all who receive
 
 Each command is started again whenever it has ended. The stdout of `listen` alternates,
 two lives each, between a file on a disk of its own, which can be full, and a pipe,
@@ -26,7 +27,7 @@ from pathlib import Path
 from campaign.disk import SmallDisk
 from campaign.member import Member
 from command_roles import Shipped
-from hostile_roles import Greedy, Squatter
+from hostile_roles import Crowd, Greedy, Squatter
 from message_roles import End
 from proxy import Proxy
 from qos.cli.status import Status
@@ -140,6 +141,11 @@ class HomeFiles:
         return self.folder / "greedy.log"
 
     @property
+    def crowd(self) -> Path:
+        """The log of the crowd; see hostile_roles."""
+        return self.folder / "crowd.log"
+
+    @property
     def hub(self) -> Path:
         """The log of the hub; see message_roles."""
         return self.folder / "hub.log"
@@ -159,6 +165,7 @@ class Home:
         files: their files.
         service: the JID of the queue service.
         domain: the greedy one, a component of the server.
+        crowd: the domain of the crowd, likewise.
         journals: the folder for the journals of all that send or receive.
         mutant: a mistake that all commands make, or ''.
 
@@ -175,6 +182,7 @@ class Home:
         *,
         service: str,
         domain: str,
+        crowd: str,
         journals: Path,
         mutant: str,
     ) -> None:
@@ -184,6 +192,7 @@ class Home:
         self._components = components
         self._service = service
         self._domain = domain
+        self._crowd_domain = crowd
         self._journals = journals
         self._mutant = mutant
         self.hub = Member("hub", "hub", self._hub, files.store("hub"))
@@ -209,13 +218,14 @@ class Home:
 
         self.greedy = Member("greedy", "greedy", self._greedy)
         self.squatter = Member("squatter", "squatter", self._squatter)
+        self.crowd = Member("crowd", "crowd", self._crowd)
 
     @property
     def members(self) -> list[Member]:
         """All of them."""
         return [
             *(self.hub, self.listen, self.desk, self.errand),
-            *(self.greedy, self.squatter),
+            *(self.greedy, self.squatter, self.crowd),
         ]
 
     @property
@@ -315,6 +325,14 @@ class Home:
             connect=Connect.of_component(self._server, self._domain, port=port),
             to=(self._service, self._jid("home", "lamp"), self._service),
             log=str(self.files.refused),
+        )
+
+    def _crowd(self, _life: int) -> Crowd:
+        port = self._components.port
+        return Crowd(
+            connect=Connect.of_component(self._server, self._crowd_domain, port=port),
+            to=(self._service, self._jid("home", "lamp"), self._jid("hub", "1")),
+            log=str(self.files.crowd),
         )
 
     def _squatter(self, _life: int) -> Squatter:

@@ -19,6 +19,7 @@ from campaign.faults import Ways
 from campaign.member import Kind, Member
 from campaign.pipe import PipeReader
 from campaign.printed import (
+    CROWD,
     FORGED,
     GREEDY_REFUSED,
     LINE_TORN,
@@ -47,6 +48,7 @@ EDGES = (
     *(f"SIGSTOP {kind}" for kind in _FREEZES),
     *("kill -9 hub", "stdout full", "reader stops", LINE_TORN),
     *("queue back in another order", "bytes before TLS", GREEDY_REFUSED, SQUATTED),
+    CROWD,
 )
 
 _QOS = NAMESPACES[0]

@@ -64,9 +64,9 @@ DELAYS = frozenset(
 #: Seconds that each write to a slow disk takes longer. Some are longer than LOCK_S.
 _WRITE_S = (0.2, 5.0)
 
-#: By how much a clock may be ahead, in seconds: it shows 1970, a year that has not come
+#: By how much a clock may be ahead, in seconds: it shows a year long ago, one that has not come
 #: yet, or the hour before.
-_AHEAD_S = (-50 * 365 * 86_400.0, 50 * 365 * 86_400.0, -3_600.0)
+_AHEAD_S = (-20 * 365 * 86_400.0, 50 * 365 * 86_400.0, -3_600.0)
 
 #: These are more frequent: they are cheap, and each hits another moment.
 _TWICE = ("kill -9 sender", "kill -9 receiver", "kill -9 service", "kill -9 worker")

@@ -49,6 +49,7 @@ Kind = Literal[
     "errand",
     "greedy",
     "squatter",
+    "crowd",
 ]
 
 GATEWAY_PUBLISHERS: tuple[Kind, ...] = (

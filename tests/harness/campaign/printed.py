@@ -16,11 +16,13 @@ from typing import Any
 
 from campaign.commands import BY_MESSAGE, ERRANDS, TRAP, VAULT, HomeFiles
 from campaign.count import Tally, compare, examples_of
+from hostile_roles import ASKED, CROWDED
 from message_roles import read_log
 from qos.core.message.model import Level, OutgoingState
 from queue_roles import query
 
 __all__ = [
+    "CROWD",
     "FORGED",
     "GREEDY_REFUSED",
     "LINE_TORN",
@@ -29,6 +31,7 @@ __all__ = [
     "came_to_pass",
     "count_commands",
     "missing",
+    "questions",
     "read_printed",
 ]
 
@@ -36,6 +39,7 @@ __all__ = [
 LINE_TORN = "line torn off"
 GREEDY_REFUSED = "no room for the greedy"
 SQUATTED = "dead letters to another's name"
+CROWD = "presence of strangers"
 
 #: The first word of each body that an attacker has written without TLS.
 FORGED = "forged"
@@ -126,7 +130,18 @@ def came_to_pass(files: HomeFiles, queue_store: Path) -> dict[str, int]:
         LINE_TORN: read_printed(*paths).torn,
         GREEDY_REFUSED: refused.count("\n"),
         SQUATTED: len(query(queue_store, sql)),
+        CROWD: _crowd(files).count(CROWDED),
     }
+
+
+def questions(files: HomeFiles) -> list[str]:
+    """Who has asked a stranger something, whose presence alone had come."""
+    asked = Counter(line for line in _crowd(files) if line.startswith(ASKED))
+    return [f"a stranger's presence was {line}, {n} times" for line, n in asked.items()]
+
+
+def _crowd(files: HomeFiles) -> list[str]:
+    return files.crowd.read_text().splitlines() if files.crowd.exists() else []
 
 
 def _listened(files: HomeFiles) -> Tally:

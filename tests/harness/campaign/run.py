@@ -27,7 +27,7 @@ from campaign.gateways import Gateways
 from campaign.growth import Series
 from campaign.member import GATEWAY_KINDS, GATEWAY_PUBLISHERS, GATEWAY_WORKERS
 from campaign.pipe import PipeReader
-from campaign.printed import came_to_pass, count_commands, missing
+from campaign.printed import came_to_pass, count_commands, missing, questions
 from campaign.soak import (
     MEASURE_S,
     PAUSE_S_MAX,
@@ -262,6 +262,7 @@ class Run:
             components={
                 queue_jid(self._name): "secret of queue",
                 self._greedy_domain: "secret of greedy",
+                self._crowd_domain: "secret of crowd",
             },
             tls=True,
         )
@@ -277,6 +278,7 @@ class Run:
         if self._home_files is not None:
             store = self.files.queue_store
             faults.counts.update(came_to_pass(self._home_files, store))
+            self._problems += questions(self._home_files)
         return Result(
             *(self._name, faults.counts, tallies, small_disk, self._problems),
             seconds=self._seconds,
@@ -286,6 +288,10 @@ class Run:
     @property
     def _greedy_domain(self) -> str:
         return f"greedy-{self._name}.example"
+
+    @property
+    def _crowd_domain(self) -> str:
+        return f"crowd-{self._name}.example"
 
     def _home(
         self, server: XmppServer, clients: Proxy, components: Proxy
@@ -298,6 +304,7 @@ class Run:
             *(server, clients, components, files),
             service=queue_jid(self._name),
             domain=self._greedy_domain,
+            crowd=self._crowd_domain,
             journals=self.files.journals,
             mutant=self._mutant,
         )
@@ -338,6 +345,7 @@ class Run:
         await supervisor.start(processes, "worker", "publisher", "receiver", "sender")
         await supervisor.start(processes, *GATEWAY_KINDS)
         await supervisor.start(processes, "hub", "listen", "desk", "errand", "greedy")
+        await supervisor.start(processes, "crowd")
 
     async def _create_nodes(self, server: XmppServer) -> None:
         connect = Connect.of_account(server, "boss/1", tls=True)
@@ -413,7 +421,7 @@ class Run:
             async with asyncio.timeout(_RUN_OUT_S_MAX):
                 # The hub is still there for the messages of `desk`.
                 await supervisor.end(
-                    *("publisher", "sender", "desk", "squatter", "greedy"),
+                    *("publisher", "sender", "desk", "squatter", "greedy", "crowd"),
                     *GATEWAY_PUBLISHERS,
                 )
                 await supervisor.end("hub")

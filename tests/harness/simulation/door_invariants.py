@@ -18,9 +18,14 @@ __all__ = [
     "a_refused_attach_ends_nothing",
     "a_turn_ends",
     "accepted_is_in_its_node",
+    "facts_of_a_contact_stay",
     "honest_are_answered",
+    "its_own_list_counts",
+    "no_stranger_is_asked",
     "nothing_fails",
+    "nothing_of_a_stranger_is_kept",
     "nothing_of_a_stranger_is_read",
+    "tables_of_strangers_are_bounded",
 ]
 
 #: Seconds in which an honest request is answered, whatever the hostile do.
@@ -93,3 +98,28 @@ def a_link_ends_with_its_connection(subscribed: Collection[str]) -> str | None:
 def a_name_belongs_to_its_account(name: str, creator: str) -> str | None:
     """The name of a subscription is created by its own account only."""
     return None if creator in name else f"{name} was created by {creator}"
+
+
+def no_stranger_is_asked(to: str, what: str) -> str | None:
+    """Presence of a stranger draws no stanza of ours, and no question before others."""
+    return f"{what} was sent to {to}"
+
+
+def nothing_of_a_stranger_is_kept(stranger: str, kept: Collection[str]) -> str | None:
+    """Presence of a stranger is in no table that is for contacts."""
+    return f"{sorted(kept)} are kept, after presence of {stranger}" if kept else None
+
+
+def tables_of_strangers_are_bounded(what: str, size: int, bound: int) -> str | None:
+    """What is remembered of strangers, for whom we may be about to write to, is little."""
+    return None if size <= bound else f"{size} {what} of strangers, not {bound}"
+
+
+def facts_of_a_contact_stay(jid: str, kept: object, true: object) -> str | None:
+    """What is known of a contact is what it has sent last, whatever strangers send."""
+    return None if kept == true else f"of {jid} is known {kept}, not {true}"
+
+
+def its_own_list_counts(jid: str, has_answered: bool) -> str | None:
+    """A contact gets a message when it has sent its list of features itself."""
+    return None if has_answered else f"{jid} gets a message, and has sent no list"

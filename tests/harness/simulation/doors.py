@@ -9,6 +9,7 @@ by a meter of this module: nothing else happens meanwhile, as in a process with 
     selectors   dear selectors; an honest publisher
     names       a stranger takes the names of others' subscriptions in advance
     links       see `door_links`
+    presence    see `presence_scene`
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from simulation import door_invariants as invariants
 from simulation.door_links import links
 from simulation.door_scene import Scene
 from simulation.invariants import Violation
+from simulation.presence_scene import presence
 
 __all__ = ["violations"]
 
@@ -62,7 +64,7 @@ _SLICE, _SELECTORS_S = ready_items.SLICE, selector_time.STEP_S
 
 def violations(seed: int) -> list[Violation]:
     """Run the scenes with this seed, to the first violation."""
-    for each in (payers, logins, selectors, names, links):
+    for each in (payers, logins, selectors, names, links, presence):
         scene = Scene(seed)
         with scene.loop.running():
             each(scene)

@@ -6,8 +6,10 @@ from simulation.door_mutants import DOORS
 from simulation.link_mutants import LINKS
 from simulation.message_mutants import CONSUMER, POSTED, RECEIVER, SENDER
 from simulation.mutant import Mutant
+from simulation.presence_mutants import PRESENCE
 from simulation.pull_mutants import PULL
 from simulation.push_mutants import PUSH
+from simulation.push_table_mutants import PUSH_TABLES
 from simulation.queue_mutants import BRIDGE, QUEUE, WORKER
 from simulation.socket_mutants import SOCKETS
 
@@ -22,8 +24,10 @@ MUTANTS = (
     *WORKER,
     *BRIDGE,
     *PUSH,
+    *PUSH_TABLES,
     *PULL,
     *DOORS,
     *SOCKETS,
     *LINKS,
+    *PRESENCE,
 )
