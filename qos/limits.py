@@ -136,6 +136,7 @@ LIMITS: Final = (
     ),
     Limit("xep_qos.roster:_NAMED_MAX", "odd items of the roster that a log line names"),
     Limit("xep_qos.roster:_ODD_MAX", "odd items of the roster that are told apart"),
+    Limit("xep_qos.roster:_UNFOUND_MAX", "accounts logged as not to be found"),
     Limit("qos.core.roster_wait:_QUESTIONS_MAX", "requests for the roster"),
     Limit(
         "qos.core.roster_wait:_LOOKS_MAX",

@@ -22,6 +22,7 @@ from qos.core.queue.effects import (
     NotifySubscription,
     NotifyUnlock,
 )
+from qos.core.rate import RateLimit
 from qos.engine.queue_engine import QueueEngine
 from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.engine.retry import Retry
@@ -46,6 +47,9 @@ _PING = "urn:xmpp:ping"
 #: The delays before an acknowledged event is sent again.
 _REPEAT = Backoff(first_s=2.0, max_s=30.0)
 
+#: Seconds between two lines of the log about items of one node that are too large.
+_LOG_S = 3600.0
+
 
 class EventSender(QueuePort):
     """Sends the engine's events to subscribers, and takes their answers.
@@ -66,6 +70,19 @@ class EventSender(QueuePort):
         self._probes: dict[str, str] = {}
         # Acknowledged events without an answer: their receivers, by their ids.
         self._unanswered: dict[str, str] = {}
+        # The bytes of the smallest event that was not sent because of its size; or 0.
+        self._too_large = 0
+        self._logged = RateLimit(_LOG_S)
+
+    def session_started(self) -> None:
+        """Let workers get what was too large, if the server certainly takes it now.
+
+        Not when what was learned of the server is merely old: each try with several sizes
+        can end the stream some times.
+        """
+        if self._too_large and self._limits.sizes.are_taken(self._too_large):
+            self._too_large = 0
+            self.engine.fit_again()
 
     def session_lost(self) -> None:
         """Expect no answers any more."""
@@ -124,14 +141,25 @@ class EventSender(QueuePort):
                     for item in items
                 ]
                 return [sent for each in alone for sent in each]
-            log.warning("an item of %r is dead: %s", items[0][0].node, why)
-            self.engine.unsendable(to, items, why)
+            self._not_sent(to, items, len(text.encode()), why)
             return []
         if acknowledged:
             self._send_acknowledged(text, to, event_id)
         else:
             self.send(text)
         return [(event_id, items)]
+
+    def _not_sent(self, to: str, items: Payloads, size: int, why: str) -> None:
+        """Let an item wait for a consumer of a gateway, and say so once in a while."""
+        self._too_large = min(size, self._too_large or size)
+        item = items[0][0]
+        if self._logged.admit(item.node, self.engine.now()) is not None:
+            log.warning(
+                "items of %r such as %r can go to no XMPP worker, only to consumers by "
+                "AMQP or HTTP: %s",
+                *(item.node, item.item_id, why),
+            )
+        self.engine.unsendable(to, items, why)
 
     @property
     def _event_bytes_max(self) -> int:

@@ -264,6 +264,7 @@ class QueueService:
 
     def _session_started(self, *, resumed: bool) -> None:
         self._events.own = self._xmpp.boundjid.full
+        self._events.session_started()
         self._engine.online()
 
     def _session_lost(self) -> None:

@@ -21,8 +21,6 @@ from xep_qos.features import Features, Version
 
 __all__ = ["Discovery"]
 
-_NOTHING: frozenset[str] = frozenset()
-
 #: The most known peers of which the presence, the version of their capabilities and their
 #: answers are remembered; the latest are kept. A peer whose version is not known is asked
 #: itself.
@@ -70,6 +68,7 @@ class Discovery:
         on_features: Callable[[str], None],
         answered: Callable[[str, float], None],
         shows_presence: Callable[[str], bool],
+        none_is_online: Callable[[str, str], None],
     ) -> None:
         """Prepare to ask.
 
@@ -83,11 +82,14 @@ class Discovery:
             on_features: called with an account when more is known about it.
             answered: called with an account and the seconds until it has answered.
             shows_presence: whether an account is known to show us its presence.
+            none_is_online: called when a message waits since no resource of its receiver
+                is known to support QoS, with the receiver's account and our JID or ''.
         """
         self._xmpp = xmpp
         self._namespaces = namespaces
         self._clock = clock
         self._shows_presence = shows_presence
+        self._none_is_online = none_is_online
         # Priorities by full JID: the available resources of an account, for an account
         # of ours. slixmpp's roster forgets them with the connection. When the session
         # is resumed (XEP-0198), they are not sent again.
@@ -144,8 +146,11 @@ class Discovery:
             return self._to_holder(record)
         # No visible resource: an entity without resources (a component, for instance)
         # answers for itself.
-        features = self._features.of(record.to, record.sender) or _NOTHING
+        features = self._features.of(record.to, record.sender)
+        if features is None:
+            return None
         if namespace_for(features, self._namespaces) is None:
+            self._none_is_online(record.to, record.sender)
             return None
         return to_jid(record, features, self._namespaces)
 

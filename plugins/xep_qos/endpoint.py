@@ -242,6 +242,7 @@ class Endpoint:
             on_features=self.outbox.in_flight.route_found,
             answered=self.outbox.in_flight.heard,
             shows_presence=lambda account: self.guard.shows_presence(account),
+            none_is_online=lambda *of: self._roster.none_is_online(*of),
         )
         self.route: Callable[[Outgoing], Route | None] = self._discovery.route
         self._batches = BatchSender(
@@ -273,7 +274,7 @@ class Endpoint:
             no_room=self.inbox.turn_away,
         )
         self.plain = PlainMessages(self.xmpp, self.guard, self.report)
-        self._roster = RosterLoader(
+        self._roster: RosterLoader = RosterLoader(
             self.xmpp,
             clock=self._clock,
             # At once: the presence of the contacts comes behind the roster.

@@ -16,6 +16,7 @@ from qos.core.message.receiver_table import Request
 from qos.core.message.trust import Trusted, TrustPolicy
 from qos.core.strings import bare
 from qos.core.two_rooms import TwoRooms
+from xep_qos.roster import subscription_of
 from xep_qos.settings import TrustCallback
 
 __all__ = ["Guard"]
@@ -240,15 +241,9 @@ class Guard:
         return bool(rosters[own][account]["pending_out"])
 
     def _subscription(self, account: str, to: str) -> str:
-        """The subscription of an account.
-
-        Does not make a roster entry, as slixmpp would.
-        """
-        rosters = self._xmpp.roster
+        """The subscription of an account."""
         own = bare(to) or self._xmpp.boundjid.bare
-        if own not in rosters.keys() or not rosters[own].has_jid(account):  # noqa: SIM118
-            return "none"
-        return str(rosters[own][account]["subscription"])
+        return subscription_of(self._xmpp, account, own)
 
     def _is_occupant(self, account: str, to: str) -> bool:
         if account in self._rooms.known or account in self._rooms.strangers:

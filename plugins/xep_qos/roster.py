@@ -11,13 +11,13 @@ from slixmpp.basexmpp import BaseXMPP
 from slixmpp.stanza import Iq
 
 from qos.core.roster_wait import LOOK_S, Next, RosterWait, odd_items
-from qos.core.strings import own_servers
+from qos.core.strings import bare, own_servers
 from qos.engine.clock import Clock, Timers
 from qos.ids import new_id
 from qos.stream.turns import Turns
 from qos.xml_text import render_iq
 
-__all__ = ["ROSTER_QUERY", "RosterLoader"]
+__all__ = ["ROSTER_QUERY", "RosterLoader", "subscription_of", "why_none_is_online"]
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +33,9 @@ _ODD_MAX = 1_000
 
 #: The names of odd items that are written into the log.
 _NAMED_MAX = 10
+
+#: Accounts of which it was said that no resource can be found, each once.
+_UNFOUND_MAX = 1_000
 
 #: The timers: to look whether the roster is on its way, and to ask again.
 _LOOK, _ASK = "look", "ask"
@@ -78,6 +81,24 @@ class RosterLoader:
         #: Whether it was said that the server gives no roster, and the odd items named.
         self._said = False
         self._odd: set[str] = set()
+        #: The accounts of which it was said that no resource can be found.
+        self._unfound: set[str] = set()
+
+    def none_is_online(self, account: str, sender: str) -> None:
+        """Say once of an account that a message waits until a resource can be found.
+
+        Nothing is said of a contact that is offline: it shows its presence when it comes.
+
+        Args:
+            account: the receiver.
+            sender: the JID of ours that sends, or ''.
+        """
+        is_new = account not in self._unfound and len(self._unfound) < _UNFOUND_MAX
+        own = bare(sender) or self._xmpp.boundjid.bare
+        if is_new and self.is_loaded and not _is_shown(self._xmpp, account, own):
+            self._unfound.add(account)
+            why = why_none_is_online(self._xmpp, account, own)
+            log.warning("a message waits for %s: %s", account, why)
 
     def session_started(self, *, resumed: bool) -> None:
         """Ask for the roster, except if it is known, in a resumed session.
@@ -200,6 +221,40 @@ class RosterLoader:
                 ", ".join(ascii(jid)[:100] for jid in sorted(new)[:_NAMED_MAX]),
                 ", …" if len(new) > _NAMED_MAX else "",
             )
+
+
+def subscription_of(xmpp: BaseXMPP, account: str, own: str) -> str:
+    """The subscription of an account in the roster of an account of ours.
+
+    Does not make a roster entry, as slixmpp would.
+    """
+    rosters = xmpp.roster
+    if own not in rosters.keys() or not rosters[own].has_jid(account):  # noqa: SIM118
+        return "none"
+    return str(rosters[own][account]["subscription"])
+
+
+def why_none_is_online(xmpp: BaseXMPP, account: str, own: str) -> str:
+    """Why a message to a bare JID has no receiver yet, and what helps; for people.
+
+    Args:
+        xmpp: a stream whose roster is known.
+        account: the receiver.
+        own: the account of ours that sends.
+    """
+    why = "no resource of it that supports QoS is known to be online"
+    if not _is_shown(xmpp, account, own):
+        why += (
+            "; its presence is not subscribed to, so none can be found: give a full "
+            "JID, or make the two accounts contacts"
+        )
+    return why
+
+
+def _is_shown(xmpp: BaseXMPP, account: str, own: str) -> bool:
+    """Whether an account shows its presence to an account of ours."""
+    # A server shows an account all of its own resources (RFC 6121 §4.2.2).
+    return account == own or subscription_of(xmpp, account, own) in {"to", "both"}
 
 
 def _is_readable(jid: str) -> bool:

@@ -189,7 +189,8 @@ def _svg(figure: Figure, label: str) -> str:
     )
     for element in ET.fromstring(svg_file.getvalue()).iter():  # noqa: S314 - our own
         tag = element.tag.removeprefix(f"{{{_SVG}}}")
-        if tag == "path":
+        # One that is outside of the plot is a path to nowhere.
+        if tag == "path" and "d" in element.attrib:
             path = ET.SubElement(image, tag, {"d": _short(element.attrib["d"])})
             path.set("style", _style(element.attrib["style"]))
         elif tag == "text":

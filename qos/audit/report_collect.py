@@ -302,12 +302,14 @@ def _queues(queues: DataFrame, limits: Limits) -> DataFrame:
     """The totals of all queues; then those of each."""
     keys = ("service", "queue")
     now = F.lit(limits.now).cast("timestamp")
+    oldest_s = seconds_between(F.min("oldest_open_at"), now)
     sums = ("items", "accepted", "dead", "open", "again")
     return (
         queues.groupingSets([keys, []], *keys)
         .agg(
             *(F.sum(name).alias(name) for name in sums),
-            seconds_between(F.min("oldest_open_at"), now).alias("oldest_s"),
+            # By a wrong clock it may be of a year that has not come yet.
+            F.when(oldest_s < 0, 0.0).otherwise(oldest_s).alias("oldest_s"),
             *percentiles("wait_sketch"),
             F.grouping("queue").alias("whole"),
         )

@@ -14,6 +14,7 @@ from qos.core.message.model import OutgoingState
 from qos.core.strings import bare
 from qos.engine import Delivery
 from qos.errors import StillOutstanding
+from xep_qos.roster import why_none_is_online
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -97,14 +98,8 @@ def _why(connection: Connection, msg_id: str) -> str:
         return "the receiver has the message, and has not confirmed it yet"
     if record.state is not OutgoingState.QUEUED or "/" in record.to:
         return f"no answer that accepts it, after {record.attempts or 'some'} attempts"
-    roster, account = connection.client.client_roster, bare(record.to)
-    why = "no resource of it that supports QoS is known to be online"
-    if account not in roster or roster[account]["subscription"] not in {"to", "both"}:
-        why += (
-            "; its presence is not subscribed to, so none can be found: give a full "
-            "JID, or make the two accounts contacts"
-        )
-    return why
+    client = connection.client
+    return why_none_is_online(client, bare(record.to), client.boundjid.bare)
 
 
 @asynccontextmanager

@@ -158,6 +158,10 @@ class StanzaSizes:
         """Whether a stanza of this size may be what has ended a stream."""
         return self.careful and size > self._harmless
 
+    def are_taken(self, size: int) -> bool:
+        """Whether the server certainly takes stanzas of this size: it says so, or has."""
+        return size <= max(self._passed, self._announced or 0)
+
     @property
     def batch_max(self) -> int | None:
         """The most bytes of requests that are sent in one stanza; None: as many as usual."""

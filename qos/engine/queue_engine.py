@@ -326,13 +326,17 @@ class QueueEngine(QueueState):
             self._decide(lambda core: core.bounced(jid, node, items.keys(), now))
 
     def unsendable(self, jid: str, items: Payloads, why: str) -> None:
-        """Note that an event with these items of one node can be sent to no worker.
+        """Note that an event with these items of one node can be sent to no XMPP worker.
 
-        They die: they would be given out again and again.
+        They wait for consumers of gateways: see `fit_again`.
         """
         node, tokens = items[0][0].node, {item.token for item, _ in items}
         now = self._clock.now()
         self._decide(lambda core: core.unsendable(jid, node, tokens, why, now))
+
+    def fit_again(self) -> None:
+        """Note that events may be sent which were too large before."""
+        self._decide(lambda core: core.fit_again())
 
     def is_live(self, event_id: str) -> bool:
         """Whether a delivery in this event has not ended."""

@@ -187,7 +187,16 @@ class JournalWriter:
         if folder is None:
             yield None
             return
-        writer = cls(folder, node, store_id=store_id, of_items=of_items)
+        # Set once, as the clocks of the engines are: no line says that time has passed
+        # which has not, when the clock of the machine is put right.
+        ahead_s = time.time() - time.monotonic()
+        writer = cls(
+            folder,
+            node,
+            now=lambda: time.monotonic() + ahead_s,
+            store_id=store_id,
+            of_items=of_items,
+        )
         try:
             yield writer
         finally:

@@ -163,7 +163,7 @@ _COUNT: Schema = {"type": "integer", "minimum": 0}
 
 _COUNTS = (
     *("available", "acquired", "delayed", "dead", "accepted", "subscribers", "bytes"),
-    *("unmatched", "releases_most", "missed", "repeated"),
+    *("unmatched", "oversized", "releases_most", "missed", "repeated"),
     *("push_enabled", "push_disabled"),
     *(f"push_attempts_{each.value}" for each in Fate),
 )

@@ -20,6 +20,12 @@ __all__ = ["CLOSING_S", "close", "close_at_once"]
 #: Seconds to wait for the server's end of the stream.
 CLOSING_S = 2.0
 
+#: The beginning of the names of slixmpp's timers for requests without an answer.
+_REQUEST = "IqTimeout_"
+
+#: A task whose request has ended may send another one: so often they are ended.
+_ROUNDS = 3
+
 #: The tasks that close a stream that could not begin: nobody else holds a reference.
 _closing: set[asyncio.Task[None]] = set()
 
@@ -35,6 +41,7 @@ async def close(xmpp: BaseXMPP, wait_s: float = CLOSING_S) -> None:
         await xmpp.disconnect(wait_s)
     finally:
         xmpp.cancel_connection_attempt()
+        await _end_requests(xmpp)
         for name in list(xmpp.scheduled_events):
             xmpp.cancel_schedule(name)
         await _close_plugins(cast(PluginManager, xmpp.plugin))
@@ -55,6 +62,20 @@ def close_at_once(
         task.add_done_callback(_closing.discard)
     else:
         loop.run_until_complete(closing)
+
+
+async def _end_requests(xmpp: BaseXMPP) -> None:
+    """Let the requests time out that nobody answers any more.
+
+    Without its timer, the task that waits for the answer would wait for ever.
+    """
+    for _ in range(_ROUNDS):
+        timers = xmpp.scheduled_events
+        for name in [name for name in timers if name.startswith(_REQUEST)]:
+            internals.end_request(timers.pop(name))
+        # The tasks are woken in the next turn of the loop, and go on in the one after it.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
 
 
 async def _close_plugins(plugins: PluginManager) -> None:

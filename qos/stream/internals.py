@@ -29,6 +29,7 @@ __all__ = [
     "caps_filter",
     "caps_handler",
     "criteria",
+    "end_request",
     "event_handlers",
     "filters",
     "forget_contact",
@@ -154,6 +155,18 @@ def is_started(xmpp: BaseXMPP) -> bool:
 def sending_task(xmpp: BaseXMPP) -> asyncio.Future[Any] | None:
     """The task that filters and sends stanzas; slixmpp never ends it."""
     return xmpp._run_out_filters
+
+
+def end_request(timer: asyncio.TimerHandle) -> None:
+    """Let a request of slixmpp time out now, whatever time its timer has left.
+
+    The timer is one of `xmpp.scheduled_events`. That of another event loop than asyncio's
+    is only cancelled.
+    """
+    call, arguments = getattr(timer, "_callback", None), getattr(timer, "_args", None)
+    timer.cancel()
+    if call is not None:
+        call(*(arguments or ()))
 
 
 async def negotiate(xmpp: ClientXMPP, features: StreamFeatures) -> None:

@@ -51,6 +51,16 @@ def test_nothing_is_known_before_anything_is_said_or_seen() -> None:
     assert sizes.to_text() == ""
 
 
+def test_a_size_is_certainly_taken_if_it_was_or_if_the_server_says_so() -> None:
+    """That nothing is known against it is no such thing."""
+    sizes = StanzaSizes()
+    assert not sizes.are_taken(1)
+    sizes.went_through(500)
+    assert (sizes.are_taken(500), sizes.are_taken(501)) == (True, False)
+    sizes.announced(10_000)
+    assert (sizes.are_taken(10_000), sizes.are_taken(10_001)) == (True, False)
+
+
 def test_the_announced_limit_counts_as_it_was_said_last() -> None:
     """XEP-0478: another one may be offered after the login, or in the next session."""
     sizes = StanzaSizes()

@@ -112,6 +112,7 @@ _DEVICES, _WORKERS, _DOORS = (
     f"{_OURS}/{name}.md" for name in ("devices", "workers", "doors")
 )
 _DRIVER = "tests/docs/guide_programs.py"
+_SPARK = "tests/docs/test_spark_pages.py"
 
 #: Where a listing is run that is no page in a shell: a page of SESSIONS that types its
 #: lines or names its file, or a program or a test that does so.
@@ -136,6 +137,10 @@ ELSEWHERE = {
     "docs/rest.md bash 3": _DOORS,
     "docs/rest.md bash 4": _DOORS,
     "docs/benchmarks.md sh 1": f"{_OURS}/your_server.md",
+    "docs/audit.md sh 2": _SPARK,
+    "docs/audit.md sh 3": _SPARK,
+    "docs/code/read_tables.py": _SPARK,
+    "examples/spark_queue.py": _SPARK,
     # Typed by their page, as files or commands that stand in its other listings.
     "docs/code/lamp.py": "docs/ten-minutes.md",
     "docs/code/lamp.service": "docs/ten-minutes.md",
@@ -156,11 +161,7 @@ SHOWN = {
     "docs/rest-hornetq.md bash 1": "it needs a creator: tests/rest",
     "docs/benchmarks.md sh 2": "the makers' benchmarks start servers of their own",
     "docs/audit.md sh 1": "it needs a fleet: tests/spark/test_audit.py",
-    "docs/audit.md sh 2": "no server has a part in it; open: its second run",
-    "docs/audit.md sh 3": "it needs an audit's tables: tests/spark/test_forgetting.py",
-    "docs/code/read_tables.py": "no server has a part in it; twice: test_snapshot.py",
     "docs/components.md sh 1": "it needs a fleet: tests/cli/test_queue_http.py",
-    "examples/spark_queue.py": "a server of its own: tests/spark/test_queue_example.py",
 }
 
 #: Outputs, pictures, configuration and data, by the language of the listing.

@@ -98,5 +98,6 @@ def counts_agree(world: World, name: str, now: float) -> None:
         "bytes": sum(each.size for each in queue.items.values()),
         "excluded": sum(bool(each.excluded) for each in stuck) if active else 0,
         "unmatched": len(unmatched),
+        "oversized": sum(map(live.ready.is_oversized, waiting)),
         "releases_most": max((each.releases for each in waiting), default=0),
     }

@@ -56,7 +56,7 @@ NOT_OF_OTHERS = {
     "qos.core.rest.msg_properties:_WHOLE_MAX": "RFC 9651, of a decimal",
     "qos.engine.consuming:_TRANSACTION_S_MAX": "a handler of ours",
     "qos.journal.files:_NODE_CHARS_MAX": "our own name",
-    "qos.journal.schema:_INT_MAX": "SQL's integers",
+    "qos.journal.schema:INT_MAX": "arithmetic",
     "qos.stream.session:_ATTEMPT_S_MAX": "when we try again",
     "xep_0254.events:_MARKS_BYTES_MAX": "a part of EVENT_BYTES_MAX",
     "xep_0254.events:_CHAR_BYTES_MAX": "arithmetic",

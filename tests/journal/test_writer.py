@@ -8,6 +8,7 @@ import logging
 import os
 import stat
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -576,3 +577,17 @@ async def test_a_file_waits_for_its_commit_though_the_writer_adds_its_own_lines(
         assert not [msg_id for msg_id in new if msg_id.startswith("n")]
         writer.commit_ended(idle=True)
     assert len(read_journal(tmp_path)) == 13
+
+
+async def test_a_clock_that_is_put_right_moves_no_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker would seem to have worked for an hour, or to have ended before it began."""
+    async with JournalWriter.opened(tmp_path, NODE) as writer:
+        assert writer is not None
+        writer.note(entry("before"))
+        is_right = time.time
+        monkeypatch.setattr(time, "time", lambda: is_right() + HOUR)
+        writer.note(entry("after"))
+    before, after = (time_of(line["at"]) for line in read_journal(tmp_path))
+    assert before <= after < before + HOUR / 2

@@ -126,3 +126,16 @@ def test_the_row_is_of_the_hour_in_which_the_message_began(
     lines.sent("accepted", at=12 * 3600 - 1).sent("delivered", at=12 * 3600 + 5)
     row = only(deliveries(lines.frame(spark)))
     assert (row["date"], row["hour"]) == (NOON.date(), 23)
+
+
+@pytest.mark.parametrize("years", [50, -50])
+def test_a_message_that_has_begun_by_a_wrong_clock_has_no_latency(
+    spark: SparkSession, lines: Lines, years: int
+) -> None:
+    """Its process has started again with the right one. Before, it took minus 50 years."""
+    began = years * 365 * 86_400.0
+    lines.sent("accepted", "offered", at=began)
+    lines.sent("received", "released", "delivered", at=10, boot="another")
+    row = only(deliveries(lines.frame(spark)))
+    assert (row["outcome"], row["latency_s"]) == ("delivered", None)
+    assert row["accepted_at"] == after(began)

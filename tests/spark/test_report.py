@@ -255,3 +255,14 @@ def test_an_audit_of_nothing_has_a_page() -> None:
     text = Page(render(ReportData(), None, None, lines=0)).text
     assert "Nothing to judge" in text
     assert "All journals are whole." in text
+
+
+def test_what_took_less_than_nothing_is_left_out_of_a_chart() -> None:
+    """A former audit may have such a latency, by a clock that was wrong. Before, no report
+    was written, and the audit failed.
+    """
+    rows = points(0, 1, 3)
+    for row in rows[:2]:
+        row.update(p50=-1.6e9, p95=-1.5e9)
+    image = bands(rows, TimeAxis(MOMENT, MOMENT + 9 * STEP, 900), "x")
+    assert len(drawn(image, "series")) == 1

@@ -17,6 +17,7 @@ import pytest
 import slixmpp
 from slixmpp import ClientXMPP, ComponentXMPP
 from slixmpp.basexmpp import BaseXMPP
+from slixmpp.exceptions import IqTimeout
 from slixmpp.stanza import StreamFeatures
 from slixmpp.util.sasl.mechanisms import SCRAM
 from slixmpp.xmlstream.handler import Callback, CoroutineCallback, Waiter
@@ -213,3 +214,15 @@ def test_the_pin_is_a_minor_release() -> None:
     )
     assert pin
     assert slixmpp.__version__.startswith(f"{pin[1]}.")
+
+
+async def test_a_request_can_time_out_at_once(xmpp: BaseXMPP) -> None:
+    """By its timer, of which slixmpp and asyncio keep the function."""
+    request = xmpp.make_iq_get(ito="bob@localhost/1")
+    answer = request.send(timeout=1000)  # type: ignore[no-untyped-call]
+    ((name, timer),) = xmpp.scheduled_events.items()
+    assert name.startswith("IqTimeout_")
+    internals.end_request(timer)
+    assert isinstance(answer.exception(), IqTimeout)
+    assert timer.cancelled()
+    internals.end_request(timer)

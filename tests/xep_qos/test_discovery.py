@@ -68,6 +68,7 @@ class Watched(Discovery):
         self.turned = TurnedClock()
         self.asked: list[str] = []
         self.news: list[str] = []
+        self.waited_for: list[str] = []
         self.trips: list[float] = []
         self.stored = [""]
         super().__init__(
@@ -82,6 +83,7 @@ class Watched(Discovery):
             on_features=self.found,
             answered=lambda account, took_s: self.trips.append(took_s),
             shows_presence=lambda account: account in self.contacts,
+            none_is_online=lambda account, _sender: self.waited_for.append(account),
         )
 
     def ask(self, jid: str, _sender: str) -> str:
@@ -418,3 +420,18 @@ async def test_questions_to_which_a_late_answer_is_taken_are_bounded(
             discovery.turned.turn(100.0)
     assert len(discovery.asked) == 20
     assert len(discovery.awaited) <= 5
+
+
+async def test_a_message_to_nobody_is_told_of_when_its_account_has_answered(
+    discovery: Watched,
+) -> None:
+    """Not before: an account without resources, such as a component, answers for itself."""
+    account = "cat@localhost"
+    assert discovery.route(record(account)) is None
+    assert discovery.waited_for == []
+    discovery.answer(kind="error")
+    assert discovery.route(record(account)) is None
+    assert discovery.waited_for == [account]
+    discovery.knows(account, frozenset(NAMESPACES))
+    assert discovery.route(record(account)) is not None
+    assert discovery.waited_for == [account]

@@ -9,7 +9,10 @@ import pytest
 from slixmpp import ClientXMPP
 
 from qos.stream.turns import Turns
+from qos.testing import friends, logged_in
 from qos.testing.clients import close
+from waiting import until
+from xep_qos import XEP_QOS
 from xep_qos.roster import RosterLoader
 
 ROSTER = "jabber:iq:roster"
@@ -237,3 +240,56 @@ async def test_a_resumed_session_has_the_roster_that_it_had(loading: Loading) ->
     loading.loader.session_lost()
     loading.loader.session_started(resumed=True)
     assert len(loading.asked) == 3, "it was not known yet"
+
+
+# -- receivers that cannot be found ------------------------------------------
+
+
+async def test_an_account_that_shows_no_presence_is_named_once(
+    loading: Loading, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A message to its bare JID may wait for ever, and there is no other sign of it."""
+
+    def say(*accounts: str) -> list[str]:
+        caplog.clear()
+        for account in accounts:
+            loading.loader.none_is_online(account, "")
+        return caplog.messages
+
+    assert say("cat@localhost") == []  # the roster is not known yet
+    loading.answer("lamp@localhost")
+    assert say("lamp@localhost", "bob@localhost") == []
+    assert say("cat@localhost", "cat@localhost") == [
+        "a message waits for cat@localhost: no resource of it that supports QoS is known "
+        "to be online; its presence is not subscribed to, so none can be found: give a "
+        "full JID, or make the two accounts contacts"
+    ]
+    assert loading.contacts() == {"lamp@localhost"}
+
+
+async def test_accounts_that_are_named_are_bounded(
+    loading: Loading,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The log is for people."""
+    monkeypatch.setattr("xep_qos.roster._UNFOUND_MAX", 3)
+    loading.answer()
+    for number in range(10):
+        loading.loader.none_is_online(f"cat{number}@localhost", "")
+    assert len(caplog.messages) == 3
+
+
+async def test_a_message_to_a_stranger_waits_with_a_line_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One line for all messages to it; none for a contact that is offline."""
+    async with friends("alice", "bob") as server, logged_in(server, "alice") as alice:
+        qos = XEP_QOS.of(alice)
+        for to in ("bob@localhost", "cat@localhost", "cat@localhost"):
+            await qos.submit(to, "hello")
+        await until(lambda: "waits for cat@localhost: " in caplog.text)
+        await qos.submit("cat@localhost", "again")
+        await qos.submit("dog@localhost", "hello")
+        await until(lambda: "waits for dog@localhost: " in caplog.text)
+    assert caplog.text.count("waits for") == 2

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from qos.audit import endpoint_summary
-from qos.audit.tables.columns import bare, by_hour, role_is, seconds_between
+from qos.audit.tables.columns import bare, by_hour, lasting_s, role_is
 from qos.core.message.model import Level
 from qos.journal.schema import Role, SenderEvent
 
@@ -61,7 +61,8 @@ def deliveries(events: DataFrame) -> DataFrame:
         - `bytes`; null if there is no line of the beginning of the message
         - `holds`: how often it was newly held; `hand_overs`: those not marked as a
           repeat; `redeliveries`: those that were marked
-        - `latency_s`: from accepted to delivered, by the clock of the sender
+        - `latency_s`: from accepted to delivered, by the clock of the sender; null if
+          that was wrong at one of them
     """
     return deliveries_of(
         endpoint_summary.in_spark(events.where(endpoint_summary.is_of_message()))
@@ -143,7 +144,7 @@ def _finished(rows: DataFrame) -> DataFrame:
             "retries": _retries(),
             "latency_s": F.when(
                 F.col("outcome") == _S.DELIVERED.value,
-                seconds_between("accepted_at", "ended_at"),
+                lasting_s("accepted_at", "ended_at"),
             ),
         }
     )

@@ -10,8 +10,8 @@ from qos.audit.tables.columns import (
     by_hour,
     distinct_lines,
     event_is,
+    lasting_s,
     role_is,
-    seconds_between,
 )
 from qos.journal.schema import QueueEvent, Role
 
@@ -74,8 +74,8 @@ def queue_items(events: DataFrame) -> DataFrame:
     )
     rows = rows.withColumns(
         {
-            "wait_s": seconds_between("published_at", "first_acquired_at"),
-            "total_s": seconds_between("published_at", "ended_at"),
+            "wait_s": lasting_s("published_at", "first_acquired_at"),
+            "total_s": lasting_s("published_at", "ended_at"),
         }
     )
     return by_hour(rows, "begun_at").select(*_COLUMNS)

@@ -9,8 +9,8 @@ from qos.audit.tables.columns import (
     by_hour,
     distinct_lines,
     event_is,
+    lasting_s,
     role_is,
-    seconds_between,
 )
 from qos.audit.tables.routes import PERCENTILES, percentiles
 from qos.journal.schema import Role, WorkerEvent
@@ -54,7 +54,7 @@ def workers_hourly(events: DataFrame) -> DataFrame:
             "worker": F.col("node"),
             "handling_s": F.when(
                 F.col("started_at").isNotNull() & F.col("ended_at").isNotNull(),
-                F.greatest(seconds_between("started_at", "ended_at"), F.lit(0.0)),
+                lasting_s("started_at", "ended_at"),
             ),
         }
     )

@@ -212,7 +212,7 @@ class Deliveries:
             if self._live.ready.selector_seconds > until:
                 break
             item = self._live.items[item_id]
-            if jid in item.excluded or len(effects) >= room:
+            if self._live.ready.excludes(item, jid) or len(effects) >= room:
                 continue
             if not self._live.ready.matches(selector, item):
                 continue
@@ -345,19 +345,31 @@ class Deliveries:
     def unsendable(
         self, jid: str, tokens: Collection[str], why: str, now: float
     ) -> list[QueueEffect]:
-        """End the items of an event that can be sent to no worker: they die.
+        """Release the items of an event that can be sent to no XMPP worker.
+
+        They wait for a consumer of a gateway, as any item without a worker waits. One
+        that has been given to an XMPP worker all the same dies: it would go round for
+        ever. Nobody but a client with the resource of a consumer gets one.
 
         Args:
             jid: the full JID that has not received them.
             tokens: of their deliveries.
-            why: the reason, for their history.
+            why: the reason, for the history of what dies.
             now: the time.
         """
         effects: list[QueueEffect] = []
         for item in self._live.locks(jid):
-            if item.token in tokens:
+            if item.token not in tokens:
+                continue
+            if self._live.ready.is_oversized(item):
                 reason = f"rejected: {why}"
                 effects += self.give_back(item, ItemInput.REJECT, now, reason=reason)
+            else:
+                after = item_lifecycle.unsent(item, order=self._next_order())
+                self._live.ready.oversize(item)
+                self._live.drop(item)
+                self._live.put(after, now)
+                effects.append(SaveItem(after))
         return effects
 
     def time_out(self, item: Item, now: float) -> list[QueueEffect]:

@@ -30,6 +30,7 @@ class ItemIndex:
         order: the same by seq.
         counts: of those that are available.
         size: bytes of their payloads.
+        oversized: how many of those that are available are too large for XMPP workers.
         letters: the ids of dead letters, by the node that they came from.
         holders: the locks, by holder.
         ready: the items that can be delivered now.
@@ -45,7 +46,7 @@ class ItemIndex:
         self.items: dict[str, Item] = {}
         self.order = SeqOrder()
         self.counts = ItemCounts()
-        self.size = 0
+        self.size = self.oversized = 0
         self.letters: dict[str, set[str]] = {}
         self.holders = Holders()
         self.ready = ReadyItems(self.items, selector_time)
@@ -61,8 +62,10 @@ class ItemIndex:
             self.letters.setdefault(item.origin, set()).add(item.item_id)
         if item.state is ItemState.ACQUIRED:
             self.holders.add(item)
-        elif not item.is_held_back(now):
-            self.mark_ready(item)
+        else:
+            self.oversized += self.ready.is_oversized(item)
+            if not item.is_held_back(now):
+                self.mark_ready(item)
         self.timers.expect(item, now, count=len(self.items))
 
     def drop(self, item: Item) -> None:
@@ -79,6 +82,13 @@ class ItemIndex:
                 del self.letters[item.origin]
         if item.state is ItemState.ACQUIRED:
             self.holders.discard(item)
+        else:
+            self.oversized -= self.ready.is_oversized(item)
+
+    def fit_again(self) -> bool:
+        """Note that XMPP workers may get all items again; see `ReadyItems`."""
+        self.oversized = 0
+        return self.ready.fit_again()
 
     def mark_ready(self, item: Item) -> None:
         """Mark an item as ready for delivery."""

@@ -50,6 +50,7 @@ __all__ = [
     "given_back",
     "requeued",
     "taken_over",
+    "unsent",
 ]
 
 #: The longest time that an item can be held, with any number of extensions; or the lock
@@ -212,6 +213,19 @@ def given_back(
         order=order,
         available_at=now + options.delay_s(count if counts else releases),
     )
+
+
+def unsent(item: Item, *, order: int) -> Item:
+    """The item as available again, since its worker could not be sent it.
+
+    Nothing was delivered and nothing given back, so it neither counts nor waits. Only its
+    place in the order is that of a redelivery.
+
+    Args:
+        item: locked.
+        order: as for given_back.
+    """
+    return _unlocked(item, state=_next(item, ItemInput.RELEASE), order=order)
 
 
 def expired(item: Item, *, now: float) -> Item:

@@ -12,6 +12,10 @@ An item may exclude workers (`undeliverable-here`). Items that exclude nobody ar
 from those that do. A worker that some item excludes, an *excluder*, has heaps of its own,
 of the excluding items that it can take; all others share one. There are at most
 EXCLUDERS_MAX such workers: a further one gets only items that exclude nobody.
+
+An *oversized* item excludes all XMPP workers, since their events would be too large for the
+server of the service. Those of them that no item excludes otherwise share a heap of the
+excluding items that they can take. Consumers of gateways can take it.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TypeAlias
 
 from qos.core.counting import uncount
+from qos.core.queue.consumer_jids import is_consumer_jid
 from qos.core.queue.item import Item, ItemState
 from qos.core.queue.item_names import ItemNames, is_read_from_payload
 from qos.core.queue.selector import Names, Selector, parse
@@ -43,6 +48,9 @@ SLICE = 1000
 
 #: The number of outdated entries that are kept, beyond as many as there are valid ones.
 _SLACK = 1000
+
+#: The name of all XMPP workers that no item excludes otherwise; no JID is like that.
+_BY_XMPP = "/"
 
 #: Order: the priority (negative), `Item.order`, `Item.seq`; then the id.
 _Entry: TypeAlias = tuple[int, int, int, str]
@@ -84,7 +92,7 @@ class _View:
 
 
 #: What a worker can take: the view of its subscription; and of the items that exclude
-#: somebody, all (''), those that do not exclude this full JID, or none (None).
+#: somebody, all (''), those that do not exclude this full JID (or _BY_XMPP), or none (None).
 Kind: TypeAlias = tuple[_View, str | None]
 
 
@@ -118,6 +126,8 @@ class ReadyItems:
         # and have become ready since that, and those that were there.
         self._excluders: dict[str, bool] = {}
         self._excluding_since = self._excluding_kept = 0
+        # The seqs of the items that are too large for XMPP, perhaps of some former ones.
+        self._oversized: set[int] = set()
         #: The names that selectors want to know of payloads.
         self.payload_names: Collection[str] = ()
 
@@ -252,7 +262,7 @@ class ReadyItems:
     def add(self, item: Item) -> None:
         """Add an item that is available and not delayed."""
         entry = (-item.priority, item.order, item.seq, item.item_id)
-        if item.excluded:
+        if item.excluded or item.seq in self._oversized:
             self._note_excluders(item)
         self._push(self._all, item, entry)
         if len(self._views) > 1:
@@ -292,12 +302,12 @@ class ReadyItems:
         self._set_marks(item, None)
 
     def _push(self, view: _View, item: Item, entry: _Entry) -> None:
-        if not item.excluded:
+        if not item.excluded and item.seq not in self._oversized:
             self._push_to(view.plain, view, entry)
             return
         self._push_to(view.excluding, view, entry)
         for holder, own in self._excluders.items():
-            if own and holder not in item.excluded:
+            if own and not self.excludes(item, holder):
                 self._push_to(view.own.setdefault(holder, []), view, entry)
 
     def _push_to(self, heap: list[_Entry], view: _View, entry: _Entry) -> None:
@@ -317,17 +327,53 @@ class ReadyItems:
         """Whether an item may be ready; True can be wrong, False cannot."""
         return bool(self._all.plain or self._all.excluding)
 
+    # -- items that are too large for XMPP -----------------------------------
+
+    def is_oversized(self, item: Item) -> bool:
+        """Whether an item is too large for XMPP workers."""
+        return item.seq in self._oversized
+
+    def oversize(self, item: Item) -> None:
+        """Give an item to no XMPP worker from now on; it is not ready now."""
+        if len(self._oversized) > 2 * len(self._items) + _SLACK:
+            self._oversized &= {entry.seq for entry in self._items.values()}
+        self._oversized.add(item.seq)
+
+    def fit_again(self) -> bool:
+        """Give all items to XMPP workers again: their server may take more.
+
+        Returns:
+            Whether there may be some that were too large.
+        """
+        oversized, self._oversized = self._oversized, set()
+        for entry in list(self._all.excluding):
+            item = self._item(entry, self._all)
+            if item is not None and item.seq in oversized:
+                self.add(item)
+        return bool(oversized)
+
     # -- excluders ---------------------------------------------------------
 
+    def excludes(self, item: Item, holder: str) -> bool:
+        """Whether this full JID cannot get an item, though it passes its selector."""
+        if item.seq in self._oversized and not is_consumer_jid(holder):
+            return True
+        return holder in item.excluded
+
+    def _excluded_by(self, item: Item) -> frozenset[str]:
+        oversized = item.seq in self._oversized
+        return item.excluded | {_BY_XMPP} if oversized else item.excluded
+
     def _note_excluders(self, item: Item) -> None:
+        excluded = self._excluded_by(item)
         self._excluding_since += 1
         if (
-            len(self._excluders | dict.fromkeys(item.excluded)) > EXCLUDERS_MAX
+            len(self._excluders | dict.fromkeys(excluded)) > EXCLUDERS_MAX
             # So many that the search for former excluders costs each of them little.
             and self._excluding_since > self._excluding_kept
         ):
             self._forget_excluders()
-        for holder in item.excluded:
+        for holder in excluded:
             if holder in self._excluders:
                 continue
             self._follow(holder)
@@ -340,14 +386,15 @@ class ReadyItems:
         followed = [excluder for excluder, own in self._excluders.items() if own]
         account = bare(holder)
         own = sum(bare(excluder) == account for excluder in followed)
-        self._excluders[holder] = has_room(own, len(followed), EXCLUDERS_MAX)
+        has_own = has_room(own, len(followed), EXCLUDERS_MAX)
+        self._excluders[holder] = has_own or holder == _BY_XMPP
 
     def _own_heap(self, view: _View, holder: str) -> None:
         """Make the heap of an excluder."""
         heap = [
             entry
             for entry in view.excluding
-            if (item := self._item(entry, view)) and holder not in item.excluded
+            if (item := self._item(entry, view)) and not self.excludes(item, holder)
         ]
         heapq.heapify(heap)
         view.own[holder] = heap
@@ -358,7 +405,7 @@ class ReadyItems:
         for view in self._views.values():
             self._clean(view.excluding, view)
         for entry in self._all.excluding:
-            excluded |= self._items[entry[-1]].excluded
+            excluded |= self._excluded_by(self._items[entry[-1]])
         self._excluders = {}
         for holder in sorted(excluded):
             self._follow(holder)
@@ -375,6 +422,8 @@ class ReadyItems:
     def kind_of(self, selector: str, holder: str) -> Kind:
         """The items that a full JID with this selector can take."""
         own = self._excluders.get(holder)
+        if own is None and self._oversized and not is_consumer_jid(holder):
+            holder, own = _BY_XMPP, self._excluders.get(_BY_XMPP)
         return self._views[selector], "" if own is None else holder if own else None
 
     def takes_excluding(self, holder: str) -> bool:
@@ -387,9 +436,9 @@ class ReadyItems:
         marks = self._marks.get(item.item_id, self._all.bit)
         if view.unclassified or not marks & view.bit:
             return False
-        if not item.excluded:
+        if holder == "" or not self._excluded_by(item):
             return True
-        return holder is not None and holder not in item.excluded
+        return holder is not None and not self.excludes(item, holder)
 
     def pop(self, kinds: Iterable[Kind]) -> Item | None:
         """The next item that workers of one of these kinds can take; None: no item."""

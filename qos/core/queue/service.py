@@ -361,6 +361,13 @@ class Queues:
         effects = self.queue(name).deliveries.unsendable(jid, tokens, why, now)
         return effects + self.place_dead(name, now)
 
+    def fit_again(self) -> list[QueueEffect]:
+        """Note that XMPP workers may get items that were too large before."""
+        for name, queue in self.nodes.items():
+            if queue.live.fit_again():
+                self._touched.add(name)
+        return []
+
     def probes(self) -> list[QueueEffect]:
         """Probe every subscriber; called after a start.
 

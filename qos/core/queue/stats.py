@@ -43,6 +43,7 @@ def stats(
         "bytes": live.size,
         "excluded": _stuck(queue, active, present),
         "unmatched": _unmatched(queue, active),
+        "oversized": live.oversized,
         "releases_most": live.counts.releases_most,
         "missed": queue.node.missed,
         "repeated": queue.repeated,

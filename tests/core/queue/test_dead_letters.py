@@ -575,33 +575,3 @@ def test_the_dead_are_outside_dedupe_and_limits_where_they_wait() -> None:
     assert it.disk.all_ended(GRAVES, ["a", "orders/a"]) == {}
     it.ask(Publish(GRAVES, (entry("a"),)), PUBLISHER)
     assert set(it.live(GRAVES)) == {"orders/a", "a"}
-
-
-def unsendable(it: World, *tokens: str, node: str = NODE) -> None:
-    it.add(it.core.unsendable(BEE, node, set(tokens), "too large", it.now))
-    it.flush()
-
-
-@pytest.mark.parametrize("graves", [False, True])
-def test_what_can_be_sent_to_no_worker_is_dead_at_once_and_says_why(
-    graves: bool,
-) -> None:
-    """Before, it went from worker to worker until its deliveries were used up; and its
-    history said that all of them had timed out.
-    """
-    it = world(graves=graves)
-    it.publish("a", "b")
-    unsendable(it, it.item("a").token)
-    assert set(it.live()) == {"b"}
-    (letter,) = it.live(GRAVES).values() if graves else it.dead()
-    assert [each.reason for each in letter.history] == ["rejected: too large"]
-    assert it.item("b").holder == BEE
-
-
-def test_what_could_not_be_sent_is_left_alone_when_its_delivery_has_ended() -> None:
-    """It may have been given to another worker meanwhile, or its queue be gone."""
-    it = world()
-    it.publish("a")
-    unsendable(it, "another token")
-    unsendable(it, it.item("a").token, node="no node")
-    assert it.item("a").holder == BEE

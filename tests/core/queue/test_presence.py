@@ -493,6 +493,7 @@ def test_stats_say_what_there_is() -> None:
         "bytes": 16,
         "excluded": 0,
         "unmatched": 0,
+        "oversized": 0,
         "releases_most": 0,
         "missed": 0,
         "repeated": 0,
