@@ -10,6 +10,7 @@ qos.audit.lines.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,9 +21,11 @@ import pyarrow.json as pj
 from qos.journal.schema import (
     EVENTS,
     FIELDS,
+    INT_MAX,
     LINE_BYTES_MAX,
     REQUIRED,
     SCHEMA_VERSION,
+    YEARS,
 )
 
 __all__ = ["ATTEMPT_MAX", "CHECKED", "Array", "in_bulk", "look_like_ours"]
@@ -32,8 +35,11 @@ ATTEMPT_MAX = 2**31 - 1
 
 #: One character for each byte.
 _AT_LIKE = "__________T_______________Z"
-#: The year 1, in microseconds: the first year in Python.
-_AT_LEAST = -62_135_596_800_000_000
+#: The range of times, in microseconds: from the first to before the second.
+_AT_RANGE = [
+    int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
+    for year in (YEARS[0], YEARS[1] + 1)
+]
 
 #: The bytes parsed at once: more than any line, but few enough that the result is still
 #: in the processor's cache at the next step.
@@ -215,9 +221,10 @@ def _as_written(
             good &= presence[field.name]
     version = columns["v"].fill_null(0).to_numpy(zero_copy_only=False)
     good &= (version >= 1) & (version <= SCHEMA_VERSION)
-    if "attempt" in columns:
-        attempt = columns["attempt"].fill_null(0).to_numpy(zero_copy_only=False)
-        good &= attempt <= ATTEMPT_MAX
+    for name in _INTS:
+        if name in columns:
+            numbers = columns[name].fill_null(0).to_numpy(zero_copy_only=False)
+            good &= numbers <= (ATTEMPT_MAX if name == "attempt" else INT_MAX)
     for name in _TIMES:
         if name in columns:
             good &= _are_times(columns[name], times[name].chunk(0))
@@ -278,10 +285,10 @@ def _are_times(texts: pa.StringArray, times: pa.Array) -> Array:
     pyarrow accepts other forms, but at this length only ours has a T and a Z at these
     places.
     """
-    ours = pc.and_(
-        pc.match_like(texts, _AT_LIKE),
-        pc.greater_equal(times.cast(pa.int64()), _AT_LEAST),
-    )
+    first, until = _AT_RANGE
+    micros = times.cast(pa.int64())
+    in_range = pc.and_(pc.greater_equal(micros, first), pc.less(micros, until))
+    ours = pc.and_(pc.match_like(texts, _AT_LIKE), in_range)
     mask: Array = ours.fill_null(True).to_numpy(zero_copy_only=False)
     return mask
 

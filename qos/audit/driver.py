@@ -111,10 +111,13 @@ def _audit(
         if first is None and first_day and are_before(spark, out, first_day):
             # The lines of those days are gone, and their rows stay.
             first = first_day
-        carried = CarryOver(spark, out, first, last, audits.number)
+        # An audit of everything starts anew; without any line it has nothing to start with.
+        is_empty = first is None and first_day is None
+        carried_into = _after(last) if is_empty else first
+        carried = CarryOver(spark, out, carried_into, last, audits.number)
         records = carried.records(records_of(contents))
         all_runs = runs
-        if first is not None:
+        if carried_into is not None:
             all_runs = boot_runs.merged(carried.runs(pieces), tolerance_s=CLOCK_BACK_S)
             all_runs = all_runs.localCheckpoint()
         judge = _judge(spark, folders, files, tied, all_runs, limits, first or last)
@@ -163,6 +166,11 @@ def _audit(
     )
     progress("drawing the report")
     return draw(frames, problems, out, summary, limits)
+
+
+def _after(last: date | None) -> date:
+    """The day after the last one; after all days, if there is no last one."""
+    return date.max if last is None else last + timedelta(days=1)
 
 
 def _judge(

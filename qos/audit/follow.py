@@ -6,7 +6,8 @@ lines, finds the earlier records of the same messages and items
 of a step depends only on its own lines, however many there were before. A step can repeat
 everything that it does: it may be interrupted anywhere.
 
-A day is open for `lateness` days after the latest day seen. Later lines are in no table:
+A day is open for `lateness` days after the latest day that enough nodes have reached
+(qos.audit.watermark). Later lines are in no table:
 they are a problem, `late-line`, with place and count. Of ended messages and items only
 the tables are kept, and one line for each boot. Open ones are kept until they end.
 """
@@ -30,7 +31,12 @@ from qos.audit.boot_runs import CLOCK_BACK_S
 from qos.audit.carry_over import records_of
 from qos.audit.follow_lock import FOLDER, CannotFollow, alone, check_options
 from qos.audit.follow_marks import marks_after, shown
-from qos.audit.follow_problems import late_lines, with_contradictions
+from qos.audit.follow_plan import plan_from
+from qos.audit.follow_problems import (
+    late_lines,
+    with_contradictions,
+    without_files,
+)
 from qos.audit.follow_storage import FollowStorage, Incomplete, Marks
 from qos.audit.journals import tied_folders, with_folder
 from qos.audit.locations import whole_url
@@ -87,7 +93,7 @@ def follow(
         journals: see qos.audit.journals.
         out: see qos.audit.driver.audit.
         limits: called each time, because `now` changes.
-        lateness: the whole days for which a day is open after the latest one.
+        lateness: the whole days for which a day is open; see qos.audit.watermark.
         every_s: the time between two looks for new files; None: look once only.
         stop: ends it, but not a running batch.
         on_look: called with the result of each look.
@@ -144,7 +150,7 @@ class Follower:
         self._record_store = RecordStore(spark, f"{out}/{FOLDER}")
         self._audits = Audits(spark, out)
         self._look: Look | None = None
-        #: The files that were taken in, by their paths.
+        #: The files of complete steps, by their paths.
         self._files: dict[str, NewFile] | None = None
         #: The files to come; and those of them that are in the report.
         self._open: list[NewFile] = []
@@ -162,7 +168,8 @@ class Follower:
                     self._spark, self._out, self._journals, self._lateness
                 )
                 self._folders, self._tied = tied_folders(begun_with)
-                self._files = {file.path: file for file in self._storage.seen()}
+                seen = self._storage.seen(self._storage.marks().batch)
+                self._files = {file.path: file for file in seen}
             self._progress("looking for new files")
             marks = self._storage.marks()
             files = self._plan(marks)
@@ -189,12 +196,11 @@ class Follower:
             self._storage.clean(marks, list(self._files.values()))
         listed = files_since(self._spark, self._folders, first, self._files)
         self._open = [file for file in listed if is_to_come(file)]
-        if not planned:
-            planned = [file for file in listed if not is_to_come(file)]
-            if planned:
-                self._storage.save_plan(planned, step)
-        self._files |= {file.path: file for file in planned}
-        return planned
+        new = [file for file in listed if not is_to_come(file)]
+        plan = plan_from(planned, new)
+        if plan != planned:
+            self._storage.save_plan(plan, step)
+        return plan
 
     def _take_in(self, files: list[NewFile], before: Marks) -> Look:
         started_at = time.monotonic()
@@ -219,7 +225,11 @@ class Follower:
             part = self._record_store.write(records, step)
             marks, boots, problems = in_parallel(
                 lambda: marks_after(
-                    staged, before, now=limits.now, lateness=self._lateness
+                    staged,
+                    self._storage.boots(before.batch),
+                    before,
+                    now=limits.now,
+                    lateness=self._lateness,
                 ),
                 lambda: self._boots(staged, files, before).localCheckpoint(),
                 lambda: self._problems(staged, files, before).localCheckpoint(),
@@ -240,6 +250,8 @@ class Follower:
         marks = replace(marks, parts=self._gathered(parts, marks))
         pending_messages = pending(messages, marks.open_from)
         self._storage.save(marks, boots, problems=problems, pending=pending_messages)
+        assert self._files is not None
+        self._files |= {file.path: file for file in files}
         summary = self._draw(marks, limits, started_at)
         return Look(step, True, summary, limits.now)
 
@@ -281,11 +293,14 @@ class Follower:
     def _problems(
         self, staged: Staged, files: list[NewFile], before: Marks
     ) -> DataFrame:
+        assert self._files is not None
+        again = [file for file in files if file.path in self._files]
+        known = self._storage.boots(before.batch)
         return (
-            self._storage.problems(before.batch)
+            without_files(self._storage.problems(before.batch), again)
             .unionByName(read.line_problems(staged.lines))
             .unionByName(file_problems(self._spark, files))
-            .unionByName(late_lines(staged.late_runs, before.open_from))
+            .unionByName(late_lines(staged.late_runs, before.open_from, known))
         )
 
     def _others(self, boots: DataFrame, before: Marks) -> DataFrame | None:

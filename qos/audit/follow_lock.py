@@ -78,7 +78,7 @@ def check_options(
     schema = "version int, journals string, late_days int"
     names = _for_people(journals)
     row = (_VERSION, json.dumps(names), lateness.days)
-    if "_SUCCESS" not in store.children(spark, folder):
+    if not store.is_complete(spark, folder):
         store.overwrite(spark.createDataFrame([row], schema), folder)
         return [with_folder(journal, whole_url) for journal in names]
     before = spark.read.schema(schema).parquet(store.literal(folder)).first()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import date
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from qos.audit import tables
+from qos.audit import boot_runs, tables
+from qos.audit.new_files import NewFile, place_of
 
-__all__ = ["LATE_LINE", "late_lines", "with_contradictions"]
+__all__ = ["LATE_LINE", "late_lines", "with_contradictions", "without_files"]
 
 #: The problem of an event that came after its day was closed.
 LATE_LINE = "late-line"
@@ -25,16 +27,47 @@ def with_contradictions(problems: DataFrame, lines: DataFrame) -> DataFrame:
     return former.select(*problems.columns).unionByName(contradictions)
 
 
-def late_lines(late_runs: DataFrame, open_from: date | None) -> DataFrame:
+def without_files(problems: DataFrame, files: Iterable[NewFile]) -> DataFrame:
+    """The problems without those of some files, which are read again."""
+    places = [(place_of(file.path),) for file in files]
+    if not places:
+        return problems
+    known = problems.sparkSession.createDataFrame(places, "place string")
+    return problems.join(F.broadcast(known), "place", "left_anti").select(
+        *problems.columns
+    )
+
+
+def late_lines(
+    late_runs: DataFrame, open_from: date | None, known: DataFrame
+) -> DataFrame:
     """The problems of lines that came too late.
 
     Args:
         late_runs: the runs of these lines; see qos.audit.boot_runs.
         open_from: the first day that is open.
+        known: the merged runs of all earlier lines: a line that comes again is not late.
     """
-    count = F.sum(F.col("last_seq") - F.col("first_seq") + 1)
+    known = boot_runs.together(known, tolerance_s=boot_runs.CLOCK_BACK_S)
+    known = known.where(F.col("kind") == boot_runs.TOLD).select(
+        "node",
+        "boot",
+        F.col("first_seq").alias("known_first"),
+        F.col("last_seq").alias("known_last"),
+    )
+    first, last = F.col("first_seq"), F.col("last_seq")
+    both = F.least(last, "known_last") - F.greatest(first, "known_first") + 1
+    run = ("node", "boot", "first_seq", "last_seq", "first_at")
+    pairs = late_runs.select(*run).distinct().join(known, ["node", "boot"], "left")
+    again = F.when(F.col("known_first").isNull(), 0).otherwise(
+        F.greatest(both, F.lit(0))
+    )
+    new = (last - first + 1 - F.sum(again)).alias("new")
+    rows = pairs.groupBy(*run).agg(new).where("new > 0")
     day = F.min(F.to_date("first_at")).cast("string")
-    rows = late_runs.groupBy("node", "boot").agg(count.alias("count"), day.alias("day"))
+    rows = rows.groupBy("node", "boot").agg(
+        F.sum("new").alias("count"), day.alias("day")
+    )
     text = f"of %s and later; days before {open_from} are closed"
     return rows.select(
         F.lit(LATE_LINE).alias("kind"),

@@ -20,7 +20,7 @@ This module knows neither tables nor the rules for lines.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from datetime import date
 from functools import partial
 from typing import Final
@@ -42,7 +42,11 @@ _MARKS: Final = (
     "shown_from date, open_from date, parts array<struct<first:int,last:int,latest:date>>"
 )
 
-_FILE: Final = "path string, day string, problem string, size bigint"
+#: Former versions have stored neither a reason nor a time.
+_FILE: Final = (
+    "path string, day string, problem string, size bigint, reason string, "
+    "changed_ms bigint"
+)
 
 #: After this many steps, the lists of their files are merged.
 _TOGETHER: Final = 64
@@ -61,7 +65,7 @@ class Marks:
         lines: the number of all lines read; `events` of them are events.
         first: the first day of an event that is in a table.
         last: the last day of such an event.
-        latest: the last day that was not in the future.
+        latest: the last day that enough nodes have reached; see qos.audit.watermark.
         shown_from: the first day that this step could change.
         open_from: the first day that the next step can change; None: any.
         parts: the valid parts of the records.
@@ -155,12 +159,12 @@ class FollowStorage:
         """Store the files of a step."""
         self._write_files(files, "plan", step)
 
-    def seen(self) -> list[NewFile]:
-        """The files of all steps, except the forgotten ones."""
+    def seen(self, upto: int) -> list[NewFile]:
+        """The files of the steps up to this one, except the forgotten ones."""
         whole = max(self._whole("seen"), default=-1)
         files = self._files("seen", whole) if whole >= 0 else []
         for step in sorted(self._whole("plan")):
-            if step > whole:
+            if whole < step <= upto:
                 files += self._files("plan", step)
         return files
 
@@ -192,7 +196,7 @@ class FollowStorage:
     def _whole(self, name: str) -> Iterator[int]:
         """The steps whose data was written to the end."""
         for number in self._numbers(name):
-            if "_SUCCESS" in store.children(self._spark, self._at(name, number)):
+            if store.is_complete(self._spark, self._at(name, number)):
                 yield number
 
     def _overwrite(self, frame: DataFrame, name: str, step: int) -> None:
@@ -209,8 +213,11 @@ class FollowStorage:
         return self._spark.read.schema(schema).parquet(folder)
 
     def _files(self, name: str, step: int) -> list[NewFile]:
-        return [NewFile(*row) for row in self._read(name, step, _FILE).collect()]
+        rows = self._read(name, step, _FILE).collect()
+        return [
+            NewFile(**{**row.asDict(), "reason": row["reason"] or ""}) for row in rows
+        ]
 
     def _write_files(self, files: Sequence[NewFile], name: str, step: int) -> None:
-        rows = [(file.path, file.day, file.problem, file.size) for file in files]
+        rows = list(map(astuple, files))
         store.overwrite(self._spark.createDataFrame(rows, _FILE), self._at(name, step))

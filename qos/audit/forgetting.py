@@ -22,7 +22,14 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructTy
 from qos.audit import delta
 from qos.audit.locations import whole_url
 
-__all__ = ["FORGOTTEN", "forgotten", "is_about", "remember", "without_forgotten"]
+__all__ = [
+    "FORGOTTEN",
+    "forgotten",
+    "is_about",
+    "is_about_at_all",
+    "remember",
+    "without_forgotten",
+]
 
 #: The folder of the list, in the folder of the tables.
 FORGOTTEN: Final = ".audit/forgotten"
@@ -68,16 +75,25 @@ def is_about(accounts: Collection[str], schema: StructType) -> Column:
 
     It has the JID of the account or of one of its devices, or the name of its journal.
     """
-    names = sorted({*accounts, *(quote(account, safe="@") for account in accounts)})
-    name = "|".join(map(re.escape, names))
-    # Before and after a JID; and in a path, of a file of its journal.
-    pattern = rf'(^|/\.?|[ "])({name})($|[/ "]|%2F|-[^/]*-[0-9][^/]*\.jsonl)'
+    pattern = _pattern(accounts)
     checks: list[Column] = [
         F.coalesce(text.rlike(pattern), F.lit(False))
         for field in schema
         if (text := _text_of(field.name, field.dataType)) is not None
     ]
     return reduce(Column.__or__, checks, F.lit(False))
+
+
+def is_about_at_all(accounts: Collection[str]) -> Column:
+    """The same, of a row whose columns are not known yet."""
+    return F.to_json(F.struct("*")).rlike(_pattern(accounts))
+
+
+def _pattern(accounts: Collection[str]) -> str:
+    names = sorted({*accounts, *(quote(account, safe="@") for account in accounts)})
+    name = "|".join(map(re.escape, names))
+    # Before and after a JID; and in a path, of a file of its journal.
+    return rf'(^|/\.?|[ "])({name})($|[/ "]|%2F|-[^/]*-[0-9][^/]*\.jsonl)'
 
 
 def _text_of(name: str, kind: DataType) -> Column | None:

@@ -36,8 +36,10 @@ def folders(spark: SparkSession, folder: str) -> list[str]:
     ]
 
 
-def files(spark: SparkSession, folder: str) -> Iterator[tuple[str, int]]:
-    """The files in a folder and in its subfolders, and their sizes.
+def files(spark: SparkSession, folder: str) -> Iterator[tuple[str, int, int]]:
+    """The files in a folder and in its subfolders, their sizes, and when they changed.
+
+    The time is in milliseconds since the epoch.
 
     Hidden ones are left out, except files of journals that are not closed.
     """
@@ -50,7 +52,7 @@ def files(spark: SparkSession, folder: str) -> Iterator[tuple[str, int]]:
         folders = path.removeprefix(above).split("/")[:-1]
         is_seen = not any(name.startswith((".", "_")) for name in folders)
         if is_seen and not is_hidden(path):
-            yield path, int(status.getLen())
+            yield path, int(status.getLen()), int(status.getModificationTime())
 
 
 def remove(spark: SparkSession, folder: str) -> None:

@@ -23,7 +23,9 @@ from qos.audit.blocks import BLOCK_BYTES, EXAMPLE_BYTES, Block, blocks_of
 from qos.audit.foreign_lines import FOREIGN_NODE, NOBODY, Tied, marked
 from qos.journal.schema import (
     FIELDS,
+    INT_MAX,
     LINE_BYTES_MAX,
+    YEARS,
     BadLine,
     NewerSchema,
     parse_line,
@@ -203,13 +205,14 @@ def _place(line: bytes) -> dict[str, Any]:
     seq = fields.get("seq")
     if not all(isinstance(text, str) for text in texts.values()):
         return {}
-    if type(seq) is not int or not 0 <= seq < 2**63:
+    if type(seq) is not int or not 0 <= seq <= INT_MAX:
         return {}
     try:
         at = datetime.fromisoformat(texts["at"])
     except ValueError:
         return {}
-    if at.tzinfo is None:
+    # A year within, so that the time is in range in any time zone.
+    if at.tzinfo is None or not YEARS[0] < at.year < YEARS[1]:
         return {}
     names = {name: _in_utf8(texts[name]) for name in ("node", "boot")}
     return {**names, "seq": seq, "at": at}

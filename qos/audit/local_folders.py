@@ -29,12 +29,14 @@ class Entry:
         size: in bytes.
         reason: why it cannot be read; "" if it can.
         is_folder: whether it is a folder that cannot be listed.
+        changed_ms: when it was changed, in milliseconds since the epoch; None: unknown.
     """
 
     path: str
     size: int
     reason: str = ""
     is_folder: bool = False
+    changed_ms: int | None = None
 
 
 def names_in(folder: Path) -> list[str]:
@@ -91,7 +93,8 @@ def reason(error: OSError) -> str:
 def _entry(path: str) -> Entry | None:
     """The entry of a file; None: it was removed, or got another name, just now."""
     try:
-        size = os.stat(path).st_size
+        status = os.stat(path)
+        size, changed_ms = status.st_size, status.st_mtime_ns // 1_000_000
         if not os.access(path, os.R_OK):
             return Entry(printable(path), size, os.strerror(errno.EACCES))
     except FileNotFoundError as error:
@@ -102,7 +105,8 @@ def _entry(path: str) -> Entry | None:
     except OSError as error:
         return Entry(printable(path), 0, reason(error))
     text = printable(path)
-    return Entry(text, size, "" if text == path else _NOT_UTF8)
+    why = "" if text == path else _NOT_UTF8
+    return Entry(text, size, why, changed_ms=changed_ms)
 
 
 class _Listed:

@@ -13,9 +13,10 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from types import MappingProxyType
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -38,6 +39,7 @@ __all__ = [
     "file_problems",
     "files_since",
     "is_to_come",
+    "place_of",
 ]
 
 #: Columns: `kind` (see Problem), `place` (the file, or the node and its boot), `count`
@@ -69,6 +71,7 @@ class NewFile:
         problem: the kind of problem for which it is not read, or None.
         size: in bytes.
         reason: why it cannot be read, for people; "" if `problem` says all.
+        changed_ms: when it was changed, in milliseconds since the epoch; None: unknown.
     """
 
     path: str
@@ -76,13 +79,23 @@ class NewFile:
     problem: str | None
     size: int
     reason: str = ""
+    changed_ms: int | None = None
+
+    def is_same(self, other: NewFile | None) -> bool:
+        """Whether another look at this path has found the same content."""
+        if other is None or self.size != other.size:
+            return False
+        # Former versions have stored no times.
+        return None in {self.changed_ms, other.changed_ms} or (
+            self.changed_ms == other.changed_ms
+        )
 
 
 def files_since(
     spark: SparkSession | None,
     journals: Sequence[str],
     first: date | None,
-    known_paths: Collection[str] = (),
+    known: Mapping[str, NewFile] = MappingProxyType({}),
     *,
     last: date | None = None,
 ) -> list[NewFile]:
@@ -93,13 +106,14 @@ def files_since(
         journals: folders with `date=YYYY-MM-DD` folders, or such a folder itself. Local
             paths, or URIs that Spark can read.
         first: the first day; None: all.
-        known_paths: paths that are left out.
+        known: files that are left out unless they have changed, by their paths. A
+            file that was found while it was copied grows.
         last: the last day; None: all.
     """
     return [
         file
         for file in each_file(spark, journals, first, last)
-        if file.path not in known_paths
+        if not file.is_same(known.get(file.path))
     ]
 
 
@@ -145,14 +159,14 @@ def is_to_come(file: NewFile) -> bool:
 def file_problems(spark: SparkSession, files: Iterable[NewFile]) -> DataFrame:
     """The files that are not read: see PROBLEM."""
     rows = [
-        (file.problem, _place(file.path), 1, file.reason)
+        (file.problem, place_of(file.path), 1, file.reason)
         for file in files
         if file.problem is not None
     ]
     return spark.createDataFrame(rows, PROBLEM)
 
 
-def _place(path: str) -> str:
+def place_of(path: str) -> str:
     """The name of a file in the form for people."""
     local = local_path(path)
     return path if local is None else str(local)
@@ -176,8 +190,8 @@ def _file(entry: Entry, day: str) -> NewFile:
     elif why:
         problem = Problem.UNREAD_FILE
     else:
-        return NewFile(path, day, None, size)
-    return NewFile(path, day, problem.value, size, why)
+        return NewFile(path, day, None, size, changed_ms=entry.changed_ms)
+    return NewFile(path, day, problem.value, size, why, entry.changed_ms)
 
 
 def _days(spark: SparkSession | None, folder: str) -> list[tuple[str, str]]:
@@ -210,5 +224,5 @@ def _entries(spark: SparkSession | None, folder: str) -> Iterator[Entry]:
         yield from files_below(path, lambda file: not is_hidden(file))
         return
     assert spark is not None
-    for file, size in hadoop.files(spark, folder):
-        yield Entry(file, size)
+    for file, size, changed_ms in hadoop.files(spark, folder):
+        yield Entry(file, size, changed_ms=changed_ms)

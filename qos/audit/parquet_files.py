@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -87,7 +87,7 @@ def _statistics(footer: pq.FileMetaData) -> dict[str, object]:
         with_values = [part for part in statistics if part.num_values]
         if with_values and all(part.has_min_max for part in with_values):
             low = _bound(min(part.min for part in with_values))
-            high = _bound(max(part.max for part in with_values))
+            high = _bound(max(part.max for part in with_values), upper=True)
             if low is not None and high is not None:
                 least[name], most[name] = low, high
     return {
@@ -98,10 +98,20 @@ def _statistics(footer: pq.FileMetaData) -> dict[str, object]:
     }
 
 
-def _bound(value: Any) -> _Bound | None:
-    """A value in the form for a log; None: of another type, or too long."""
+def _bound(value: Any, *, upper: bool = False) -> _Bound | None:
+    """A value in the form for a log; None: of another type, or too long.
+
+    Times are in milliseconds, as the protocol of Delta demands.
+
+    Args:
+        value: the value.
+        upper: whether no value may be above the result; otherwise none below.
+    """
     if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        if upper:
+            value += timedelta(microseconds=999)
+        text = value.replace(tzinfo=None).isoformat(timespec="milliseconds")
+        return f"{text}Z"
     if isinstance(value, str):
         return value if len(value) <= _TEXT_CHARS_MAX else None
     # A bool is an int for Python, but a log has no range for it.

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from qos.audit import delta
 from qos.audit.delta import CannotWrite
 from qos.audit.forgetting import without_forgotten
-from qos.audit.hadoop import children, remove
+from qos.audit.hadoop import children, remove, write
 from qos.audit.read import literal
 from qos.audit.snapshot import files, spark_frame
 
@@ -23,6 +23,7 @@ __all__ = [
     "children",
     "clear_days",
     "count_rows",
+    "is_complete",
     "literal",
     "overwrite",
     "read_table",
@@ -31,6 +32,9 @@ __all__ = [
     "replace_table",
 ]
 
+
+#: The file that completes a folder, written last; Spark reads no file of such a name.
+_COMPLETE = "_complete"
 
 #: An audit of at most this many days has few of them.
 _DAYS_FEW = 3
@@ -125,5 +129,16 @@ def count_rows(
 
 
 def overwrite(table: DataFrame, folder: str) -> None:
-    """Write a small frame as Parquet, for our own use: it is no table for readers."""
+    """Write a small frame as Parquet, for our own use: it is no table for readers.
+
+    Whether all of it was written, says is_complete.
+    """
     table.coalesce(1).write.mode("overwrite").parquet(folder)
+    write(table.sparkSession, f"{folder}/{_COMPLETE}", b"")
+
+
+def is_complete(spark: SparkSession, folder: str) -> bool:
+    """Whether `overwrite` has written a frame here to its end."""
+    # Spark's own mark, which a setting of Hadoop switches off, was that of former
+    # versions.
+    return not {_COMPLETE, "_SUCCESS"}.isdisjoint(children(spark, folder))

@@ -52,6 +52,11 @@ def out_of(arguments: argparse.Namespace) -> str:
         return text
     if not text:
         raise UsageError("--out: which folder?")
+    if "\\" in str(path.resolve()):
+        raise UsageError(
+            rf"--out {text}: with a \ in its name no Delta table can be in it: give "
+            "another folder"
+        )
     try:
         path.mkdir(parents=True, exist_ok=True)
     except FileExistsError:

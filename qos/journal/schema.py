@@ -16,7 +16,8 @@ They have no line of a message, so their silence says nothing of messages.
 
 A line is one JSON object in ASCII. Its fields have the order of `FIELDS`, and fields
 without a value are left out. The pair (boot, seq) is unique: seq counts the lines of a
-boot from 1, and a gap in it is a line that could not be written.
+boot from 1, and a gap in it is a line that could not be written. Times are of the years
+2000 to 2200, and numbers are below 2**53; a reader takes any other line for a bad one.
 
 A line is written after its event is decided and before it comes true. If the process
 dies in between, the journal may have a line for a change that was never made. The next
@@ -45,10 +46,12 @@ from qos.core.quick_enum import QuickEnum
 __all__ = [
     "EVENTS",
     "FIELDS",
+    "INT_MAX",
     "ITEMS",
     "LINE_BYTES_MAX",
     "REQUIRED",
     "SCHEMA_VERSION",
+    "YEARS",
     "BadLine",
     "Entry",
     "Event",
@@ -75,6 +78,11 @@ SCHEMA_VERSION: Final = 2
 #: A longer line is not ours. No field is much longer than a JID (3071 bytes, RFC 7622
 #: §3.1), except for ids chosen by a peer.
 LINE_BYTES_MAX: Final = 256 * 1024
+
+
+#: The first and the last year of a time in a line. A clock that was never set says 1970;
+#: such a line cannot be compared with others.
+YEARS: Final = (2000, 2200)
 
 
 class Role(QuickEnum):
@@ -244,7 +252,8 @@ class Field(NamedTuple):
 
     Attributes:
         name: its key in the JSON object.
-        kind: `int`, `text`, or `time` (text like 2026-11-21T20:19:04.000000Z).
+        kind: `int` (0 to 2**53 - 1), `text`, or `time` (text like
+            2026-11-21T20:19:04.000000Z, in YEARS).
         always: whether every line has it.
         doc: its meaning.
     """
@@ -316,7 +325,7 @@ class Entry(NamedTuple):
 
 
 class BadLine(ValueError):
-    """A line that is no line of a journal."""
+    """A line that is no line of a journal, or has a time or number out of range."""
 
 
 class NewerSchema(BadLine):
@@ -332,7 +341,9 @@ _REQUIRED: Mapping[tuple[object, object], tuple[str, ...]] = {
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z")
-_INT_MAX = 2**63 - 1
+#: Differences and sums of a few hundred such numbers are integers of SQL, too; and each
+#: is exact as a float.
+INT_MAX: Final = 2**53 - 1
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _quote = json.encoder.encode_basestring_ascii
@@ -457,7 +468,7 @@ def time_of(at: str) -> float:
 
 def _checked(field: Field, value: object) -> str | int:
     if field.kind == "int":
-        if type(value) is int and 0 <= value <= _INT_MAX:
+        if type(value) is int and 0 <= value <= INT_MAX:
             return value
     elif isinstance(value, str) and (field.kind == "text" or _is_time(value)):
         return value
@@ -465,7 +476,10 @@ def _checked(field: Field, value: object) -> str | int:
 
 
 def _is_time(text: str) -> bool:
+    if _TIME.fullmatch(text) is None:
+        return False
     try:
-        return _TIME.fullmatch(text) is not None and time_of(text) is not None
+        year = datetime.fromisoformat(text).year
     except ValueError:
         return False
+    return YEARS[0] <= year <= YEARS[1]

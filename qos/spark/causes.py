@@ -107,6 +107,13 @@ _KNOWN: Final[Sequence[tuple[str, Lack, str]]] = (
         "spark.executor.memory on a cluster) in spark-defaults.conf",
     ),
     (
+        r"ExecutorLostFailure|MetadataFetchFailed|FetchFailed\(",
+        Lack.SETUP,
+        "an executor was lost, and with it what it had computed: start this again; if "
+        "that comes again, give it more memory by spark.executor.memory, and look at "
+        "its log",
+    ),
+    (
         r"Too many open files",
         Lack.SETUP,
         "too many files are open: raise the limit (ulimit -n)",

@@ -39,6 +39,8 @@ from qos.testing.clock import ManualClock
 NODE = "node@example.org/1"
 LAMP = "lamp@example.org/1"
 PAYLOAD = "<message xmlns='jabber:client'/>"
+#: A reader takes a line of 1970 for a bad one.
+NOW = 1_800_000_000.0
 
 
 class Disk:
@@ -55,7 +57,7 @@ class Bench:
     """An outbox and an inbox without a peer that answers."""
 
     def __init__(self, folder: Path) -> None:
-        self.clock = ManualClock(1000.0)
+        self.clock = ManualClock(NOW)
         self.disk = Disk()
         self.store = SqliteStore(folder / "store")
         self.store.probe = self.disk
@@ -239,7 +241,7 @@ class _Port(QueuePort):
 
 async def test_an_item_that_was_not_stored_was_withdrawn(tmp_path: Path) -> None:
     """Its publisher was refused; the items of others continue as on disk."""
-    clock, disk = ManualClock(1000.0), Disk()
+    clock, disk = ManualClock(NOW), Disk()
     store = SqliteQueueStore(tmp_path / "queues")
     store.probe = disk
     folder = tmp_path / "journal"

@@ -22,7 +22,7 @@ from qos.journal import (
     parse_line,
     render_line,
 )
-from qos.journal.schema import Event, LineMaker, time_of, time_text
+from qos.journal.schema import INT_MAX, Event, LineMaker, time_of, time_text
 
 NAMES = [field.name for field in FIELDS]
 
@@ -30,11 +30,12 @@ NAMES = [field.name for field in FIELDS]
 texts = st.text(max_size=30) | st.sampled_from(
     ["\n", "\u2028", '"', "\\", "\x00", "\ud800"]
 )
-numbers = st.integers(0, 2**63 - 1)
+numbers = st.integers(0, INT_MAX)
 events: st.SearchStrategy[Event] = st.sampled_from(
     [event for role in Role for event in EVENTS[role]]
 )
-times = st.floats(0, 4_000_000_000).map(lambda at: round(at, 3))
+#: From the year 2000 on.
+times = st.floats(946_684_800, 4_000_000_000).map(lambda at: round(at, 3))
 
 
 @st.composite
@@ -125,6 +126,12 @@ def test_a_time_is_read_as_it_was_written(at: float) -> None:
         (line(seq=-1), "seq is no int"),
         (line(attempt=True), "attempt is no int"),
         (line(attempt=2**63), "attempt is no int"),
+        (line(seq=2**53), "seq is no int"),
+        (line(at="0001-01-01T00:00:00.000000Z"), "at is no time"),
+        (line(at="1970-01-01T00:00:07.000000Z"), "at is no time"),
+        (line(at="1999-12-31T23:59:59.999999Z"), "at is no time"),
+        (line(at="2201-01-01T00:00:00.000000Z"), "at is no time"),
+        (line(at="9999-12-31T23:59:59.999999Z"), "at is no time"),
         (line(msg_id=1), "msg_id is no text"),
         (line(at="2026-11-21 20:19:04"), "at is no time"),
         (line(at="2026-02-30T20:19:04.000000Z"), "at is no time"),

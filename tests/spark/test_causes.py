@@ -45,6 +45,14 @@ _CATALOG = (
             ["a disk is full: make room", "SPARK_LOCAL_DIRS"],
         ),
         (
+            [
+                f"{_TASK}ExecutorLostFailure (executor 1 exited caused by one of the "
+                "running tasks) Reason: Remote RPC client disassociated."
+            ],
+            Lack.SETUP,
+            ["an executor was lost", "start this again", "spark.executor.memory"],
+        ),
+        (
             [_WRITING, _NO_EXEC],
             Lack.SETUP,
             ["executed in /tmp (noexec)", "JAVA_TOOL_OPTIONS=-Djava.io.tmpdir=DIR"],

@@ -72,6 +72,15 @@ def test_an_old_java_is_one_line(
     assert "openjdk-17-jre-headless" in line
 
 
+def test_a_backslash_in_the_folder_of_the_results_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Delta's library takes it for a slash, and would not find its own files."""
+    line = refused(capsys, "audit", "full", "--out", r"a\b")
+    assert r"--out a\b: with a \ in its name" in line
+    assert not list(tmp_path.glob("a*"))
+
+
 def test_a_missing_extra_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,15 +6,19 @@ import os
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 import qos.audit
 from fleets import NOW, Fleets, journals_in
 from parquet import rows_of
 from published import differences, rows, wrong_verdicts
 from qos.audit.batch_tables import TABLES
+from qos.audit.forgetting import FORGOTTEN
 
 pytestmark = [
     pytest.mark.spark,
@@ -106,3 +110,29 @@ def test_two_runs_of_the_pipeline_come_to_what_an_audit_comes_to(
         if not any(f"'{kind}'" in row for kind in UNSEEN)
     }
     assert rows_of(warehouse / "problems") == problems
+
+
+@pytest.mark.long
+def test_an_account_that_an_audit_has_forgotten_is_in_no_result_of_the_pipeline(
+    project: Path, tmp_path: Path, fleets: Fleets, audited_fleets: Path
+) -> None:
+    """The pipeline did not read the list; its rows came again with each run."""
+    for late in (False, True):
+        fleets.write(tmp_path / "journals", late=late)
+    (first, *_) = sorted(rows(audited_fleets / "deliveries", ("sender",)))
+    account = str(first[0]).partition("/")[0]
+    out = tmp_path / "audited"
+    pq_rows = pa.table({"account": [account], "at": [datetime.now(UTC)]})
+    write_deltalake(out / FORGOTTEN, pq_rows)
+    run(project, now=NOW.isoformat(), **{"spark.xmppQos.forgottenIn": str(out)})
+    warehouse = project / "spark-warehouse"
+    expected: dict[str, int] = {}
+    for name in set(TABLES) - {"anomalies"}:
+        found, before = (
+            rows_of(folder / name) for folder in (warehouse, audited_fleets)
+        )
+        expected[name] = sum(account in row for row in before)
+        assert not any(account in row for row in found), name
+        assert found == {row: n for row, n in before.items() if account not in row}
+    assert expected["deliveries"]
+    assert expected["routes_hourly"]

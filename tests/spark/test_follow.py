@@ -188,6 +188,10 @@ def test_what_comes_for_a_closed_day_is_counted_and_changes_no_table(
     write_journal(
         journals, "second", Lines("u").sent(*WHOLE, msg_id="new", at=10 * DAY_S)
     )
+    # One node alone closes no day of others.
+    write_journal(
+        journals, "third", Lines("s").sent(*WHOLE, msg_id="new too", at=10 * DAY_S)
+    )
     write_journal(journals, "more", Lines("t").sent(*WHOLE, msg_id="more"))
     follower(spark, journals, out).look()
     before = messages(spark, out)
@@ -196,6 +200,7 @@ def test_what_comes_for_a_closed_day_is_counted_and_changes_no_table(
         ("2026-01-05", "open", None),
         ("2026-01-05", "over", "delivered"),
         ("2026-01-15", "new", "delivered"),
+        ("2026-01-15", "new too", "delivered"),
         (f"{NOON + timedelta(seconds=ahead):%Y-%m-%d}", "ahead", "delivered"),
     ]
     # Of two looks, and joined when it was closed.

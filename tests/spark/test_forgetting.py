@@ -17,7 +17,7 @@ from qos.audit.driver import audit
 from qos.audit.erasure import forget
 from qos.audit.follow import Follower
 from qos.audit.follow_lock import alone
-from qos.audit.forgetting import is_about
+from qos.audit.forgetting import is_about, is_about_at_all
 from qos.audit.snapshot import snapshot
 from qos.audit.swap import swap
 from qos.audit.tables import Limits
@@ -58,8 +58,11 @@ def test_a_row_is_about_an_account_if_any_of_its_columns_names_it(
                 ((1, [(value, 2)]), "n int, a array<struct<b: string, c: int>>"),
             ):
                 frame = spark.createDataFrame([row], columns)
-                found = frame.where(is_about([LAMP, "other@x"], frame.schema)).count()
+                accounts = [LAMP, "other@x"]
+                found = frame.where(is_about(accounts, frame.schema)).count()
                 assert found == expected, (value, columns)
+                without_schema = frame.where(is_about_at_all(accounts)).count()
+                assert without_schema == expected, (value, columns)
 
 
 def table(spark: SparkSession, *names: str) -> DataFrame:

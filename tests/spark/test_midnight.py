@@ -156,3 +156,31 @@ def test_a_row_without_its_beginning_gives_way_to_that_of_an_earlier_day(
     assert sorted(row["name"] for row in left.collect()) == ["again", "stranger"]
     is_untouched = without_earlier(new, folder, ["name"], "begun_at", FIFTH)
     assert is_untouched is new
+
+
+@pytest.mark.long
+def test_an_audit_without_any_line_keeps_what_is_carried_over(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The journals were on a disk that was not there, for one night."""
+    journals, away, out = tmp_path / "journals", tmp_path / "away", tmp_path / "out"
+    ninth, of_item = date(2026, 1, 9), {"queue": "n", "item": "item"}
+    for day in (FIFTH, ninth):
+        part = lines()
+        after_s = 4 * 86_400.0
+        part.line("q@x", "queue", "acquired", after_s, source="b@x/1", **of_item)
+        part.line("q@x", "queue", "accepted", after_s + 1, source="b@x/1", **of_item)
+        part.rows = [row for row in part.rows if row["at"].date() == day]
+        write_journal(journals, "all", part)
+    audit(spark, [str(journals)], str(out), limits=LIMITS, last=FIFTH)
+    before = rows(spark, out)
+    assert before["item"] == (FIFTH, None, True)
+    journals.rename(away)
+    journals.mkdir()
+    empty = audit(spark, [str(journals)], str(out), limits=LIMITS)
+    assert empty.lines == 0
+    assert rows(spark, out) == before
+    shutil.move(away / f"date={ninth}", journals)
+    audit(spark, [str(journals)], str(out), limits=LIMITS, first=ninth)
+    assert rows(spark, out)["item"] == (FIFTH, "accepted", True)
+    assert "item (2)" not in rows(spark, out)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -28,11 +29,28 @@ def test_a_backend_that_is_here_stays() -> None:
     assert _imported("svg") == ("", ["svg", "svg"])
 
 
-def _imported(backend: str) -> tuple[str, list[str]]:
+@pytest.mark.parametrize("is_named", [True, False], ids=["named", "in the folder"])
+@pytest.mark.parametrize("backend", ["svg", "qt"])
+def test_settings_that_nobody_can_read_are_set_aside_with_a_sentence(
+    tmp_path: Path, backend: str, is_named: bool
+) -> None:
+    """Saved by an editor in Latin 1; matplotlib could not be imported then."""
+    settings = tmp_path / "matplotlibrc"
+    settings.write_bytes(b"# Gr\xfc\xdfe\nlines.linewidth: 9\n")
+    named = {"MATPLOTLIBRC": str(settings)} if is_named else {}
+    said, printed = _imported(backend, folder=None if is_named else tmp_path, **named)
+    assert "the settings of matplotlib are set aside" in said
+    assert printed[1] == backend
+
+
+def _imported(
+    backend: str, *, folder: Path | None = None, **settings: str
+) -> tuple[str, list[str]]:
     """The import in a process with this backend: its stderr, and what it prints."""
     finished = subprocess.run(
         (sys.executable, "-P", "-c", _IMPORT),
-        env={**os.environ, "MPLBACKEND": backend},
+        env={**os.environ, "MPLBACKEND": backend, **settings},
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=120,

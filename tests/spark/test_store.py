@@ -1,7 +1,7 @@
 """A day that is audited again is replaced as a whole, and others stay."""
 
 from collections import Counter
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -161,11 +161,14 @@ def test_the_log_knows_what_is_in_a_file(spark: SparkSession, tmp_path: Path) ->
         "partition.date": FIFTH,
         **{f"null_count.{n}": 0 for n in ("at", "long", "x", "yes", "n")},
         "null_count.text": 2,
-        "min.at": moments[0],
-        "max.at": moments[1],
+        # In milliseconds, as Delta demands: no row is outside.
+        "min.at": moments[0].replace(microsecond=0),
+        "max.at": moments[0].replace(microsecond=0) + timedelta(seconds=1),
         "min.n": 7,
         "max.n": 7,
     }
+    (log,) = Path(folder, "_delta_log").glob("*1.json")
+    assert r"\"at\": \"2026-01-05T12:00:00.000Z\"" in log.read_text()
     # No file is left out that has a row of this kind.
     data = DeltaTable(folder).to_pyarrow_dataset()
     for where, count in (

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from qos.audit import boot_runs, read, tables
 from qos.audit.boot_runs import CLOCK_BACK_S
 from qos.audit.foreign_lines import Tied
+from qos.audit.forgetting import forgotten, is_about_at_all
 from qos.audit.journals import tied_folders
 from qos.audit.locations import local_path
 from qos.audit.named_journals import named_runs
@@ -100,7 +101,14 @@ def _runs() -> DataFrame:
 
 def _partitioned(table: DataFrame) -> DataFrame:
     # Hive requires the partition columns of a table to be the last.
-    return table.selectExpr("* EXCEPT (date, hour)", *_BY_HOUR)
+    return _without_forgotten(table).selectExpr("* EXCEPT (date, hour)", *_BY_HOUR)
+
+
+def _without_forgotten(table: DataFrame) -> DataFrame:
+    """The rows that are not about an account on the list of an audit."""
+    out = spark.conf.get("spark.xmppQos.forgottenIn", "") or ""
+    accounts = forgotten(spark, out) if out else frozenset()
+    return table.where(~is_about_at_all(accounts)) if accounts else table
 
 
 @dp.table
@@ -133,7 +141,7 @@ def runs() -> DataFrame:
 @dp.materialized_view
 def problems() -> DataFrame:
     """The problems of the journals, by kind and place."""
-    return (
+    return _without_forgotten(
         read.line_problems(spark.read.table("all_bad_lines"))
         .unionByName(boot_runs.missing_lines(_runs()))
         .unionByName(boot_runs.clocks_back(_runs(), tolerance_s=CLOCK_BACK_S))

@@ -1,0 +1,42 @@
+"""The files of a follower's next step: those of an interrupted one, as far as they hold.
+
+A file of a plan may be gone when the step is repeated: somebody has joined it with
+others, or has removed it. It may also have grown. Then the plan is made anew. A file
+that is gone is a problem; if its lines are in another file, that file is new.
+
+This module knows nothing of Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from qos.audit.new_files import NewFile
+from qos.audit.read import Problem
+
+__all__ = ["plan_from"]
+
+_VANISHED: Final = "it was removed before it was read"
+
+
+def plan_from(planned: Sequence[NewFile], new: Sequence[NewFile]) -> list[NewFile]:
+    """The files of the next step.
+
+    Args:
+        planned: the files of an interrupted step; empty: there is none.
+        new: the files that a listing has found, without those of complete steps.
+    """
+    current = {file.path: file for file in new}
+    if planned and all(file.is_same(current.get(file.path)) for file in planned):
+        # A step that is repeated with the same files has the same result.
+        return list(planned)
+    gone = [_vanished(file) for file in planned if file.path not in current]
+    return [*new, *gone]
+
+
+def _vanished(file: NewFile) -> NewFile:
+    """The problem. No file has this size: if the file comes back, it has changed."""
+    problem = Problem.UNREAD_FILE.value
+    return replace(file, problem=problem, size=-1, reason=_VANISHED)
