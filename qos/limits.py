@@ -93,6 +93,7 @@ LIMITS: Final = (
         "qos.core.strings:ID_CHARS_MAX",
         "characters of a msgId, a mark, a hold or the id of an iq",
     ),
+    Limit("qos.core.strings:_SPLIT_MAX", "JIDs whose accounts are remembered"),
     Limit("qos.core.strings:_TEXT_CHARS_MAX", "characters of the text of an error"),
     Limit("qos.core.message.batch:ELEMENTS_MAX", "requests in a batch"),
     Limit(
@@ -112,7 +113,7 @@ LIMITS: Final = (
         "rooms recognised by the presence of their occupants",
     ),
     Limit(
-        "xep_qos.parsed_messages:_CHARS_MAX",
+        "xep_qos.feed:_CHARS_MAX",
         "characters of payloads that are kept as elements as well",
     ),
     Limit("xep_qos.stanza:_CREDIT_DIGITS_MAX", "digits of a credit that a peer grants"),
@@ -399,7 +400,7 @@ LIMITS: Final = (
         "workers excluded by some items of a node that still get others of these",
     ),
     Limit(
-        "qos.core.queue.hops:HOPS_MAX",
+        "qos.core.queue.properties:HOPS_MAX",
         "queues that push and bridges forward a message through",
     ),
     Limit("qos.core.rest.messages:_HOPS_MAX", "the largest count in a header Msg-Hops"),

@@ -132,6 +132,9 @@ class Users:
         users = self._now()
         if users is None or name not in users.hashes:
             return None
+        return self._grant(users, name)
+
+    def _grant(self, users: _Content, name: str) -> Grant:
         return Grant(self._account(name), name, users.hashes[name])
 
     def grant_of_token(self, token: str) -> Grant | None:
@@ -141,7 +144,7 @@ class Users:
             return None
         # By the hash: how long that takes tells nothing about the token.
         name = users.names.get(hashed_token(token))
-        return None if name is None else self.grant(name)
+        return None if name is None else self._grant(users, name)
 
     def stands(self, grant: Grant) -> bool:
         """Whether a grant still stands: its user is there, with the same secret.

@@ -14,6 +14,8 @@ from qos import arguments
 from qos.core.queue.item import Affiliation, ItemOutcome
 from qos.core.queue.node_options import (
     NODE_FIELDS,
+    QUEUE_REQUESTS,
+    SELECTOR,
     SUBSCRIBE_FIELDS,
     Field,
 )
@@ -193,6 +195,35 @@ def _new_item(item: NewItem) -> str:
         expected = f"one XML element, in the item {item.item_id!r}"
         raise InvalidArgument("payload", str, expected, why=str(error)) from error
     return f"<item{marks}>{content}</item>" if content else f"<item{marks}/>"
+
+
+def subscribe_options(
+    queue_requests: int,
+    batch: int,
+    durable_locks: bool,
+    events: str,
+    selector: str,
+) -> dict[str, str]:
+    """The options of a subscription, by their fields; see `XEP_0254.subscribe`.
+
+    Raises:
+        InvalidArgument: one of them has a wrong value.
+    """
+    arguments.whole("queue_requests", queue_requests, least=1)
+    arguments.whole("batch", batch, least=1)
+    arguments.flag("durable_locks", durable_locks)
+    if events not in ("message", "acknowledged"):
+        raise InvalidArgument("events", events, "'message' or 'acknowledged'")
+    check_selector(selector)
+    options = {
+        QUEUE_REQUESTS: str(queue_requests),
+        "queue#batch": str(batch),
+        "queue#durable_locks": "1" if durable_locks else "0",
+        "queue#events": events,
+    }
+    if selector:
+        options[SELECTOR] = selector
+    return options
 
 
 def check_selector(selector: str) -> None:

@@ -18,9 +18,8 @@ from qos import arguments
 from qos.core.backoff import Backoff
 from qos.core.contents import Json
 from qos.core.queue.item import Affiliation, ItemOutcome
-from qos.core.queue.node_options import QUEUE_REQUESTS, SELECTOR
 from qos.engine.retry import Retry
-from qos.errors import InvalidArgument, RequestRefused
+from qos.errors import RequestRefused
 from qos.jids import jid_of
 from qos.stream.per_stream import plugin_of
 from xep_0254 import client_answers, client_stanza
@@ -306,20 +305,9 @@ class XEP_0254(BasePlugin):
         Raises:
             RequestRefused: also if the service has no selectors, and one is given.
         """
-        arguments.whole("queue_requests", queue_requests, least=1)
-        arguments.whole("batch", batch, least=1)
-        arguments.flag("durable_locks", durable_locks)
-        if events not in ("message", "acknowledged"):
-            raise InvalidArgument("events", events, "'message' or 'acknowledged'")
-        client_stanza.check_selector(selector)
-        options = {
-            QUEUE_REQUESTS: str(queue_requests),
-            "queue#batch": str(batch),
-            "queue#durable_locks": "1" if durable_locks else "0",
-            "queue#events": events,
-        }
-        if selector:
-            options[SELECTOR] = selector
+        options = client_stanza.subscribe_options(
+            queue_requests, batch, durable_locks, events, selector
+        )
         content = client_stanza.subscribe(node, self._subscriber(jid), options)
         answer = await self._set(service, content, "subscribe", timeout_s)
         if selector and not client_answers.selects(answer):

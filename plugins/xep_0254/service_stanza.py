@@ -195,11 +195,7 @@ def render_result(
         case Ok() | CreditResult():  # of Credit, which no iq asks for
             pass
         case ItemsResult():
-            pairs = (
-                (item, (payloads or {}).get(item.seq, "")) for item in result.items
-            )
-            items = [_item(item, xml, result.now, result.owner) for item, xml in pairs]
-            content = _items(result, items, answer_bytes_max)
+            content = _items(result, payloads or {}, answer_bytes_max)
         case SubscriptionsResult():
             content = _subscriptions(result, answer_bytes_max)
         case AffiliationsResult():
@@ -331,8 +327,12 @@ def _affiliations(result: AffiliationsResult, bytes_max: int) -> str:
 # -- items -----------------------------------------------------------------
 
 
-def _items(result: ItemsResult, elements: list[str], bytes_max: int) -> str:
+def _items(result: ItemsResult, payloads: Mapping[int, str], bytes_max: int) -> str:
     """The items as a page (XEP-0059); `count` shows that there are more."""
+    elements = [
+        _item(item, payloads.get(item.seq, ""), result.now, result.owner)
+        for item in result.items
+    ]
     pages = ""
     ids = Counter(item.item_id for item in result.items)
     properties = [

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 from xml.etree import ElementTree as ET
 
 from slixmpp import JID
@@ -47,8 +46,7 @@ class SendOptions(TypedDict, total=False):
     msg_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Addressed:
+class Addressed(NamedTuple):
     """A message to be sent.
 
     Attributes:

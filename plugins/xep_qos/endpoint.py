@@ -226,13 +226,9 @@ class Endpoint:
         )
         undo.callback(self.inbox.stop)
 
-    def _make_parts_for_peers(self) -> None:
-        """Make the parts that decide about peers: discovery, batches and trust."""
+    def _make_discovery(self) -> None:
         settings = self.settings
-        self._render_request = partial(
-            stanza.render_request, store_id=self.store.store_id
-        )
-        self._discovery = Discovery(
+        self._discovery: Discovery = Discovery(
             self.xmpp,
             namespaces=settings.namespaces,
             timeout_s=settings.retry_first_s,
@@ -245,8 +241,13 @@ class Endpoint:
             none_is_online=lambda *of: self._roster.none_is_online(*of),
         )
         self.route: Callable[[Outgoing], Route | None] = self._discovery.route
+
+    def _make_batches(self) -> None:
+        self._render_request = partial(
+            stanza.render_request, store_id=self.store.store_id
+        )
         self._batches = BatchSender(
-            settings,
+            self.settings,
             self._clock,
             supports=self._discovery.supports,
             render=self._render_request,
@@ -266,6 +267,12 @@ class Endpoint:
             sender=self._sender_of_answer,
             keep=self._keep,
         )
+
+    def _make_parts_for_peers(self) -> None:
+        """Make the parts that decide about peers: discovery, batches and trust."""
+        settings = self.settings
+        self._make_discovery()
+        self._make_batches()
         self.guard: Guard = Guard(
             self.xmpp,
             trust=policy_of(settings.trust),

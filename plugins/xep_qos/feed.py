@@ -21,16 +21,22 @@ from qos.core.strings import bare
 from qos.engine import Consumption
 from qos.errors import LocalProtocolError, StoreDamaged
 from qos.stream.tap import Tap
+from qos.xml_text import CLIENT
 from xep_qos.consumers import Consumers
-from xep_qos.parsed_messages import ParsedMessages
 from xep_qos.takers import Takers
 
-__all__ = ["Feed", "IncomingInfo"]
+__all__ = ["Feed", "IncomingInfo", "ParsedMessages"]
 
 log = logging.getLogger(__name__)
 
 #: The most accounts for which it is logged, once, that nobody takes their messages.
 _SAID_MAX = 1_000
+
+#: The most characters of the texts whose elements are kept. The smallest elements take
+#: some 40 times as much memory as their text.
+_CHARS_MAX = 256 * 1024
+
+_MESSAGE = f"{{{CLIENT}}}message"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,4 +168,47 @@ class Feed:
         else:
             message = Message(self._xmpp, xml=xml, recv=True)  # type: ignore[no-untyped-call]
         self._delivered[message.xml] = record
+        return message
+
+
+class ParsedMessages:
+    """The elements of received messages, the latest ones, each until it is handed over.
+
+    A message is stored as text, and handed over as an element. The element that was
+    read need not be made again from the text, if not too much has come meanwhile.
+    """
+
+    def __init__(self) -> None:
+        # By the identity of the payload, which is the same object in a record that was
+        # not read from a store.
+        self._kept: dict[int, tuple[str, ET.Element]] = {}
+        self._chars = 0
+
+    def keep(self, payload: str, message: ET.Element) -> None:
+        """Keep an element for the hand-over of its payload, and no longer than others.
+
+        An element in another namespace than that of its text is not kept.
+        """
+        if message.tag != _MESSAGE:
+            return
+        self._kept[id(payload)] = payload, message
+        self._chars += len(payload)
+        while self._chars > _CHARS_MAX:
+            self._pop(next(iter(self._kept)))
+
+    def take(self, record: Incoming) -> ET.Element | None:
+        """The element of a message, with the addresses of its iq, if it is kept."""
+        if id(record.payload) not in self._kept:
+            return None
+        message = self._pop(id(record.payload))
+        message.tail = None
+        message.attrib.pop("from", None)
+        message.set("to", record.to)
+        if record.source:
+            message.set("from", record.source)
+        return message
+
+    def _pop(self, key: int) -> ET.Element:
+        payload, message = self._kept.pop(key)
+        self._chars -= len(payload)
         return message

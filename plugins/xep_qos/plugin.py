@@ -139,15 +139,9 @@ class XEP_QOS(BasePlugin):
                 may continue when the store is opened again. To be sure, submit it again
                 under the same msg_id.
         """
-        message = addressed(self.xmpp, to, body, payload, json, sender)
+        to, sender, content = addressed(self.xmpp, to, body, payload, json, sender)
         return await self._endpoint.submit(
-            message.to,
-            message.payload,
-            level,
-            deadline_s,
-            ordered,
-            message.sender,
-            msg_id,
+            to, content, level, deadline_s, ordered, sender, msg_id
         )
 
     def delivery(self, msg_id: str) -> Delivery:

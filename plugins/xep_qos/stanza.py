@@ -145,9 +145,7 @@ def request_of(
     if kind != "deliver":
         hold = ""
     if max(len(msg_id), len(mark), len(hold)) > ID_CHARS_MAX:
-        ids = {"msgId": msg_id, "sender": mark, "hold": hold}
-        name = max(ids, key=lambda each: len(ids[each]))
-        raise bad_request(f"{name} is longer than {ID_CHARS_MAX} characters")
+        raise _too_long(msgId=msg_id, sender=mark, hold=hold)
     if kind != "deliver" and not without_message:
         message = _message_in(element)
         payload = embedded(message)
@@ -163,6 +161,11 @@ def request_of(
         hold=hold,
         **where,
     )
+
+
+def _too_long(**ids: str) -> RemoteProtocolError:
+    name = max(ids, key=lambda attribute: len(ids[attribute]))
+    return bad_request(f"{name} is longer than {ID_CHARS_MAX} characters")
 
 
 def _message_in(element: ET.Element) -> ET.Element:

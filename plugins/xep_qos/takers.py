@@ -116,10 +116,7 @@ class Takers:
             else:
                 xmpp.event = before
         if is_taken and (tasks or failures):
-            all_ended: asyncio.Future[None] = loop.create_task(
-                _all_ended(tasks, failures)
-            )
-            return all_ended
+            return asyncio.ensure_future(_all_ended(tasks, failures), loop=loop)
         return is_taken
 
     def _matching(self, stanza: StanzaBase) -> list[BaseHandler]:

@@ -107,14 +107,18 @@ class BrowsingLink:
             text = f"the selector: {error}"
             refusal = Refusal(text, condition="bad-request", type="modify")
             self._detach(condition_of(refusal))
-            return
-        if terminus is None:
-            link.open()
+        else:
+            self._begin()
+
+    def _begin(self) -> None:
+        """Attach the link, as soon as its terminus is kept."""
+        if self._terminus is None:
+            self._link.open()
             self.flow()
         else:
             # With the answer it is on disk; until then nothing is asked for.
             self._asking = True
-            self._keep(terminus, self._is_kept)
+            self._keep(self._terminus, self._is_kept)
 
     def _keep(self, terminus: Terminus, answer: Answer) -> None:
         connection = self._connection
@@ -122,15 +126,18 @@ class BrowsingLink:
         connection.engine.request(KeepTerminus(terminus), terminus.jid, answer)
 
     def _is_kept(self, result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
-        self._asking = False
-        if self._ended:
-            return
-        if isinstance(result, Refusal):
-            self._detach(condition_of(result))
+        if self._is_over(result):
             return
         self._link.open()
         self.flow()
         self._connection.write_soon()
+
+    def _is_over(self, answer: Result | Refusal) -> bool:
+        """Take an answer; returns whether the link has ended, or ends now."""
+        self._asking = False
+        if isinstance(answer, Refusal) and not self._ended:
+            self._detach(condition_of(answer))
+        return self._ended
 
     def flow(self) -> None:
         """The consumer grants credit, or drains the link."""
@@ -156,11 +163,7 @@ class BrowsingLink:
         connection.engine.request(items, connection.jid, answer)
 
     def _answer(self, result: Result | Refusal, payloads: Mapping[int, str]) -> None:
-        self._asking = False
-        if self._ended:
-            return
-        if isinstance(result, Refusal):
-            self._detach(condition_of(result))
+        if self._is_over(result):
             return
         assert isinstance(result, ItemsResult)
         connection = self._connection

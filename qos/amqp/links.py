@@ -195,12 +195,8 @@ class Links:
         connection, engine = self._connection, self._connection.engine
         name = connection.terminus_name(link.name)
         durable = engine.terminus(name)
-        if address is not None:
-            source = terms.source_of(link, address)
-        elif durable is not None:
-            # The peer asks for its terminus as it was.
-            source = terms.source_again(link, durable[0])
-        else:
+        source = terms.source_of(link, address, durable[0] if durable else None)
+        if source is None:
             return Condition(conditions.INVALID_FIELD, "the source names no node")
         node, state = source.address, "live"
         if source.copies:

@@ -111,6 +111,10 @@ class OutgoingLink:
         self._ended = False
         # Of messages that are settled before they are sent.
         self._settling_bytes = 0
+        self._subscribe(selector, terminus)
+
+    def _subscribe(self, selector: str, terminus: Terminus | None) -> None:
+        """Subscribe without credit, when the terminus is kept if there is one."""
         options = {
             QUEUE_REQUESTS: str(bounds.UNSETTLED_MAX),
             "queue#batch": str(BATCH_MAX),
@@ -120,9 +124,10 @@ class OutgoingLink:
         if terminus is not None:
             # Before the subscription, with whose answer the link is attached.
             self._request(KeepTerminus(terminus), self._is_kept)
-        self._request(Subscribe(node, jid, options, link=True), self._subscribed)
+        subscribe = Subscribe(self._node, self.jid, options, link=True)
+        self._request(subscribe, self._subscribed)
         # In the same turn: nothing is given out without credit.
-        self._request(Credit(node, 0), self._begun)
+        self._request(Credit(self._node, 0), self._begun)
 
     def _request(
         self,

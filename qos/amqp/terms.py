@@ -39,7 +39,6 @@ __all__ = [
     "offer",
     "refuse",
     "show_dynamic",
-    "source_again",
     "source_of",
     "why_not",
 ]
@@ -232,15 +231,25 @@ class Source:
     expiry: Expiry
 
 
-def source_of(link: Link, address: str) -> Source:
-    """The source that the peer asks for; it is shown as it is in force."""
-    expiry = expiry_of(link.remote_source)
-    link.source.durability = _durability_of(link, expiry)
-    return Source(address, _selector_of(link), _copies(link), expiry)
+def source_of(
+    link: Link, address: str | None, terminus: DurableTerminus | None
+) -> Source | None:
+    """The source that the peer asks for; it is shown as it is in force.
 
+    Args:
+        link: attached by the peer.
+        address: of a node; None: the peer asks for its terminus as it was.
+        terminus: the one that the core keeps, if it keeps any.
 
-def source_again(link: Link, terminus: DurableTerminus) -> Source:
-    """The source as it was, of a terminus that the core keeps; it is shown."""
+    Returns:
+        None: there is neither.
+    """
+    if address is not None:
+        expiry = expiry_of(link.remote_source)
+        link.source.durability = _durability_of(link, expiry)
+        return Source(address, _selector_of(link), _copies(link), expiry)
+    if terminus is None:
+        return None
     _show_durable(link, terminus)
     return Source(
         terminus.address, terminus.selector, terminus.copies, Expiry.of(terminus)

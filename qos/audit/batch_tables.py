@@ -5,7 +5,7 @@ A follower replaces single rows instead: see qos.audit.step_tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -74,72 +74,128 @@ def write_tables(
     Returns:
         Each table as it is on disk, for these days.
     """
-    frames: dict[str, DataFrame] = {}
-
-    def write(name: str, table: DataFrame, *, has_rows: bool = True) -> DataFrame:
-        """Write a table; `has_rows` is False if it is known to have none."""
-        progress(f"writing {name}")
-        folder = f"{out}/{name}"
-        save = store.replace_days if has_rows else store.clear_days
-        save(table, folder, *days)
-        frames[name] = store.read_table(table, folder, *days)
-        return frames[name]
-
-    def write_for(role: Role, name: str, table: DataFrame) -> DataFrame:
-        """Write a table that is made from the lines of a role."""
-        return write(name, table, has_rows=role in roles)
-
-    def only_new(messages: DataFrame) -> DataFrame:
-        """The messages that have no row of an earlier day."""
-        if not from_margin:
-            return messages
-        folder = f"{out}/deliveries"
-        return without_earlier(messages, folder, _MESSAGE, "accepted_at", days[0])
-
+    writer = _Writer(out, days, roles, from_margin=from_margin, progress=progress)
     if from_margin:
         # It began before these lines: its row is in the table of that day.
         messages = messages.where(F.col("bytes").isNotNull())
-    messages, has_suspects = _judged(messages, judge, only_new)
-    # The rows before this audit: data that is read stays so, whatever is written.
-    messages_before = store.read_table(messages, f"{out}/deliveries", *days)
-    has_former = any(
-        store.count_rows(messages.sparkSession, f"{out}/{name}", *days)
-        for name in ("anomalies", "unproven_hourly")
-    )
-    messages = write("deliveries", messages)
-
-    def write_anomalies() -> None:
-        anomalies = tables.anomalies(messages)
-        if has_former:
-            before = store.read_table(anomalies, f"{out}/anomalies", *days)
-            anomalies = tables.revised(
-                anomalies, before, messages, messages_before, judge.limits
-            )
-        write("anomalies", anomalies, has_rows=has_suspects or has_former)
-
-    def write_unproven() -> None:
-        unproven = tables.unproven_hourly(messages)
-        write("unproven_hourly", unproven, has_rows=has_suspects)
-
-    def write_queues() -> None:
-        items = tables.queue_items(events)
-        if from_margin and Role.QUEUE in roles:
-            items = items.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
-            folder = f"{out}/queue_items"
-            items = without_earlier(items, folder, _ITEM, "published_at", days[0])
-        items = write_for(Role.QUEUE, "queue_items", items)
-        write_for(Role.QUEUE, "queues_hourly", tables.queues_hourly(items))
-
+    messages, has_suspects = _judged(messages, judge, writer.new_messages)
+    before = writer.accused_before(messages)
+    messages = writer.write("deliveries", messages)
     in_parallel(
-        write_anomalies,
-        lambda: write("routes_hourly", tables.routes_hourly(messages)),
-        write_unproven,
-        lambda: write_for(Role.JOURNAL, "windows_hourly", tables.windows_of(counts)),
-        lambda: write_for(Role.RECEIVER, "refusals", tables.refusals(events)),
-        write_queues,
-        lambda: write_for(Role.WORKER, "workers_hourly", tables.workers_hourly(events)),
+        lambda: writer.write_anomalies(
+            messages, before, judge.limits, has_suspects=has_suspects
+        ),
+        lambda: writer.write("routes_hourly", tables.routes_hourly(messages)),
+        lambda: writer.write(
+            "unproven_hourly", tables.unproven_hourly(messages), has_rows=has_suspects
+        ),
+        *writer.of_roles(events, counts),
     )
-    return frames
+    return writer.frames
+
+
+class _Writer:
+    """Writes the tables of some days.
+
+    Attributes:
+        frames: each table that is on disk, for these days.
+    """
+
+    def __init__(
+        self,
+        out: str,
+        days: Days,
+        roles: Collection[Role],
+        *,
+        from_margin: bool,
+        progress: Callable[[str], None],
+    ) -> None:
+        """See write_tables."""
+        self.frames: dict[str, DataFrame] = {}
+        self._out = out
+        self._days = days
+        self._roles = roles
+        self._from_margin = from_margin
+        self._progress = progress
+
+    def write(self, name: str, table: DataFrame, *, has_rows: bool = True) -> DataFrame:
+        """Write a table; `has_rows` is False if it is known to have none."""
+        self._progress(f"writing {name}")
+        folder = f"{self._out}/{name}"
+        save = store.replace_days if has_rows else store.clear_days
+        save(table, folder, *self._days)
+        self.frames[name] = store.read_table(table, folder, *self._days)
+        return self.frames[name]
+
+    def accused_before(self, messages: DataFrame) -> DataFrame | None:
+        """The messages as an earlier audit left them; None: it has suspected none.
+
+        Data that is read stays so, whatever is written.
+        """
+        spark, out, days = messages.sparkSession, self._out, self._days
+        before = store.read_table(messages, f"{out}/deliveries", *days)
+        has_former = any(
+            store.count_rows(spark, f"{out}/{name}", *days)
+            for name in ("anomalies", "unproven_hourly")
+        )
+        return before if has_former else None
+
+    def write_anomalies(
+        self,
+        messages: DataFrame,
+        messages_before: DataFrame | None,
+        limits: Limits,
+        *,
+        has_suspects: bool,
+    ) -> None:
+        """Write the anomalies, with those of an earlier audit if there was one."""
+        anomalies = tables.anomalies(messages)
+        if messages_before is not None:
+            folder = f"{self._out}/anomalies"
+            before = store.read_table(anomalies, folder, *self._days)
+            anomalies = tables.revised(
+                anomalies, before, messages, messages_before, limits
+            )
+        has_rows = has_suspects or messages_before is not None
+        self.write("anomalies", anomalies, has_rows=has_rows)
+
+    def of_roles(
+        self, events: DataFrame, counts: DataFrame
+    ) -> Sequence[Callable[[], object]]:
+        """What writes the tables that are made from the lines of one role each."""
+        return (
+            lambda: self._write_for(
+                Role.JOURNAL, "windows_hourly", tables.windows_of(counts)
+            ),
+            lambda: self._write_for(Role.RECEIVER, "refusals", tables.refusals(events)),
+            lambda: self._write_queues(events),
+            lambda: self._write_for(
+                Role.WORKER, "workers_hourly", tables.workers_hourly(events)
+            ),
+        )
+
+    def _write_queues(self, events: DataFrame) -> None:
+        items = tables.queue_items(events)
+        if self._from_margin and Role.QUEUE in self._roles:
+            items = items.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
+            items = self._new(items, "queue_items", _ITEM, "published_at")
+        items = self._write_for(Role.QUEUE, "queue_items", items)
+        self._write_for(Role.QUEUE, "queues_hourly", tables.queues_hourly(items))
+
+    def _write_for(self, role: Role, name: str, table: DataFrame) -> DataFrame:
+        return self.write(name, table, has_rows=role in self._roles)
+
+    def new_messages(self, messages: DataFrame) -> DataFrame:
+        """The messages that have no row of an earlier day."""
+        if not self._from_margin:
+            return messages
+        return self._new(messages, "deliveries", _MESSAGE, "accepted_at")
+
+    def _new(
+        self, rows: DataFrame, name: str, key: tuple[str, ...], begins: str
+    ) -> DataFrame:
+        """The rows that have no row of an earlier day in the table of this name."""
+        return without_earlier(rows, f"{self._out}/{name}", key, begins, self._days[0])
 
 
 def without_rows(spark: SparkSession, limits: Limits) -> dict[str, DataFrame]:

@@ -100,6 +100,19 @@ def collect(
             "workers": _workers(tables["workers_hourly"]),
         }
     )
+    _take(data, results)
+    lines = _in_parallel(
+        {
+            "latency": latency(routes, data.slow[:CHARTS_MAX]),
+            "waits": _waits(queues, data.queues[:CHARTS_MAX]),
+        }
+    )
+    data.latency, data.waits = lines["latency"], lines["waits"]
+    return data
+
+
+def _take(data: ReportData, results: Mapping[str, Rows]) -> None:
+    """Take the rows of all lists into the data of the report."""
     data.outcomes_by_time = by_outcome(results["outcomes"])
     for row in data.outcomes_by_time:
         before = data.outcomes.get(row["outcome"], 0)
@@ -121,14 +134,6 @@ def collect(
     data.problem_counts = {row["kind"]: row["count"] for row in results["counts"]}
     data.files_open = data.problem_counts.get(Problem.OPEN_FILE.value, 0)
     data.problems = results["problems"]
-    lines = _in_parallel(
-        {
-            "latency": latency(routes, data.slow[:CHARTS_MAX]),
-            "waits": _waits(queues, data.queues[:CHARTS_MAX]),
-        }
-    )
-    data.latency, data.waits = lines["latency"], lines["waits"]
-    return data
 
 
 # -- the sources of all lists ----------------------------------------------

@@ -16,8 +16,8 @@ from qos.amqp.broker import BrokerLost
 from qos.amqp.target import Target
 from qos.bridge.bridge import Bridge
 from qos.core.amqp.bridging import message_of
-from qos.core.queue.hops import why_stop
 from qos.core.queue.item import Disposition, Item, ItemOutcome
+from qos.core.queue.properties import why_stop
 from qos.errors import JobLost, RemoteProtocolError
 from qos.worker import Job, Worker
 from qos.worker.draining import Draining

@@ -100,6 +100,21 @@ def parser(prog: str) -> Parser:
     parser.add_argument(
         "--to", dest="last", type=day, metavar="DATE", help="the last day (UTC)"
     )
+    _add_follow(parser)
+    parser.add_argument(
+        "--master",
+        metavar="URL",
+        help="the Spark master (default: that of spark-submit, or all cores of this "
+        "machine)",
+    )
+    _add_limits(parser)
+    parser.add_argument(
+        "--json", action="store_true", help="print the summary as JSON on stdout"
+    )
+    return parser
+
+
+def _add_follow(parser: Parser) -> None:
     parser.add_argument(
         "--follow", action="store_true", help="keep running, and keep OUT up to date"
     )
@@ -122,12 +137,9 @@ def parser(prog: str) -> Parser:
         help="with --follow: days that a day stays open for files that come late "
         f"(default: {LATE_DAYS})",
     )
-    parser.add_argument(
-        "--master",
-        metavar="URL",
-        help="the Spark master (default: that of spark-submit, or all cores of this "
-        "machine)",
-    )
+
+
+def _add_limits(parser: Parser) -> None:
     parser.add_argument(
         "--stuck-after",
         type=seconds,
@@ -144,10 +156,6 @@ def parser(prog: str) -> Parser:
         help="seconds by which the clocks of two nodes may differ (default: "
         "%(default)g)",
     )
-    parser.add_argument(
-        "--json", action="store_true", help="print the summary as JSON on stdout"
-    )
-    return parser
 
 
 def _days(text: str) -> int:

@@ -92,6 +92,13 @@ def parser(prog: str) -> Parser:
     )
     add_drain(parser, without="a message")
     add_journal(parser)
+    _add_broker(parser)
+    add_own_login(parser, several="bridges")
+    parser.set_defaults(until_stopped=True)
+    return parser
+
+
+def _add_broker(parser: Parser) -> None:
     group = parser.add_argument_group(
         "broker",
         f"The password comes from the variable {PASSWORD_VARIABLE} or a file.",
@@ -108,9 +115,6 @@ def parser(prog: str) -> Parser:
         metavar="FILE",
         help="trust the certificates in this PEM file (default: those of the system)",
     )
-    add_own_login(parser, several="bridges")
-    parser.set_defaults(until_stopped=True)
-    return parser
 
 
 async def run(arguments: argparse.Namespace) -> int:

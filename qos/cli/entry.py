@@ -161,13 +161,17 @@ def run_found(find: Callable[[], Found]) -> int:
         if debug:
             say("".join(traceback.format_exception(error)))
         status = Status.INTERNAL
+    _flush_streams()
+    return int(status)
+
+
+def _flush_streams() -> None:
     flush_notes()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:  # else the interpreter tries again at its end
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    return int(status)
 
 
 def _prepare_streams() -> None:

@@ -11,6 +11,7 @@ from slixmpp.stanza import Message
 from qos.cli.account import account_from
 from qos.cli.connection import Connection
 from qos.cli.options import add_connection
+from qos.cli.outcomes import attended
 from qos.cli.output import (
     begin_json,
     begin_on_new_line,
@@ -19,7 +20,6 @@ from qos.cli.output import (
     until_printed,
 )
 from qos.cli.ready import report_ready
-from qos.cli.send import attended
 from qos.cli.status import Status
 from qos.client.arrivals import Arrivals
 from qos.core.message.model import Level

@@ -11,8 +11,8 @@ from qos.cli.account import account_from, store_url
 from qos.cli.connection import Connection
 from qos.cli.listing import add_json, listing
 from qos.cli.options import add_connection, add_store
+from qos.cli.outcomes import Results, attended
 from qos.cli.output import note, print_json
-from qos.cli.send import Results, attended
 from qos.cli.status import Status
 from qos.cli.store_records import in_full, opened, recorder_for, summary, write
 from qos.core.backoff import Backoff

@@ -77,22 +77,7 @@ def _add_http(serve: Parser) -> None:
         "`xmpp-qos queue http-user`; may be that of --amqp-users; a change "
         "counts at once, and within a second for what waits",
     )
-    group.add_argument(
-        "--http-link-headers",
-        action="store_true",
-        default=None,
-        help="in the dialect of HornetQ, below /hornetq/, show links in the header Link, "
-        "and not each in a header msg-…",
-    )
-    group.add_argument(
-        "--http-property-header",
-        type=queue_values.property_header,
-        action="append",
-        metavar="NAME",
-        help="in the dialect of HornetQ, let the header Foo-Bar of a message be its property "
-        "http_foo$bar, which selectors and all consumers can read; can be repeated "
-        "(default: only Link and Content-Type, -Encoding and -Language)",
-    )
+    _add_dialect(group)
     group.add_argument(
         "--http-base",
         type=queue_values.base,
@@ -127,6 +112,25 @@ def _add_http(serve: Parser) -> None:
         metavar="N",
         help="the most in the bodies of one user, on average (default 16777216); 0: no "
         "limit",
+    )
+
+
+def _add_dialect(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--http-link-headers",
+        action="store_true",
+        default=None,
+        help="in the dialect of HornetQ, below /hornetq/, show links in the header Link, "
+        "and not each in a header msg-…",
+    )
+    group.add_argument(
+        "--http-property-header",
+        type=queue_values.property_header,
+        action="append",
+        metavar="NAME",
+        help="in the dialect of HornetQ, let the header Foo-Bar of a message be its property "
+        "http_foo$bar, which selectors and all consumers can read; can be repeated "
+        "(default: only Link and Content-Type, -Encoding and -Language)",
     )
 
 

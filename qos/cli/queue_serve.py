@@ -49,28 +49,8 @@ async def run(arguments: argparse.Namespace) -> int:
     )
     connections = listening.connection_limits(arguments)
     async with session:
-        try:
-            service = QueueService(
-                session.xmpp,
-                store,
-                creators=arguments.creators,
-                trust=arguments.trust,
-                quotas=_quotas_from(arguments),
-                bounds=QueueBounds(
-                    nodes_per_account=arguments.nodes_per_account,
-                    bytes_per_account=arguments.bytes_per_account,
-                    subscriptions_per_account=arguments.subscriptions_per_account,
-                ),
-                journal=arguments.journal,
-                relays=http_users is not None and http_users[1] is not None,
-            )
-        except LocalProtocolError as error:
-            raise UsageError(f"--store {store}: {error}") from None
-        except ValueError as error:
-            raise UsageError(str(error)) from None
-        except StoreInUse as error:
-            hint = "each service needs its own (--store)"
-            raise CommandError(f"{error}; {hint}", Status.STORE) from None
+        relays = http_users is not None and http_users[1] is not None
+        service = _service(session, store, arguments, relays=relays)
         service.engine.doors.shares.limits = connections
         service.engine.recover_for_s = arguments.recover_for
         warning = _open_to_everybody(arguments.creators, *service.open_nodes())
@@ -98,6 +78,38 @@ async def run(arguments: argparse.Namespace) -> int:
         finally:
             await service.aclose()
     return Status.DONE
+
+
+def _service(
+    session: Session, store: str, arguments: argparse.Namespace, *, relays: bool
+) -> QueueService:
+    """The service on an open store.
+
+    Raises:
+        UsageError, CommandError: it cannot be, with these options.
+    """
+    try:
+        return QueueService(
+            session.xmpp,
+            store,
+            creators=arguments.creators,
+            trust=arguments.trust,
+            quotas=_quotas_from(arguments),
+            bounds=QueueBounds(
+                nodes_per_account=arguments.nodes_per_account,
+                bytes_per_account=arguments.bytes_per_account,
+                subscriptions_per_account=arguments.subscriptions_per_account,
+            ),
+            journal=arguments.journal,
+            relays=relays,
+        )
+    except LocalProtocolError as error:
+        raise UsageError(f"--store {store}: {error}") from None
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    except StoreInUse as error:
+        hint = "each service needs its own (--store)"
+        raise CommandError(f"{error}; {hint}", Status.STORE) from None
 
 
 def _spare_what_is_loaded() -> None:

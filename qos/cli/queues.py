@@ -115,6 +115,13 @@ def _add_serve(verbs: _Verbs) -> None:
         "serve", help=text, description=sentence(text), epilog=queue_help.SERVE
     )
     serve.set_defaults(until_stopped=True)
+    _add_service(serve)
+    queue_gateways.add_options(serve)
+    _add_messages(serve)
+    add_login(serve, jid_help="serve from this account, with or without a resource")
+
+
+def _add_service(serve: Parser) -> None:
     group = serve.add_argument_group("service")
     group.add_argument(
         "--component",
@@ -146,6 +153,20 @@ def _add_serve(verbs: _Verbs) -> None:
         "service, or these accounts and all accounts of these domains (default: "
         "%(default)s)",
     )
+    _add_bounds(group)
+    group.add_argument(
+        "--recover-for",
+        type=seconds,
+        default=RECOVER_FOR_S,
+        metavar="S",
+        help="if the store cannot be read any more, or not be written though the disk is "
+        "not full, try again for this many seconds; then end with status 5, so that a "
+        "supervisor starts the service anew (default: %(default)g)",
+    )
+    add_journal(group)
+
+
+def _add_bounds(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--nodes-per-account",
         type=whole(1),
@@ -171,17 +192,9 @@ def _add_serve(verbs: _Verbs) -> None:
         f"foreign domain together {_BOUNDS.subscriptions_per_domain} (default: "
         "%(default)s)",
     )
-    group.add_argument(
-        "--recover-for",
-        type=seconds,
-        default=RECOVER_FOR_S,
-        metavar="S",
-        help="if the store cannot be read any more, or not be written though the disk is "
-        "not full, try again for this many seconds; then end with status 5, so that a "
-        "supervisor starts the service anew (default: %(default)g)",
-    )
-    add_journal(group)
-    queue_gateways.add_options(serve)
+
+
+def _add_messages(serve: Parser) -> None:
     messages = serve.add_argument_group(
         "items published by messages",
         "A message is held until its item is in the queue.",
@@ -195,7 +208,6 @@ def _add_serve(verbs: _Verbs) -> None:
         "(default: %(default)s)",
     )
     add_quotas(messages, MESSAGE_QUOTAS)
-    add_login(serve, jid_help="serve from this account, with or without a resource")
 
 
 def _add_verb(
@@ -281,21 +293,7 @@ def _add_set(verb: Parser, *, creates: bool) -> None:
 
 
 def _add_publish(verb: Parser) -> None:
-    group = verb.add_argument_group("what is published, one of")
-    group.add_argument("--payload", metavar="XML", help="the payload, one XML element")
-    group.add_argument(
-        "--file", type=Path, metavar="FILE", help="a file with the payload"
-    )
-    group.add_argument(
-        "--json", metavar="JSON", help="a value as JSON instead of a payload (XEP-0335)"
-    )
-    group.add_argument("--text", help="a text instead of a payload")
-    group.add_argument(
-        "--lines",
-        action="store_true",
-        help="one item for each line of stdin, empty ones included; shows a progress bar "
-        "if stderr is a terminal",
-    )
+    _add_content(verb)
     verb.add_argument(
         "--priority",
         type=int,
@@ -339,6 +337,24 @@ def _add_publish(verb: Parser) -> None:
         metavar="S",
         help="seconds after which an unanswered publish is not repeated any more, and is "
         "in doubt; keep it below the queue's dedupe_window (default: %(default)g)",
+    )
+
+
+def _add_content(verb: Parser) -> None:
+    group = verb.add_argument_group("what is published, one of")
+    group.add_argument("--payload", metavar="XML", help="the payload, one XML element")
+    group.add_argument(
+        "--file", type=Path, metavar="FILE", help="a file with the payload"
+    )
+    group.add_argument(
+        "--json", metavar="JSON", help="a value as JSON instead of a payload (XEP-0335)"
+    )
+    group.add_argument("--text", help="a text instead of a payload")
+    group.add_argument(
+        "--lines",
+        action="store_true",
+        help="one item for each line of stdin, empty ones included; shows a progress bar "
+        "if stderr is a terminal",
     )
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as ET
 
 from slixmpp import JID
@@ -19,17 +17,15 @@ from qos.cli.connection import Connection
 from qos.cli.lines import stdin_lines
 from qos.cli.options import add_connection
 from qos.cli.outbox_notes import following_earlier, saying_what_is_awaited
-from qos.cli.output import ProgressBar, note, print_json
-from qos.cli.status import CommandError, Status
+from qos.cli.outcomes import Results, attended
+from qos.cli.output import ProgressBar, note
 from qos.core.message.model import Level, OutgoingState
 from qos.core.strings import bare
 from qos.engine import Delivery, Outcome
 from qos.errors import (
-    CannotConnect,
     LocalProtocolError,
     MessageTooLarge,
     OutboxFull,
-    StoreError,
     UsageError,
 )
 from qos.options.parser import Parser, address
@@ -37,7 +33,7 @@ from qos.xml_text import CLIENT
 from qos.xml_text import text as xml_text
 from xep_qos.content import message_with_json
 
-__all__ = ["Results", "attended", "parser", "run"]
+__all__ = ["parser", "run"]
 
 #: The most messages that are accepted and not ended, before the next line is read.
 _UNENDED_MAX = 1000
@@ -93,6 +89,24 @@ def parser(prog: str) -> Parser:
         help="unacknowledged (a plain message), acknowledged (at least once) or "
         "assured (exactly once) (default: %(default)s)",
     )
+    _add_content(parser)
+    parser.add_argument(
+        "--id",
+        metavar="ID",
+        help="the id of the message, never used for another message: running the command "
+        "again does not deliver it twice (default: a random id)",
+    )
+    parser.add_argument(
+        "--offline",
+        action="store_true",
+        help="put the messages into the outbox even if there is no connection or login; "
+        "the next run sends them (default: nothing is accepted before the first login)",
+    )
+    add_connection(parser, receives=False)
+    return parser
+
+
+def _add_content(parser: Parser) -> None:
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--body", metavar="TEXT", help="the text of the message")
     group.add_argument(
@@ -111,20 +125,6 @@ def parser(prog: str) -> Parser:
         help="one message for each line of stdin, empty ones included; shows a progress "
         "bar if stderr is a terminal",
     )
-    parser.add_argument(
-        "--id",
-        metavar="ID",
-        help="the id of the message, never used for another message: running the command "
-        "again does not deliver it twice (default: a random id)",
-    )
-    parser.add_argument(
-        "--offline",
-        action="store_true",
-        help="put the messages into the outbox even if there is no connection or login; "
-        "the next run sends them (default: nothing is accepted before the first login)",
-    )
-    add_connection(parser, receives=False)
-    return parser
 
 
 async def run(arguments: argparse.Namespace) -> int:
@@ -160,78 +160,6 @@ async def run(arguments: argparse.Namespace) -> int:
 async def _report(delivery: Delivery) -> None:
     """Print the outcome of an earlier message."""
     await Results().add(await delivery.outcome())
-
-
-async def attended(
-    connection: Connection,
-    work: Coroutine[Any, Any, None],
-    progress: Callable[[], str] = str,
-) -> None:
-    """Connect and do the work; if that fails, say what becomes of the rest.
-
-    Args:
-        connection: not started yet.
-        work: the work.
-        progress: says how far the work got, or ''.
-    """
-    connection.start()
-    try:
-        await connection.work(work)
-    except CommandError as error:
-        text = f"{error}; {connection.what_stays}{progress()}"
-        raise CommandError(text, error.status) from None
-    except CannotConnect as error:
-        text = f"{error}; {connection.what_stays}{progress()}"
-        raise CommandError(text, Status.UNREACHABLE) from None
-    except StoreError as error:
-        text = f"{error}; what was accepted before stays in the outbox{progress()}"
-        raise CommandError(text, Status.STORE) from None
-    except asyncio.CancelledError:
-        note(f"stopped; {connection.what_stays}{progress()}")
-        raise
-
-
-class Results:
-    """Prints the outcome of each message, and keeps the worst one."""
-
-    def __init__(self) -> None:
-        self.status = Status.DONE
-        self.ended = 0
-        self.trouble = 0
-
-    async def add(self, outcome: Outcome, *, to: str = "", why: str = "") -> None:
-        """Print an outcome.
-
-        Args:
-            outcome: of a message that has ended.
-            to: the receiver as the user gave it, if it differs from the outcome.
-            why: the reason of a bad outcome, for people.
-        """
-        self.ended += 1
-        bad = _BAD.get(outcome.status)
-        if bad is not None:
-            self.trouble += 1
-            self.status = max(self.status, bad)
-            note(
-                f"{outcome.status.value} to {to or outcome.to}: {why or outcome.reason}"
-            )
-        await print_json(
-            {
-                "msg_id": outcome.msg_id,
-                "to": to or outcome.to,
-                "level": outcome.level.value,
-                "outcome": outcome.status.value,
-                "condition": outcome.condition,
-                "attempts": outcome.attempts,
-                "seconds": round(outcome.seconds, 3),
-            }
-        )
-
-
-_BAD = {
-    OutgoingState.NOT_DELIVERED: Status.NOT_DELIVERED,
-    OutgoingState.IN_DOUBT: Status.IN_DOUBT,
-}
 
 
 class _Sending:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
+
 __all__ = ["ID_CHARS_MAX", "bare", "one_line", "own_servers", "utf8_size"]
 
 #: The longest msgId, mark or hold. It has room for a hash of a message with a prefix,
@@ -10,13 +13,20 @@ __all__ = ["ID_CHARS_MAX", "bare", "one_line", "own_servers", "utf8_size"]
 ID_CHARS_MAX = 1024
 
 
+#: The JIDs whose accounts are remembered. A JID has at most 3,071 bytes.
+_SPLIT_MAX = 1024
+
 #: The text of a stanza error is cut to this many characters.
 _TEXT_CHARS_MAX = 500
 
 
-def bare(jid: str) -> str:
-    """The account of a JID: everything before the resource."""
+def _bare(jid: str) -> str:
     return jid.partition("/")[0]
+
+
+#: The account of a JID: everything before the resource. The JIDs that were split last are
+#: remembered: on the way of one item the same JID is asked for its account 50 times.
+bare: Callable[[str], str] = lru_cache(_SPLIT_MAX)(_bare)
 
 
 def utf8_size(text: str) -> int:

@@ -104,9 +104,7 @@ class Outbox:
         self._next_seq = contents.next_seq
         self._count = contents.outbox_messages
         self._bytes = contents.outbox_bytes
-        self._accounts = AccountRoom(
-            contents, messages=limits.messages, size=limits.bytes
-        )
+        self._room = AccountRoom(contents, messages=limits.messages, size=limits.bytes)
         self._backlog = Backlog(store, contents.queued)
         self._deliveries = Deliveries(self, durable=store.durable)
         self.keep = self._deliveries.keep
@@ -132,8 +130,13 @@ class Outbox:
             ttl_s=limits.outcome_ttl_s,
             next_seq=lambda: self._next_seq,
         )
+        self._resume(contents)
+
+    def _resume(self, contents: Contents) -> None:
+        """Go on with the messages of earlier processes."""
+        now = self._clock.now()
         for record in contents.outgoing:
-            self.in_flight.resume(core.resumed(record, clock.now()))
+            self.in_flight.resume(core.resumed(record, now))
         self._expect_expiry(0.0)
 
     # -- the application ---------------------------------------------------
@@ -179,7 +182,7 @@ class Outbox:
         if self._bytes + size > self._limits.bytes:
             raise OutboxFull(unit="bytes", limit=self._limits.bytes)
         if account:
-            self._accounts.check(account, size)
+            self._room.check(account, size)
         now = self._clock.now()
         msg_id = msg_id or self._port.new_msg_id()
         # At level acknowledged there is no msgId on the wire. One id serves for both,
@@ -378,7 +381,7 @@ class Outbox:
         self._count += 1
         self._bytes += record.size
         if record.account:
-            self._accounts.add(record)
+            self._room.add(record)
         flow = self.in_flight.flow(record.flow)
         if self._backlog.waiting(flow.name) or not flow.admits(record):
             self._backlog.add(flow.name)
@@ -479,4 +482,4 @@ class Outbox:
         self._count -= 1
         self._bytes -= record.size
         if record.account:
-            self._accounts.add(record, -1)
+            self._room.add(record, -1)

@@ -117,6 +117,10 @@ class Session:
         self._replaced_at = -math.inf
         Gate.of(xmpp)
         self._dialer = Dialer(xmpp)
+        self._follow(xmpp)
+
+    def _follow(self, xmpp: ClientXMPP | ComponentXMPP) -> None:
+        """Learn what becomes of the stream."""
         xmpp.register_plugin("xep_0199")
         xmpp.add_filter("in", self._guard)
         for event, handler in (

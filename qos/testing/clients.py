@@ -11,13 +11,14 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from slixmpp import ClientXMPP
+from slixmpp.basexmpp import BaseXMPP
 
 import xep_qos  # noqa: F401 - makes the plugin known
 from qos import arguments
 from qos.stream.closing import close
 from qos.testing.server import LoopbackServer
 
-__all__ = ["Plugins", "close", "friends", "logged_in", "new_client"]
+__all__ = ["Plugins", "close", "connected", "friends", "logged_in", "new_client"]
 
 _PASSWORD = "secret"  # noqa: S105 - of accounts that only exist inside a test
 
@@ -94,33 +95,49 @@ async def logged_in(
     """
     arguments.instance(LoopbackServer, "server", server, "a LoopbackServer")
     arguments.text("name", name, empty=False)
-    for options in arguments.mapping(
-        "plugins", {} if plugins is None else plugins
-    ).values():
-        arguments.mapping("plugins", options)
+    plugins = _plugins({} if plugins is None else plugins)
     if prepare is not None:
         arguments.callable_of("prepare", prepare)
     user, slash, resource = name.partition("/")
     jid = f"{user}@{server.domain}{slash}{resource}"
-    plugins = {"xep_qos": {}, **(plugins or {})}
-    plugins["xep_qos"] = {"store": "memory:", **plugins["xep_qos"]}
     client = new_client(jid, _PASSWORD, plugins)
-
-    def connect(_event: object = None) -> None:
-        client.connect(server.host, server.port)
 
     def be_available(_event: object = None) -> None:
         client.send_presence()
 
-    client.add_event_handler("disconnected", connect)
     client.add_event_handler("session_start", be_available)
     try:
         if prepare is not None:
             prepare(client)
-        connect()
-        await client.wait_until("session_start", timeout=_LOGIN_S_MAX)
-        await client.get_roster(timeout=_LOGIN_S_MAX)
-        yield client
+        async with connected(client, server.host, server.port):
+            await client.get_roster(timeout=_LOGIN_S_MAX)
+            yield client
     finally:
-        client.del_event_handler("disconnected", connect)
         await close(client)
+
+
+def _plugins(plugins: Plugins) -> Plugins:
+    """The plugins to load, with xep_qos, and a store in memory unless it has one."""
+    for options in arguments.mapping("plugins", plugins).values():
+        arguments.mapping("plugins", options)
+    return {**plugins, "xep_qos": {"store": "memory:", **plugins.get("xep_qos", {})}}
+
+
+@contextlib.asynccontextmanager
+async def connected(xmpp: BaseXMPP, host: str, port: int) -> AsyncIterator[None]:
+    """Have a session, and connect again whenever the connection is lost.
+
+    Raises:
+        TimeoutError: no session came about.
+    """
+
+    def connect(_event: object = None) -> None:
+        xmpp.connect(host, port)
+
+    xmpp.add_event_handler("disconnected", connect)
+    try:
+        connect()
+        await xmpp.wait_until("session_start", timeout=_LOGIN_S_MAX)
+        yield
+    finally:
+        xmpp.del_event_handler("disconnected", connect)

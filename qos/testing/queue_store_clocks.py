@@ -34,7 +34,7 @@ from qos.testing.queue_store_records import (
     terminus,
     write,
 )
-from qos.testing.store_faults import Copies, Fault, run
+from qos.testing.store_faults import Copies, Fault, at_each_step, run
 
 __all__ = ["QueueClockContract"]
 
@@ -193,12 +193,7 @@ class QueueClockContract(QueueEndedContract):
                 assert _shown(store) == after.state()
             return fault.hit
 
-        async def scenario() -> None:
-            step = 0
-            while await fails_at(step):
-                step += 1
-
-        run(scenario())
+        run(at_each_step(fails_at))
 
     async def _fill(self, folder: Path) -> None:
         async with opened(store := self.new_store(folder)):

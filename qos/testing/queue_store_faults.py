@@ -36,7 +36,7 @@ from qos.testing.queue_store_records import (
     terminus,
     write,
 )
-from qos.testing.store_faults import Copies, Fault, Probe, run
+from qos.testing.store_faults import Copies, Fault, Probe, at_each_step, run
 
 __all__ = ["QueueFaultContract"]
 
@@ -121,12 +121,7 @@ class QueueFaultContract:
                 assert _shown(again) == expected.state()
             return fault.hit
 
-        async def scenario() -> None:
-            step = 0
-            while await fails_at(step):
-                step += 1
-
-        run(scenario())
+        run(at_each_step(fails_at))
 
     @pytest.mark.parametrize("changes", CHANGES)
     def test_a_process_that_dies_at_any_step_leaves_all_or_none(

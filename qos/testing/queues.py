@@ -13,13 +13,11 @@ from slixmpp import ComponentXMPP
 from qos import arguments
 from qos.jids import jid_of
 from qos.stream.closing import close
+from qos.testing.clients import connected
 from qos.testing.server import LoopbackServer
 from xep_0254.service import QueueService
 
 __all__ = ["queue_service"]
-
-#: A handshake on loopback takes milliseconds; the rest is for a machine under load.
-_LOGIN_S_MAX = 15.0
 
 
 @contextlib.asynccontextmanager
@@ -62,7 +60,7 @@ async def queue_service(
     arguments.instance(LoopbackServer, "server", server, "a LoopbackServer")
     jid_of("domain", domain)
     arguments.text("secret", secret, private=True)
-    with contextlib.ExitStack() as stack:
+    async with contextlib.AsyncExitStack() as stack:
         if store is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             store = f"sqlite:{Path(folder, 'queues.sqlite')}"
@@ -70,21 +68,10 @@ async def queue_service(
             domain, secret, server.host, server.component_port
         )
         component.enable_direct_tls = False
-
-        def connect(_event: object = None) -> None:
-            component.connect(server.host, server.component_port)
-
-        component.add_event_handler("disconnected", connect)
-        try:
-            service = QueueService(
-                component, store, creators=creators, journal=journal, relays=relays
-            )
-            try:
-                connect()
-                await component.wait_until("session_start", timeout=_LOGIN_S_MAX)
-                yield service
-            finally:
-                component.del_event_handler("disconnected", connect)
-                await service.aclose()
-        finally:
-            await close(component)
+        stack.push_async_callback(close, component)
+        service = QueueService(
+            component, store, creators=creators, journal=journal, relays=relays
+        )
+        stack.push_async_callback(service.aclose)
+        async with connected(component, server.host, server.component_port):
+            yield service

@@ -12,7 +12,7 @@ from qos.core.message.model import IncomingState, OutgoingState
 from qos.errors import StoreError
 from qos.stores.base import Change, Contents, Remember, Store
 from qos.stores.times import moved
-from qos.testing.store_faults import Copies, Fault, FaultContract, run
+from qos.testing.store_faults import Copies, Fault, FaultContract, at_each_step, run
 from qos.testing.store_records import (
     ended,
     everything,
@@ -151,13 +151,8 @@ class ClockContract(FaultContract):
                 assert everything(store) == _moved(now - _NEWEST)
             return fault.hit
 
-        async def scenario() -> None:
-            step = 0
-            while await fails_at(step):
-                step += 1
-
         if self.new_store(tmp_path).durable:
-            run(scenario())
+            run(at_each_step(fails_at))
 
     async def _fill(self, folder: Path) -> None:
         async with opened(store := self.new_store(folder)):

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import shutil
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -26,7 +26,7 @@ from qos.testing.store_records import (
     write,
 )
 
-__all__ = ["Copies", "Fault", "FaultContract", "Probe", "run"]
+__all__ = ["Copies", "Fault", "FaultContract", "Probe", "at_each_step", "run"]
 
 Probe: TypeAlias = Callable[[str], None]
 
@@ -112,13 +112,8 @@ class FaultContract:
                 assert (*everything(again), contents.remembered) in expected
             return fault.hit
 
-        async def scenario() -> None:
-            step = 0
-            while await fails_at(step):
-                step += 1
-
         if self.new_store(tmp_path).durable:
-            run(scenario())
+            run(at_each_step(fails_at))
 
     @pytest.mark.parametrize("changes", CHANGES)
     def test_a_process_that_dies_at_any_step_leaves_all_or_none(
@@ -162,6 +157,13 @@ class FaultContract:
 def run(scenario: Coroutine[object, object, None]) -> None:
     """Run a scenario in an event loop of its own."""
     asyncio.run(scenario)
+
+
+async def at_each_step(fails_at: Callable[[int], Awaitable[bool]]) -> None:
+    """Let a disk fail at the n-th step, for n = 0, 1, 2 … until no step is left."""
+    step = 0
+    while await fails_at(step):
+        step += 1
 
 
 class Fault:

@@ -202,7 +202,7 @@ BOUNDS = (
     *("xep_qos.features._QUESTIONS_MAX", "xep_qos.endpoint._ANSWERS_MAX"),
     *("xep_qos.roster._ODD_MAX", "xep_qos.discovery._RESOURCES_MAX"),
     *("qos.stream.presences._ENTRIES_MAX", "qos.stream.caps._ADDRESSED_MAX"),
-    *("xep_qos.feed._SAID_MAX", "xep_qos.parsed_messages._CHARS_MAX"),
+    *("xep_qos.feed._SAID_MAX", "xep_qos.feed._CHARS_MAX"),
     *("qos.engine.clock._OUTDATED_MAX", "qos.core.queue.presence._RESOURCES_MAX"),
     "qos.core.connection_shares._REMEMBERED_MAX",
     *("qos.core.payers._REMEMBERED_MAX", "qos.stream.refusals._READABLE_MAX"),

@@ -14,8 +14,8 @@ import pytest
 from aiohttp import web
 
 from amqp_bench import DOMAIN
-from qos.core.queue.hops import HOPS_MAX
 from qos.core.queue.item import Item, ItemState
+from qos.core.queue.properties import HOPS_MAX
 from qos.core.queue.requests import Delete, Refusal
 from qos.core.rest.link_header import read_links
 from qos.rest import bounds

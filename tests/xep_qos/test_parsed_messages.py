@@ -12,8 +12,8 @@ from slixmpp.stanza import Message
 from qos.core.message.model import Incoming, Level
 from qos.stream.wire import Wire
 from qos.testing import friends, logged_in
-from xep_qos import XEP_QOS, parsed_messages, stanza
-from xep_qos.parsed_messages import ParsedMessages
+from xep_qos import XEP_QOS, feed, stanza
+from xep_qos.feed import ParsedMessages
 
 #: Messages in a request, some of them with text around them.
 MESSAGES = (
@@ -92,7 +92,7 @@ def test_the_oldest_elements_make_room_for_new_ones(
     """Elements take many times the memory of their texts, and a peer chooses both."""
     both = [read(MESSAGES[0]) for _ in range(5)]
     size = len(both[0][0])
-    monkeypatch.setattr(parsed_messages, "_CHARS_MAX", 3 * size)
+    monkeypatch.setattr(feed, "_CHARS_MAX", 3 * size)
     parsed = ParsedMessages()
     for payload, element in both:
         parsed.keep(payload, element)
@@ -104,7 +104,7 @@ def test_the_oldest_elements_make_room_for_new_ones(
 
 
 @pytest.mark.parametrize("level", [Level.ASSURED, Level.ACKNOWLEDGED])
-@pytest.mark.parametrize("chars_max", [parsed_messages._CHARS_MAX, 0])
+@pytest.mark.parametrize("chars_max", [feed._CHARS_MAX, 0])
 async def test_a_message_is_handed_over_without_reading_its_text_if_that_is_possible(
     level: Level, chars_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,7 +118,7 @@ async def test_a_message_is_handed_over_without_reading_its_text_if_that_is_poss
         return make(wire, record)
 
     monkeypatch.setattr(Wire, "message", message)
-    monkeypatch.setattr(parsed_messages, "_CHARS_MAX", chars_max)
+    monkeypatch.setattr(feed, "_CHARS_MAX", chars_max)
     async with (
         friends("alice", "bob") as server,
         logged_in(server, "alice/a") as alice,

@@ -176,7 +176,15 @@ def revised(
         messages_before: with their earlier verdicts.
         limits: of this audit.
     """
-    now = F.lit(limits.now).cast("timestamp")
+    rows = _found(accusations, before, messages_before)
+    withdrawals = _withdrawn(accusations, before, messages, limits)
+    return rows.select(*_ANOMALY).unionByName(withdrawals.select(*_ANOMALY))
+
+
+def _found(
+    accusations: DataFrame, before: DataFrame, messages_before: DataFrame
+) -> DataFrame:
+    """The anomalies of this audit, each with its history in earlier ones."""
     was = messages_before.where(F.col("verdict") != "ok").select(
         *_MESSAGE, _entry("judged_at", "verdict", "reason").alias("was")
     )
@@ -195,12 +203,19 @@ def revised(
     stands = F.coalesce(
         F.try_element_at(earlier, F.lit(-1))["verdict"] == F.col("kind"), F.lit(False)
     )
-    rows = rows.withColumns(
+    return rows.withColumns(
         {
             "found_at": F.coalesce("found_before", "found_at"),
             "history": F.when(stands, earlier).otherwise(F.concat(earlier, "history")),
         }
     )
+
+
+def _withdrawn(
+    accusations: DataFrame, before: DataFrame, messages: DataFrame, limits: Limits
+) -> DataFrame:
+    """The anomalies of earlier audits that this audit has not found."""
+    now = F.lit(limits.now).cast("timestamp")
     is_now = messages.select(*_MESSAGE, F.coalesce("reason", "verdict").alias("is_now"))
     withdrawals = before.join(
         accusations.select(*_ACCUSATION), [*_ACCUSATION], "left_anti"
@@ -208,7 +223,7 @@ def revised(
     withdrawals = withdrawals.join(is_now, [*_MESSAGE], "left")
     reason = F.coalesce("is_now", F.lit("no lines"))
     end = _entry(now, F.lit("withdrawn"), reason)
-    withdrawals = withdrawals.withColumns(
+    return withdrawals.withColumns(
         {
             "history": F.when(
                 F.col("withdrawn_at").isNull(), F.concat("history", F.array(end))
@@ -216,7 +231,6 @@ def revised(
             "withdrawn_at": F.coalesce("withdrawn_at", now),
         }
     )
-    return rows.select(*_ANOMALY).unionByName(withdrawals.select(*_ANOMALY))
 
 
 _MESSAGE = ("level", "sender", "msg_id")

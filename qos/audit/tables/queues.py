@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from qos.audit.tables.routes import HOUR, PERCENTILES, percentiles, sketch
+from qos.audit.tables.routes import HOUR, percentile_columns, percentiles, sketch
 from qos.journal.schema import QueueEvent
 
 __all__ = ["queues_hourly"]
@@ -44,9 +44,6 @@ def queues_hourly(items: DataFrame, when: Sequence[str] = HOUR) -> DataFrame:
     return rows.select(
         *keys,
         *("items", "accepted", "dead", "open", "again", "oldest_open_at"),
-        *(
-            F.col("wait")[index].alias(f"wait_p{round(part * 100)}")
-            for index, part in enumerate(PERCENTILES)
-        ),
+        *percentile_columns("wait"),
         "wait_sketch",
     )

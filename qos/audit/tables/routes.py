@@ -17,6 +17,7 @@ __all__ = [
     "HOUR",
     "PERCENTILES",
     "merged_percentiles",
+    "percentile_columns",
     "percentiles",
     "routes_hourly",
     "sketch",
@@ -78,21 +79,9 @@ def routes_hourly(deliveries: DataFrame, when: Sequence[str] = HOUR) -> DataFram
     return rows.select(
         *keys,
         *("messages", "delivered", "not_delivered", "in_doubt", "withdrawn", "open"),
-        *(
-            "one_sided",
-            "judged",
-            "unproven",
-            "retried",
-            "retries",
-            rate,
-            "hand_overs",
-            "redeliveries",
-            "bytes",
-        ),
-        *(
-            F.col("latency")[index].alias(f"latency_p{round(part * 100)}")
-            for index, part in enumerate(PERCENTILES)
-        ),
+        *("one_sided", "judged", "unproven", "retried", "retries", rate),
+        *("hand_overs", "redeliveries", "bytes"),
+        *percentile_columns("latency"),
         "latency_sketch",
     )
 
@@ -126,6 +115,14 @@ def percentiles(column: str) -> Column:
     """The PERCENTILES of a column, as an array."""
     parts = F.array(*(F.lit(part) for part in PERCENTILES))
     return F.percentile_approx(column, parts, _ACCURACY)
+
+
+def percentile_columns(name: str) -> list[Column]:
+    """The parts of such an array, as columns: of `latency`, `latency_p50` and so on."""
+    return [
+        F.col(name)[index].alias(f"{name}_p{round(part * 100)}")
+        for index, part in enumerate(PERCENTILES)
+    ]
 
 
 def sketch(column: str) -> Column:

@@ -155,9 +155,7 @@ def cases() -> Sequence[Case]:
             "duplicated",
             F.col("looks_duplicated"),
             F.col("looks_duplicated") & (_sender_seen() | F.col("has_first_hold")),
-            F.when(F.col("own_covers"), F.col("reason_of_hold")).otherwise(
-                F.col("own_reason")
-            ),
+            _own_reason("reason_of_hold"),
             F.col("handed_over_by"),
             own_node,
         ),
@@ -173,9 +171,7 @@ def cases() -> Sequence[Case]:
             "stuck",
             F.col("looks_stuck"),
             F.col("looks_stuck") & F.col("own_covers") & F.col("own_last"),
-            F.when(F.col("own_covers"), F.col("own_reason_after")).otherwise(
-                F.col("own_reason")
-            ),
+            _own_reason("own_reason_after"),
             F.array(own_node),
             own_node,
         ),
@@ -188,6 +184,11 @@ def cases() -> Sequence[Case]:
             never,
         ),
     )
+
+
+def _own_reason(covered: str) -> Column:
+    """The reason in this column if the own lines cover the message, else why not."""
+    return F.when(F.col("own_covers"), F.col(covered)).otherwise(F.col("own_reason"))
 
 
 def how_it_ended() -> Column:

@@ -12,7 +12,7 @@ from qos.audit.tables.columns import (
     lasting_s,
     role_is,
 )
-from qos.audit.tables.routes import PERCENTILES, percentiles
+from qos.audit.tables.routes import percentile_columns, percentiles
 from qos.journal.schema import Role, WorkerEvent
 
 __all__ = ["workers_hourly"]
@@ -69,8 +69,5 @@ def workers_hourly(events: DataFrame) -> DataFrame:
     )
     return hours.select(
         *(*keys, "started", *(end.value for end in _ENDS), "open", "busy_s"),
-        *(
-            F.col("handling")[index].alias(f"handling_p{round(part * 100)}")
-            for index, part in enumerate(PERCENTILES)
-        ),
+        *percentile_columns("handling"),
     )

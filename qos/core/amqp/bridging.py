@@ -16,8 +16,8 @@ from qos.core.amqp.hops import annotation, counted
 from qos.core.amqp.messages import read_message, render_item
 from qos.core.amqp.sections import Section, section, split, without
 from qos.core.amqp.values import NULL, elements
-from qos.core.queue.hops import hops_of
 from qos.core.queue.item import Item
+from qos.core.queue.properties import hops_of
 from qos.core.queue.requests import PublishedItem
 from qos.core.record import replace
 

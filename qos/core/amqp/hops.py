@@ -1,4 +1,4 @@
-"""The count of hops of a message (`qos.core.queue.hops`), as a message annotation.
+"""The count of hops of a message (`properties.HOPS`), as a message annotation.
 
 So a bridge need not change the bare message. Brokers pass on annotations whose keys begin
 with `x-opt-` (messaging §3.2.10).
@@ -9,8 +9,7 @@ from __future__ import annotations
 from qos.core.amqp import values
 from qos.core.amqp.sections import Section, Sections, section
 from qos.core.amqp.values import DecodeError, decode, elements
-from qos.core.queue.hops import hops_of
-from qos.core.queue.properties import HOPS, Properties
+from qos.core.queue.properties import HOPS, Properties, hops_of
 
 __all__ = ["annotation", "counted"]
 

@@ -363,13 +363,11 @@ def check_settlement(
         raise Refusal(
             f"{account} has not received {name!r}", condition="forbidden", type="auth"
         )
-    if locked and _holds(item, requester, token):
-        if token in {"", item.token}:
-            return True
-        raise _unexpected(name)
-    if locked:
+    if locked and not _holds(item, requester, token):
         raise _conflict(name)
-    raise _unexpected(name)
+    if not locked or token not in {"", item.token}:
+        raise _unexpected(name)
+    return True
 
 
 def _is_repeat(ended_item: EndedItem, settlement: Settlement, account: str) -> bool:

@@ -19,6 +19,7 @@ from qos.xml_text import is_legal
 __all__ = [
     "HEADER_BYTES_MAX",
     "HOPS",
+    "HOPS_MAX",
     "NAMES_MAX",
     "NAME_CHARS_MAX",
     "PROPERTIES_BYTES_MAX",
@@ -27,8 +28,10 @@ __all__ = [
     "Value",
     "content_digest",
     "header_size",
+    "hops_of",
     "properties_size",
     "why_not",
+    "why_stop",
 ]
 
 #: Properties are for choosing items, and the service keeps them in memory: large data
@@ -46,9 +49,16 @@ NAME_CHARS_MAX = 256
 #: Names with this prefix are read from the payload.
 XML_PREFIX = "xml."
 
-#: The property that counts how often an item was forwarded (`qos.core.queue.hops`). The
-#: limits do not count it: with it, a message is forwarded that was within them.
+#: The property that counts how often an item was forwarded. Push and bridges forward
+#: messages by themselves: from a queue to the next one, perhaps of another service. Each
+#: of them counts here, and forwards no message that was forwarded often enough, so that
+#: none goes in a circle for ever: it is dead, with the reason. Copies of a topic and dead
+#: letters have the properties of the item. The limits do not count this one: with it, a
+#: message is forwarded that was within them.
 HOPS: Final = "qos_hops"
+
+#: As long a chain as anybody builds on purpose.
+HOPS_MAX = 16
 
 #: Values by name.
 Properties: TypeAlias = Mapping[str, Value]
@@ -148,3 +158,19 @@ def content_digest(content: bytes, properties: Properties) -> str:
         # A payload has no NUL, so that no other content has this digest.
         digest.update(b"\0" + _json.encode(dict(properties)).encode())
     return digest.hexdigest()
+
+
+def hops_of(properties: Properties) -> int:
+    """How often a message with these properties has been forwarded.
+
+    A value that is no count is 0: publishers can write any.
+    """
+    count = properties.get(HOPS)
+    return count if type(count) is int and count > 0 else 0
+
+
+def why_stop(properties: Properties) -> str:
+    """The reason not to forward a message once more; '': forward it."""
+    if hops_of(properties) < HOPS_MAX:
+        return ""
+    return f"it was forwarded {HOPS_MAX} times, as often as is possible: in a circle?"

@@ -54,6 +54,34 @@ def new_items(
         Refusal: an id is taken or cannot be in a URL, or there is no room.
     """
     assert len({entry.item_id for entry in entries}) == len(entries)
+    new = _not_repeated(live, entries, publisher, options, ended_items, issued_at, now)
+    if not new:
+        return []
+    if issued_at is not None and not _is_fresh(now - issued_at, options):
+        raise Refusal(
+            "the link is too old to tell whether it was used; take a new one",
+            condition="gone",
+            type="cancel",
+        )
+    _check_room(live, new, node, options, bytes_left)
+    items = []
+    for entry in new:
+        names = names_of_payload(entry.payload, payload_names)
+        item = new_item(entry, publisher, node, options, names, next_seq(), now)
+        items.append((item, entry.payload))
+    return items
+
+
+def _not_repeated(
+    live: ItemIndex,
+    entries: Sequence[PublishedItem],
+    publisher: str,
+    options: NodeOptions,
+    ended_items: Mapping[str, Sequence[EndedItem]],
+    issued_at: float | None,
+    now: float,
+) -> list[PublishedItem]:
+    """The entries that are not there yet, nor remembered; see `new_items`."""
     new = []
     for entry in entries:
         # There are several if a dead item has been requeued.
@@ -78,35 +106,7 @@ def new_items(
                 condition="conflict",
                 type="cancel",
             )
-    if issued_at is not None and not _is_fresh(now - issued_at, options):
-        raise Refusal(
-            "the link is too old to tell whether it was used; take a new one",
-            condition="gone",
-            type="cancel",
-        )
-    _check_room(live, new, node, options)
-    if sum(entry.size for entry in new) > bytes_left:
-        raise Refusal(
-            f"the nodes of the account that created {node!r} hold as many bytes as are "
-            "possible here (`xmpp-qos queue serve --bytes-per-account`)",
-            condition="resource-constraint",
-            type="wait",
-        )
-    return [
-        (
-            new_item(
-                entry,
-                publisher,
-                node,
-                options,
-                names_of_payload(entry.payload, payload_names),
-                next_seq(),
-                now,
-            ),
-            entry.payload,
-        )
-        for entry in new
-    ]
+    return new
 
 
 def once_s(options: NodeOptions) -> float:
@@ -135,7 +135,11 @@ def has_room(live: ItemIndex, options: NodeOptions, size: int) -> bool:
 
 
 def _check_room(
-    live: ItemIndex, new: Sequence[PublishedItem], node: str, options: NodeOptions
+    live: ItemIndex,
+    new: Sequence[PublishedItem],
+    node: str,
+    options: NodeOptions,
+    bytes_left: int,
 ) -> None:
     items, size = len(live.items), live.size
     for entry in new:
@@ -147,6 +151,13 @@ def _check_room(
                 condition="resource-constraint",
                 type="wait",
             )
+    if size - live.size > bytes_left:
+        raise Refusal(
+            f"the nodes of the account that created {node!r} hold as many bytes as are "
+            "possible here (`xmpp-qos queue serve --bytes-per-account`)",
+            condition="resource-constraint",
+            type="wait",
+        )
 
 
 def _exceeded(items: int, size: int, options: NodeOptions) -> str | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Collection, Iterable
+from typing import TypeVar
 
 from qos.core.queue.access import may_publish, may_subscribe, may_use
 from qos.core.queue.bounds import QueueBounds
@@ -36,6 +37,8 @@ from qos.core.queue.topics import Topics
 from qos.core.strings import bare
 
 __all__ = ["Queues", "too_dear"]
+
+_OfNode = TypeVar("_OfNode", Item, Subscription)
 
 
 class Queues:
@@ -90,12 +93,7 @@ class Queues:
         self._leaving: dict[str, float] = {}
         # Their default outcomes, until they have left or subscribe again.
         self._defaults: dict[str, Suspend] = {}
-        items: dict[str, list[Item]] = {}
-        for item in start.items:
-            items.setdefault(item.node, []).append(item)
-        subscriptions: dict[str, list[Subscription]] = {}
-        for subscription in start.subscriptions:
-            subscriptions.setdefault(subscription.node, []).append(subscription)
+        items, subscriptions = _by_node(start.items), _by_node(start.subscriptions)
         for node in start.nodes:
             queue = self.add(
                 node,
@@ -555,6 +553,14 @@ class Queues:
         """Whether the delivery of this notification has not ended yet."""
         queue = self.nodes.get(notification.item.node)
         return queue is not None and queue.is_live(notification.item)
+
+
+def _by_node(entries: Iterable[_OfNode]) -> dict[str, list[_OfNode]]:
+    """The items, or subscriptions, of each node."""
+    by_node: dict[str, list[_OfNode]] = {}
+    for entry in entries:
+        by_node.setdefault(entry.node, []).append(entry)
+    return by_node
 
 
 def too_dear(account: str, wait_s: float) -> str:

@@ -175,9 +175,7 @@ def subscribe(
             pubsub="unsupported",
             feature="subscribe",
         )
-    options = None
-    if request.options is not None:
-        options = _options(request.options)
+    options = None if request.options is None else _options(request.options)
     if options is None:
         raise Refusal(
             "the subscription needs its options",

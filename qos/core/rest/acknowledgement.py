@@ -47,6 +47,22 @@ def read_acknowledgement(form: str, *, node: str, item_id: str, token: str) -> R
     if "extend" in fields:
         _alone(fields, "extend")
         return Extend(node, _seconds(fields["extend"]), ((item_id, token),))
+    outcome = _outcome(fields)
+    reason = fields.get("reject", fields.get("reason", ""))
+    settlement = Settlement(
+        item_id=item_id,
+        token=token,
+        outcome=outcome,
+        delivery_failed=outcome is ItemOutcome.MODIFIED,
+        reason=reason.strip()[:REASON_CHARS_MAX],
+    )
+    if outcome is ItemOutcome.ACCEPTED:
+        return Retract(node, (settlement,), notify=False)
+    return Unlock(node, (settlement,))
+
+
+def _outcome(fields: Mapping[str, str]) -> ItemOutcome:
+    """How the delivery has ended; the fields say it in one of several ways."""
     failed = _boolean(fields, "delivery-failed") or False
     accepts = _boolean(fields, "acknowledge")
     if "reject" in fields:
@@ -54,30 +70,17 @@ def read_acknowledgement(form: str, *, node: str, item_id: str, token: str) -> R
             raise _bad(
                 "reject says all, without acknowledge=true, delivery-failed, reason"
             )
-        outcome = ItemOutcome.REJECTED
-    elif accepts is None:
+        return ItemOutcome.REJECTED
+    if accepts is None:
         raise _bad(
             "acknowledge=true or false, reject=REASON or extend=SECONDS is needed"
         )
-    elif accepts:
+    if accepts:
         _alone(fields, "acknowledge")
-        outcome = ItemOutcome.ACCEPTED
-    elif "reason" in fields and not failed:
+        return ItemOutcome.ACCEPTED
+    if "reason" in fields and not failed:
         raise _bad("a reason goes with delivery-failed=true")
-    else:
-        outcome = ItemOutcome.MODIFIED if failed else ItemOutcome.RELEASED
-    settlement = Settlement(
-        item_id=item_id,
-        token=token,
-        outcome=outcome,
-        delivery_failed=failed,
-        reason=fields.get("reject", fields.get("reason", "")).strip()[
-            :REASON_CHARS_MAX
-        ],
-    )
-    if outcome is ItemOutcome.ACCEPTED:
-        return Retract(node, (settlement,), notify=False)
-    return Unlock(node, (settlement,))
+    return ItemOutcome.MODIFIED if failed else ItemOutcome.RELEASED
 
 
 def _bad(why: str) -> Refusal:

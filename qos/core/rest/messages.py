@@ -20,13 +20,13 @@ from qos.core.amqp.messages import NAMESPACE as AMQP_NAMESPACE
 from qos.core.content_headers import KEPT, why_no_header
 from qos.core.contents import NAMESPACES, content_of, is_json, json_payload_of
 from qos.core.opaque_body import BODY, NAMESPACE, wrap
-from qos.core.queue.hops import hops_of
 from qos.core.queue.item import PRIORITIES, Item
 from qos.core.queue.properties import (
     HOPS,
     XML_PREFIX,
     Properties,
     content_digest,
+    hops_of,
     properties_size,
     why_not,
 )
@@ -99,7 +99,7 @@ def reading_message(
     Args:
         body: as it came.
         headers: by their names in lower case; `msg-hops` is how often another service
-            says that the message was forwarded (`qos.core.queue.hops`).
+            says that the message was forwarded (`qos.core.queue.properties.HOPS`).
         query: `priority` (0 to 9), `ttl` and `delay` (ms), `expiration` (ms since 1970,
             which wins over ttl), `correlation-id`; others have other meanings.
         item_id: of the item.
@@ -113,32 +113,12 @@ def reading_message(
     content_headers = {
         name: headers[name].strip() for name in KEPT if headers.get(name)
     }
-    for name, value in content_headers.items():
-        if wrong := why_no_header(KEPT[name], value):
-            raise _bad(wrong)
-    properties = {
-        **(more or {}),
-        **read_properties(headers.get("msg-properties", "")),
-        **{KEPT[name]: value for name, value in content_headers.items()},
-    }
-    if "msg-hops" in headers:
-        properties[HOPS] = _number(headers, "msg-hops", 0, _HOPS_MAX) or 0
-    if QUERY in query:
-        properties[CORRELATION_ID] = read_correlation(query[QUERY])
-    why = why_not(properties)
-    if why is not None:
-        raise _bad(f"Msg-Properties, with Content-Type: {why}")
+    properties = _properties(headers, content_headers, query, more or {})
     payload = yield from reading_payload(
         body, content_headers.get("content-type", ""), plain=len(content_headers) < 2
     )
     size = utf8_size(payload) + properties_size(properties)
-    if size > bytes_max:
-        raise Refusal(
-            f"the message takes {size} bytes as an item, over the limit of {bytes_max}",
-            condition="not-acceptable",
-            type="modify",
-            pubsub="payload-too-big",
-        )
+    _check_size(size, bytes_max)
     return PublishedItem(
         item_id=item_id,
         payload=payload,
@@ -149,6 +129,40 @@ def reading_message(
         delay=(_number(query, "delay", 0, TIME_MS_MAX) or 0) / 1000,
         properties=properties,
     )
+
+
+def _properties(
+    headers: Mapping[str, str],
+    content_headers: Mapping[str, str],
+    query: Mapping[str, str],
+    more: Properties,
+) -> Properties:
+    for name, value in content_headers.items():
+        if wrong := why_no_header(KEPT[name], value):
+            raise _bad(wrong)
+    properties = {
+        **more,
+        **read_properties(headers.get("msg-properties", "")),
+        **{KEPT[name]: value for name, value in content_headers.items()},
+    }
+    if "msg-hops" in headers:
+        properties[HOPS] = _number(headers, "msg-hops", 0, _HOPS_MAX) or 0
+    if QUERY in query:
+        properties[CORRELATION_ID] = read_correlation(query[QUERY])
+    why = why_not(properties)
+    if why is not None:
+        raise _bad(f"Msg-Properties, with Content-Type: {why}")
+    return properties
+
+
+def _check_size(size: int, bytes_max: int) -> None:
+    if size > bytes_max:
+        raise Refusal(
+            f"the message takes {size} bytes as an item, over the limit of {bytes_max}",
+            condition="not-acceptable",
+            type="modify",
+            pubsub="payload-too-big",
+        )
 
 
 def _bad(why: str) -> Refusal:

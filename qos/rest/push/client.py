@@ -118,21 +118,15 @@ class PushClient:
             return NoReply(str(error), forbidden=True, unsent=True)
         use = _Use(target, subscriber.account, asyncio.timeout(bounds.PUSH_S))
         _use.set(use)
-        all_headers: dict[str, str] = dict(headers) if request.message else {}
-        is_own = _origin(target) == _origin(own)
-        if is_own:
-            all_headers |= subscriber.headers
-            if subscriber.authorization:
-                all_headers["Authorization"] = subscriber.authorization
-        if request.key:
-            all_headers["Idempotency-Key"] = f'"{request.key}"'
+        own_subscriber = subscriber if _origin(target) == _origin(own) else None
+        all_headers = _headers(request, headers, own_subscriber)
         exchange = Course()
         course.set(exchange)
         reason = f"{target.host} does not answer"
         try:
             async with use.limit:
-                if is_own and subscriber.digest:
-                    with self._digest(subscriber) as digest:
+                if own_subscriber and own_subscriber.digest:
+                    with self._digest(own_subscriber) as digest:
                         await self._make(request, use, body, all_headers, digest)
                 else:
                     await self._make(request, use, body, all_headers)
@@ -229,6 +223,22 @@ class PushClient:
         if self._session is not None:
             await self._session.close()
         self._names.close()
+
+
+def _headers(
+    request: PushRequest,
+    of_message: Mapping[str, str],
+    subscriber: PushSubscriber | None,
+) -> dict[str, str]:
+    """The headers of a request; `subscriber`: to whom its own headers may be shown."""
+    headers: dict[str, str] = dict(of_message) if request.message else {}
+    if subscriber is not None:
+        headers |= subscriber.headers
+        if subscriber.authorization:
+            headers["Authorization"] = subscriber.authorization
+    if request.key:
+        headers["Idempotency-Key"] = f'"{request.key}"'
+    return headers
 
 
 async def _once_more(

@@ -11,8 +11,8 @@ from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from qos.core.opaque_body import OCTETS
-from qos.core.queue.hops import hops_of, why_stop
 from qos.core.queue.item import Item
+from qos.core.queue.properties import hops_of, why_stop
 from qos.core.queue.push import PushLink, PushSubscriber, SavePushLink
 from qos.core.queue.requests import Extend, Refusal
 from qos.core.rest.forwarding import Fate, PushRequest, Verdict, forward

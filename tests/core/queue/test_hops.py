@@ -2,15 +2,17 @@
 
 import pytest
 
-from qos.core.queue.hops import HOPS_MAX, hops_of, why_stop
 from qos.core.queue.properties import (
     HEADER_BYTES_MAX,
+    HOPS_MAX,
     NAMES_MAX,
     Properties,
     Value,
     header_size,
+    hops_of,
     properties_size,
     why_not,
+    why_stop,
 )
 
 

@@ -20,6 +20,7 @@ from qos.core.queue.requests import (
 )
 from qos.core.queue.shares import OWNERS_MAX, has_room
 from qos.core.queue.terminus import Terminus
+from qos.core.record import replace
 from queue_world import NODE, PLAIN, World, entry
 
 MOST = 16
@@ -210,3 +211,16 @@ def test_a_full_account_misses_the_items_of_topics_and_gets_no_more() -> None:
     it.ask(Create("plain", PLAIN), "bee@x/1")
     with pytest.raises(Refusal, match="hold as many bytes as are possible"):
         it.publish(entry("b", payload="<x>1234567890</x>"), node="plain")
+
+
+def test_what_is_published_again_needs_no_room() -> None:
+    """The share may have become smaller since: the answer to a repeat is the same."""
+    it = World(bounds=BOUNDS)
+    it.ask(Create("full", PLAIN), "bee@x/1")
+    it.publish(entry("a", payload="x" * 90), node="full")
+    it.bounds = replace(BOUNDS, bytes_per_account=50)
+    it.boot()
+    it.publish(entry("a", payload="x" * 90), node="full")
+    assert it.live("full").keys() == {"a"}
+    with pytest.raises(Refusal, match="hold as many bytes as are possible"):
+        it.publish(entry("b", payload="x"), node="full")

@@ -19,8 +19,8 @@ QUEUE = (
     Mutant(
         "token-is-not-checked",
         "qos.core.queue.item_lifecycle",
-        '        if token in {"", item.token}:',
-        "        if token != '-':",
+        'if not locked or token not in {"", item.token}:',
+        "if not locked or token == '-':",
         "A settlement is of the delivery whose token it has.",
         by=("settled_by_its_token", "one_holder", "only_failures_are_counted"),
         seed=7,
