@@ -198,9 +198,12 @@ def _new_item(item: NewItem) -> str:
 
 
 def subscribe_options(
+    *,
     queue_requests: int,
     batch: int,
     durable_locks: bool,
+    resumable_locks: bool,
+    new_worker: bool,
     events: str,
     selector: str,
 ) -> dict[str, str]:
@@ -212,6 +215,8 @@ def subscribe_options(
     arguments.whole("queue_requests", queue_requests, least=1)
     arguments.whole("batch", batch, least=1)
     arguments.flag("durable_locks", durable_locks)
+    arguments.flag("resumable_locks", resumable_locks)
+    arguments.flag("new_worker", new_worker)
     if events not in ("message", "acknowledged"):
         raise InvalidArgument("events", events, "'message' or 'acknowledged'")
     check_selector(selector)
@@ -221,6 +226,11 @@ def subscribe_options(
         "queue#durable_locks": "1" if durable_locks else "0",
         "queue#events": events,
     }
+    # What a service does not know it leaves out, and the answer says so.
+    if resumable_locks:
+        options["queue#resumable_locks"] = "1"
+    if new_worker:
+        options["queue#new_worker"] = "1"
     if selector:
         options[SELECTOR] = selector
     return options

@@ -71,6 +71,7 @@ FEATURES = tuple(
         "requeue",
         "batch",
         "durable-locks",
+        "resumable-locks",
         "acknowledged-events",
         "stats",
         "properties",

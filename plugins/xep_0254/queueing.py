@@ -280,6 +280,8 @@ class XEP_0254(BasePlugin):
         queue_requests: int,
         batch: int = 1,
         durable_locks: bool = False,
+        resumable_locks: bool = False,
+        new_worker: bool = False,
         events: Literal["message", "acknowledged"] = "message",
         selector: str = "",
         jid: str | JID | None = None,
@@ -295,6 +297,11 @@ class XEP_0254(BasePlugin):
             queue_requests: the most items at a time.
             batch: the most items in one event.
             durable_locks: keep items locked for the account while it is away.
+            resumable_locks: keep items locked for this worker while it is away. When it
+                comes back, perhaps under another full JID, it takes them up by `extend`
+                with their tokens, and then subscribes.
+            new_worker: this is no worker that comes back: items that this full JID had
+                before were of one that has died, and their deliveries have failed.
             events: `acknowledged`: sent by xep_qos, which must be loaded and trust the
                 service.
             selector: the condition on the items, such as `color = 'red' AND n > 5`;
@@ -306,7 +313,13 @@ class XEP_0254(BasePlugin):
             RequestRefused: also if the service has no selectors, and one is given.
         """
         options = client_stanza.subscribe_options(
-            queue_requests, batch, durable_locks, events, selector
+            queue_requests=queue_requests,
+            batch=batch,
+            durable_locks=durable_locks,
+            resumable_locks=resumable_locks,
+            new_worker=new_worker,
+            events=events,
+            selector=selector,
         )
         content = client_stanza.subscribe(node, self._subscriber(jid), options)
         answer = await self._set(service, content, "subscribe", timeout_s)

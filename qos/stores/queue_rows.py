@@ -324,6 +324,7 @@ def item_from(plain: dict[str, Any]) -> Item:
     plain["state"] = ItemState(plain["state"])
     plain["outcome"] = _outcome_from(plain["outcome"])
     plain["durable"] = bool(plain["durable"])
+    plain["resumable"] = bool(plain["resumable"])
     for name in ("receivers", "excluded"):
         plain[name] = frozenset(_list_from(plain[name]))
     history = _list_from(plain["history"])
@@ -369,7 +370,7 @@ def push_subscriber_from(plain: dict[str, Any]) -> PushSubscriber:
 
 def subscription_from(plain: dict[str, Any]) -> Subscription:
     """See item_from."""
-    for name in ("durable_locks", "acknowledged", "link"):
+    for name in ("durable_locks", "resumable_locks", "acknowledged", "link"):
         plain[name] = bool(plain[name])
     return Subscription(**plain)
 

@@ -210,4 +210,9 @@ MIGRATIONS: Migrations = (
             PRIMARY KEY (subscriber_id, seq)
         ) WITHOUT ROWID""",
     ),
+    # Locks that a worker takes up again when its connection was lost.
+    (
+        "ALTER TABLE item ADD COLUMN resumable INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE subscription ADD COLUMN resumable_locks INTEGER NOT NULL DEFAULT 0",
+    ),
 )

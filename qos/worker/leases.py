@@ -97,6 +97,8 @@ class Leases:
         # At first a timer: most jobs end before their lock needs an extension.
         self._keepers: dict[Job, asyncio.Task[None] | asyncio.TimerHandle] = {}
         self._releasing: set[asyncio.Task[None]] = set()
+        # Jobs whose locks have outlived the session before, and are to be taken up.
+        self._before: list[Job] = []
 
     # -- taking ------------------------------------------------------------
 
@@ -150,19 +152,40 @@ class Leases:
             self._keep(job, now + _EXTEND_AFTER_S)
         self._waiting.put(job)
 
-    def session_began(self, *, durable: bool) -> None:
+    def session_began(self, *, locks_last: bool) -> None:
         """Find out whether the locks ended with the old session.
 
-        Jobs that were not begun are dropped: if they are still ours, they are sent
-        again.
+        Unless they outlive it, jobs that were not begun are dropped: if they are still
+        ours, they are sent again.
         """
-        if not durable:
-            for job in self._waiting.clear():
-                self._lose(job, "the connection was lost before it was begun")
-                self._known.pop((job.id, job.token), None)
+        if locks_last:
+            self._before = list(self.jobs.values())
+            return
+        for job in self._waiting.clear():
+            self._lose(job, "the connection was lost before it was begun")
+            self._known.pop((job.id, job.token), None)
         for job in self.jobs.values():
             if not job.settling:
                 self._keep(job, _now())
+
+    async def take_up(self) -> None:
+        """Take up the locks of the session before, under our present full JID.
+
+        Returns when the service has answered, or does not; then they are extended again.
+        """
+        jobs, self._before = self._before, []
+        await asyncio.gather(*(self._take_up(job) for job in jobs))
+
+    async def _take_up(self, job: Job) -> None:
+        if not job.held or job.settling:
+            return  # a settlement needs nothing but the token
+        seconds = (self._lock_s or _LOCK_S) if self._extends else _EXTEND_S_MIN
+        try:
+            await self.extend(job, seconds)
+        except JobLost as lost:
+            log.info("%s", lost)
+        except RequestFailed:
+            self._keep(job, _now())
 
     # -- keeping -----------------------------------------------------------
 

@@ -41,6 +41,7 @@ class Subscription:
         service: the queue service.
         node: the queue.
         options: of XEP_0254.subscribe.
+        resumes: its locks are resumable; see there.
         again_s: the interval at which a subscribe is repeated, in seconds.
         before: called before each subscribe.
 
@@ -55,6 +56,7 @@ class Subscription:
         node: str,
         *,
         options: Mapping[str, Any],
+        resumes: bool,
         again_s: float,
         before: Callable[[], Awaitable[None]],
     ) -> None:
@@ -63,7 +65,9 @@ class Subscription:
         self._plugin = XEP_0254.of(client)
         self._service = service
         self._node = node
-        self._options = dict(options)
+        self._options = {**options, "resumable_locks": resumes}
+        # Until the first subscribe. When that is repeated, items may have come.
+        self._is_new = resumes
         self._paused = False
         self._asking: list[asyncio.Future[None]] = []
         self._again_s = again_s
@@ -167,7 +171,10 @@ class Subscription:
         # First of all, so that the service is told when the connection is lost.
         self._send_presence(None)
         self._may_exist = True
-        await self._plugin.subscribe(self._service, self._node, **self._options)
+        is_new, self._is_new = self._is_new, False
+        await self._plugin.subscribe(
+            self._service, self._node, new_worker=is_new, **self._options
+        )
 
     def _send_presence(self, kind: Literal["unavailable"] | None) -> None:
         own = self._plugin.own

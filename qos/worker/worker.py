@@ -49,8 +49,9 @@ class Worker:
     there.
 
     The worker loads the plugin xep_0254 if the application has not. When the connection
-    is lost, it continues as soon as the application has a session again; its jobs are
-    lost, unless its locks are durable.
+    is lost, its jobs go on, and as soon as the application has a session again the worker
+    takes their locks up again, by their tokens. A job is lost if that takes longer than
+    its lock lasts, or if the service has no such locks.
 
     Args:
         client: a client or a component, in session or before.
@@ -59,8 +60,12 @@ class Worker:
         parallel: the most jobs at a time.
         batch: the most items in one event, and accepted by one request; larger batches
             are faster for small items.
-        durable_locks: items stay locked for the account when the connection is lost,
-            and are sent again.
+        resumable_locks: items stay locked for this worker when the connection is lost;
+            those of a worker that was killed, until their time is over or until a new
+            worker has its full JID. Otherwise items end as failed deliveries when the
+            connection is lost, and go to other workers at once.
+        durable_locks: items stay locked for the account instead: the next worker of it
+            gets those of one whose connection was lost.
         events: `acknowledged`: through xep_qos, which the application loads, with a
             `trust` that names the service.
         selector: take only the items for which this condition is TRUE, such as
@@ -88,6 +93,7 @@ class Worker:
         *,
         parallel: int = 1,
         batch: int = 1,
+        resumable_locks: bool = True,
         durable_locks: bool = False,
         events: Literal["message", "acknowledged"] = "message",
         selector: str = "",
@@ -104,6 +110,7 @@ class Worker:
         arguments.text("node", node, empty=False)
         arguments.whole("parallel", parallel, least=1)
         arguments.whole("batch", batch, least=1, most=parallel)
+        arguments.flag("resumable_locks", resumable_locks)
         arguments.flag("durable_locks", durable_locks)
         if events not in ("message", "acknowledged"):
             raise InvalidArgument("events", events, "'message' or 'acknowledged'")
@@ -121,7 +128,7 @@ class Worker:
         self.node = node
         self._client = client
         self._parallel = parallel
-        self._durable = durable_locks
+        self._locks_last = resumable_locks or durable_locks
         self._stop_times = StopTimes(grace_s)
         self._effects_db = effects_db
         self._plugin = XEP_0254.of(client)
@@ -146,8 +153,9 @@ class Worker:
                 "events": events,
                 "selector": selector,
             },
+            resumes=resumable_locks and not durable_locks,
             again_s=resubscribe_s,
-            before=self._recover,
+            before=self._before_subscribe,
         )
         self._failure: BaseException | None = None
         self._stop_early = False
@@ -347,7 +355,7 @@ class Worker:
         ]
 
     def _session_started(self, _event: object) -> None:
-        self._leases.session_began(durable=self._durable)
+        self._leases.session_began(locks_last=self._locks_last)
         self._subscription.renew()
 
     def _session_resumed(self, _event: object) -> None:
@@ -363,7 +371,9 @@ class Worker:
         if error is not None:
             self._give_up(error)
 
-    async def _recover(self) -> None:
+    async def _before_subscribe(self) -> None:
+        # First: what is held counts when the service gives out more.
+        await self._leases.take_up()
         if self._effects_db is not None:
             await self.recover(self._effects_db)
 

@@ -56,7 +56,8 @@ async def _run(port: int, path: Path, step: str) -> None:
         _left = int(step.removeprefix("sql:"))
     db = sqlite3.connect(path, factory=Connection)
     client = ClientXMPP(
-        "bee@localhost",
+        # A new worker of this full JID ends what the killed one had.
+        "bee@localhost/child",
         "secret",
         plugin_config={"feature_mechanisms": {"unencrypted_scram": True}},
     )
@@ -68,6 +69,10 @@ async def _run(port: int, path: Path, step: str) -> None:
     Dying.step = step
     client.connect("127.0.0.1", port)
     async with Worker(client, QUEUE, NODE, effects_db=db) as worker:
+        if step == "recover":
+            await worker.subscribed()
+            worker.stop()
+            print("done", flush=True)
         async for job in worker:
             _counting = True
             async with job, job.effects(db) as effects:
@@ -85,7 +90,8 @@ def live(port: int, path: Path, step: str) -> int:
         port: of the server.
         path: of the database.
         step: the number of a statement of ours in the database (`sql:N`, 0 for the
-            first), `before` or `after` the answer to the retract, or `never`.
+            first), `before` or `after` the answer to the retract, or `never`; `recover`:
+            finish what is prepared, and take no item.
     """
     asyncio.run(_run(port, path, step))
     return 0

@@ -403,9 +403,9 @@ def test_items_and_subscriptions_of_version_3_have_neither_properties_nor_select
         **dict.fromkeys(("receivers", "excluded", "history"), "[]"),
         "state": "available",
     }
-    del plain["properties"], plain["annotations"]
+    del plain["properties"], plain["annotations"], plain["resumable"]
     wished = {name: getattr(wish, name) for name in queue_rows.SUBSCRIPTION}
-    del wished["selector"], wished["link"]
+    del wished["selector"], wished["link"], wished["resumable_locks"]
     with closing(sqlite3.connect(path)) as db, db:
         for table, row in (("item", plain), ("subscription", wished)):
             columns = ", ".join(f'"{name}"' for name in row)

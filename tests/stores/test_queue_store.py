@@ -86,12 +86,14 @@ def test_an_item_is_found_by_its_seq_in_any_state(ram_path: Path, seed: int) -> 
 @pytest.mark.timeout(300)
 def test_killed_at_the_nth_step_for_growing_n(ram_path: Path) -> None:
     """Of a write all or nothing is there, and everything acknowledged is there."""
-    chance, model = Chance(random.Random("a queue")), QueueModel()
+    chance, model = Chance(random.Random("queue")), QueueModel()
     writes: list[Sequence[Change]] = []
     states = [deepcopy(model.state())]
     for _ in range(6):
         writes.append(chance.write(model))
         states.append(deepcopy(model.state()))
+    # Otherwise a state would not say how many writes there were.
+    assert all(states.count(state) == 1 for state in states)
     step, alive, seen = 0, False, set()
 
     async def written() -> int:

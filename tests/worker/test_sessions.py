@@ -1,6 +1,8 @@
 """Connections get lost and services restart; a worker goes on."""
 
 import asyncio
+from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 from slixmpp import ClientXMPP
@@ -11,10 +13,19 @@ from qos.testing.clients import close
 from qos.worker import Worker
 from raw_client import local, stanza
 from waiting import LIMIT_S, limit, until
-from worker_setup import NODE, QUEUE, Handler, Queue, ScriptedService
+from worker_setup import NODE, QUEUE, Handler, LogIn, Queue, ScriptedService
 from xep_0254 import XEP_0254
 
 NEVER_S = 3600.0
+
+
+def options_of(request: ET.Element) -> dict[str | None, str | None]:
+    """The values of the form in a request."""
+    return {
+        field.get("var"): field[0].text
+        for field in request.iter()
+        if local(field) == "field"
+    }
 
 
 async def test_a_worker_says_who_it_is_before_it_asks_for_items(
@@ -27,11 +38,7 @@ async def test_a_worker_says_who_it_is_before_it_asks_for_items(
         request = await scripted.asked("subscribe")
         (subscribe,) = (each for each in request.iter() if local(each) == "subscribe")
         assert subscribe.get("jid") == "bee@localhost/1"
-        values = {
-            field.get("var"): field[0].text
-            for field in request.iter()
-            if local(field) == "field"
-        }
+        values = options_of(request)
         del values["FORM_TYPE"]
         assert values == {
             "pubsub#queue_requests": "7",
@@ -41,14 +48,121 @@ async def test_a_worker_says_who_it_is_before_it_asks_for_items(
         }
 
 
-async def test_a_worker_that_lost_its_connection_comes_back(
+async def test_a_handler_goes_on_while_the_worker_comes_back(
+    bee: ClientXMPP, queue: Queue, server: LoopbackServer, log_in: LogIn
+) -> None:
+    """A connection that is lost is not a worker that died.
+
+    No other worker of its account gets the item meanwhile.
+    """
+    await queue.create(max_deliveries=1)
+    handler, sibling = Handler(), Handler()
+    handler.go_on.clear()
+    other = await log_in("bee/2")
+    async with (
+        Worker(bee, QUEUE, NODE, parallel=2) as worker,
+        Worker(other, QUEUE, NODE) as second,
+    ):
+        await worker.subscribed()
+        await second.subscribed()
+        second.take_at_most(0)
+        await queue.until(subscribers=1)
+        await queue.publish("a", "b")
+        working = asyncio.create_task(worker.run(handler))
+        await until(lambda: len(handler.jobs) == 2)
+        second.take_at_most(1)
+        helping = asyncio.create_task(second.run(sibling))
+        for _ in range(5):
+            server.disconnect("bee@localhost/1")
+            await bee.wait_until("session_start", timeout=LIMIT_S)
+            await worker.ask()
+        handler.go_on.set()
+        await queue.until(accepted=2)
+        for each in (worker, second):
+            each.stop()
+        await asyncio.gather(working, helping)
+    assert [job.outcome for job in handler.jobs] == [ItemOutcome.ACCEPTED] * 2
+    assert sibling.jobs == []
+
+
+async def test_what_was_not_begun_when_the_connection_was_lost_is_begun_later(
+    bee: ClientXMPP, queue: Queue, server: LoopbackServer
+) -> None:
+    """Its lock is the worker's as well."""
+    await queue.create()
+    async with Worker(bee, QUEUE, NODE, parallel=2) as worker:
+        await worker.subscribed()
+        await queue.publish("a", "b")
+        first = await anext(worker)
+        await queue.until(acquired=2)
+        server.disconnect("bee@localhost/1")
+        await bee.wait_until("session_start", timeout=LIMIT_S)
+        await worker.ask()
+        for job in (first, await anext(worker)):
+            assert job.delivery_count == 0
+            await job.accept()
+    assert (await queue.stats())["accepted"] == 2
+
+
+async def test_it_takes_its_locks_up_before_it_asks_for_more(
+    bee: ClientXMPP, scripted: ScriptedService, server: LoopbackServer
+) -> None:
+    """What it holds counts when the service gives out more.
+
+    And it is a new worker once only: later, items may have come.
+    """
+    async with scripted.worker(bee, lock_timeout_s=NEVER_S) as worker:
+        await scripted.component.expect(stanza("presence"))
+        request = await scripted.asked("subscribe")
+        assert options_of(request)["queue#new_worker"] == "1"
+        await scripted.answer(request)
+        await scripted.deliver("i", "t")
+        job = await anext(worker)
+        server.disconnect("bee@localhost/1")
+        await scripted.extended(await scripted.asked("extend"), NEVER_S)
+        await scripted.component.expect(stanza("presence"))
+        request = await scripted.asked("subscribe")
+        assert "queue#new_worker" not in options_of(request)
+        await scripted.answer(request)
+        assert job.held
+
+
+async def test_a_lock_that_is_over_is_not_taken_up(
+    bee: ClientXMPP, scripted: ScriptedService, server: LoopbackServer
+) -> None:
+    """The service says so, and the worker goes on without this job."""
+    async with scripted.holding(bee, lock_timeout_s=NEVER_S) as (_, job):
+        server.disconnect("bee@localhost/1")
+        await scripted.refuse(await scripted.asked("extend"), "item-not-found")
+        await job.lost.wait()
+        await scripted.subscribe()
+
+
+@pytest.mark.parametrize("extend", [True, False])
+async def test_a_lock_that_cannot_be_taken_up_now_is_tried_again(
+    bee: ClientXMPP, scripted: ScriptedService, server: LoopbackServer, extend: bool
+) -> None:
+    """By the next extension, or when the job is settled; it is not lost."""
+    options: dict[str, Any] = {"lock_timeout_s": NEVER_S, "extend": extend}
+    async with scripted.holding(bee, **options) as (_, job):
+        server.disconnect("bee@localhost/1")
+        request = await scripted.asked("extend")
+        await scripted.refuse(request, "resource-constraint", "wait")
+        await scripted.component.expect(stanza("presence"))
+        await scripted.answer(await scripted.asked("subscribe"))
+        if extend:
+            await scripted.extended(await scripted.asked("extend"), NEVER_S)
+        assert job.held
+
+
+async def test_a_worker_whose_locks_end_with_its_connection_comes_back(
     bee: ClientXMPP, queue: Queue, server: LoopbackServer
 ) -> None:
     """Its items count as failed and come again, and nothing is left behind."""
     await queue.create()
     handler = Handler()
     handler.go_on.clear()
-    async with Worker(bee, QUEUE, NODE) as worker:
+    async with Worker(bee, QUEUE, NODE, resumable_locks=False) as worker:
         await worker.subscribed()
         await queue.publish("a", "b")
         working = asyncio.create_task(worker.run(handler))
@@ -69,7 +183,7 @@ async def test_what_was_not_begun_when_the_connection_was_lost_is_dropped(
 ) -> None:
     """Its lock ended with the presence: beginning it now would be useless."""
     await queue.create()
-    async with Worker(bee, QUEUE, NODE, parallel=2) as worker:
+    async with Worker(bee, QUEUE, NODE, parallel=2, resumable_locks=False) as worker:
         await worker.subscribed()
         await queue.publish("a", "b")
         first = await anext(worker)
@@ -89,7 +203,7 @@ async def test_what_was_dropped_with_the_connection_is_taken_when_it_is_sent_aga
 
     Then the lock is still ours.
     """
-    async with scripted.worker(bee) as worker:
+    async with scripted.worker(bee, resumable_locks=False) as worker:
         await scripted.subscribe()
         await scripted.deliver("i", "t")
         await scripted.in_step()

@@ -106,6 +106,8 @@ def test_a_subscription_is_answered_with_its_options() -> None:
         "pubsub#queue_requests": ("5",),
         "queue#batch": ("1",),
         "queue#durable_locks": ("0",),
+        "queue#resumable_locks": ("0",),
+        "queue#new_worker": ("0",),
         "queue#events": ("message",),
         "queue#selector": ("",),
     }

@@ -121,6 +121,7 @@ class Deliveries:
                 holder=chosen.holder,
                 token=new_token(),
                 durable=subscription.durable_locks,
+                resumable=subscription.resumable_locks,
                 now=now,
                 timeout_s=self.options.lock_timeout,
             )
@@ -138,7 +139,7 @@ class Deliveries:
             return NotifyItem(to, item)
         return NotifyItem(to, item, subscription.batch, subscription.acknowledged)
 
-    def resend(self, jid: str) -> list[QueueEffect]:
+    def resend(self, jid: str) -> list[NotifyItem]:
         """Send again what this full JID holds; it is present."""
         self._live.holders.returned(jid)
         return [
@@ -156,6 +157,8 @@ class Deliveries:
         now: float,
     ) -> tuple[list[QueueEffect], float]:
         """Move the deadlines of locks, all or none.
+
+        Resumable ones move to the requester as well.
 
         Returns:
             The effects, and the number of seconds from now until the first lock ends.
@@ -182,6 +185,7 @@ class Deliveries:
         for item in items:
             after = item_lifecycle.extended(
                 item,
+                by=requester,
                 seconds=seconds,
                 now=now,
                 timeout_s=self.options.lock_timeout,
@@ -222,6 +226,18 @@ class Deliveries:
             self._live.drop(item)
             self._live.put(after, now)
             effects.append(SaveItem(after))
+        return effects
+
+    def replaced(self, jid: str, now: float) -> list[QueueEffect]:
+        """End the resumable locks that this full JID left behind: it is a new worker.
+
+        The worker that had them would have come back with their tokens. An item that
+        kills its worker must end, also where a supervisor starts that worker again.
+        """
+        effects: list[QueueEffect] = []
+        for item_id in self._live.holders.left_behind(jid):
+            item = self._live.items[item_id]
+            effects += self.give_back(item, ItemInput.FAIL, now, reason="gone")
         return effects
 
     # -- ends --------------------------------------------------------------

@@ -1,13 +1,13 @@
 """The holders of locked items, and the workers that can take another item.
 
-Ordinary locks are counted by full JID, even after its subscription has ended. Durable
-locks are counted by account, since the next worker of that account takes them over. A
-subscription without durable locks counts only the locks of its own JID.
+Ordinary and resumable locks are counted by full JID, even after its subscription has
+ended. Durable locks are counted by account, since the next worker of that account takes
+them over. A subscription without durable locks counts only the locks of its own JID.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -39,6 +39,9 @@ class Holders:
         self._durable: dict[str, dict[str, str]] = {}
         # The ids of the durable locks whose holder has left.
         self._of_departed: set[str] = set()
+        # The ids of the locks that a full JID had when it came back, and of which it has
+        # not spoken since.
+        self._left_behind: set[str] = set()
         self._turns: dict[str, int] = {}
         self._turn = 0
         # By full JID. Without an entry, nothing but its subscription is a limit.
@@ -58,6 +61,7 @@ class Holders:
         account = bare(item.holder)
         # A new holder, by settling or extending, has it.
         self._of_departed.discard(item.item_id)
+        self._left_behind.discard(item.item_id)
         if item.durable:
             del self._durable[account][item.item_id]
             if not self._durable[account]:
@@ -71,11 +75,11 @@ class Holders:
                 del self._held[account]
 
     def held(self, jid: str) -> list[str]:
-        """The ids of the items that this full JID holds with ordinary locks."""
+        """The ids of the items that this full JID holds, but for durable locks."""
         return list(self._held.get(bare(jid), {}).get(jid, ()))
 
     def holds(self, jid: str) -> bool:
-        """Whether this full JID holds an item with an ordinary lock."""
+        """Whether this full JID holds an item, but for durable locks."""
         return jid in self._held.get(bare(jid), ())
 
     def durable(self, account: str) -> list[str]:
@@ -113,6 +117,23 @@ class Holders:
         """The ids of this account's durable locks whose holder has left."""
         ids = self._durable.get(account, ())
         return [item_id for item_id in ids if item_id in self._of_departed]
+
+    # -- resumable locks ---------------------------------------------------
+
+    def came(self, resumable: Iterable[str]) -> None:
+        """Note that a full JID is there, and has these resumable locks from before."""
+        self._left_behind.update(resumable)
+
+    def left_behind(self, jid: str) -> list[str]:
+        """The ids of the resumable locks that the full JID had when it came.
+
+        Unless it has spoken of them since, or has subscribed as the same worker.
+        """
+        return [item_id for item_id in self.held(jid) if item_id in self._left_behind]
+
+    def taken_on(self, jid: str) -> None:
+        """Note that the locks of this full JID are its own: it is the same worker."""
+        self._left_behind.difference_update(self.held(jid))
 
     def _durable_of(self, jid: str) -> set[str]:
         durable = self._durable.get(bare(jid), {})

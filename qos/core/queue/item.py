@@ -127,6 +127,8 @@ class Item:
         token: fence of the present delivery; '' when the item is not locked.
         holder: the full JID that holds it, or ''.
         durable: the lock belongs to the holder's account and outlives its presence.
+        resumable: the lock belongs to the worker that has its token. It outlives the
+            holder's presence, and the worker takes it up again under any full JID.
         locked_at: when it was locked.
         deadline: when the lock times out.
         outcome: of an item that is kept after its end, accepted or rejected (dead);
@@ -162,6 +164,7 @@ class Item:
     token: str = ""
     holder: str = ""
     durable: bool = False
+    resumable: bool = False
     locked_at: float = 0.0
     deadline: float = 0.0
     outcome: ItemOutcome | None = None
@@ -275,6 +278,8 @@ class Subscription:
         queue_requests: how many items it will hold at a time at most.
         batch: how many items one event may carry at most.
         durable_locks: its locks belong to its account and outlive its presence.
+        resumable_locks: its locks belong to the worker that has their tokens, and outlive
+            its presence.
         acknowledged: events go out at level acknowledged.
         dormant_since: when a probe of its holder failed, and the holder had not been
             heard of since a start of the service; None: it has been heard of, or was
@@ -291,6 +296,7 @@ class Subscription:
     queue_requests: int
     batch: int = 1
     durable_locks: bool = False
+    resumable_locks: bool = False
     acknowledged: bool = False
     dormant_since: float | None = None
     selector: str = ""

@@ -109,7 +109,14 @@ TRANSITIONS: Mapping[tuple[ItemState, ItemInput], ItemState] = {
 
 
 def acquired(
-    item: Item, *, holder: str, token: str, durable: bool, now: float, timeout_s: float
+    item: Item,
+    *,
+    holder: str,
+    token: str,
+    durable: bool = False,
+    resumable: bool = False,
+    now: float,
+    timeout_s: float,
 ) -> Item:
     """The item, locked for a worker.
 
@@ -117,7 +124,8 @@ def acquired(
         item: available.
         holder: the full JID that gets it.
         token: random, never used before.
-        durable: the lock outlives the holder's presence.
+        durable: the lock belongs to the holder's account; see Item.
+        resumable: the lock belongs to the worker that has the token; see Item.
         now: the time.
         timeout_s: how long the lock lasts, in seconds.
     """
@@ -129,6 +137,7 @@ def acquired(
         holder=holder,
         last_holder=holder,
         durable=durable,
+        resumable=resumable,
         locked_at=now,
         deadline=now + timeout_s,
     )
@@ -149,12 +158,24 @@ def taken_over(item: Item, *, holder: str, token: str, order: int) -> Item:
     return replace(item, holder=holder, last_holder=holder, token=token, order=order)
 
 
-def extended(item: Item, *, seconds: float, now: float, timeout_s: float) -> Item:
+def extended(
+    item: Item, *, by: str, seconds: float, now: float, timeout_s: float
+) -> Item:
     """The item, locked for this many seconds from now.
 
     The total time of the hold limits the new deadline, which is never earlier than the
-    old one.
+    old one. The token stays: a resumable lock is taken up by the worker that has it,
+    which may have another full JID since its connection was lost.
+
+    Args:
+        item: locked.
+        by: the full JID that asks; it may settle the item.
+        seconds: that it asks for.
+        now: the time.
+        timeout_s: the lock time-out of the node, in seconds.
     """
+    if item.resumable:
+        item = replace(item, holder=by, last_holder=by)
     cap = item.locked_at + max(HOLD_S_MAX, timeout_s)
     deadline = max(item.deadline, min(now + seconds, cap))
     return replace(item, state=_next(item, ItemInput.EXTEND), deadline=deadline)
@@ -382,7 +403,10 @@ def _is_repeat(ended_item: EndedItem, settlement: Settlement, account: str) -> b
 def _holds(item: Item, requester: str, token: str) -> bool:
     if item.holder == requester:
         return True
-    return item.durable and token != "" and bare(item.holder) == bare(requester)
+    if bare(item.holder) != bare(requester):
+        return False
+    # Its worker is known by the token, and nothing else is.
+    return token == item.token if item.resumable else item.durable and token != ""
 
 
 def _conflict(name: str) -> Refusal:
@@ -412,6 +436,7 @@ def _unlocked(item: Item, **changes: object) -> Item:
         token="",
         holder="",
         durable=False,
+        resumable=False,
         locked_at=0.0,
         deadline=0.0,
         **changes,  # type: ignore[arg-type]  # each by the name of its field

@@ -296,6 +296,7 @@ class QueueNode:
         subscription: Subscription,
         requester: str,
         *,
+        new_worker: bool = False,
         new_token: Callable[[], str],
         now: float,
     ) -> list[QueueEffect]:
@@ -305,14 +306,43 @@ class QueueNode:
 
         A receiver that comes back learns what is unsettled (AMQP 1.0 messaging). A
         worker that knows the token ignores the event.
+
+        Args:
+            subscription: the subscription.
+            requester: the full JID that subscribes.
+            new_worker: it is none that comes back; see `Deliveries.replaced`.
+            new_token: makes a random token that was never used before.
+            now: the time.
         """
         effects = self.subscriptions.keep(subscription)
+        if new_worker:
+            effects += self.deliveries.replaced(requester, now)
+        self.live.holders.taken_on(requester)
         if subscription.durable_locks:
             room = subscription.queue_requests - self.live.holders.own(requester)
             effects += self.deliveries.take_over(
                 requester, subscription.selector, room, new_token, now
             )
         return [*effects, *self.deliveries.resend(requester)]
+
+    def came(self, jid: str, *, available: bool) -> list[QueueEffect]:
+        """Send again what this full JID holds, which has come, perhaps back.
+
+        Args:
+            jid: the full JID.
+            available: by available presence. A worker that begins, or has come back,
+                sends that and subscribes. Until then it is not known to be the one that
+                has the resumable locks of this JID: a new one would begin in vain.
+        """
+        holders = self.live.holders
+        resumable = [
+            item_id for item_id in holders.held(jid) if self.items[item_id].resumable
+        ]
+        holders.came(resumable)
+        effects = self.deliveries.resend(jid)
+        if available or not self.subscriptions.of(jid):
+            effects = [each for each in effects if not each.item.resumable]
+        return [*effects]
 
     def departed(
         self,
@@ -323,6 +353,9 @@ class QueueNode:
         now: float,
     ) -> list[QueueEffect]:
         """Unlock and unsubscribe after unavailable presence (XEP-0254 §4).
+
+        Resumable locks stay: a connection that is lost is not a worker that died. One
+        that leaves for good gives its items back first.
 
         Args:
             jid: the full JID that left.
@@ -336,9 +369,11 @@ class QueueNode:
         ]
         effects = self.settle(settlements, jid, ended_items={}, notify=False, now=now)
         for item_id in self.live.holders.held(jid):
-            effects += self.deliveries.give_back(
-                self.items[item_id], ItemInput.FAIL, now, reason="gone"
-            )
+            item = self.items[item_id]
+            if not item.resumable:
+                effects += self.deliveries.give_back(
+                    item, ItemInput.FAIL, now, reason="gone"
+                )
         self.live.holders.departed(jid)
         return effects + self.subscriptions.departed(jid, connected)
 

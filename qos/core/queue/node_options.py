@@ -281,6 +281,18 @@ SUBSCRIBE_FIELDS: tuple[Field, ...] = (
         boolean=True,
     ),
     Field(
+        "queue#resumable_locks",
+        "Keep my items locked for me when I am unavailable; I come back with their tokens",
+        "0",
+        boolean=True,
+    ),
+    Field(
+        "queue#new_worker",
+        "I am a new worker: items that this JID had before were of one that has died",
+        "0",
+        boolean=True,
+    ),
+    Field(
         "queue#events",
         "Whether events are plain messages, or acknowledged (urn:xmpp:qos)",
         "message",
@@ -332,12 +344,17 @@ class NodeOptions:
 
 @record(frozen=True, slots=True, kw_only=True)
 class SubscribeOptions:
-    """The options of a subscription, as values. See SUBSCRIBE_FIELDS."""
+    """The options of a subscription, as values. See SUBSCRIBE_FIELDS.
+
+    `new_worker` is of the request, and not kept.
+    """
 
     queue_requests: int
     batch: int
     durable_locks: bool
     acknowledged: bool
+    resumable_locks: bool = False
+    new_worker: bool = False
     selector: str = ""
 
 
@@ -381,11 +398,18 @@ def subscribe_options(
     if QUEUE_REQUESTS not in form:
         return None
     text = _checked(SUBSCRIBE_FIELDS, form)
+    if text["queue#durable_locks"] == text["queue#resumable_locks"] == "1":
+        raise BadOption(
+            "a lock is its account's (queue#durable_locks) or its worker's "
+            "(queue#resumable_locks), and not both"
+        )
     return SubscribeOptions(
         queue_requests=int(text[QUEUE_REQUESTS]),
         batch=int(text["queue#batch"]),
         durable_locks=text["queue#durable_locks"] == "1",
         acknowledged=text["queue#events"] == "acknowledged",
+        resumable_locks=text["queue#resumable_locks"] == "1",
+        new_worker=text["queue#new_worker"] == "1",
         selector=_selector(text[SELECTOR]),
     )
 
@@ -403,6 +427,8 @@ def subscription_values(subscription: Subscription) -> dict[str, str]:
         QUEUE_REQUESTS: str(subscription.queue_requests),
         "queue#batch": str(subscription.batch),
         "queue#durable_locks": "1" if subscription.durable_locks else "0",
+        "queue#resumable_locks": "1" if subscription.resumable_locks else "0",
+        "queue#new_worker": "0",
         "queue#events": "acknowledged" if subscription.acknowledged else "message",
         SELECTOR: subscription.selector,
     }

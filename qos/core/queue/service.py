@@ -274,13 +274,13 @@ class Queues:
         names = self.presence.nodes_of(account)
         if not names:
             return effects
-        available = self.presence.speaks(jid) or available
+        by_presence, available = available, self.presence.speaks(jid) or available
         for name in names:
             if not self.nodes[name].listens_to(jid):
                 continue
             self.presence.heard(jid, available=available)
             if before is None:
-                effects += self.nodes[name].deliveries.resend(jid)
+                effects += self.nodes[name].came(jid, available=by_presence)
             effects += self.nodes[name].subscriptions.awake(jid, present)
             self._touched.add(name)
         return effects

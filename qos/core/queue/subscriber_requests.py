@@ -195,7 +195,11 @@ def subscribe(
         link=request.link,
     )
     effects = queue.subscribe(
-        subscription, requester, new_token=service.new_id, now=now
+        subscription,
+        requester,
+        new_worker=options.new_worker,
+        new_token=service.new_id,
+        now=now,
     )
     sent_seqs = {
         effect.item.seq for effect in effects if isinstance(effect, NotifyItem)
@@ -208,6 +212,7 @@ def subscribe(
         for effect in presence_effects
         if not isinstance(effect, NotifyItem) or effect.item.seq not in sent_seqs
     ]
+    effects += service.place_dead(request.node, now)
     return SubscribeResult(subscription), effects
 
 
@@ -300,6 +305,7 @@ def _subscription(
         queue_requests=options.queue_requests,
         batch=options.batch,
         durable_locks=options.durable_locks,
+        resumable_locks=options.resumable_locks,
         acknowledged=options.acknowledged,
         selector=options.selector,
     )

@@ -82,7 +82,9 @@ def step(item: Item, input_: ItemInput, **given: object) -> Item:
         case ItemInput.ACCEPT:
             return item_lifecycle.accepted(item, now=now, keep_s=10.0)
         case ItemInput.EXTEND:
-            return item_lifecycle.extended(item, seconds=90.0, now=now, timeout_s=60.0)
+            return item_lifecycle.extended(
+                item, by=BEE, seconds=90.0, now=now, timeout_s=60.0
+            )
         case ItemInput.EXPIRE:
             return item_lifecycle.expired(item, now=now)
         case ItemInput.REQUEUE:
@@ -206,7 +208,7 @@ def test_an_extension_moves_the_deadline_and_never_to_earlier() -> None:
 
     def deadline(seconds: float, now: float, timeout_s: float = 60.0) -> float:
         after = item_lifecycle.extended(
-            LOCKED, seconds=seconds, now=now, timeout_s=timeout_s
+            LOCKED, by=BEE, seconds=seconds, now=now, timeout_s=timeout_s
         )
         return after.deadline
 

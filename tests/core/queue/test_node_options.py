@@ -183,6 +183,8 @@ def test_the_options_of_a_subscription_have_defaults_but_for_one() -> None:
     [
         ("queue#batch", ("1", "100"), ("0", "-1", "101", "1000000000", "all", "")),
         ("queue#durable_locks", ("0", "1", "true", "false"), ("2", "-1", "yes", "")),
+        ("queue#resumable_locks", ("0", "1"), ("2", "")),
+        ("queue#new_worker", ("0", "1"), ("2", "")),
         ("queue#events", ("message", "acknowledged"), ("assured", "0", "")),
     ],
 )
@@ -214,6 +216,8 @@ def test_what_is_not_given_stays_as_it_was() -> None:
         QUEUE_REQUESTS: "7",
         "queue#batch": "3",
         "queue#durable_locks": "1",
+        "queue#resumable_locks": "0",
+        "queue#new_worker": "0",
         "queue#events": "acknowledged",
         "queue#selector": "",
     }

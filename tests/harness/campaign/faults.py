@@ -46,6 +46,7 @@ _FREEZES = (*_PEOPLE, "server")
 #: The kinds of faults, in the order in which they are shown.
 KINDS = (
     *(f"kill -9 {kind}" for kind in (*_PEOPLE, "server")),
+    "restart of the server",
     *(f"SIGSTOP {kind}" for kind in _FREEZES),
     *(fault.value for fault in LinkFault),
     *("disk full", "slow disk", "wrong clock", "server with limits"),
@@ -148,6 +149,7 @@ class Faults:
     def _ways(self) -> Ways:
         ways: dict[str, Callable[[], Coroutine[None, None, bool]]] = {
             "kill -9 server": self._kill_server,
+            "restart of the server": self._restart_server,
             "SIGSTOP server": self._freeze_server,
             "server with limits": self._limit_server,
             "slow disk": self._slow_disk,
@@ -223,6 +225,15 @@ class Faults:
         seconds = self._random.uniform(0, _AWAY_S_MAX)
         async with self._server_busy:
             await self._server.kill()
+            await asyncio.sleep(seconds)
+            await self._server.start()
+        return True
+
+    async def _restart_server(self) -> bool:
+        """Stop it in order: it says of everybody that it is unavailable."""
+        seconds = self._random.uniform(0, _AWAY_S_MAX)
+        async with self._server_busy:
+            await self._server.stop()
             await asyncio.sleep(seconds)
             await self._server.start()
         return True

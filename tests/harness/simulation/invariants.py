@@ -467,6 +467,26 @@ def taken_over_with_a_token(facts: ItemFacts, to: str) -> str | None:
     return f"{facts} goes from {lock.holder} to {to} under one token"
 
 
+def resumed_by_its_token(facts: ItemFacts, to: str, asked: bool) -> str | None:
+    """A lock goes to another full JID only if a worker has asked there, with its token."""
+    return None if asked else f"the lock of {facts} goes to {to}, which has not asked"
+
+
+def resumed_before_it_is_told(facts: ItemFacts, to: str, moved: bool) -> str | None:
+    """A worker that takes a lock up again has it when it is told so."""
+    return None if moved else f"{to} has taken up {facts}, and another one has it"
+
+
+def ends_with_its_worker(facts: ItemFacts, over: bool) -> str | None:
+    """A new worker does not get the delivery of another one that had its full JID."""
+    return f"{facts} goes on, and its worker has died" if over else None
+
+
+def new_once(name: str, times: int) -> str | None:
+    """A process says once that it is a new worker: later it has items."""
+    return f"{name} says {times} times that it is new" if times > 1 else None
+
+
 def effect_once(facts: ItemFacts) -> str | None:
     """The effect of an item happens once, and only if the item was accepted."""
     if facts.done > 1:

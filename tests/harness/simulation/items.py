@@ -46,18 +46,25 @@ class Lock:
         token: its fence.
         holder: the full JID.
         durable: it belongs to the account.
+        resumable: it belongs to the worker that has its token.
         may_end: something has come that may end it.
+        left: its holder has left, and has not spoken of it since.
+        over: then a new worker has come under the same full JID.
     """
 
     token: str
     holder: str
     durable: bool = False
+    resumable: bool = False
     may_end: bool = False
+    left: bool = False
+    over: bool = False
 
     def is_of(self, jid: str) -> bool:
         """Whether this full JID may settle it."""
         same_account = bare(self.holder) == bare(jid)
-        return self.holder == jid or (self.durable and same_account)
+        outlives = self.durable or self.resumable
+        return self.holder == jid or (outlives and same_account)
 
 
 @dataclass(slots=True)
@@ -126,6 +133,10 @@ class ItemLedger:
         self._done: dict[str, Counter[str]] = {}
         #: The time at which each worker last left, by full JID.
         self._departed_at: dict[str, float] = {}
+        #: The time at which a new worker has subscribed, by full JID.
+        self._replaced_at: dict[str, float] = {}
+        #: The tokens by which locks were to be extended, and the full JIDs that had them.
+        self._extending: dict[str, set[str]] = {}
         #: Called with the token of a lock that has timed out; returns how much too early,
         #: by what the service has heard.
         self.timed_out: Callable[[str], float] = lambda _token: 0.0
@@ -152,6 +163,7 @@ class ItemLedger:
                 facts.stored += 1
                 self._ledger.check(invariants.stored_once, facts)
             self._counts(facts, change.item, now)
+            self._resumed(facts, change.item)
             if change.item.token:
                 token, deadline = change.item.token, change.item.deadline
                 # Never earlier than announced, even when a clock was set back.
@@ -193,12 +205,11 @@ class ItemLedger:
         facts.locked = item if item.token else None
 
     def _may_have_failed(self, facts: ItemFacts, locked: Item, now: float) -> bool:
-        departed_at = self._departed_at.get(locked.holder, -math.inf)
         return (
             locked.token in facts.said_to_have_failed
             or locked.deadline <= now
             or (
-                departed_at >= locked.locked_at
+                self._left(locked)
                 and not locked.durable
                 and locked.token != facts.default
             )
@@ -208,10 +219,25 @@ class ItemLedger:
 
     def _timed_out(self, locked: Item, facts: ItemFacts) -> bool:
         """Whether nothing but its time can have ended a lock; see `_may_have_failed`."""
-        departed_at = self._departed_at.get(locked.holder, -math.inf)
         said = locked.token in facts.said_to_have_failed
-        left = departed_at >= locked.locked_at
-        return not (said or left or "queue" in self._ledger.jumped)
+        return not (said or self._left(locked) or "queue" in self._ledger.jumped)
+
+    def _left(self, locked: Item) -> bool:
+        """Whether its holder has left since, or a resumable lock has lost its worker."""
+        times = self._replaced_at if locked.resumable else self._departed_at
+        return times.get(locked.holder, -math.inf) >= locked.locked_at
+
+    def _resumed(self, facts: ItemFacts, item: Item) -> None:
+        """Note who holds an item that is written."""
+        before, lock = facts.locked, facts.lock
+        if before is None or before.token != item.token or not item.resumable:
+            return
+        if before.holder != item.holder:
+            asked = item.holder in self._extending.get(item.token, ())
+            check = self._ledger.check
+            check(invariants.resumed_by_its_token, facts, item.holder, asked)
+        if lock is not None and lock.token == item.token:
+            lock.holder = item.holder
 
     def check(self, invariant: Callable[..., str | None], *args: object) -> None:
         """Check another invariant."""
@@ -247,7 +273,29 @@ class ItemLedger:
         """
         self._departed_at[source] = now
         for lock in self._locks():
-            lock.may_end |= lock.holder == source
+            lock.may_end |= lock.holder == source and not lock.resumable
+            lock.left |= lock.holder == source
+
+    def subscribes(self, source: str) -> None:
+        """A worker subscribes that may have come back."""
+        for lock in self._locks():
+            lock.left &= lock.holder != source
+
+    def replaced(self, source: str, now: float) -> None:
+        """A new worker subscribes: what its full JID had before has failed."""
+        self._replaced_at[source] = now
+        for lock in self._locks():
+            if lock.holder == source and lock.resumable:
+                lock.may_end = True
+                lock.over |= lock.left
+
+    def extends(self, source: str, tokens: Sequence[tuple[str, str]]) -> None:
+        """A worker extends locks."""
+        for item_id, token in tokens:
+            self._extending.setdefault(token, set()).add(source)
+            lock = self.items[item_id].lock
+            if lock is not None and lock.token == token:
+                lock.left = False
 
     def bounced(self, tokens: set[str]) -> None:
         """The event of these deliveries has bounced: they may end."""
@@ -283,6 +331,7 @@ class ItemLedger:
     ) -> None:
         """The service tells a worker, which wants so many at a time, that it has these."""
         check = self._ledger.check
+        is_new = False
         for item in items:
             facts = self.items[item.item_id]
             check(invariants.told_what_is_on_disk, item, disk.items.get(item.seq))
@@ -291,9 +340,11 @@ class ItemLedger:
             check(invariants.nobody_else_gets_what_is_posted, facts, to, self._ledger)
             if before is None or before.token != item.token:
                 check(invariants.one_holder, facts, to, now)
-                facts.lock = Lock(item.token, to, item.durable)
+                facts.lock = Lock(item.token, to, item.durable, item.resumable)
+                is_new = True
             else:
                 check(invariants.taken_over_with_a_token, facts, to)
+                check(invariants.ends_with_its_worker, facts, before.over)
                 # A settlement that was not written may be there after a restart.
                 before.may_end &= "queue" in self._ledger.io_errors
         held = [
@@ -302,7 +353,9 @@ class ItemLedger:
             if each.state is ItemState.ACQUIRED
             and (each.holder == to or (each.durable and bare(each.holder) == bare(to)))
         ]
-        check(invariants.no_more_than_wanted, to, len(held), wanted)
+        # What a worker takes up again may come on top of what it was given meanwhile.
+        if is_new or not any(each.resumable for each in held):
+            check(invariants.no_more_than_wanted, to, len(held), wanted)
 
     def told_of_end(self, to: str, item_ids: Sequence[str]) -> None:
         """The service tells a worker that these items are retracted."""
@@ -312,6 +365,9 @@ class ItemLedger:
         """The service has started: it tells nobody what happened before."""
         self._untold.clear()
         self.defaults(())
+        for lock in self._locks():
+            # What was decided about it may be lost.
+            lock.over = False
 
     def answered(
         self,
@@ -347,6 +403,16 @@ class ItemLedger:
             for item_id, token in request.tokens:
                 deadlines = self.items[item_id].deadlines
                 deadlines[token] = max(deadlines[token], asked_at + result.seconds)
+                held = self.items[item_id].locked
+                if held is not None and held.resumable and held.token == token:
+                    others = self._extending.get(token, set()) - {to}
+                    check = self._ledger.check
+                    check(
+                        invariants.resumed_before_it_is_told,
+                        self.items[item_id],
+                        to,
+                        held.holder in {to, *others},
+                    )
 
     def _posted(self, request: Publish, result: PublishResult, asked_at: float) -> None:
         for item_id in set(result.item_ids).difference(result.repeated):

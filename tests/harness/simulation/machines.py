@@ -163,10 +163,13 @@ class Machine:
             return False
         process.kill()
         if resource:
-            self._resources += 1
-            self.jid = f"{self.first_jid}-{self._resources}"
+            self._move()
         self.loop.outside(seconds, self.start)
         return True
+
+    def _move(self) -> None:
+        self._resources += 1
+        self.jid = f"{self.first_jid}-{self._resources}"
 
     def _died(self) -> None:
         self.network.note(self.name, "is killed")
@@ -189,8 +192,8 @@ class Machine:
 
     # -- its connection ----------------------------------------------------
 
-    def cut(self, seconds: float) -> bool:
-        """Lose the connection; there is a new one after a while."""
+    def cut(self, seconds: float, *, resource: bool = False) -> bool:
+        """Lose the connection; there is a new one after a while; see kill."""
         if not self.online:
             return False
         self.cuts += 1
@@ -198,6 +201,8 @@ class Machine:
         process = self.process
         assert process is not None
         process.start(self.disconnected)
+        if resource:
+            self._move()
         self.loop.outside(seconds, lambda: self._log_in(process))
         return True
 

@@ -85,7 +85,7 @@ FAULTS = {
     "may not have",
     "bounce": "the network delivers stanza {at:.0f} of {target} to a machine that then "
     "loses its connection, for {seconds:.2f} s, and returns it as not delivered",
-    "cut": "at {at:.2f} s {target} loses its connection, for {seconds:.2f} s",
+    "cut": "at {at:.2f} s {target} loses its connection, for {seconds:.2f} s{how}",
     "partition": "at {at:.2f} s nothing goes from or to {target}, for {seconds:.2f} s",
     "kill": "at {at:.2f} s {target} is killed, for {seconds:.2f} s{how}",
     "die": "{target} is killed at its effect {at:.0f}, for {seconds:.2f} s{how}",
@@ -259,6 +259,7 @@ class Settings:
         hold_ttl_s: how long a receiver holds a message.
         lock_s: how long a lock of an item lasts.
         durable_locks: of the workers.
+        resumable_locks: of the workers, which are clients of XMPP then.
         shared: both receivers are devices of one account, and so are both workers.
         consumes: the receivers have a consumer, with effects.
         handler_after_s: the application of a receiver registers a handler this long
@@ -294,6 +295,7 @@ class Settings:
     hold_ttl_s: float = 30.0
     lock_s: float = 10.0
     durable_locks: bool = False
+    resumable_locks: bool = False
     shared: bool = False
     consumes: bool = False
     handler_after_s: float | None = None

@@ -78,6 +78,8 @@ def plan_of(seed: int) -> Plan:
     faults += more
     settings, more = _pulled(seed, settings, items)
     faults += more
+    settings, more = _resumed(seed, settings, items)
+    faults += more
     return Plan(
         seed=seed,
         settings=settings,
@@ -212,6 +214,39 @@ def _selected(
     colors = ("red", "red", "blue", "")
     items = tuple(replace(each, color=chance.choice(colors)) for each in items)
     return replace(settings, selectors=chance.choice(BOTH_SELECTORS)), items
+
+
+def _resumed(
+    seed: int, settings: Settings, items: tuple[PlannedItem, ...]
+) -> tuple[Settings, list[Fault]]:
+    """Perhaps let the workers take up their locks again when a connection was lost.
+
+    Theirs are lost often then, and all at once where the server restarts. By a draw of
+    its own, as in `_consumed`.
+    """
+    chance = random.Random(f"resumable locks {seed}")
+    kept = settings.durable_locks or settings.expiry is not None
+    if not items or kept or settings.no_workers or chance.random() < 0.15:
+        return settings, []
+    faults = []
+    for _ in range(chance.choice((0, 2, 5))):
+        at = chance.uniform(0.2, TROUBLE_S)
+        how = chance.choice(("", "resource"))
+        name = chance.choice(WORKERS)
+        faults.append(Fault("cut", name, at, chance.uniform(0.1, 3.0), how))
+        if chance.random() < 0.3:
+            soon = at + chance.uniform(0.0, 2.0)
+            faults.append(Fault("kill", name, soon, chance.uniform(0.1, 2.0)))
+    for _ in range(chance.choice((0, 0, 1, 2))):
+        # A restart of the server.
+        at, seconds = chance.uniform(0.2, TROUBLE_S), chance.uniform(0.1, 3.0)
+        how = chance.choice(("", "resource"))
+        for name in (*WORKERS, "queue", "shop"):
+            late_s = chance.choice((0.0, chance.uniform(0.0, 0.1)))
+            lasts_s = seconds + chance.uniform(0.0, 1.0)
+            moved = how if name in WORKERS else ""
+            faults.append(Fault("cut", name, at + late_s, lasts_s, moved))
+    return replace(settings, resumable_locks=True), faults
 
 
 def _kept(seed: int, settings: Settings) -> tuple[Settings, list[Fault]]:

@@ -414,6 +414,12 @@ class QueueMachine(Machine, QueuePort):
             case Asked(iq_id, request):
                 if isinstance(request, Retract | Unlock):
                     self._ledger.settles(source, request.settlements)
+                elif isinstance(request, Extend):
+                    self._ledger.extends(source, request.tokens)
+                elif isinstance(request, Subscribe) and _is_new(request):
+                    self._ledger.replaced(source, self._now())
+                elif isinstance(request, Subscribe):
+                    self._ledger.subscribes(source)
                 asked_at, heard_s = (
                     self._now(),
                     self._unheard.listened_s(self.loop.time()),
@@ -552,3 +558,8 @@ class QueueMachine(Machine, QueuePort):
     def new_id(self) -> str:
         """See QueuePort."""
         return f"{self.name}-{next(self._ids)}"
+
+
+def _is_new(request: Subscribe) -> bool:
+    """Whether a worker says that it is no worker that comes back."""
+    return (request.options or {}).get("queue#new_worker") == "1"

@@ -287,6 +287,46 @@ QUEUE = (
         seed=1,
     ),
     Mutant(
+        "a-lost-connection-is-a-dead-worker",
+        "qos.core.queue.node",
+        "            if not item.resumable:\n",
+        "            if item.token:\n",
+        "A connection that is lost is not a worker that died.",
+        by=(
+            "a_lock_lasts_while_nothing_is_heard",
+            "one_holder",
+            "only_failures_are_counted",
+        ),
+        seed=25,
+    ),
+    Mutant(
+        "resumed-lock-stays-where-it-was",
+        "qos.core.queue.item_lifecycle",
+        "        item = replace(item, holder=by, last_holder=by)\n",
+        "        item = replace(item, last_holder=by)\n",
+        "A worker that comes back has its locks under its new full JID.",
+        by=("resumed_before_it_is_told",),
+        seed=137,
+    ),
+    Mutant(
+        "a-new-worker-goes-on-with-the-dead-one-s-items",
+        "qos.core.queue.deliveries",
+        "        for item_id in self._live.holders.left_behind(jid):\n",
+        "        for item_id in ():\n",
+        "An item that kills its worker ends, also where that is started again.",
+        by=("ends_with_its_worker",),
+        seed=46,
+    ),
+    Mutant(
+        "who-comes-back-is-new",
+        "qos.core.queue.subscriber_requests",
+        "        new_worker=options.new_worker,\n",
+        "        new_worker=True,\n",
+        "A worker that comes back keeps its items, also those whose event was lost.",
+        by=("a_lock_lasts_while_nothing_is_heard", "only_failures_are_counted"),
+        seed=90,
+    ),
+    Mutant(
         "leave-takes-all-of-the-account",
         "qos.core.queue.node",
         "for item_id in self.live.holders.held(jid):",
@@ -325,8 +365,8 @@ QUEUE = (
     Mutant(
         "gone-is-not-counted",
         "qos.core.queue.node",
-        'self.items[item_id], ItemInput.FAIL, now, reason="gone"',
-        'self.items[item_id], ItemInput.RELEASE, now, reason="gone"',
+        '                    item, ItemInput.FAIL, now, reason="gone"',
+        '                    item, ItemInput.RELEASE, now, reason="gone"',
         "A delivery whose worker has left has failed.",
         by=("each_failure_is_counted",),
         seed=2,
@@ -472,6 +512,15 @@ QUEUE = (
 )
 
 WORKER = (
+    Mutant(
+        "each-subscribe-is-a-new-worker-s",
+        "qos.worker.subscription",
+        "is_new, self._is_new = self._is_new, False",
+        "is_new = self._is_new",
+        "A process says once that it is a new worker.",
+        by=("new_once",),
+        seed=16,
+    ),
     Mutant(
         "effects-before-the-retract",
         "qos.worker.effects",

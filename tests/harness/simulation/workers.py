@@ -29,6 +29,7 @@ from qos.core.queue.requests import (
 from qos.core.queue.results import ExtendResult, SubscribeResult
 from qos.errors import StoreError, StoreFull
 from qos.worker import Job, Worker
+from simulation import invariants
 from simulation.disks import Disk
 from simulation.items import PARALLEL, ItemLedger
 from simulation.loop import SimulatedLoop
@@ -50,8 +51,14 @@ _GRACE_S = 1.0
 class SimulatedQueueing(XEP_0254):
     """Sends requests to the simulated service."""
 
-    def __init__(self, client: _Client, queue_client: QueueClient) -> None:
+    def __init__(
+        self,
+        client: _Client,
+        queue_client: QueueClient,
+        said_new: Callable[[], object],
+    ) -> None:
         super().__init__(None, {"timeout_s": 5.0})
+        self._said_new = said_new
         self.xmpp = cast(ClientXMPP, client)
         self._queue_client = queue_client
         self._listeners: list[Listener] = []
@@ -92,6 +99,8 @@ class SimulatedQueueing(XEP_0254):
         queue_requests: int,
         batch: int = 1,
         durable_locks: bool = False,
+        resumable_locks: bool = False,
+        new_worker: bool = False,
         events: Literal["message", "acknowledged"] = "message",
         selector: str = "",
         jid: str | JID | None = None,
@@ -102,9 +111,13 @@ class SimulatedQueueing(XEP_0254):
             QUEUE_REQUESTS: str(queue_requests),
             "queue#batch": str(batch),
             "queue#durable_locks": "1" if durable_locks else "0",
+            "queue#resumable_locks": "1" if resumable_locks else "0",
+            "queue#new_worker": "1" if new_worker else "0",
             "queue#events": events,
             SELECTOR: selector,
         }
+        if new_worker:
+            self._said_new()
         request = Subscribe(node, self.own or "", options)
         result = await self._ask(request, "subscribe", timeout_s)
         assert isinstance(result, SubscribeResult)
@@ -283,6 +296,8 @@ class WorkerMachine(QueueUser):
         self._db = sqlite3.connect(":memory:", isolation_level=None, factory=_Database)
         self._db.execute("CREATE TABLE done (item TEXT NOT NULL)")
         self._db.machine = self
+        #: How often the present process has said that it is a new worker.
+        self.new_workers = 0
         self._client: _Client | None = None
         self._worker: Worker | None = None
 
@@ -294,8 +309,11 @@ class WorkerMachine(QueueUser):
         """See Machine."""
         super().boot()
         assert self.process is not None
+        self.new_workers = 0
         client = self._client = _Client(self)
-        client.plugin[XEP_0254.name] = SimulatedQueueing(client, self.queue_client)
+        client.plugin[XEP_0254.name] = SimulatedQueueing(
+            client, self.queue_client, self._said_new
+        )
         self._worker = Worker(
             cast(ClientXMPP, client),
             SERVICE,
@@ -303,6 +321,7 @@ class WorkerMachine(QueueUser):
             parallel=PARALLEL,
             selector=self._selector,
             durable_locks=self._settings.durable_locks,
+            resumable_locks=self._settings.resumable_locks,
             lock_timeout_s=self._settings.lock_s,
             resubscribe_s=_RESUBSCRIBE_S,
             grace_s=_GRACE_S,
@@ -326,6 +345,10 @@ class WorkerMachine(QueueUser):
             raise RuntimeError(f"{job.id} fails")
         async with job.effects(self._db) as effects:
             effects.execute("INSERT INTO done VALUES (?)", (job.id,))
+
+    def _said_new(self) -> None:
+        self.new_workers += 1
+        self._ledger.check(invariants.new_once, self.name, self.new_workers)
 
     def leave(self) -> bool:
         """Ask the worker to stop normally; returns whether it runs."""

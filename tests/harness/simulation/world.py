@@ -184,9 +184,10 @@ class World:
             plan.seed,
             settings=plan.settings,
             ledger=self.items,
-            # A durable lock is taken over by subscribing, and not by credit.
+            # A durable lock is taken over by subscribing, and not by credit; and no
+            # gateway has resumable ones.
             gate=None
-            if plan.settings.durable_locks
+            if plan.settings.durable_locks or plan.settings.resumable_locks
             else Gate(jid_of("wasp", plan.settings), NODE, self.ledger),
             target=self.target,
         )
@@ -382,7 +383,11 @@ class World:
                 assert isinstance(machine, WorkerMachine)
                 return machine.leave()
             case "cut":
-                return machine.cut(fault.seconds)
+                moves = fault.how == "resource"
+                hits = machine.cut(fault.seconds, resource=moves)
+                if hits and moves:
+                    self.ledger.moved.add(machine.name)
+                return hits
             case "replay":
                 return self.network.replay(machine.name, int(fault.seconds))
             case "partition":
