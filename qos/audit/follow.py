@@ -168,8 +168,8 @@ class Follower:
                     self._spark, self._out, self._journals, self._lateness
                 )
                 self._folders, self._tied = tied_folders(begun_with)
-                seen = self._storage.seen(self._storage.marks().batch)
-                self._files = {file.path: file for file in seen}
+                complete = self._storage.seen(self._storage.marks().batch)
+                self._files = {file.path: file for file in complete}
             self._progress("looking for new files")
             marks = self._storage.marks()
             files = self._plan(marks)
@@ -295,12 +295,12 @@ class Follower:
     ) -> DataFrame:
         assert self._files is not None
         again = [file for file in files if file.path in self._files]
-        known = self._storage.boots(before.batch)
+        earlier_runs = self._storage.boots(before.batch)
         return (
             without_files(self._storage.problems(before.batch), again)
             .unionByName(read.line_problems(staged.lines))
             .unionByName(file_problems(self._spark, files))
-            .unionByName(late_lines(staged.late_runs, before.open_from, known))
+            .unionByName(late_lines(staged.late_runs, before.open_from, earlier_runs))
         )
 
     def _others(self, boots: DataFrame, before: Marks) -> DataFrame | None:

@@ -23,7 +23,7 @@ _AHEAD = timedelta(days=1)
 
 def marks_after(
     staged: Staged,
-    known: DataFrame,
+    earlier_runs: DataFrame,
     before: Marks,
     *,
     now: datetime,
@@ -33,7 +33,7 @@ def marks_after(
 
     Args:
         staged: what the step takes in.
-        known: the runs of all earlier lines.
+        earlier_runs: of all earlier lines.
         before: the marks of the former step.
         now: the time of the look.
         lateness: the whole days for which a day is open after the latest one that
@@ -55,7 +55,7 @@ def marks_after(
     assert too_late is not None
     events = extent["lines"] + too_late["lines"]
     first = _least(before.first, extent["first"])
-    reached = _last_days(known.unionByName(event_runs), until)
+    reached = _last_days(earlier_runs.unionByName(event_runs), until)
     latest = _most(before.latest, watermark(reached, before.open_from))
     return Marks(
         batch=before.batch + 1,

@@ -32,8 +32,8 @@ def plan_from(planned: Sequence[NewFile], new: Sequence[NewFile]) -> list[NewFil
     if planned and all(file.is_same(current.get(file.path)) for file in planned):
         # A step that is repeated with the same files has the same result.
         return list(planned)
-    gone = [_vanished(file) for file in planned if file.path not in current]
-    return [*new, *gone]
+    vanished = [_vanished(file) for file in planned if file.path not in current]
+    return [*new, *vanished]
 
 
 def _vanished(file: NewFile) -> NewFile:

@@ -32,35 +32,37 @@ def without_files(problems: DataFrame, files: Iterable[NewFile]) -> DataFrame:
     places = [(place_of(file.path),) for file in files]
     if not places:
         return problems
-    known = problems.sparkSession.createDataFrame(places, "place string")
-    return problems.join(F.broadcast(known), "place", "left_anti").select(
+    again = problems.sparkSession.createDataFrame(places, "place string")
+    return problems.join(F.broadcast(again), "place", "left_anti").select(
         *problems.columns
     )
 
 
 def late_lines(
-    late_runs: DataFrame, open_from: date | None, known: DataFrame
+    late_runs: DataFrame, open_from: date | None, earlier_runs: DataFrame
 ) -> DataFrame:
     """The problems of lines that came too late.
 
     Args:
         late_runs: the runs of these lines; see qos.audit.boot_runs.
         open_from: the first day that is open.
-        known: the merged runs of all earlier lines: a line that comes again is not late.
+        earlier_runs: of all earlier lines, merged: a line that comes again is not late.
     """
-    known = boot_runs.together(known, tolerance_s=boot_runs.CLOCK_BACK_S)
-    known = known.where(F.col("kind") == boot_runs.TOLD).select(
+    earlier_runs = boot_runs.together(earlier_runs, tolerance_s=boot_runs.CLOCK_BACK_S)
+    earlier_runs = earlier_runs.where(F.col("kind") == boot_runs.TOLD).select(
         "node",
         "boot",
         F.col("first_seq").alias("known_first"),
         F.col("last_seq").alias("known_last"),
     )
     first, last = F.col("first_seq"), F.col("last_seq")
-    both = F.least(last, "known_last") - F.greatest(first, "known_first") + 1
+    overlap = F.least(last, "known_last") - F.greatest(first, "known_first") + 1
     run = ("node", "boot", "first_seq", "last_seq", "first_at")
-    pairs = late_runs.select(*run).distinct().join(known, ["node", "boot"], "left")
+    pairs = (
+        late_runs.select(*run).distinct().join(earlier_runs, ["node", "boot"], "left")
+    )
     again = F.when(F.col("known_first").isNull(), 0).otherwise(
-        F.greatest(both, F.lit(0))
+        F.greatest(overlap, F.lit(0))
     )
     new = (last - first + 1 - F.sum(again)).alias("new")
     rows = pairs.groupBy(*run).agg(new).where("new > 0")

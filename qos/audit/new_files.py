@@ -95,7 +95,7 @@ def files_since(
     spark: SparkSession | None,
     journals: Sequence[str],
     first: date | None,
-    known: Mapping[str, NewFile] = MappingProxyType({}),
+    complete: Mapping[str, NewFile] = MappingProxyType({}),
     *,
     last: date | None = None,
 ) -> list[NewFile]:
@@ -106,14 +106,14 @@ def files_since(
         journals: folders with `date=YYYY-MM-DD` folders, or such a folder itself. Local
             paths, or URIs that Spark can read.
         first: the first day; None: all.
-        known: files that are left out unless they have changed, by their paths. A
+        complete: files that are left out unless they have changed, by their paths. A
             file that was found while it was copied grows.
         last: the last day; None: all.
     """
     return [
         file
         for file in each_file(spark, journals, first, last)
-        if not file.is_same(known.get(file.path))
+        if not file.is_same(complete.get(file.path))
     ]
 
 

@@ -45,15 +45,15 @@ def _import() -> None:
         log.warning("the settings of matplotlib are set aside: %s", error)
         for name in [name for name in sys.modules if name.startswith("matplotlib.")]:
             del sys.modules[name]
-        named = os.environ.get(_SETTINGS)
+        settings = os.environ.get(_SETTINGS)
         os.environ[_SETTINGS] = os.devnull
         try:
             with tempfile.TemporaryDirectory() as empty, contextlib.chdir(empty):
                 importlib.import_module("matplotlib")
         finally:
             del os.environ[_SETTINGS]
-            if named is not None:
-                os.environ[_SETTINGS] = named
+            if settings is not None:
+                os.environ[_SETTINGS] = settings
 
 
 @contextlib.contextmanager

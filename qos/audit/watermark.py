@@ -44,10 +44,10 @@ def watermark(
 def _reached(counts: Mapping[date, int]) -> date:
     """The last day that enough have reached, of those with some last day."""
     total = sum(counts.values())
-    needed = max(-(-total // _OF), min(total, 2))
+    quorum = max(-(-total // _OF), min(total, 2))
     reached = 0
     for day in sorted(counts, reverse=True):
         reached += counts[day]
-        if reached >= needed:
+        if reached >= quorum:
             return day
     raise AssertionError(counts)

@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from weakref import WeakSet
 
+from qos import arguments
 from qos.core.message.model import Ended, Incoming, Outgoing
 from qos.errors import StoreError
 from qos.stores.base import (
@@ -68,6 +69,8 @@ class SqliteStore(SqliteFile[Contents, Change]):
                 that are those of one sender. None: a random one.
         """
         super().__init__(path)
+        if new_id is not None:
+            arguments.text("new_id", new_id, empty=False)
         self._new_id = new_id
         self._applications: ApplicationConnection | None = None
         self._transactions: WeakSet[SqliteTransaction] = WeakSet()

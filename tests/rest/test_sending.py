@@ -372,7 +372,7 @@ async def test_a_full_outbox_asks_to_come_again(
     assert relay is not None
     outbox = relay._endpoint.outbox
     room = AccountRoom(Contents(), messages=8, size=10**6)
-    monkeypatch.setattr(outbox, "_accounts", room)
+    monkeypatch.setattr(outbox, "_room", room)
     sent = await bench.post(await bench.once(), b"1")
     link = await bench.once()
     full = await bench.post(link, b"2")

@@ -111,8 +111,8 @@ PRESENCE = (
     Mutant(
         "service-remembers-everybody",
         "qos.core.queue.service",
-        "        if not names:\n            return effects\n        available",
-        "        self.presence.heard(jid, available=available)\n        available",
+        "        if not names:\n            return effects\n        by_presence",
+        "        self.presence.heard(jid, available=available)\n        by_presence",
         "A queue service remembers who is there of the accounts that work at it.",
         by=("nothing_of_a_stranger_is_kept",),
     ),
