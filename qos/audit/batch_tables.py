@@ -38,7 +38,7 @@ TABLES = (
 )
 
 #: The columns by which two rows are of the same message, and of the same item.
-_MESSAGE = ("sender", "msg_id", "level")
+_MESSAGE = ("sender", "receiver", "msg_id", "level")
 _ITEM = ("service", "queue", "item")
 
 #: For at most this many messages, judging takes less time than compiling code for it.

@@ -31,7 +31,7 @@ from qos.audit.boot_runs import CLOCK_BACK_S
 from qos.audit.carry_over import records_of
 from qos.audit.follow_lock import FOLDER, CannotFollow, alone, check_options
 from qos.audit.follow_marks import marks_after, shown
-from qos.audit.follow_plan import plan_from
+from qos.audit.follow_plan import perhaps_again, plan_from, remembered
 from qos.audit.follow_problems import (
     late_lines,
     with_contradictions,
@@ -188,13 +188,12 @@ class Follower:
         step = marks.batch + 1
         first = None if marks.open_from is None else marks.open_from - self._lateness
         planned = self._storage.plan(step)
-        if first is not None:
-            old = [path for path, file in self._files.items() if file.day < str(first)]
-            for path in old:
-                del self._files[path]
+        self._files = remembered(self._files, first)
         if not planned:
             self._storage.clean(marks, list(self._files.values()))
-        listed = files_since(self._spark, self._folders, first, self._files)
+        listed = files_since(
+            self._spark, self._folders, first, self._files, without_time=True
+        )
         self._open = [file for file in listed if is_to_come(file)]
         new = [file for file in listed if not is_to_come(file)]
         plan = plan_from(planned, new)
@@ -294,7 +293,7 @@ class Follower:
         self, staged: Staged, files: list[NewFile], before: Marks
     ) -> DataFrame:
         assert self._files is not None
-        again = [file for file in files if file.path in self._files]
+        again = perhaps_again(files, self._files)
         earlier_runs = self._storage.boots(before.batch)
         return (
             without_files(self._storage.problems(before.batch), again)

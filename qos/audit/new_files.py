@@ -5,7 +5,8 @@ not belong to a journal, and those that cannot be read. A folder that is gone or
 listed is counted, too. When journals are followed, the folder of a day
 is listed until the day has been closed for as long as a day is open. After that, its
 files are forgotten. So the cost of a look does not grow with the age of the journals. A
-file that comes there later is never read.
+file that comes there later is never read. But the days of nodes that have no time yet are
+always listed: what comes there is told, and is never late.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from qos.audit.read import (
     is_open,
     why_unread,
 )
+from qos.journal.schema import YEARS
 
 __all__ = [
     "PROBLEM",
@@ -39,6 +41,7 @@ __all__ = [
     "file_problems",
     "files_since",
     "is_to_come",
+    "is_without_time",
     "place_of",
 ]
 
@@ -47,6 +50,9 @@ __all__ = [
 PROBLEM: Final = "kind string, place string, count bigint, example string"
 
 _DAY = re.compile("date=([0-9]{4}-[0-9]{2}-[0-9]{2})")
+
+#: No line of an earlier day counts: its node has no time yet.
+_FIRST_DAY: Final = f"{YEARS[0]:04}-01-01"
 
 _NO_DAY = "there is no date=… folder in it"
 
@@ -98,6 +104,7 @@ def files_since(
     complete: Mapping[str, NewFile] = MappingProxyType({}),
     *,
     last: date | None = None,
+    without_time: bool = False,
 ) -> list[NewFile]:
     """The files in the folders of a day and of later ones.
 
@@ -109,10 +116,11 @@ def files_since(
         complete: files that are left out unless they have changed, by their paths. A
             file that was found while it was copied grows.
         last: the last day; None: all.
+        without_time: also earlier days for which is_without_time is true.
     """
     return [
         file
-        for file in each_file(spark, journals, first, last)
+        for file in each_file(spark, journals, first, last, without_time=without_time)
         if not file.is_same(complete.get(file.path))
     ]
 
@@ -122,6 +130,8 @@ def each_file(
     journals: Sequence[str],
     first: date | None,
     last: date | None,
+    *,
+    without_time: bool = False,
 ) -> Iterator[NewFile]:
     """The files one after the other; see files_since.
 
@@ -137,7 +147,8 @@ def each_file(
         if not days:
             yield NewFile(folder, "", Problem.EMPTY_FOLDER.value, 0, _NO_DAY)
         for day_folder, day in days:
-            if first is not None and day < first.isoformat():
+            is_early = first is not None and day < first.isoformat()
+            if is_early and not (without_time and is_without_time(day)):
                 continue
             if last is not None and day > last.isoformat():
                 continue
@@ -146,6 +157,14 @@ def each_file(
                     yield _unread_folder(entry.path, day, entry.reason)
                 else:
                     yield _file(entry, day)
+
+
+def is_without_time(day: str) -> bool:
+    """Whether the day of a folder is before any that counts, such as those of 1970.
+
+    Nodes write there that have no time yet.
+    """
+    return "" < day < _FIRST_DAY
 
 
 def is_to_come(file: NewFile) -> bool:

@@ -28,7 +28,7 @@ from qos.journal.schema import Role
 __all__ = ["MESSAGE", "Step", "pending"]
 
 #: The key of a message, and that of an item (each of its lives).
-MESSAGE: Final = ("level", "sender", "msg_id")
+MESSAGE: Final = ("level", "sender", "receiver", "msg_id")
 _ITEM: Final = ("service", "queue", "item")
 
 _HOUR: Final = ("date", "hour")

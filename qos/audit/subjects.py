@@ -81,9 +81,15 @@ def is_open() -> Column:
 
 
 def message_is_open() -> Column:
-    """An aggregate of a message's rows of qos.audit.endpoint_summary: the same."""
+    """An aggregate of a message's rows of qos.audit.endpoint_summary: the same.
+
+    No receiver ends it for another: several may say that they got this msg_id.
+    """
     sends, receives = role_is(Role.SENDER), role_is(Role.RECEIVER)
     is_done = F.coalesce("done_at", "expired_at").isNotNull()
+    account = F.xxhash64(bare(F.coalesce("to", "node")))
+    accounts = F.collect_set(F.when(receives, account))
+    ended = F.collect_set(F.when(receives & is_done, account))
     return (F.bool_or(sends) & ~F.bool_or(F.col("end").isNotNull())) | (
-        F.bool_or(receives) & ~F.bool_or(receives & is_done)
+        F.size(F.array_except(accounts, ended)) > 0
     )

@@ -36,20 +36,28 @@ where v between 1 and $version
   and role is not null and event is not null
 """
 
+#: The seconds between two times; null if a clock was wrong at one of them.
+_LASTING = """
+create macro lasting(begin_at, end_at) as
+  if(end_at - begin_at between 0 and 365 * 86400e6, (end_at - begin_at) / 1e6, null)
+"""
+
 _DELIVERIES = """
 with told as (
-  select *, source as sender, role = 'sender' as s, role = 'receiver' as r
+  select *, source as sender,
+    split_part(if(role = 'receiver', coalesce(target, node), target), '/', 1)
+      as receiver,
+    role = 'sender' as s, role = 'receiver' as r
   from lines
   where role in ('sender', 'receiver') and event <> 'refused' and msg_id is not null
 ), ends as (
-  select sender, msg_id, level, last(event order by t, seq) as outcome,
+  select sender, receiver, msg_id, level, last(event order by t, seq) as outcome,
     max(t) as ended_at
   from told
   where s and event in ('delivered', 'not-delivered', 'in-doubt', 'withdrawn')
   group by all
 ), sums as (
-  select sender, msg_id, level,
-    coalesce(max(target) filter (s), max(coalesce(target, node))) as address,
+  select sender, receiver, msg_id, level,
     min(t) filter (s) as sender_first_at,
     max(t) filter (s) as sender_last_at,
     min(t) as first_at,
@@ -70,7 +78,7 @@ with told as (
     count(*) filter (r and event = 'redelivered') as redeliveries
   from told group by all
 )
-select sender, msg_id, level, split_part(address, '/', 1) as receiver, outcome,
+select sender, msg_id, level, receiver, outcome,
   coalesce(accepted_at, sender_first_at, first_at) as begun_at,
   accepted_at, offered_at, received_at, released_at, ended_at, sender_last_at,
   held_at, held_again_at, to_hand_over_at, handed_over_at, done_at, expired_at,
@@ -78,8 +86,8 @@ select sender, msg_id, level, split_part(address, '/', 1) as receiver, outcome,
   greatest(0, attempts - if(level = 'assured' and released_at is not null, 2, 1))
     as retries,
   bytes, holds, hand_overs, redeliveries,
-  if(outcome = 'delivered', (ended_at - accepted_at) / 1e6, null) as latency_s
-from sums left join ends using (sender, msg_id, level)
+  if(outcome = 'delivered', lasting(accepted_at, ended_at), null) as latency_s
+from sums left join ends using (sender, receiver, msg_id, level)
 """
 
 _ROUTES = """
@@ -169,8 +177,8 @@ with told as (
 select node as service, queue, item, life, bytes, published_at, first_acquired_at,
   if(over_, last_at, null) as ended_at, if(over_, last_event, null) as outcome,
   deliveries, released, modified, rejected, timed_out, gone, requeued,
-  (first_acquired_at - published_at) / 1e6 as wait_s,
-  if(over_, (last_at - published_at) / 1e6, null) as total_s
+  lasting(published_at, first_acquired_at) as wait_s,
+  if(over_, lasting(published_at, last_at), null) as total_s
 from ended
 """
 
@@ -203,7 +211,7 @@ select coalesce(started_at, first_at) // 3600000000 as hour, worker, queue,
   count(*) filter (outcome = 'rejected') as rejected,
   count(*) filter (outcome = 'lost') as lost,
   count(*) filter (outcome is null) as open,
-  coalesce(sum((ended_at - started_at) / 1e6), 0) as busy_s
+  coalesce(sum(lasting(started_at, ended_at)), 0) as busy_s
 from turns group by all
 """
 
@@ -239,6 +247,7 @@ class Recount:
             _LINES.replace("{columns}", f"{{{columns}}}"),
             {"files": names, "version": version},
         )
+        self._base.execute(_LASTING)
         for name, query in TABLES.items():
             self._base.execute(f"create table {name} as {query}")
 

@@ -58,6 +58,29 @@ def journal_file(folder: Path, name: str) -> Path:
     return path
 
 
+def test_a_device_without_a_time_is_told_however_late_it_comes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its lines are of 1970. That day is closed, and is listed in each look."""
+    journals = tmp_path / "journals"
+    whole = Lines("whole.x").sent(*WHOLE, msg_id="whole")
+    write_journal(journals, "whole", whole)
+    look(spark, tmp_path)
+    early = Lines("early.x").sent(*WHOLE, at=-NOON.timestamp())
+    write_journal(journals, "early", early)
+    path = journals / "date=1970-01-01/early-b-1.jsonl"
+    assert look(spark, tmp_path).batch == 1
+    told = Counter({("bad-line", path.name): len(WHOLE)})
+    assert problems(tmp_path / "out") == told
+    # Nor is its file read twice, or by a new process.
+    assert look(spark, tmp_path).batch == 1
+    path.write_text(path.read_text() + "nonsense\n")
+    assert look(spark, tmp_path).batch == 2
+    told[("bad-line", path.name)] += 1
+    assert problems(tmp_path / "out") == told
+    assert messages(tmp_path / "out") == {"whole": "delivered"}
+
+
 def test_a_file_that_was_seen_half_copied_is_read_when_it_has_grown(
     spark: SparkSession, tmp_path: Path
 ) -> None:

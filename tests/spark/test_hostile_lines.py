@@ -86,11 +86,8 @@ def is_audited(spark: SparkSession, folder: Path, journals: Sequence[str]) -> No
 
 
 def is_followed(spark: SparkSession, folder: Path, journals: Sequence[str]) -> None:
-    """Follow all journals; two of the honest ones come with the second look.
-
-    The third is in a folder of 1970, which is not listed any more then.
-    """
-    for path in (folder / "honest").glob("[ab]/*/*"):
+    """Follow all journals; the honest ones come with the second look."""
+    for path in (folder / "honest").glob("[abc]/*/*"):
         path.rename(path.with_name(f".{path.name}.tmp"))
     follower = Follower(
         spark,
@@ -100,7 +97,7 @@ def is_followed(spark: SparkSession, folder: Path, journals: Sequence[str]) -> N
         lateness=WEEK,
     )
     follower.look()
-    for path in (folder / "honest").glob("[ab]/*/.*"):
+    for path in (folder / "honest").glob("[abc]/*/.*"):
         path.rename(path.with_name(path.name[1:].removesuffix(".tmp")))
     follower.look()
     assert verdicts(folder / "followed") == TRUTH

@@ -123,6 +123,10 @@ def test_what_has_ended_long_ago_is_not_gathered(
     lines.sent("accepted", "delivered", msg_id="old")
     lines.sent("accepted", "offered", msg_id="old and open")
     lines.sent("accepted", "delivered", msg_id="new", at=3 * DAY_S)
+    lines.sent("accepted", "delivered", msg_id="held").got("held", msg_id="held")
+    # Another node says the end of it; and a device that of a message to its account.
+    lines.got("held", "done", msg_id="held", node="h@x/1", to="h@x/1")
+    lines.got("held", msg_id="done", to="b@x").got("done", msg_id="done")
     lines.line("q@x", "queue", "published", 0, queue="q", item="open")
     lines.line("q@x", "queue", "published", 1, queue="q", item="ended")
     lines.line("q@x", "queue", "purged", 2, queue="q", item="ended")
@@ -137,7 +141,7 @@ def test_what_has_ended_long_ago_is_not_gathered(
     counted = whole.lines.where("event = 'counted'").select("sent").collect()
     assert {row["sent"] for row in counted} == {-1, 0}
     messages = {row["msg_id"] for row in whole.messages.select("msg_id").collect()}
-    assert messages == {"old and open", "new"}
+    assert messages == {"old and open", "new", "held"}
     items = whole.lines.where("item is not null").select("item").collect()
     assert {row["item"] for row in items} == {"open"}
 

@@ -38,7 +38,7 @@ async def test_a_wrong_path_or_url_is_refused_and_leaves_no_file(
     monkeypatch.chdir(tmp_path)
     function, wrong = TABLE[name]
     (parameter,) = ("url",) if name == "store_from_url" else ("path",)
-    assert await accepted(function, {}, {parameter: wrong}) == []
+    assert await accepted(function, {parameter: "memory:"}, {parameter: wrong}) == []
     assert os.listdir(tmp_path) == []
 
 

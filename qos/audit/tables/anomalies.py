@@ -9,8 +9,8 @@ An audit accuses only where lines prove it. Each message has one verdict:
 - `duplicated`: handed over more than once, and not marked `redelivered`. If there are
   no lines of its sender, which may use a msg_id again, one run of the receiver must
   cover the time from the first hold to the last hand-over.
-- `orphaned`: handed over, its sender's account has no line of it, and one run of the
-  sending device covers the time from the hold to the hand-over.
+- `orphaned`: handed over, its sender's account has no line of it to this receiver, and
+  one run of the sending device covers the time from the hold to the hand-over.
 - `stuck`: held or outstanding, and the recording node has written on for
   `stuck_after_s`, in the same run, without another line of it. No other run follows,
   since the end of the message might be between the two.
@@ -233,7 +233,7 @@ def _withdrawn(
     )
 
 
-_MESSAGE = ("level", "sender", "msg_id")
+_MESSAGE = ("level", "sender", "receiver", "msg_id")
 _ACCUSATION = (*_MESSAGE, "kind")
 _ANOMALY = (
     *("date", "hour", "kind", "ended", "level", "sender", "receiver", "msg_id"),

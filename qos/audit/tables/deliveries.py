@@ -1,8 +1,10 @@
 """One row for each message: the records of its sender and its receiver, joined.
 
-The join is by the level, the account of the sender and the msg_id. Only the sender of
-an acknowledged message knows its msg_id; the receiver knows the id of the iq. If these
-differ, such a message has two rows, one for each side.
+The join is by the level, the accounts of the sender and the receiver, and the msg_id.
+So what a node says of a message to itself is about no message to another, even if its
+sender uses the same msg_id for that. Only the sender of an acknowledged message knows its
+msg_id; the receiver knows the id of the iq. If these differ, such a message has two rows,
+one for each side.
 
 Each time is by the clock of the node that wrote it, so only times of one side can be
 compared. No row tells the order of events at different nodes.
@@ -32,7 +34,7 @@ __all__ = [
 
 _S = SenderEvent
 
-_KEY = ("sender", "msg_id", "level")
+_KEY = ("sender", "receiver", "msg_id", "level")
 
 
 def deliveries(events: DataFrame) -> DataFrame:
@@ -121,12 +123,13 @@ def paired(by_teller: DataFrame, *, join: str) -> DataFrame:
 
 
 def numbered(by_teller: DataFrame) -> DataFrame:
-    """The records with the `sender` of their message, and its `number`.
+    """The records with the two accounts of their message, and its `number`.
 
     Two messages may have the same number by chance.
     """
     source = F.coalesce("source", F.when(_sends(), F.col("node")), F.lit(""))
-    rows = by_teller.withColumn("sender", bare(source))
+    to = F.coalesce("to", F.when(_receives(), F.col("node")), F.lit(""))
+    rows = by_teller.withColumns({"sender": bare(source), "receiver": bare(to)})
     return rows.withColumn("number", F.xxhash64(*_KEY))
 
 
@@ -135,7 +138,6 @@ def _finished(rows: DataFrame) -> DataFrame:
     rows = rows.withColumns(
         {
             "begun_at": F.coalesce("accepted_at", "sender_first_at", "first_at"),
-            "receiver": F.coalesce(bare(F.col("to")), bare(F.col("at_receiver"))),
             "source": F.when(F.col("source") == F.col("source_last"), F.col("source")),
             "handed_over_by": F.array_distinct(
                 F.array_compact(F.array("first_by", "last_by"))
@@ -197,7 +199,6 @@ _SENDER: Final = {
     "bytes_sent": _Of(F.max, "bytes"),
 }
 _RECEIVER: Final = {
-    "at_receiver": _Of(F.max, "to or node"),
     "receiver_node": _Of(F.max, "node"),
     "to_hand_over_at": _Of(F.min, "released_at"),
     "held_at": _Of(F.min, "held_at"),
@@ -217,8 +218,6 @@ _RECEIVER: Final = {
 
 
 def _field(name: str) -> Column:
-    if name == "to or node":
-        return F.coalesce("to", "node")
     if name == "hands over":
         return F.when(F.col("handed_over_at").isNotNull(), F.col("node"))
     return F.col(name)
