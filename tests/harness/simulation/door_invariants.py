@@ -57,7 +57,7 @@ def a_connection_stays(who: str, closed: bool) -> str | None:
 
 def a_dear_selector_is_given_up(taken_s: float, evaluation_s: float) -> str | None:
     """The selectors of one account take a second in all, and are given up then."""
-    bound_s = 1.5 * ACCOUNT_S + evaluation_s
+    bound_s = 1.25 * ACCOUNT_S + evaluation_s
     if taken_s <= bound_s:
         return None
     return f"selectors have taken {taken_s:.3f} s, not {bound_s:g} s"
