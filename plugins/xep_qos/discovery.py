@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TypeVar
 from xml.etree import ElementTree as ET
@@ -46,7 +46,6 @@ class Discovery:
 
     Attributes:
         awaited: the ids of the questions that may still be answered.
-        take_answer: takes an answer to one of them; see `Features.take_answer`.
         supports: whether a JID is known to have features; see `Features.supports`.
         forget: forgets the features of a full JID, since they may have changed.
         answers: the number of the last answer of each peer: the larger, the later.
@@ -100,6 +99,8 @@ class Discovery:
         self._versions: TwoRooms[str, Version] = TwoRooms(_PRESENT_MAX, _STRANGERS_MAX)
         # Whether some resource of an account had to be forgotten.
         self._crowded = False
+        # By account of ours and of a peer: the resource that had answered before it left.
+        self._departed: dict[tuple[str, str], str] = {}
         self._features = Features(
             xmpp,
             namespaces=namespaces,
@@ -112,7 +113,6 @@ class Discovery:
             answered=answered,
         )
         self.awaited = self._features.awaited
-        self.take_answer: Callable[[ET.Element], bool] = self._features.take_answer
         self.supports: Callable[[str, AbstractSet[str]], bool] = self._features.supports
         self.forget: Callable[[str], None] = self._features.forget
         self.session_lost: Callable[[], None] = self._features.session_lost
@@ -141,6 +141,13 @@ class Discovery:
         route = choose(record, resources, self._namespaces)
         if route is not None or resources:
             return route
+        if not present and (last := self._left_last(record.to, record.sender)):
+            features = self._features.of(last, record.sender)
+            if features is None:
+                return None
+            if namespace_for(features, self._namespaces) is not None:
+                former = Resource(last, 0, features)
+                return choose(record, (former,), self._namespaces)
         if record.delivers and not self._shows_presence(record.to):
             # The presence of the holder does not come any more, but its address is known.
             return self._to_holder(record)
@@ -175,11 +182,32 @@ class Discovery:
         ]
         return choose(record, judged, self._namespaces)
 
+    def _left_last(self, account: str, sender: str) -> str | None:
+        """The resource of an account that was there last and had answered.
+
+        It may be there still: a new session under its JID, whose presence came before the
+        end of the old one did; or its presence was lost between two servers. It is asked
+        at each attempt, until somebody says that it is not there.
+        """
+        own = bare(sender) if sender else self._xmpp.boundjid.bare
+        return self._departed.get((own, account))
+
     def _to_holder(self, record: Outgoing) -> Route:
         """The route to the full JID that holds a message, which is being released."""
         assert record.peer is not None
         assert record.namespace is not None
         return Route(record.peer, record.namespace, record.hold is not None)
+
+    def take_answer(self, xml: ET.Element) -> bool:
+        """Take an answer to one of our questions; see `Features.take_answer`."""
+        if not self._features.take_answer(xml):
+            return False
+        if self._departed and xml.get("type") == "error":
+            jid, own = xml.get("from", ""), self._xmpp.boundjid.full
+            account = (bare(xml.get("to") or own), bare(jid))
+            if self._departed.get(account) == jid:
+                del self._departed[account]
+        return True
 
     # -- presence ----------------------------------------------------------
 
@@ -205,6 +233,7 @@ class Discovery:
         self._features.arrived(jid, version)
         self.silent_since.pop(jid, None)
         account = (to, bare(jid))
+        self._departed.pop(account, None)
         resources = self._present.get(account) or {}
         self._crowded |= not stranger and len(resources) >= _PRESENT_MAX
         _put(resources, jid, priority, _RESOURCES_MAX if stranger else _PRESENT_MAX)
@@ -222,6 +251,13 @@ class Discovery:
         present.pop(jid, None)
         if not present:
             self._present.pop(account)
+            self._keep_last(account, (jid,))
+
+    def _keep_last(self, accounts: tuple[str, str], resources: Iterable[str]) -> None:
+        """Remember of resources that are there no more the one that has answered last."""
+        last = max(resources, key=lambda jid: self.answers.get(jid, 0))
+        if last in self.answers:
+            _put(self._departed, accounts, last)
 
     # -- the session -------------------------------------------------------
 
@@ -230,6 +266,8 @@ class Discovery:
 
         In the second case, slixmpp knows the available peers.
         """
+        for accounts, resources in self._present.known.items():
+            self._keep_last(accounts, resources)
         self._present.clear()
         self._features.session_started()
         self._versions.clear()

@@ -331,6 +331,63 @@ async def test_a_resource_that_is_silent_is_left_for_one_that_answers(
     assert chosen() == phone
 
 
+@pytest.mark.parametrize("anew", [False, True], ids=["end of the old", "lost"])
+async def test_a_resource_that_answers_is_found_though_its_presence_is_not(
+    discovery: Watched, anew: bool
+) -> None:
+    """Messages to a bare JID waited for ever.
+
+    A server may send the end of an old session behind the presence of the new one that
+    has its JID; and between two servers the presence may be lost.
+    """
+    account = record("lamp@localhost")
+    discovery.shows(LAMP)
+    discovery.knows(LAMP, frozenset(NAMESPACES))
+    discovery.answers[LAMP] = 1
+    assert discovery.route(account) == Route(LAMP, NAMESPACES[0])
+    if anew:
+        discovery.session_started()
+    else:
+        discovery.departed(LAMP, "door@localhost")
+    assert discovery.route(account) is None
+    assert discovery.asked == [LAMP]
+    # It may be slow, too.
+    discovery.turned.turn(2.0)
+    assert discovery.route(account) is None
+    assert discovery.asked == [LAMP, "lamp@localhost"]
+    discovery.turned.turn(2.0)
+    assert discovery.route(account) is None
+    assert discovery.answer(*NAMESPACES, number=3)
+    assert discovery.asked[2] == LAMP
+    assert discovery.route(account) == Route(LAMP, NAMESPACES[0])
+    # What somebody is does not depend on who was there before.
+    discovery.shows("lamp@localhost/2")
+    assert discovery.route(account) is None
+    assert discovery.asked[-1] == "lamp@localhost/2"
+
+
+async def test_a_resource_that_is_not_there_is_not_asked_again(
+    discovery: Watched,
+) -> None:
+    """It shows its presence when it comes back."""
+    account = record("lamp@localhost")
+    discovery.shows(LAMP)
+    discovery.answers[LAMP] = 1
+    discovery.departed(LAMP, "door@localhost")
+    assert discovery.route(account) is None
+    assert discovery.answer(kind="error")
+    for _ in range(3):
+        discovery.turned.turn(2.0)
+        assert discovery.route(account) is None
+        discovery.answer(kind="error")
+    assert discovery.asked == [LAMP, *["lamp@localhost"] * 3]
+    # A resource that never answered is not asked.
+    discovery.shows("bell@localhost/1")
+    discovery.departed("bell@localhost/1", "door@localhost")
+    assert discovery.route(record("bell@localhost")) is None
+    assert discovery.asked[-1] == "bell@localhost"
+
+
 @pytest.mark.parametrize("own", [False, True], ids=["no answer", "no QoS"])
 async def test_a_message_that_is_held_is_released_to_its_holder_without_presence(
     discovery: Watched, own: bool

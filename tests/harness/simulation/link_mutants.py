@@ -39,6 +39,15 @@ LINKS = (
         test=f"{_UPLINK}a_resumed_session_repeats_nothing_by_itself",
     ),
     Mutant(
+        "who-has-left-is-gone",
+        "xep_qos.discovery",
+        "        if not present and (last := self._left_last(record.to, record.sender)):\n",
+        "        if not present and (last := ''):\n",
+        "A resource that answers is found, though its presence is lost or came too early.",
+        test="xep_qos/test_discovery.py::"
+        "test_a_resource_that_answers_is_found_though_its_presence_is_not",
+    ),
+    Mutant(
         "no-time-for-the-bytes-ahead",
         "qos.core.message.flow",
         "return min(self._max_s, usual_s) + max(0, ahead - SMALL_BYTES) / self._rate",
