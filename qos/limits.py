@@ -93,7 +93,10 @@ LIMITS: Final = (
         "qos.core.strings:ID_CHARS_MAX",
         "characters of a msgId, a mark, a hold or the id of an iq",
     ),
-    Limit("qos.core.strings:_SPLIT_MAX", "JIDs whose accounts are remembered"),
+    Limit(
+        "qos.core.strings:_SPLIT_MAX",
+        "JIDs whose accounts are remembered, and as many for their domains",
+    ),
     Limit("qos.core.strings:_TEXT_CHARS_MAX", "characters of the text of an error"),
     Limit("qos.core.message.batch:ELEMENTS_MAX", "requests in a batch"),
     Limit(
@@ -579,7 +582,7 @@ LIMITS: Final = (
         "seconds that a terminus is kept after its link",
     ),
     Limit(
-        "qos.core.amqp.messages:ANNOTATIONS_BYTES_MAX",
+        "qos.core.amqp.item_rendering:ANNOTATIONS_BYTES_MAX",
         "bytes of the annotations that consumers add to an item",
     ),
     Limit(

@@ -8,6 +8,7 @@ knows XML and the wire. The engine decides on the receiver of an event
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
@@ -28,6 +29,7 @@ from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.engine.retry import Retry
 from qos.ids import new_id
 from qos.stream.stream_limits import StreamLimits
+from qos.stream.turns import Turns
 from qos.stream.wire import Wire
 from qos.xml_text import CLIENT, attribute, render_iq
 from xep_0254 import events
@@ -113,6 +115,20 @@ class EventSender(QueuePort):
         return self._event_answered(xml, sender) or self._probe_answered(xml, sender)
 
     # -- the port of the engine --------------------------------------------
+
+    def silent_s(self) -> float:
+        """See qos.engine.queue_outputs.QueuePort."""
+        came_at = Turns.of(self._xmpp).came_at
+        # A stream that is not read through the turns brings nothing there.
+        if came_at == -math.inf:
+            return 0.0
+        return max(0.0, self._xmpp.loop.time() - came_at)
+
+    def ask_link(self) -> None:
+        """See qos.engine.queue_outputs.QueuePort."""
+        server = self._xmpp.boundjid.host
+        if server not in self._probes.values():
+            self.probe(server)
 
     def notify_items(
         self, to: str, items: Payloads, *, acknowledged: bool

@@ -270,8 +270,9 @@ class QueueService:
     def _session_lost(self) -> None:
         if self._closed and not self._xmpp.is_connected():
             self._step_out()
+        silent_s = self._events.silent_s()
         self._events.session_lost()
-        self._engine.offline()
+        self._engine.offline(silent_s)
 
     # -- incoming stanzas --------------------------------------------------
 

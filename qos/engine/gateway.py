@@ -19,8 +19,7 @@ from qos.core.queue.effects import Change, Notification
 from qos.core.queue.item import Item
 from qos.core.queue.requests import Refusal, Request
 from qos.core.queue.results import Result
-from qos.core.quota import domain_of
-from qos.core.strings import bare
+from qos.core.strings import domain_of
 from qos.engine.queue_engine import Answer, QueueEngine
 from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.ids import new_id
@@ -86,6 +85,14 @@ class QueuePorts(QueuePort):
         """See QueuePort."""
         for port in (self._xmpp, *self._gateways):
             port.restarted()
+
+    def silent_s(self) -> float:
+        """See QueuePort."""
+        return self._xmpp.silent_s()
+
+    def ask_link(self) -> None:
+        """See QueuePort."""
+        self._xmpp.ask_link()
 
     def has_room(self, to: str) -> bool:
         """See QueuePort."""
@@ -175,7 +182,7 @@ class ConsumersPort(GatewayPort, Generic[C]):
 
     def inherits(self, jid: str) -> bool:
         """See GatewayPort."""
-        if self._own_domain and domain_of(bare(jid)) == self._own_domain:
+        if self._own_domain and domain_of(jid) == self._own_domain:
             return True
         # A former consumer of some gateway: no XMPP server has such a resource.
         return is_consumer_jid(jid)

@@ -34,6 +34,7 @@ from qos.core.queue.effects import (
     RemoveNode,
 )
 from qos.core.queue.handle import handle
+from qos.core.queue.link_time import LinkTime
 from qos.core.queue.node import QueueNode
 from qos.core.queue.requests import Purge, Refusal, Request
 from qos.core.queue.results import Ok, PublishResult, Result
@@ -139,11 +140,15 @@ class QueueEngine(QueueState):
         self._watchers = Watchers()
         self._logged = RateLimit(_LOG_S)
         contents = store.open(clock.now())
+        #: Away until the first session. What was heard before is not known.
+        self._link = LinkTime()
+        self._in_session = False
         self._journal = ItemRecorder()
         if journal is not None:
             self._journal = ItemJournal(journal(store.store_id), store, contents.items)
         core = self._new_core(contents)
         super().__init__(core)
+        self._link.lost(self._clock.now())
         # While there is no core: the nodes that may exist, and the names of deleted
         # ones.
         self._former: Mapping[str, QueueNode] = {}
@@ -181,6 +186,7 @@ class QueueEngine(QueueState):
             bounds=self._bounds,
             new_id=self._port.new_id,
             selector_time=self.selector_time,
+            link=self._link,
             now=self._clock.now(),
         )
 
@@ -196,17 +202,45 @@ class QueueEngine(QueueState):
 
     def online(self) -> None:
         """Take the start of a session: no peer counts as present until it is heard."""
-        self._began = True
+        self._began = self._in_session = True
+        self._decide(self._link_back)
         self._decide(self._probes)
 
     def _probes(self, core: Queues) -> list[QueueEffect]:
         core.forget_presence(self._port.attached())
         return core.probes()
 
-    def offline(self) -> None:
-        """Take the end of the session: items sent now would reach nobody."""
+    def offline(self, silent_s: float = 0.0) -> None:
+        """Take the end of the session: items sent now would reach nobody.
+
+        Until the next one no lock of an XMPP worker runs; see `LinkTime`.
+
+        Args:
+            silent_s: the seconds since something has come.
+        """
+        self._in_session = False
+        self._link.lost(self._clock.now() - silent_s)
         if self._core is not None:
             self._core.forget_presence(self._port.attached())
+
+    def _link_back(self, core: Queues) -> list[QueueEffect]:
+        """Give XMPP workers back what their locks have lost, and write that."""
+        since = self._link.lost_at
+        if since is None:
+            return []
+
+        def saved(result: Result | Refusal, _payloads: Mapping[int, str]) -> None:
+            if isinstance(result, Refusal):
+                # It is done again when the store has been read.
+                self._link.lost(since)
+
+        self._commit.outputs.append(PendingAnswer(saved, Ok()))
+        return core.link_back(self._clock.now())
+
+    def _look_at_link(self, core: Queues) -> None:
+        now = self._clock.now()
+        if self._link.heard(now - self._port.silent_s(), now):
+            self._add(self._link_back(core))
 
     def request(
         self,
@@ -250,6 +284,8 @@ class QueueEngine(QueueState):
         answer: Answer,
         parts: Parts | None,
     ) -> None:
+        if self._link.in_doubt:
+            self._look_at_link(core)
         effects = core.heard(requester)
         result: Result | Refusal
         try:
@@ -273,8 +309,7 @@ class QueueEngine(QueueState):
         # Before the events that result from it: the answer is the truth (XEP-0254
         # §2.3).
         self._commit.outputs.append(PendingAnswer(answer, result))
-        self._commit.add(effects)
-        self._ended_items.note(effects)
+        self._add(effects)
         self._flush_soon()
 
     def _log_repeated(self, result: PublishResult, account: str) -> None:
@@ -476,11 +511,14 @@ class QueueEngine(QueueState):
             self._broken(error)
 
     def _did(self, effects: Sequence[QueueEffect]) -> None:
+        self._add(effects)
+        # Even without effects of its own: a JID that was heard may get items now.
+        self._flush_soon()
+
+    def _add(self, effects: Sequence[QueueEffect]) -> None:
         if effects:
             self._commit.add(effects)
             self._ended_items.note(effects)
-        # Even without effects of its own: a JID that was heard may get items now.
-        self._flush_soon()
 
     # -- commits -----------------------------------------------------------
 
@@ -495,9 +533,8 @@ class QueueEngine(QueueState):
         if core is None or self._stopped or not self._began:
             return
         try:
-            effects = core.dispatch(self._clock.now())
-            self._commit.add(effects)
-            self._ended_items.note(effects)
+            self._look_at_link(core)
+            self._add(core.dispatch(self._clock.now()))
             self._arm(core)
         except Exception as error:  # noqa: BLE001 - whatever it is
             self._broken(error)
@@ -609,6 +646,8 @@ class QueueEngine(QueueState):
             self._did(core.start(self._clock.now()))
             self._port.restarted()
             self._began = True
+            if self._in_session:
+                self._did(self._link_back(core))
             if self._core is core:
                 self._did(self._probes(core))
         except Exception as error:
@@ -634,6 +673,8 @@ class QueueEngine(QueueState):
         at = core.next_at()
         if at is not None:
             self._timers.set("due", at)
+        if self._link.in_doubt and self._in_session:
+            self._port.ask_link()
 
     def _time(self, key: str) -> None:
         if key == "forget":

@@ -72,6 +72,14 @@ class QueuePort(Protocol):
         """
         return
 
+    def silent_s(self) -> float:
+        """The seconds since the XMPP connection has brought something."""
+        return 0.0
+
+    def ask_link(self) -> None:
+        """Ask our server for a sign of life; the engine is told of whatever comes."""
+        return
+
     def has_room(self, to: str) -> bool:
         """Whether `to` can be sent more items; if not, `QueueEngine.room` says when."""
         return True

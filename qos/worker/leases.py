@@ -11,6 +11,8 @@ last only a few seconds needs a worker that knows their duration.
 
 A deadline counts from the time when the request was *sent*, so it is never later than
 that of the service. After it the job is lost; an event or a refusal can also end it.
+While its server says that the service is away, the deadline moves (`AwayTime`): the
+service gives that time back.
 This only avoids useless work: the service refuses a late worker's requests by its
 token.
 """
@@ -28,6 +30,7 @@ from qos.core.strings import bare
 from qos.engine.retry import Retry
 from qos.errors import JobLost, NoAnswer, RequestFailed, RequestRefused
 from qos.journal.writer import JournalWriter
+from qos.worker.away_time import AwayTime
 from qos.worker.job import Job
 from qos.worker.job_queue import JobQueue
 from qos.worker.recorder import job_recorder_of
@@ -208,7 +211,7 @@ class Leases:
             keeper.cancel()
 
     async def _keeper(self, job: Job, extend_at: float) -> None:
-        retry = Retry(RETRY)
+        retry, away = Retry(RETRY), AwayTime(self.service, job, own=self.account)
         while job.held:
             deadline = self._deadlines.get(job, math.inf)
             when = min(extend_at, deadline)
@@ -234,10 +237,24 @@ class Leases:
                     log.warning("locks cannot be extended: %s", error)
                     self._extends, extend_at = False, math.inf
                     continue
-                extend_at = _now() + retry.failed()
+                extend_at = self._extend_again_at(job, away, error, retry)
             else:
                 retry.succeeded()
+                away = AwayTime(self.service, job, own=self.account)
                 extend_at = _now() + max(granted / 3, _EXTEND_S_MIN)
+
+    def _extend_again_at(
+        self, job: Job, away: AwayTime, error: RequestFailed, retry: Retry
+    ) -> float:
+        """When to ask again for an extension; the deadline moves if it may."""
+        again_at = _now() + retry.failed()
+        more_s = away.note(error, _now())
+        if away.is_away and job in self._deadlines:
+            self._deadlines[job] += more_s
+            # In time to learn that it moves further.
+            left_s = self._deadlines[job] - _now()
+            again_at = min(again_at, _now() + max(left_s / 2, _EXTEND_S_MIN))
+        return again_at
 
     async def extend(self, job: Job, seconds: float) -> float:
         """See Holder."""

@@ -16,6 +16,7 @@ from qos.core.backoff import Backoff
 from qos.core.queue.item import Disposition, ItemOutcome
 from qos.engine.retry import Retry
 from qos.errors import JobLost, LocalProtocolError, RequestFailed, RequestRefused
+from qos.worker.away_time import AwayTime
 from qos.worker.job import Job
 from qos.worker.retract_batcher import RetractBatcher
 from xep_0254.queueing import XEP_0254
@@ -40,6 +41,10 @@ RETRY = Backoff(first_s=0.2, max_s=5.0)
 
 class Owner(Protocol):
     """The object that has the jobs. It is told the end of each settlement."""
+
+    @property
+    def account(self) -> str:
+        """The bare JID of the worker."""
 
     def settled(self, job: Job, how: Disposition) -> None:
         """The service has settled it."""
@@ -166,7 +171,8 @@ class Settlements:
         Args:
             job: the job.
             how: the wanted end.
-            give_up_at: no attempt begins at or after this time.
+            give_up_at: no attempt begins at or after this time, unless the service is
+                away then.
             failed: the error of a first attempt.
             alone: begin with a request for this item alone.
         """
@@ -192,7 +198,17 @@ class Settlements:
         *,
         alone: bool,
     ) -> None:
-        retry = Retry(RETRY)
+        retry, away = (
+            Retry(RETRY),
+            AwayTime(self._service, job, own=self._owner.account),
+        )
+        now = asyncio.get_running_loop().time
+
+        async def pause(delay_s: float) -> None:
+            # The lock lasts longer by as much; see AwayTime.
+            if now() + delay_s >= give_up_at + away.lost_s and not away.is_away:
+                raise TimeoutError
+            await self._plugin.pause(delay_s)
 
         async def ask() -> None:
             nonlocal failed, alone
@@ -200,13 +216,17 @@ class Settlements:
                 first_error, failed = failed, None
                 raise first_error
             by_itself, alone = alone, False
-            while not await self._ask_unless_sent_again(
-                job, how, retry.failures, alone=by_itself
-            ):
-                by_itself = False
+            try:
+                while not await self._ask_unless_sent_again(
+                    job, how, retry.failures, alone=by_itself
+                ):
+                    by_itself = False
+            except RequestFailed as error:
+                away.note(error, now())
+                raise
 
         try:
-            await retry.repeat(ask, pause=self._plugin.pause, give_up_at=give_up_at)
+            await retry.repeat(ask, pause=pause)
         except RequestFailed as error:
             lost = self._lost(job, how, error)
             lost.__cause__ = error

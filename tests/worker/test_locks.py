@@ -1,13 +1,17 @@
 """A worker keeps its locks while it works, and knows when it has lost one."""
 
 import asyncio
+from types import SimpleNamespace
+from typing import cast
+from xml.etree import ElementTree as ET
 
 import pytest
 from slixmpp import ClientXMPP
 
 from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost, LocalProtocolError, NoAnswer, RequestRefused
-from qos.worker import Worker, leases, settlements
+from qos.worker import Job, Worker, leases, settlements
+from qos.worker.away_time import AwayTime
 from raw_client import local
 from worker_setup import NODE, QUEUE, LogIn, Queue, ScriptedService, token_in
 from xep_0254 import XEP_0254
@@ -439,3 +443,120 @@ async def test_an_item_that_comes_anew_before_its_release_is_answered_was_releas
         assert not job.lost.is_set()
         assert job.outcome is ItemOutcome.RELEASED
         assert (again.token, again.held) == ("anew", True)
+
+
+# -- a service that is away ------------------------------------------------
+
+
+async def away(
+    scripted: ScriptedService,
+    what: str,
+    times: int,
+    how: tuple[str, str] = ("service-unavailable", ""),
+) -> ET.Element:
+    """A server answers requests in the place of the service; returns the next one."""
+    condition, by = how
+    for _ in range(times):
+        request = await scripted.asked(what)
+        await scripted.refuse(request, condition, "wait", by=by)
+    return await scripted.asked(what)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        ("service-unavailable", ""),
+        ("recipient-unavailable", "localhost"),
+        ("remote-server-timeout", QUEUE),
+        ("remote-server-not-found", ""),
+    ],
+    ids=["of an account", "of a server", "Prosody's component", "ejabberd's component"],
+)
+async def test_a_job_outlasts_the_absence_of_its_service(
+    bee: ClientXMPP, scripted: ScriptedService, how: tuple[str, str]
+) -> None:
+    """The service gives back what its own connection has lost."""
+    clock = asyncio.get_running_loop().time
+    async with scripted.holding(bee, lock_timeout_s=3) as (_, job):
+        began = clock()
+        request = await away(scripted, "extend", 20, how)
+        assert clock() - began > 2 * 3
+        assert not job.lost.is_set()
+        await scripted.extended(request, 3)
+        began = clock()
+        await scripted.asked("extend")
+        # What was lost before is over.
+        await job.lost.wait()
+        assert clock() - began == pytest.approx(3, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("condition", "by"),
+    [("forbidden", ""), ("service-unavailable", QUEUE)],
+    ids=["nobody knows who says it", "the service says it"],
+)
+async def test_a_job_is_lost_in_time_where_the_service_may_be_there(
+    bee: ClientXMPP, scripted: ScriptedService, condition: str, by: str
+) -> None:
+    """Another worker may have the item by then."""
+    clock = asyncio.get_running_loop().time
+    async with scripted.holding(bee, lock_timeout_s=3) as (_, job):
+        began = clock()
+
+        async def refuse() -> None:
+            while True:
+                request = await scripted.asked("extend")
+                await scripted.refuse(request, condition, "wait", by=by)
+
+        refusing = asyncio.create_task(refuse())
+        await job.lost.wait()
+        refusing.cancel()
+        assert clock() - began == pytest.approx(3, abs=0.1)
+
+
+async def test_a_foreign_service_may_mean_that_it_has_no_extensions(
+    bee: ClientXMPP, scripted: ScriptedService
+) -> None:
+    """It gives no tokens, and its locks run on."""
+    clock = asyncio.get_running_loop().time
+    async with scripted.holding(bee, item=("i", ""), lock_timeout_s=3) as (_, job):
+        began = clock()
+
+        async def refuse() -> None:
+            while True:
+                request = await scripted.asked("extend")
+                await scripted.refuse(request, "service-unavailable", by="")
+
+        refusing = asyncio.create_task(refuse())
+        await job.lost.wait()
+        refusing.cancel()
+        assert clock() - began == pytest.approx(3, abs=0.1)
+
+
+async def test_an_accept_outlasts_the_absence_of_its_service(
+    bee: ClientXMPP, scripted: ScriptedService
+) -> None:
+    """Its work is done, and the lock is still its own."""
+    clock = asyncio.get_running_loop().time
+    async with scripted.holding(bee, lock_timeout_s=3) as (_, job):
+        began = clock()
+        accepting = asyncio.create_task(job.accept())
+        request = await away(scripted, "retract", 20)
+        assert clock() - began > 3 * settlements._SETTLE_S_MIN
+        await scripted.answer(request)
+        await accepting
+        assert job.outcome is ItemOutcome.ACCEPTED
+
+
+def test_trouble_between_two_servers_is_not_the_absence_of_a_service() -> None:
+    """Its own connection may be there, and its locks run on."""
+    job = cast(Job, SimpleNamespace(token="t"))  # noqa: S106 - of a lock
+    refused = RequestRefused("remote-server-timeout", to=QUEUE, what="", type="wait")
+    for own, is_away in (
+        ("bee@localhost", True),
+        ("bee@alhost", False),
+        ("bee@else.example", False),
+    ):
+        away = AwayTime(QUEUE, job, own=own)
+        assert (away.note(refused, 1.0), away.is_away) == (0.0, is_away)
+        assert (away.note(refused, 3.0), away.lost_s) == (2.0 * is_away,) * 2

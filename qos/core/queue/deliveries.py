@@ -228,6 +228,17 @@ class Deliveries:
             effects.append(SaveItem(after))
         return effects
 
+    def unheard(self, since: float, now: float) -> list[QueueEffect]:
+        """Move the locks of XMPP workers by a time in which none could be heard."""
+        effects: list[QueueEffect] = []
+        for item_id in self._live.holders.by_link():
+            item = self._live.items[item_id]
+            after = item_lifecycle.unheard(item, since=since, now=now)
+            self._live.drop(item)
+            self._live.put(after, now)
+            effects.append(SaveItem(after))
+        return effects
+
     def replaced(self, jid: str, now: float) -> list[QueueEffect]:
         """End the resumable locks that this full JID left behind: it is a new worker.
 

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from qos.core.queue.dispatch import Candidate
 from qos.core.queue.item import Item, Subscription
+from qos.core.queue.link_time import needs_link
 from qos.core.strings import bare
 
 __all__ = ["Holders", "Present", "resources"]
@@ -85,6 +86,23 @@ class Holders:
     def durable(self, account: str) -> list[str]:
         """The ids of the items that this account holds with durable locks."""
         return list(self._durable.get(account, ()))
+
+    def by_link(self) -> list[str]:
+        """The ids of all items whose holders the XMPP connection of the service serves."""
+        ids = [
+            item_id
+            for ids_by_holder in self._held.values()
+            for holder, held in ids_by_holder.items()
+            if needs_link(holder)
+            for item_id in held
+        ]
+        durable = self._durable.values()
+        return ids + [
+            item_id
+            for holders in durable
+            for item_id, holder in holders.items()
+            if needs_link(holder)
+        ]
 
     def own(self, jid: str) -> int:
         """How many items this full JID holds, with either kind of lock."""

@@ -50,6 +50,7 @@ __all__ = [
     "given_back",
     "requeued",
     "taken_over",
+    "unheard",
     "unsent",
 ]
 
@@ -179,6 +180,22 @@ def extended(
     cap = item.locked_at + max(HOLD_S_MAX, timeout_s)
     deadline = max(item.deadline, min(now + seconds, cap))
     return replace(item, state=_next(item, ItemInput.EXTEND), deadline=deadline)
+
+
+def unheard(item: Item, *, since: float, now: float) -> Item:
+    """The item with its lock moved by a time in which its worker could not be heard.
+
+    What is left of the lock, and of the longest time of a hold, is what it was then.
+
+    Args:
+        item: locked.
+        since: when that time began; a later lock has lost only the rest of it.
+        now: the end of that time.
+    """
+    lost_s = now - max(since, item.locked_at)
+    return replace(
+        item, locked_at=item.locked_at + lost_s, deadline=item.deadline + lost_s
+    )
 
 
 def accepted(item: Item, *, now: float, keep_s: float) -> Item:

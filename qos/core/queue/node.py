@@ -34,6 +34,7 @@ from qos.core.queue.item import (
 from qos.core.queue.item_index import ItemIndex
 from qos.core.queue.item_lifecycle import ItemInput
 from qos.core.queue.lifetime import Lifetime, NodeLinks
+from qos.core.queue.link_time import LOOK_S, LinkTime
 from qos.core.queue.node_options import NodeOptions, node_options
 from qos.core.queue.publishing import has_room, new_items
 from qos.core.queue.requests import PublishedItem, Settlement
@@ -434,13 +435,25 @@ class QueueNode:
             return end if at is None else at
         return min(at, end)
 
-    def due(self, now: float) -> list[QueueEffect]:
-        """Handle what is due: locks time out, items expire, delays end."""
+    def _time_out(self, item: Item, now: float, link: LinkTime) -> list[QueueEffect]:
+        """End a lock whose deadline has passed; or look again, if that is in doubt."""
+        if link.is_over(item, now):
+            return self.deliveries.time_out(item, now)
+        self.live.timers.look_again(item, now + LOOK_S)
+        return []
+
+    def due(self, now: float, link: LinkTime) -> list[QueueEffect]:
+        """Handle what is due: locks time out, items expire, delays end.
+
+        Args:
+            now: the time.
+            link: what was heard by the XMPP connection.
+        """
         effects: list[QueueEffect] = []
         for item in self.live.timers.due(now):
             if item.state is ItemState.ACQUIRED:
                 if item.deadline <= now:
-                    effects += self.deliveries.time_out(item, now)
+                    effects += self._time_out(item, now, link)
             elif item.expires_at is not None and item.expires_at <= now:
                 effects += self.deliveries.die(
                     item, item_lifecycle.expired(item, now=now), now

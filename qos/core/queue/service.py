@@ -24,6 +24,7 @@ from qos.core.queue.effects import (
     RemoveNode,
 )
 from qos.core.queue.item import Item, Node, Subscription
+from qos.core.queue.link_time import LinkTime
 from qos.core.queue.node import QueueNode
 from qos.core.queue.node_options import NODE_TYPE
 from qos.core.queue.presence import Presence
@@ -55,6 +56,7 @@ class Queues:
         termini: of links of gateways.
         topics: which queues copy from which topic.
         selector_time: measures selectors.
+        link: what was heard by the XMPP connection.
         new_id: makes an id of 128 random bits, as text, never given before.
     """
 
@@ -67,9 +69,11 @@ class Queues:
         bounds: QueueBounds,
         new_id: Callable[[], str],
         selector_time: SelectorTime | None = None,
+        link: LinkTime | None = None,
         now: float,
     ) -> None:
         self.selector_time = selector_time or SelectorTime()
+        self.link = link or LinkTime()
         self.ended_items = ended_items
         self.creators = creators
         self.nodes_created = bounds.of_nodes()
@@ -401,6 +405,22 @@ class Queues:
         for queue in self.nodes.values():
             queue.live.holders.forget_departed()
 
+    def link_back(self, now: float) -> list[QueueEffect]:
+        """Note that XMPP workers can be heard again.
+
+        Their locks move by the time that the connection was lost; see `LinkTime`.
+        """
+        since = self.link.lost_at
+        self.link.back()
+        effects: list[QueueEffect] = []
+        if since is not None:
+            for name, queue in self.nodes.items():
+                moved = queue.deliveries.unheard(since, now)
+                if moved:
+                    self._touched.add(name)
+                effects += moved
+        return effects
+
     def enforce_access(self, name: str, now: float) -> list[QueueEffect]:
         """Take subscriptions and locks from accounts that may no longer have them.
 
@@ -476,7 +496,7 @@ class Queues:
 
     def _pass_time(self, name: str, now: float) -> list[QueueEffect]:
         queue = self.nodes[name]
-        effects = queue.due(now)
+        effects = queue.due(now, self.link)
         if queue.deliveries.died:
             effects += self.place_dead(name, now)
         if queue.deliveries.suspended:

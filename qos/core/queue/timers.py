@@ -42,8 +42,13 @@ class ItemTimers:
         if item is None:
             return False
         if item.state is ItemState.ACQUIRED:
-            return moment == item.deadline
+            # It may be looked at again later: see `look_again`.
+            return moment >= item.deadline
         return moment in (item.available_at, item.expires_at)
+
+    def look_again(self, item: Item, at: float) -> None:
+        """Note that a lock, whose deadline has passed, needs attention later."""
+        heapq.heappush(self._heap, (at, item.item_id))
 
     def next_at(self) -> float | None:
         """The earliest time; its reason may be gone by now."""

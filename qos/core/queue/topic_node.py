@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from qos.core.queue.effects import QueueEffect, SaveItem, SaveNode
 from qos.core.queue.item import EndedItem
+from qos.core.queue.link_time import LinkTime
 from qos.core.queue.node import QueueNode
 from qos.core.queue.publishing import new_items
 from qos.core.queue.requests import PublishedItem
@@ -61,7 +62,7 @@ class TopicNode(QueueNode):
         times = [super().next_at(), self._oldest_end()]
         return min((at for at in times if at is not None), default=None)
 
-    def due(self, now: float) -> list[QueueEffect]:
+    def due(self, now: float, link: LinkTime) -> list[QueueEffect]:
         """See QueueNode: items expire, or have been kept for long enough."""
         effects = self._trim(now)
         for item in self.live.timers.due(now):

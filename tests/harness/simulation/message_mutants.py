@@ -279,7 +279,7 @@ RECEIVER = (
     Mutant(
         "list-of-domains",
         "qos.core.message.trust",
-        "at_domain = f\"@{account.rpartition('@')[2]}\"",
+        'at_domain = f"@{domain_of(account)}"',
         "at_domain = next(iter(self.named))",
         "A list that names an account does not name its neighbours.",
         by=("nothing_of_a_stranger", "nothing_kept_for_a_stranger"),

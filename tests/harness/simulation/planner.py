@@ -80,6 +80,7 @@ def plan_of(seed: int) -> Plan:
     faults += more
     settings, more = _resumed(seed, settings, items)
     faults += more
+    faults += _service_away(seed, settings, items)
     return Plan(
         seed=seed,
         settings=settings,
@@ -247,6 +248,25 @@ def _resumed(
             moved = how if name in WORKERS else ""
             faults.append(Fault("cut", name, at + late_s, lasts_s, moved))
     return replace(settings, resumable_locks=True), faults
+
+
+def _service_away(
+    seed: int, settings: Settings, items: tuple[PlannedItem, ...]
+) -> list[Fault]:
+    """Perhaps the service alone loses its connection, for longer than a lock lasts.
+
+    By a draw of its own, as in `_consumed`.
+    """
+    chance = random.Random(f"the service is away {seed}")
+    if not items or settings.no_workers or chance.random() < 0.7:
+        return []
+    faults = []
+    for _ in range(chance.choice((1, 1, 2))):
+        item = chance.choice(items)
+        at = item.at + chance.uniform(0.05, 0.1 + item.works_s)
+        seconds = settings.lock_s + chance.uniform(0.5, 6.0)
+        faults.append(Fault("cut", "queue", at, seconds))
+    return faults
 
 
 def _kept(seed: int, settings: Settings) -> tuple[Settings, list[Fault]]:

@@ -20,6 +20,7 @@ from qos.core.queue.effects import (
     SaveItem,
 )
 from qos.core.queue.item import Affiliation, Item, ItemOutcome, Node
+from qos.core.queue.link_time import needs_link
 from qos.core.queue.requests import (
     CloseLink,
     Create,
@@ -196,7 +197,8 @@ class QueueMachine(Machine, QueuePort):
         self._engine: QueueEngine | None = None
         self._probes: dict[str, str] = {}
         self._clock = self.clock()
-        self._unheard = Unheard()
+        # By consumers of gateways, and by XMPP workers.
+        self._unheard, self._unheard_by_link = Unheard(), Unheard()
         self._stopped_at = 0.0
         # A commit has failed, and the store has not been read since.
         self._recovers = False
@@ -234,10 +236,16 @@ class QueueMachine(Machine, QueuePort):
         # The lock of the process before has ended with it.
         self.disk.holder = None
         self._engine = None
-        self._unheard, self._recovers = Unheard(), False
+        self._unheard, self._unheard_by_link = Unheard(), Unheard()
+        self._recovers = False
+        # Until there is a session.
+        self._unheard_by_link.begins(self.loop.time())
         store = _Watched(self.disk, clock, self.effect, self._committing)
         self._probes.clear()
         self._engine = self._open(store, clock)
+        for each in self.disk.kept.items.values():
+            if each.token:
+                self._unheard_of(each.holder).found(each.token)
         self._ledger.times_moved(store.moved_s)
         self.restarted()
 
@@ -263,32 +271,45 @@ class QueueMachine(Machine, QueuePort):
 
     def _committing(self, written: asyncio.Future[None]) -> None:
         """A commit has begun."""
-        self._unheard.begins(self.loop.time())
+        self._begins()
         unheard = self._unheard
 
         def ended(done: asyncio.Future[None]) -> None:
             if unheard is not self._unheard:
                 return
             if done.exception() is None:
-                unheard.ends(self.loop.time())
+                self._ends()
             else:
                 self._recovers = True
 
         written.add_done_callback(ended)
+
+    def _begins(self) -> None:
+        """Nobody is heard, or answered, from now on."""
+        for unheard in (self._unheard, self._unheard_by_link):
+            unheard.begins(self.loop.time())
+
+    def _ends(self) -> None:
+        for unheard in (self._unheard, self._unheard_by_link):
+            unheard.ends(self.loop.time())
+
+    def _unheard_of(self, jid: str) -> Unheard:
+        """The time in which this full JID was not heard."""
+        return self._unheard_by_link if needs_link(jid) else self._unheard
 
     def stop(self, seconds: float) -> bool:
         """See Machine."""
         stops = super().stop(seconds)
         if stops:
             self._stopped_at = self.loop.time()
-            self._unheard.begins(self._stopped_at)
+            self._begins()
         return stops
 
     def _go_on(self, process: Process) -> None:
         if process.alive and process.waiting is not None:
             now = self.loop.time()
             self._clock.stood_still(now - self._stopped_at)
-            self._unheard.ends(now)
+            self._ends()
         super()._go_on(process)
 
     @property
@@ -323,10 +344,12 @@ class QueueMachine(Machine, QueuePort):
 
     def connected(self) -> None:
         """See Machine."""
+        self._unheard_by_link.ends(self.loop.time())
         self.engine.online()
 
     def disconnected(self) -> None:
         """See Machine."""
+        self._unheard_by_link.begins(self.loop.time())
         self.engine.offline()
         self._probes.clear()
 
@@ -403,7 +426,8 @@ class QueueMachine(Machine, QueuePort):
         # told of these locks, and no time in which this process listens was promised.
         found = self._engine is None
         if isinstance(change, SaveItem) and change.item.token and not found:
-            self._unheard.locked(change.item, self.loop.time(), self._lock_s)
+            unheard = self._unheard_of(change.item.holder)
+            unheard.locked(change.item, self.loop.time(), self._lock_s)
         self._ledger.written(change, self._now(), self.disk.kept.nodes)
         self._copies.written(change, self.disk.kept.nodes)
         if isinstance(change, RemoveNode) and change.name == MADE:
@@ -420,10 +444,8 @@ class QueueMachine(Machine, QueuePort):
                     self._ledger.replaced(source, self._now())
                 elif isinstance(request, Subscribe):
                     self._ledger.subscribes(source)
-                asked_at, heard_s = (
-                    self._now(),
-                    self._unheard.listened_s(self.loop.time()),
-                )
+                asked_at = self._now()
+                heard_s = self._unheard_of(source).listened_s(self.loop.time())
                 answer = partial(
                     self._answer, source, iq_id, request, asked_at, heard_s
                 )
@@ -459,7 +481,8 @@ class QueueMachine(Machine, QueuePort):
     ) -> None:
         if isinstance(request, Extend) and isinstance(result, ExtendResult):
             for item_id, token in request.tokens:
-                early_s = self._unheard.extended(token, heard_s, result.seconds)
+                unheard = self._unheard_of(to)
+                early_s = unheard.extended(token, heard_s, result.seconds)
                 self._ledger.outlived(item_id, early_s)
         self._ledger.answered(to, request, result, self.disk.kept, asked_at)
         self.send(to, Answered(iq_id, result))
@@ -476,7 +499,7 @@ class QueueMachine(Machine, QueuePort):
         """See QueuePort."""
         if self._recovers:
             self._recovers = False
-            self._unheard.ends(self.loop.time())
+            self._ends()
         self._made = False
         self._ledger.restarted()
         for each in self.disk.kept.subscriptions.values():
@@ -528,7 +551,9 @@ class QueueMachine(Machine, QueuePort):
 
     def _timed_out(self, token: str) -> float:
         """A lock has timed out; returns how much too early."""
-        return self._unheard.timed_out(token, self.loop.time())
+        by_link = self._unheard_by_link
+        unheard = by_link if by_link.knows(token) else self._unheard
+        return unheard.timed_out(token, self.loop.time())
 
     def notify(self, notification: Notification) -> None:
         """See QueuePort."""

@@ -1,7 +1,8 @@
 """The time in which a queue service could answer nothing: stops, and slow commits.
 
 Kept by the simulation beside the service, by the true time. A lock must last for as long
-as the service has listened, whatever its clock says.
+as the service has listened, whatever its clock says. XMPP workers have one of their own:
+they are not heard either while the service has no session.
 """
 
 from __future__ import annotations
@@ -59,6 +60,10 @@ class Unheard:
         """The same at the time when the commit was decided that is written now."""
         return self.listened_s(self._since_s if self._open else now)
 
+    def found(self, token: str) -> None:
+        """A lock is from a process before: of its length nothing is promised."""
+        self._ends.setdefault(token, -math.inf)
+
     def locked(self, item: Item, now: float, lock_s: float) -> None:
         """The commit that is written now has a lock: a new one, or one that goes on.
 
@@ -83,6 +88,10 @@ class Unheard:
         self._ends[token] = max(self._ends.get(token, -math.inf), ends)
         timed_out = self._timed_out.get(token, math.inf)
         return max(0.0, ends - timed_out - _ROUNDED_S)
+
+    def knows(self, token: str) -> bool:
+        """Whether a lock with this token was given."""
+        return token in self._ends
 
     def timed_out(self, token: str, now: float) -> float:
         """A lock has timed out by the commit that is written now.

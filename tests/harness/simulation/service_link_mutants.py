@@ -1,0 +1,55 @@
+"""Deliberate faults about what the connection of the queue service has lost."""
+
+from __future__ import annotations
+
+from simulation.mutant import Mutant
+
+__all__ = ["SERVICE_LINK"]
+
+_LINK = "engine/test_queue_link.py::test_"
+_LOCKS = "worker/test_locks.py::test_"
+
+SERVICE_LINK = (
+    Mutant(
+        "a-lost-connection-counts",
+        "qos.core.queue.link_time",
+        "if not needs_link(item.holder) or item.deadline <= self._heard_at:",
+        "if item.deadline <= now:",
+        "No lock of an XMPP worker ends while the service cannot hear it.",
+        by=("a_lock_lasts_while_nothing_is_heard", "only_failures_are_counted"),
+        seed=3,
+    ),
+    Mutant(
+        "what-was-lost-is-not-given-back",
+        "qos.core.queue.item_lifecycle",
+        "    lost_s = now - max(since, item.locked_at)\n",
+        "    lost_s = 0.0\n",
+        "After a lost connection of the service as much of a lock is left as before.",
+        by=("a_lock_lasts_while_nothing_is_heard", "only_failures_are_counted"),
+        seed=65,
+    ),
+    Mutant(
+        "a-gateway-is-not-heard-either",
+        "qos.core.queue.link_time",
+        "    return not is_consumer_jid(holder)\n",
+        "    return True\n",
+        "The lock of a consumer of a gateway runs on meanwhile.",
+        test=f"{_LINK}a_consumer_of_a_gateway_is_heard_meanwhile",
+    ),
+    Mutant(
+        "silence-is-a-loss",
+        "qos.core.queue.link_time",
+        "elif now - self._doubted_at > _ANSWER_S and not self._stalls:",
+        "elif now > self._doubted_at and not self._stalls:",
+        "A worker that died does not keep its item on a quiet connection.",
+        test=f"{_LINK}nobody_who_is_silent_keeps_an_item_on_a_quiet_connection",
+    ),
+    Mutant(
+        "a-worker-does-not-believe-its-server",
+        "qos.worker.leases",
+        "            self._deadlines[job] += more_s\n",
+        "",
+        "A job outlasts the absence of its service.",
+        test=f"{_LOCKS}a_job_outlasts_the_absence_of_its_service",
+    ),
+)
