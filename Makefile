@@ -60,12 +60,12 @@ PUSH_KILLS ?= 30
 # Of `make flood`: seconds of each attack on the doors.
 FLOOD_SECONDS ?= 10
 
-# Of `make campaign` and `make soak`.
+# Of `make campaign`, `make proxied` and `make soak`.
 MINUTES ?= 10
 HOURS ?= 1
 CAMPAIGN_ARGS ?=
 
-.PHONY: help demo light quick light-test matrix test test-all docs simulate campaign soak power-cut bench bench-guard calls house fuzz flood slow scale looks readers sends pushes newest check format clean system installed java compiler
+.PHONY: help demo light quick light-test matrix test test-all docs simulate campaign soak power-cut bench bench-guard calls house fuzz flood slow scale looks readers sends pushes proxied newest check format clean system installed java compiler
 
 help:
 	@echo 'make demo         see it work: a bad link, killed workers, an audit; no server needed'
@@ -92,6 +92,7 @@ help:
 	@echo 'make readers      $(READS) reads beside audits that are killed, each read a whole audit'
 	@echo 'make sends        $(SENDS) messages posted to a device, $(SEND_KILLS) kills, answers lost: each once'
 	@echo 'make pushes       $(PUSHES) messages between two services, $(PUSH_KILLS) kills, answers lost: each once'
+	@echo 'make proxied      a day of work behind nginx and haproxy, in MINUTES=10: no dead item'
 	@echo 'make newest       with the newest slixmpp: does anything that we use of it differ?'
 	@echo 'make check        format, lint, types and the order of imports only'
 	@echo 'make format       rewrite the sources as check wants them'
@@ -198,6 +199,10 @@ sends: .venv/dev.stamp
 # Two services push to each other; each message comes once.
 pushes: .venv/dev.stamp
 	PUSHES=$(PUSHES) PUSH_KILLS=$(PUSH_KILLS) $(BIN)/pytest -n 0 -s --no-header tests/rest/test_push_kills.py
+
+# A worker, a push target and the service behind the proxies that people have, restarts included.
+proxied: system .venv/dev.stamp
+	$(HARNESS) -m proxied --minutes $(MINUTES)
 
 # With the newest slixmpp that there is, in a folder of its own: what fails is what differs.
 newest: system .venv/dev.stamp

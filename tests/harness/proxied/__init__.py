@@ -1,0 +1,1 @@
+"""A day of work behind the proxies that people have."""
