@@ -16,9 +16,14 @@ Modules, in the order in which the data passes them::
               made of it
     tables    events -> the tables: pure functions, no session inside
     store     tables <-> Delta tables, by date; days are replaced in one commit (`delta`,
-              `parquet_files`, `locations`, `hadoop`)
+              `parquet_files`, `locations`, `hadoop`); rows that are there already are not
+              written (`unchanged`)
+    comments  what each table and column means, for their schemas (`delta_schema`) and for
+              the guide; `upgrade` brings tables of earlier versions into this form
+    data_quality  problems -> the tables of them and of the `rules` that they break
     audits    which versions of the tables belong together; takes back what was killed, but
-              not what somebody else has committed (`commits`)
+              not what somebody else has committed (`commits`); `table_upkeep` gives tables
+              their comments, and removes days that are not kept
     forgetting  which accounts no table may have a row about; `erasure` removes them
     snapshot  the tables for readers, at these versions; needs no Spark
     report    tables -> one HTML page (`report_collect` collects, `report` draws,

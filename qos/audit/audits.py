@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 
-from qos.audit import commits, delta, hadoop
+from qos.audit import commits, delta, hadoop, table_upkeep
 from qos.audit.batch_tables import TABLES
 from qos.audit.delta import CannotWrite
 from qos.audit.locations import for_people, local_path
@@ -48,7 +48,7 @@ _LOG_IS_KEPT: Final = timedelta(days=20)
 _ALWAYS: Final = ("deliveries", "problems")
 
 #: The tables of an audit, besides `audits`. Others in the folder are not ours.
-_OURS: Final = frozenset({*TABLES, "problems"})
+_OURS: Final = frozenset({*TABLES, "problems", "data_quality"})
 
 _log = logging.getLogger(__name__)
 
@@ -134,6 +134,7 @@ class Audits:
         tables = dict(self._tables())
         for name, table in {**tables, AUDITS: self._log_table}.items():
             self._refuse_other_audits(name, table)
+            table_upkeep.describe(f"{self._out}/{name}", table)
         # Not with each look of --follow.
         is_first_today = bool(rows) and rows[-1]["finished_at"].date() != now.date()
         if is_first_today:
@@ -162,6 +163,26 @@ class Audits:
         if is_first_today and former[0]["finished_at"] > now - _LOG_IS_KEPT:
             for table in (*tables.values(), self._log_table):
                 table.cleanup_metadata()
+
+    def remove_before(self, day: date) -> bool:
+        """Remove the rows of the days before one from all tables of days.
+
+        Readers see it with `record`.
+
+        Args:
+            day: the first day that stays.
+
+        Returns:
+            Whether there was such a row.
+
+        Raises:
+            CannotWrite: see qos.audit.table_upkeep.remove_before.
+        """
+        removed = [
+            table_upkeep.remove_before(f"{self._out}/{name}", table, day, cause="keep")
+            for name, table in self._tables()
+        ]
+        return any(removed)
 
     def names(self) -> list[str]:
         """The tables that were found by `recover`."""

@@ -20,6 +20,7 @@ from qos.audit.results import Days
 from qos.audit.schema import EVENT
 from qos.audit.small_journals import without_compiling
 from qos.audit.tables import Limits
+from qos.audit.unchanged import with_former_judged_at
 from qos.journal.schema import Role
 
 __all__ = ["TABLES", "without_rows", "write_tables"]
@@ -80,12 +81,14 @@ def write_tables(
         messages = messages.where(F.col("bytes").isNotNull())
     messages, has_suspects = _judged(messages, judge, writer.new_messages)
     before = writer.accused_before(messages)
-    messages = writer.write("deliveries", messages)
+    messages = writer.write_messages(messages)
     in_parallel(
         lambda: writer.write_anomalies(
             messages, before, judge.limits, has_suspects=has_suspects
         ),
-        lambda: writer.write("routes_hourly", tables.routes_hourly(messages)),
+        lambda: writer.write(
+            "routes_hourly", tables.routes_hourly(messages), source="deliveries"
+        ),
         lambda: writer.write(
             "unproven_hourly", tables.unproven_hourly(messages), has_rows=has_suspects
         ),
@@ -117,14 +120,42 @@ class _Writer:
         self._roles = roles
         self._from_margin = from_margin
         self._progress = progress
+        self._changed: set[str] = set()
 
-    def write(self, name: str, table: DataFrame, *, has_rows: bool = True) -> DataFrame:
-        """Write a table; `has_rows` is False if it is known to have none."""
+    def write(
+        self, name: str, table: DataFrame, *, has_rows: bool = True, source: str = ""
+    ) -> DataFrame:
+        """Write a table, if its rows are not there already.
+
+        Args:
+            name: the name of the table.
+            table: its rows.
+            has_rows: False if it is known to have none.
+            source: a table that it was made of. If that was written, this one is.
+        """
         self._progress(f"writing {name}")
         folder = f"{self._out}/{name}"
-        save = store.replace_days if has_rows else store.clear_days
-        save(table, folder, *self._days)
+        if not has_rows:
+            store.clear_days(table, folder, *self._days)
+        elif source in self._changed or not store.has_days(table, folder, *self._days):
+            store.replace_days(table, folder, *self._days)
+            self._changed.add(name)
         self.frames[name] = store.read_table(table, folder, *self._days)
+        return self.frames[name]
+
+    def write_messages(self, messages: DataFrame) -> DataFrame:
+        """Write the messages; a verdict that stays keeps its time."""
+        name, days = "deliveries", self._days
+        self._progress(f"writing {name}")
+        folder = f"{self._out}/{name}"
+        if not store.has_days(messages, folder, *days):
+            rows = messages
+            if store.count_rows(messages.sparkSession, folder, *days):
+                stored = store.read_table(messages, folder, *days)
+                rows = with_former_judged_at(messages, stored, _MESSAGE)
+            store.replace_days(rows, folder, *days)
+            self._changed.add(name)
+        self.frames[name] = store.read_table(messages, folder, *days)
         return self.frames[name]
 
     def accused_before(self, messages: DataFrame) -> DataFrame | None:
@@ -180,10 +211,14 @@ class _Writer:
             items = items.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
             items = self._new(items, "queue_items", _ITEM, "published_at")
         items = self._write_for(Role.QUEUE, "queue_items", items)
-        self._write_for(Role.QUEUE, "queues_hourly", tables.queues_hourly(items))
+        hours = tables.queues_hourly(items)
+        self._write_for(Role.QUEUE, "queues_hourly", hours, "queue_items")
 
-    def _write_for(self, role: Role, name: str, table: DataFrame) -> DataFrame:
-        return self.write(name, table, has_rows=role in self._roles)
+    def _write_for(
+        self, role: Role, name: str, table: DataFrame, source: str = ""
+    ) -> DataFrame:
+        has_rows = role in self._roles
+        return self.write(name, table, has_rows=has_rows, source=source)
 
     def new_messages(self, messages: DataFrame) -> DataFrame:
         """The messages that have no row of an earlier day."""

@@ -53,6 +53,7 @@ class CarryOver:
         first: the first day of the audit; None: it reads everything, and needs no
             earlier data.
         last: the last day.
+        oldest: the first day whose rows are kept; None: all are.
         number: the number of the last audit that has ended. Data kept by a later audit
             that was killed does not fit the tables.
     """
@@ -63,12 +64,14 @@ class CarryOver:
         out: str,
         first: date | None,
         last: date | None,
+        oldest: date | None,
         number: int,
     ) -> None:
         self._spark = spark
         self._out = out
         self._first = first
         self._last = last
+        self._oldest = oldest
         self._record_store = RecordStore(spark, f"{out}/{HIDDEN}")
         self._storage = FollowStorage(spark, f"{out}/{HIDDEN}")
         self._number = number
@@ -106,7 +109,10 @@ class CarryOver:
         later = self._record_store.nothing()
         if self._first is not None and self._marks.parts:
             first_days = _begun(self._former).localCheckpoint()
-            early = few(first_days.where(F.col("begun") < F.lit(self._first)))
+            is_early = F.col("begun") < F.lit(self._first)
+            if self._oldest is not None:
+                is_early &= F.col("begun") >= F.lit(self._oldest)
+            early = few(first_days.where(is_early))
             now, before = _only(records, early), _only(self._former, early)
             step = self._step(before, now, judge)
             judged, _ = step.write_messages()
@@ -137,6 +143,7 @@ class CarryOver:
             judged=judge,
             lines_between=now.lines.where,
             lines_of=lambda subjects: now.lines,
+            compares=True,
         )
 
     def _save(self, records: Records, runs: DataFrame) -> None:

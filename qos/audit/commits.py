@@ -22,6 +22,7 @@ from deltalake.fs import DeltaStorageHandler
 
 __all__ = [
     "DESCRIPTION",
+    "described",
     "foreign_since",
     "infos_since",
     "is_marked",
@@ -37,7 +38,7 @@ _WRITER: Final = uuid.uuid4().hex
 #: The marks of all processes.
 _A_WRITER: Final = re.compile("[0-9a-f]{32}")
 
-#: The description of each table that an audit has created.
+#: The end of the description of each table that an audit has created.
 DESCRIPTION: Final = "a table of xmpp-qos audit"
 
 #: Former versions have created tables without a description: an audit has made one of
@@ -55,6 +56,15 @@ def ours(cause: str = "") -> CommitProperties:
     return CommitProperties(custom_metadata=mark, max_commit_retries=0)
 
 
+def described(comment: str) -> str:
+    """The description of a table of an audit.
+
+    Args:
+        comment: a sentence about its rows, or "".
+    """
+    return f"{comment} It is {DESCRIPTION}" if comment else DESCRIPTION
+
+
 def is_ours(entry: dict[str, Any]) -> bool:
     """Whether a commit in the history of a table is by this process."""
     return entry.get("writer") == _WRITER
@@ -67,7 +77,7 @@ def is_marked(entry: dict[str, Any]) -> bool:
 
 def is_of_audit(table: DeltaTable) -> bool:
     """Whether an audit has made a table."""
-    if table.metadata().description == DESCRIPTION:
+    if (table.metadata().description or "").endswith(DESCRIPTION):
         return True
     return any(map(is_marked, table.history(_COMMITS_READ)))
 

@@ -12,13 +12,14 @@ deltalake would let two writers replace the same day, and keep the rows of both.
 from __future__ import annotations
 
 import contextlib
-import json
+import operator
 import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pafs
 from deltalake import DeltaTable, PostCommitHookProperties, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -26,7 +27,13 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType, TimestampType
 
-from qos.audit.commits import DESCRIPTION, ours
+from qos.audit import comments
+from qos.audit.commits import described, ours
+from qos.audit.delta_schema import (
+    delta_schema,
+    other_types,
+    with_columns,
+)
 from qos.audit.hadoop import remove
 from qos.audit.locations import (
     delta_uri,
@@ -37,6 +44,7 @@ from qos.audit.locations import (
 from qos.audit.parquet_files import add_actions, file_system
 
 __all__ = [
+    "KEEPS_ITS_LOG",
     "CannotWrite",
     "Where",
     "clear",
@@ -45,9 +53,11 @@ __all__ = [
     "days",
     "errors_name",
     "files_of",
+    "name_of",
     "new_write",
     "open_table",
     "replace",
+    "set_schema",
     "sweep",
 ]
 
@@ -55,6 +65,9 @@ __all__ = [
 Where: TypeAlias = Sequence[tuple[str, str, str]] | None
 
 _WRITE: Final = "write="
+
+#: The signs of our filters.
+_SIGNS: Final = {">=": operator.ge, "<=": operator.le}
 
 #: Where no lock proves that nobody writes: a write that began earlier has ended.
 _WRITE_TAKES_MAX: Final = timedelta(days=1)
@@ -71,6 +84,12 @@ _PARQUET: Final = {
     "parquet.compression.codec.zstd.level": "1",
 }
 
+#: A version must be readable as long as its row in `audits` exists.
+KEEPS_ITS_LOG: Final = PostCommitHookProperties(cleanup_expired_logs=False)
+
+#: Partitions that no table has.
+_NO_DAY: Final = [("date", "<", "0001-01-01")]
+
 
 class CannotWrite(Exception):
     """The tables cannot be written as requested; one line tells what to do."""
@@ -84,6 +103,7 @@ def replace(
     partition_filter: Where = None,
     removed: Sequence[RemoveAction] | None = None,
     data_change: bool = True,
+    keeps_columns: bool = True,
     cause: str = "",
 ) -> int:
     """Replace rows of a table by those of a frame, in one commit.
@@ -96,17 +116,24 @@ def replace(
         removed: the files to be replaced, instead of those that match
             `partition_filter`.
         data_change: whether the frame has rows that the table did not have.
+        keeps_columns: False: the table gets the columns of the frame only, whatever
+            it had. Then all rows must be replaced.
         cause: see qos.audit.commits.ours.
 
     Returns:
-        The new version of the table.
+        The new version of the table; the last one, if there is no row to be written and
+        none to be replaced.
 
     Raises:
         CannotWrite: another process has committed meanwhile; or the folder has no
             table, or one with other types.
     """
     spark = frame.sparkSession
-    table, schema = _table_for(frame, folder, partition_by)
+    if keeps_columns:
+        table, schema = _table_for(frame, folder, partition_by)
+    else:
+        table = _opened(spark, folder, frame.schema, partition_by)
+        schema = delta_schema(frame.schema, name_of(folder))
     write = new_write()
     writer = frame.write.options(**_PARQUET, **_without_dictionaries(frame.schema))
     if partition_by:
@@ -115,6 +142,8 @@ def replace(
     with errors_name(folder):
         files = files_of(spark, folder)
         added = add_actions(files, write, data_change=data_change)
+        if not _changes(table, added, schema, partition_filter, removed):
+            return table.version()
         return commit(
             table, added, schema, partition_by, partition_filter, removed, cause
         )
@@ -129,6 +158,8 @@ def clear(
 ) -> int:
     """Remove rows of a table, in one commit, without any work of Spark.
 
+    Where there is none, nothing is committed.
+
     Args:
         like: a frame with the columns of the table; it is not computed.
         folder: see replace.
@@ -136,13 +167,15 @@ def clear(
         partition_filter: the partitions to be removed.
 
     Returns:
-        The new version of the table.
+        The version of the table.
 
     Raises:
         CannotWrite: see replace.
     """
     table, schema = _table_for(like, folder, partition_by)
     with errors_name(folder):
+        if not _changes(table, [], schema, partition_filter, None):
+            return table.version()
         return commit(table, [], schema, partition_by, partition_filter)
 
 
@@ -150,11 +183,42 @@ def _table_for(
     frame: DataFrame, folder: str, partition_by: Sequence[str]
 ) -> tuple[DeltaTable, Schema]:
     """The table for rows of a frame, and its schema from now on."""
-    spark = frame.sparkSession
+    table = _opened(frame.sparkSession, folder, frame.schema, partition_by)
+    columns = delta_schema(frame.schema, name_of(folder))
+    if others := other_types(table, columns):
+        raise CannotWrite(
+            f"{for_people(folder)}: its column {others[0]} is of another version of "
+            "this library: give another folder, or remove this one"
+        )
+    return table, with_columns(table, columns)
+
+
+def _changes(
+    table: DeltaTable,
+    added: Sequence[AddAction],
+    schema: Schema,
+    partition_filter: Where,
+    removed: Sequence[RemoveAction] | None,
+) -> bool:
+    """Whether a commit changes anything; see commit."""
+    if added or removed or schema != table.schema():
+        return True
+    return removed is None and _has_files(table, partition_filter)
+
+
+def _has_files(table: DeltaTable, partition_filter: Where) -> bool:
+    actions = pa.table(table.get_add_actions(flatten=True))
+    for name, sign, day in partition_filter or ():
+        is_within = _SIGNS[sign](pc.field(f"partition.{name}"), date.fromisoformat(day))
+        actions = actions.filter(is_within)
+    return bool(len(actions))
+
+
+def _opened(
+    spark: SparkSession, folder: str, schema: StructType, partition_by: Sequence[str]
+) -> DeltaTable:
     table = open_table(spark, folder)
-    if table is None:
-        table = create(spark, folder, frame.schema, partition_by)
-    return table, _schema_with(table, frame.schema, folder)
+    return create(spark, folder, schema, partition_by) if table is None else table
 
 
 def commit(
@@ -183,6 +247,9 @@ def commit(
     Raises:
         CommitFailedError: there is a newer version.
     """
+    if removed is not None and partition_by and schema != table.schema():
+        # A commit that names the files to be removed leaves the schema as it is.
+        set_schema(table, schema)
     table.create_write_transaction(
         [*added, *(removed or ())],
         mode="overwrite" if removed is None else "append",
@@ -190,10 +257,29 @@ def commit(
         partition_by=list(partition_by),
         partition_filters=None if partition_filter is None else list(partition_filter),
         commit_properties=ours(cause),
-        # A version must be readable as long as its row in `audits` exists.
-        post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
+        post_commithook_properties=KEEPS_ITS_LOG,
     )
     return table.version() + 1
+
+
+def set_schema(table: DeltaTable, schema: Schema) -> None:
+    """Give a table that is partitioned by date another schema, and the same files."""
+    table.create_write_transaction(
+        [],
+        mode="overwrite",
+        schema=schema,
+        partition_by=table.metadata().partition_columns,
+        # Files that do not exist are replaced by none.
+        partition_filters=_NO_DAY,
+        commit_properties=ours(),
+        post_commithook_properties=KEEPS_ITS_LOG,
+    )
+    table.update_incremental()
+
+
+def name_of(folder: str) -> str:
+    """The name of the table in a folder."""
+    return folder.rstrip("/").rpartition("/")[2]
 
 
 def create(
@@ -218,12 +304,12 @@ def create(
             )
         return DeltaTable.create(
             delta_uri(folder),
-            _delta_schema(schema),
+            delta_schema(schema, name_of(folder)),
             partition_by=list(partition_by),
             configuration={"delta.deletedFileRetentionDuration": _REMOVED_ARE_KNOWN},
             storage_options=storage_options(spark, folder),
             commit_properties=ours(),
-            description=DESCRIPTION,
+            description=described(comments.TABLES.get(name_of(folder), "")),
         )
 
 
@@ -309,40 +395,3 @@ def _without_dictionaries(schema: StructType) -> dict[str, str]:
 
 def _write_of(moment: datetime) -> str:
     return f"{_WRITE}{moment:%Y%m%dT%H%M%S}"
-
-
-def _delta_schema(schema: StructType) -> Schema:
-    """Delta's schema for Spark's: the JSON is the same. Each column may be null."""
-    text = json.dumps(_nullable(schema.jsonValue()))
-    return Schema.from_json(text)
-
-
-def _nullable(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_nullable(element) for element in value]
-    if not isinstance(value, dict):
-        return value
-    always = {"nullable", "containsNull", "valueContainsNull"}
-    return {key: key in always or _nullable(inner) for key, inner in value.items()}
-
-
-def _schema_with(table: DeltaTable, schema: StructType, folder: str) -> Schema:
-    """The schema of a table, with the columns that a newer version of ours adds.
-
-    Raises:
-        CannotWrite: a column has another type.
-    """
-    before = {field["name"]: field for field in _fields(table.schema())}
-    after = {field["name"]: field for field in _fields(_delta_schema(schema))}
-    for name in before.keys() & after.keys():
-        if before[name]["type"] != after[name]["type"]:
-            raise CannotWrite(
-                f"{for_people(folder)}: its column {name} is of another version of this library: "
-                "give another folder, or remove this one"
-            )
-    fields = list((after | before).values())
-    return Schema.from_json(json.dumps({"type": "struct", "fields": fields}))
-
-
-def _fields(schema: Schema) -> list[dict[str, Any]]:
-    return list(json.loads(schema.to_json())["fields"])

@@ -20,7 +20,8 @@ from qos.audit.audits import STAGED, Audits
 from qos.audit.batch_tables import write_tables
 from qos.audit.boot_runs import CLOCK_BACK_S
 from qos.audit.carry_over import CarryOver, records_of
-from qos.audit.earlier_rows import are_before
+from qos.audit.data_quality import write_problems
+from qos.audit.earlier_rows import are_before, last_gone
 from qos.audit.follow_lock import alone
 from qos.audit.foreign_lines import Tied
 from qos.audit.journals import tied_folders, with_folder
@@ -30,10 +31,11 @@ from qos.audit.locations import whole_url
 from qos.audit.named_journals import named_runs
 from qos.audit.new_files import NewFile, file_problems, files_since
 from qos.audit.parallel import in_parallel
-from qos.audit.results import NEVER, Summary, draw
+from qos.audit.results import NEVER, Summary, draw, kept_from
 from qos.audit.small_journals import are_small, without_compiling
 from qos.audit.staged_journals import stage
 from qos.audit.tables import Limits
+from qos.audit.upgrade import upgrade
 from qos.journal.schema import Role
 
 __all__ = ["MARGIN", "audit"]
@@ -51,6 +53,7 @@ def audit(
     limits: Limits,
     first: date | None = None,
     last: date | None = None,
+    keep_days: int | None = None,
     progress: Callable[[str], None] = lambda step: None,
 ) -> Summary:
     """Read journals, and write the tables and the report of these days.
@@ -64,6 +67,8 @@ def audit(
         limits: the limits for anomalies.
         first: the first day; None: from the first line on.
         last: the last day.
+        keep_days: the whole days before today whose rows are kept, by `limits.now`.
+            Rows of earlier days are removed, and their lines are not read. None: all.
         progress: called with a description of the present step.
 
     Raises:
@@ -72,6 +77,8 @@ def audit(
     started_at = time.monotonic()
     folders, tied = tied_folders(with_folder(name, whole_url) for name in journals)
     out = whole_url(out)
+    oldest = kept_from(limits.now, keep_days)
+    first = first if oldest is None else max(first or oldest, oldest)
     with alone(out):
         progress("looking for files")
         since = None if first is None else first - MARGIN
@@ -79,7 +86,7 @@ def audit(
         files = files_since(spark, folders, since, last=until)
         with without_compiling(spark, active=are_small(file.size for file in files)):
             audited = _audit(
-                spark, folders, files, tied, out, limits, first, last, progress
+                spark, folders, files, tied, out, limits, first, last, oldest, progress
             )
     untied = len(folders) - len(tied.folders)
     return replace(audited, untied=untied, seconds=time.monotonic() - started_at)
@@ -94,11 +101,13 @@ def _audit(
     limits: Limits,
     first: date | None,
     last: date | None,
+    oldest: date | None,
     progress: Callable[[str], None],
 ) -> Summary:
-    """See audit; no other process writes there."""
+    """See audit; no other process writes there. Rows before `oldest` are removed."""
     audits = Audits(spark, out)
     audits.recover()
+    upgrade(spark, out)
     staged = f"{out}/{STAGED}"
     try:
         progress("reading the journals")
@@ -111,10 +120,13 @@ def _audit(
         if first is None and first_day and are_before(spark, out, first_day):
             # The lines of those days are gone, and their rows stay.
             first = first_day
+        if first_day and last_day:
+            between = first or first_day, min(last or last_day, last_day)
+            first = _after_gone(spark, out, files, *between) or first
         # An audit of everything starts anew; without any line it has nothing to start with.
         is_empty = first is None and first_day is None
         carried_into = _after(last) if is_empty else first
-        carried = CarryOver(spark, out, carried_into, last, audits.number)
+        carried = CarryOver(spark, out, carried_into, last, oldest, audits.number)
         records = carried.records(records_of(contents))
         all_runs = runs
         if carried_into is not None:
@@ -134,8 +146,7 @@ def _audit(
             problems = _problems(contents.lines, runs, file_problems(spark, files))
             if Role.JOURNAL in records.roles:
                 problems = problems.unionByName(tables.contradicting_counts(counts))
-            store.replace_table(problems, f"{out}/problems")
-            return store.read_table(problems, f"{out}/problems")
+            return write_problems(problems, out)
 
         def make_tables() -> dict[str, DataFrame]:
             frames = write_tables(
@@ -157,6 +168,8 @@ def _audit(
         problems, frames = in_parallel(find_problems, make_tables)
     finally:
         store.remove(spark, staged)
+    if oldest is not None:
+        audits.remove_before(oldest)
     audits.record(*days)
     summary = Summary(
         first=days[0],
@@ -166,6 +179,15 @@ def _audit(
     )
     progress("drawing the report")
     return draw(frames, problems, out, summary, limits)
+
+
+def _after_gone(
+    spark: SparkSession, out: str, files: Sequence[NewFile], first: date, last: date
+) -> date | None:
+    """The day after the last one whose folder is gone and whose rows stay, if any."""
+    days = {file.day for file in files if file.problem is None}
+    day = last_gone(spark, out, days, first, last - timedelta(days=1))
+    return None if day is None else day + timedelta(days=1)
 
 
 def _after(last: date | None) -> date:

@@ -1,4 +1,4 @@
-"""Rows of earlier days, from lines that a retention has removed meanwhile.
+"""Rows of days whose lines a retention, or somebody's hand, has removed meanwhile.
 
 A message may begin on one day and end on the next one. When the first day's lines are
 gone, the lines of the next day say nothing of the beginning. Without what is here they
@@ -7,7 +7,7 @@ would become a second row of the same message.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import date, timedelta
 from typing import Final
 
@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from qos.audit import store
 
-__all__ = ["are_before", "without_earlier"]
+__all__ = ["are_before", "last_gone", "without_earlier"]
 
 #: The days before an audit's first one in which it looks for rows. A message that takes
 #: longer is carried over as one that has not ended: see qos.audit.carry_over.
@@ -27,8 +27,35 @@ _DAY: Final = timedelta(days=1)
 
 def are_before(spark: SparkSession, out: str, first: date) -> bool:
     """Whether the tables of messages and items have rows of days before this one."""
+    return _has_rows(spark, out, None, first - _DAY)
+
+
+def last_gone(
+    spark: SparkSession, out: str, days: Collection[str], first: date, last: date
+) -> date | None:
+    """The last day of which the tables have rows, and no file is there any more.
+
+    To replace the rows of these days would remove those of that day, and leave what
+    begins before it without its end.
+
+    Args:
+        spark: the session.
+        out: the folder of the tables.
+        days: those of files, as text.
+        first: the first of the days that are to be replaced.
+        last: the last one.
+    """
+    day = last
+    while day >= first:
+        if day.isoformat() not in days and _has_rows(spark, out, day, day):
+            return day
+        day -= _DAY
+    return None
+
+
+def _has_rows(spark: SparkSession, out: str, first: date | None, last: date) -> bool:
     return any(
-        store.count_rows(spark, f"{out}/{name}", None, first - _DAY)
+        store.count_rows(spark, f"{out}/{name}", first, last)
         for name in ("deliveries", "queue_items")
     )
 

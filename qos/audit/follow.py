@@ -29,6 +29,7 @@ from qos.audit.audits import STAGED, Audits
 from qos.audit.batch_tables import without_rows
 from qos.audit.boot_runs import CLOCK_BACK_S
 from qos.audit.carry_over import records_of
+from qos.audit.data_quality import write_problems
 from qos.audit.follow_lock import FOLDER, CannotFollow, alone, check_options
 from qos.audit.follow_marks import marks_after, shown
 from qos.audit.follow_plan import perhaps_again, plan_from, remembered
@@ -43,7 +44,7 @@ from qos.audit.locations import whole_url
 from qos.audit.named_journals import named_runs
 from qos.audit.new_files import NewFile, file_problems, files_since, is_to_come
 from qos.audit.parallel import in_parallel
-from qos.audit.results import Summary, draw
+from qos.audit.results import Summary, draw, kept_from
 from qos.audit.small_journals import are_small, without_compiling
 from qos.audit.staged_journals import Staged, stage
 from qos.audit.step_tables import MESSAGE, Step, pending
@@ -52,6 +53,7 @@ from qos.audit.swap import join_files
 from qos.audit.tables import Limits
 from qos.audit.tables.columns import domain
 from qos.audit.tables.journal_coverage import names_of
+from qos.audit.upgrade import upgrade
 from qos.journal.schema import Role
 
 __all__ = ["FOLDER", "CannotFollow", "Follower", "Look", "follow"]
@@ -83,6 +85,7 @@ def follow(
     lateness: timedelta,
     every_s: float | None,
     stop: threading.Event,
+    keep_days: int | None = None,
     on_look: Callable[[Look], None] = lambda look: None,
     progress: Callable[[str], None] = lambda step: None,
 ) -> Look:
@@ -96,6 +99,7 @@ def follow(
         lateness: the whole days for which a day is open; see qos.audit.watermark.
         every_s: the time between two looks for new files; None: look once only.
         stop: ends it, but not a running batch.
+        keep_days: see Follower.
         on_look: called with the result of each look.
         progress: called with a description of the present step.
 
@@ -108,7 +112,13 @@ def follow(
     """
     with alone(out):
         follower = Follower(
-            spark, journals, out, limits=limits, lateness=lateness, progress=progress
+            spark,
+            journals,
+            out,
+            limits=limits,
+            lateness=lateness,
+            keep_days=keep_days,
+            progress=progress,
         )
         while True:
             started_at = time.monotonic()
@@ -123,7 +133,15 @@ def follow(
 class Follower:
     """Follows journals, one look at a time. Only one may exist for the same `out`.
 
-    Args: see follow.
+    Args:
+        spark: see follow, as are those that follow.
+        journals: see there.
+        out: see there.
+        limits: see there.
+        lateness: see there.
+        keep_days: the whole days before today whose rows are kept, more than a day is
+            open. None: all.
+        progress: see there.
 
     Raises:
         CannotFollow: `out` was begun with other journals, or another `lateness`.
@@ -137,6 +155,7 @@ class Follower:
         *,
         limits: Callable[[], Limits],
         lateness: timedelta,
+        keep_days: int | None = None,
         progress: Callable[[str], None] = lambda step: None,
     ) -> None:
         self._spark = spark
@@ -145,6 +164,9 @@ class Follower:
         self._out = out = whole_url(out)
         self._limits = limits
         self._lateness = lateness
+        self._keep_days = keep_days
+        #: The first day whose rows are kept: others have been removed.
+        self._oldest: date | None = None
         self._progress = progress
         self._storage = FollowStorage(spark, f"{out}/{FOLDER}")
         self._record_store = RecordStore(spark, f"{out}/{FOLDER}")
@@ -164,6 +186,7 @@ class Follower:
         try:
             if self._files is None:
                 self._audits.recover()
+                upgrade(self._spark, self._out)
                 begun_with = check_options(
                     self._spark, self._out, self._journals, self._lateness
                 )
@@ -245,6 +268,7 @@ class Follower:
             lambda: self._write_problems(problems, boots),
         )
         self._join_files(before.open_from, marks.open_from)
+        self._remove_old(limits, again=True)
         self._audits.record(*shown(marks))
         marks = replace(marks, parts=self._gathered(parts, marks))
         pending_messages = pending(messages, marks.open_from)
@@ -375,12 +399,26 @@ class Follower:
             if is_new:
                 pending_messages = pending(judged, marks.open_from)
                 self._storage.save_again(pending_messages, marks.batch)
+        is_new |= self._remove_old(limits, again=is_new)
         if before is not None and not is_new and self._open == self._drawn_open:
             return replace(before, new=False, at=limits.now)
         self._write_problems(self._storage.problems(marks.batch), boots)
         self._audits.record(*shown(marks))
         summary = self._draw(marks, limits, started_at)
         return Look(marks.batch, True, summary, limits.now)
+
+    def _remove_old(self, limits: Limits, *, again: bool) -> bool:
+        """Remove the rows of days that are not kept; returns whether there were any.
+
+        Args:
+            limits: of this look.
+            again: whether rows of such a day may have been written since the last time.
+        """
+        oldest = kept_from(limits.now, self._keep_days)
+        if oldest is None or (oldest == self._oldest and not again):
+            return False
+        self._oldest = oldest
+        return self._audits.remove_before(oldest)
 
     def _write_problems(self, problems: DataFrame, boots: DataFrame) -> None:
         self._progress("looking for problems of the journals")
@@ -390,7 +428,7 @@ class Follower:
             .unionByName(boot_runs.missing_lines(boots))
             .unionByName(boot_runs.clocks_back(boots, tolerance_s=CLOCK_BACK_S))
         )
-        store.replace_table(rows, f"{self._out}/problems")
+        write_problems(rows, self._out)
         self._drawn_open = self._open
 
     def _draw(self, marks: Marks, limits: Limits, started_at: float) -> Summary:

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from qos.audit.read import is_hidden
 
-__all__ = ["children", "exists", "files", "folders", "remove", "write"]
+__all__ = [
+    "children",
+    "exists",
+    "files",
+    "folders",
+    "io_errors",
+    "remove",
+    "why_unreadable",
+    "write",
+]
 
 
 def children(spark: SparkSession, folder: str) -> list[str]:
@@ -53,6 +64,46 @@ def files(spark: SparkSession, folder: str) -> Iterator[tuple[str, int, int]]:
         is_seen = not any(name.startswith((".", "_")) for name in folders)
         if is_seen and not is_hidden(path):
             yield path, int(status.getLen()), int(status.getModificationTime())
+
+
+@contextmanager
+def io_errors() -> Iterator[None]:
+    """Raise an IOException of Java in this block as the OSError that it would be here.
+
+    Not that of a file system that Spark does not have: that is a lack of the machine.
+    """
+    try:
+        yield
+    except Py4JJavaError as error:
+        kind, names = error.java_exception.getClass(), set()
+        while kind is not None:
+            names.add(str(kind.getName()))
+            kind = kind.getSuperclass()
+        if "java.io.IOException" not in names or any(map(_is_lack, names)):
+            raise
+        raise OSError(_reason(error)) from None
+
+
+def _is_lack(name: str) -> bool:
+    return name.endswith(".UnsupportedFileSystemException")
+
+
+def _reason(error: Py4JJavaError) -> str:
+    """The first line of what Java says, without the kind of error."""
+    first = str(error.java_exception.toString()).splitlines()[0]
+    return first.rpartition("Exception: ")[2]
+
+
+def why_unreadable(spark: SparkSession, file: str) -> str:
+    """Why a file cannot be read to its end; '': it can. Its bytes stay in Java."""
+    java = cast(Any, spark.sparkContext)._jvm
+    nowhere = java.org.apache.hadoop.io.IOUtils.NullOutputStream()
+    try:
+        stream = _hadoop(spark, file).open(_path(spark, file))
+        java.org.apache.hadoop.io.IOUtils.copyBytes(stream, nowhere, 64 * 1024, True)
+    except Py4JJavaError as error:
+        return _reason(error)
+    return ""
 
 
 def remove(spark: SparkSession, folder: str) -> None:

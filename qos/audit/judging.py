@@ -40,7 +40,7 @@ class Judge:
             return rows
         rows = rows.localCheckpoint()
         by_silence = F.col("verdict").isin("lost", "orphaned")
-        by_silence |= F.col("ended") == "not-delivered"
+        by_silence |= F.col("real_outcome") == "not-delivered"
         if rows.where(by_silence).isEmpty():
             return rows
         runs = self.runs.unionByName(self.elsewhere())

@@ -231,9 +231,10 @@ def _names(spark: SparkSession | None, folder: str) -> list[str]:
     if path is not None:
         return names_in(path)
     assert spark is not None
-    if not hadoop.exists(spark, folder):
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
-    return hadoop.children(spark, folder)
+    with hadoop.io_errors():
+        if hadoop.exists(spark, folder):
+            return hadoop.children(spark, folder)
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
 
 
 def _entries(spark: SparkSession | None, folder: str) -> Iterator[Entry]:
@@ -243,5 +244,9 @@ def _entries(spark: SparkSession | None, folder: str) -> Iterator[Entry]:
         yield from files_below(path, lambda file: not is_hidden(file))
         return
     assert spark is not None
-    for file, size, changed_ms in hadoop.files(spark, folder):
-        yield Entry(file, size, changed_ms=changed_ms)
+    try:
+        with hadoop.io_errors():
+            for file, size, changed_ms in hadoop.files(spark, folder):
+                yield Entry(file, size, changed_ms=changed_ms)
+    except OSError as error:
+        yield Entry(folder, 0, reason(error), is_folder=True)

@@ -208,7 +208,11 @@ def _anomaly(row: Mapping[str, Any], *, is_open: bool) -> str:
     evidence = json.loads(row["evidence"])
     begin = _moment(evidence.get("begun_at"))
     at = f" &middot; {text(begin)}" if begin else ""
-    end = f" &middot; really: {text(row['ended'])}" if row.get("ended") else ""
+    end = (
+        f" &middot; really: {text(row['real_outcome'])}"
+        if row.get("real_outcome")
+        else ""
+    )
     names = (text(row[name], _NAME_CHARS) for name in ("msg_id", "sender", "receiver"))
     msg_id, sender, receiver = names
     steps = [
@@ -254,14 +258,14 @@ def _retried(rows: Rows) -> str:
     )
 
 
+_REFUSAL = ("source", "receiver", "condition", "refusals")
+
+
 def _refusals(rows: Rows) -> str:
     return table(
-        "Refusals by account and reason",
-        ("source", "receiver", "reason", "#refusals"),
-        (
-            tuple(row[name] for name in ("source", "receiver", "reason", "refusals"))
-            for row in rows
-        ),
+        "Refusals by account and condition",
+        ("source", "receiver", "condition", "#refusals"),
+        (tuple(row[name] for name in _REFUSAL) for row in rows),
     )
 
 

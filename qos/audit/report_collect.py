@@ -93,9 +93,9 @@ def collect(
             "windows": _of_windows(tables["windows_hourly"]),
             "queues": _queues(queues, limits),
             "refusals": tables["refusals"]
-            .groupBy("source", "receiver", "reason")
+            .groupBy("source", "receiver", "condition")
             .agg(F.sum("refusals").alias("refusals"))
-            .orderBy(F.desc("refusals"), "source", "receiver", "reason")
+            .orderBy(F.desc("refusals"), "source", "receiver", "condition")
             .limit(ROWS_MAX),
             "workers": _workers(tables["workers_hourly"]),
         }
@@ -266,6 +266,7 @@ def _of_anomalies(anomalies: DataFrame) -> dict[str, DataFrame]:
     order = Window.partitionBy("kind").orderBy("begun_at", "sender", "msg_id")
     first = anomalies.withColumn("place", F.row_number().over(order))
     first = first.where(F.col("place") <= ANOMALIES_MAX)
+    first = first.withColumn("evidence", F.to_json("evidence"))
     return {
         "kinds": anomalies.groupBy("kind").agg(F.count("*").alias("count")),
         "anomalies": first.orderBy("kind", "place"),

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from qos.audit.report_data import ReportData
 from qos.audit.report_headline import KINDS, OUTCOMES, REASONS
+from qos.audit.rules import RULES
 
 __all__ = ["metrics"]
 
@@ -51,7 +52,7 @@ def _audit(
     yield _one("last_day_timestamp_seconds", "Begin of its last day.", _begin(last))
     yield _one("lines", "Lines of journals that were read.", lines)
     yield _one("files_not_closed", "Files that were not read.", data.files_open)
-    counts = data.problem_counts
+    counts = {**dict.fromkeys(RULES, 0), **data.problem_counts}
     yield _family("problems", "Problems of the journals.", _by("kind", counts))
 
 

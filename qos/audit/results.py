@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TypeAlias
 
@@ -22,7 +22,7 @@ from qos.audit.report_headline import left_out, nothing_judged
 from qos.audit.report_metrics import metrics
 from qos.audit.tables import Limits
 
-__all__ = ["METRICS", "NEVER", "REPORT", "Days", "Summary", "draw"]
+__all__ = ["METRICS", "NEVER", "REPORT", "Days", "Summary", "draw", "kept_from"]
 
 #: The first and the last of some days.
 Days: TypeAlias = tuple[date, date]
@@ -87,6 +87,20 @@ class Summary:
     def withdrawn(self) -> int:
         """The number of anomalies of earlier audits that are none."""
         return self.rows.get("anomalies", 0) - sum(self.anomalies.values())
+
+
+def kept_from(now: datetime, keep_days: int | None) -> date | None:
+    """The first day whose rows are kept; None: all are.
+
+    The clock of this machine counts: a journal may have a line of any day.
+
+    Args:
+        now: the time of the audit.
+        keep_days: the whole days before today whose rows are kept; None: all.
+    """
+    if keep_days is None:
+        return None
+    return now.astimezone(UTC).date() - timedelta(days=keep_days)
 
 
 def draw(

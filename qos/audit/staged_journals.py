@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 from functools import partial
 from pathlib import Path
@@ -20,12 +21,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JJavaError
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from qos.audit import boot_runs, endpoint_summary, lines, read
+from qos.audit import boot_runs, endpoint_summary, hadoop, lines, read
 from qos.audit.foreign_lines import NOBODY, Tied
 from qos.audit.locations import local_path, whole_url
 from qos.audit.schema import CHECKED, EVENT
@@ -40,6 +43,9 @@ _ROWS = 200_000
 #: The bytes of the dictionary of a column in a row group: there are many ids of
 #: messages, and each comes often.
 _DICTIONARY_BYTES = 16 * 2**20
+
+#: Files elsewhere that are read at a time, to find those that cannot be read.
+_READERS = 8
 
 #: The folders, and the columns of their files.
 _PARTS = {
@@ -83,6 +89,8 @@ def stage(
 ) -> Staged:
     """Check the lines of journals, and write the results.
 
+    A file that cannot be read is a problem among the lines, wherever it is.
+
     Args:
         spark: the session.
         sizes: the sizes of the files, by path.
@@ -90,6 +98,42 @@ def stage(
         open_from: the lines of days before this one are late; None: no line is late.
         tied: the folders that are tied to nodes.
     """
+    try:
+        return _staged(spark, sizes, folder, open_from, tied)
+    except (Py4JJavaError, PySparkException):
+        # Java ends at the first file elsewhere that it cannot read.
+        unread = _unread(spark, sizes)
+        if not unread:
+            raise
+    hadoop.remove(spark, whole_url(folder))
+    rest = {path: size for path, size in sizes.items() if path not in unread}
+    staged = _staged(spark, rest, folder, open_from, tied)
+    empty = dict.fromkeys(CHECKED.names)
+    problem = read.Problem.UNREAD_FILE.value
+    rows = [
+        {**empty, "problem": problem, "file": whole_url(path), "example": why}
+        for path, why in unread.items()
+    ]
+    lines = staged.lines.unionByName(spark.createDataFrame(rows, CHECKED))
+    return replace(staged, lines=lines)
+
+
+def _unread(spark: SparkSession, sizes: Mapping[str, int]) -> dict[str, str]:
+    """The files elsewhere that cannot be read, each with its reason."""
+    paths = [path for path in sizes if local_path(path) is None]
+    with ThreadPoolExecutor(_READERS) as pool:
+        reasons = pool.map(partial(hadoop.why_unreadable, spark), paths)
+        return {path: why for path, why in zip(paths, reasons, strict=True) if why}
+
+
+def _staged(
+    spark: SparkSession,
+    sizes: Mapping[str, int],
+    folder: str,
+    open_from: date | None,
+    tied: Tied,
+) -> Staged:
+    """See stage; an error of any file is an error of all."""
     if not sizes:
         runs = spark.createDataFrame([], boot_runs.RUN)
         by_teller = endpoint_summary.in_spark(spark.createDataFrame([], EVENT))

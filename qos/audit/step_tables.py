@@ -23,6 +23,7 @@ from qos.audit.subject_records import Records
 from qos.audit.swap import Hour, in_hours, read_hours, swap
 from qos.audit.tables import Limits
 from qos.audit.tables.columns import role_is
+from qos.audit.unchanged import are_same_rows, with_former_judged_at
 from qos.journal.schema import Role
 
 __all__ = ["MESSAGE", "Step", "pending"]
@@ -34,7 +35,9 @@ _ITEM: Final = ("service", "queue", "item")
 _HOUR: Final = ("date", "hour")
 
 #: If any of these changes, the verdict is written again.
-_VERDICT: Final = ("verdict", "reason", "suspected", "uncovered", "ended", "rests_on")
+_VERDICT: Final = (
+    *("verdict", "reason", "suspected", "uncovered", "real_outcome", "rests_on"),
+)
 
 #: Reasons that stay the same, unless a device begins a journal.
 _FOR_GOOD: Final = ("no-journal", "which-device", "clock")
@@ -59,6 +62,7 @@ class Step:
         lines_between: all known lines of a range of time; some may be repeated, and
             some of other times.
         lines_of: all lines of some subjects (a column `subject`).
+        compares: whether rows that a table has already are not written again.
         progress: called with a description of the present step.
     """
 
@@ -71,6 +75,7 @@ class Step:
     judged: Callable[[DataFrame], DataFrame]
     lines_between: Callable[[Column], DataFrame]
     lines_of: Callable[[DataFrame], DataFrame]
+    compares: bool = False
     progress: Callable[[str], None] = lambda step: None
 
     def write(self) -> DataFrame:
@@ -99,14 +104,17 @@ class Step:
         before = self.before
         former = [] if before.is_nothing else [tables.deliveries_of(before.messages)]
         hours = _hours(rows, *former)
-        self._swap("deliveries", rows, MESSAGE, rows, hours)
         folder = f"{self.out}/deliveries"
+        if former and hours:
+            stored = read_hours(self.spark, folder, rows.schema, hours)
+            rows = with_former_judged_at(rows, stored, MESSAGE).localCheckpoint()
+        is_new = self._swap("deliveries", rows, MESSAGE, rows, hours)
         of_hours = read_hours(self.spark, folder, rows.schema, hours)
         routes = tables.routes_hourly(of_hours)
         unproven = tables.unproven_hourly(of_hours)
         in_parallel(
             lambda: self._write_anomalies(rows, hours),
-            lambda: self._swap_hours("routes_hourly", routes, hours),
+            lambda: self._swap_hours("routes_hourly", routes, hours, is_new=is_new),
             lambda: self._swap_hours("unproven_hourly", unproven, hours),
         )
         return judged, bool(hours)
@@ -141,10 +149,11 @@ class Step:
     def write_items(self) -> None:
         """Write the table of items."""
         rows, hours = self._touched(Role.QUEUE, tables.queue_items)
-        self._swap("queue_items", rows, _ITEM, rows, hours)
+        is_new = self._swap("queue_items", rows, _ITEM, rows, hours)
         folder = f"{self.out}/queue_items"
         of_hours = read_hours(self.spark, folder, rows.schema, hours)
-        self._swap_hours("queues_hourly", tables.queues_hourly(of_hours), hours)
+        queues = tables.queues_hourly(of_hours)
+        self._swap_hours("queues_hourly", queues, hours, is_new=is_new)
 
     def _write_windows(self) -> None:
         # All counts of an hour are one subject.
@@ -186,9 +195,12 @@ class Step:
             return self.now.lines.limit(0)
         return self.lines_between(_within(hours))
 
-    def _swap_hours(self, name: str, rows: DataFrame, hours: list[Hour]) -> None:
+    def _swap_hours(
+        self, name: str, rows: DataFrame, hours: list[Hour], *, is_new: bool = False
+    ) -> None:
         keys = self.spark.createDataFrame(hours, "date date, hour int")
-        self._swap(name, rows.where(in_hours(hours)), _HOUR, keys, hours)
+        rows = rows.where(in_hours(hours))
+        self._swap(name, rows, _HOUR, keys, hours, is_new=is_new)
 
     def _swap(
         self,
@@ -197,9 +209,28 @@ class Step:
         on: tuple[str, ...],
         keys: DataFrame,
         hours: list[Hour],
-    ) -> None:
+        *,
+        is_new: bool = False,
+    ) -> bool:
+        """Replace rows, if the table has others; returns whether it has others.
+
+        Args:
+            name: the name of the table.
+            rows: see qos.audit.swap.swap.
+            on: see there.
+            keys: see there.
+            hours: see there.
+            is_new: whether the rows are known to be others than those in the table.
+        """
         self.progress(f"writing {name}")
-        swap(rows, f"{self.out}/{name}", on=on, keys=keys, hours=hours)
+        folder = f"{self.out}/{name}"
+        if self.compares and hours and not is_new:
+            stored = read_hours(self.spark, folder, rows.schema, hours)
+            stored = stored.join(keys.select(*on).distinct(), [*on], "left_semi")
+            if are_same_rows(rows, stored.select(*rows.columns)):
+                return False
+        swap(rows, folder, on=on, keys=keys, hours=hours)
+        return True
 
 
 def pending(messages: DataFrame, open_from: date | None) -> DataFrame:

@@ -13,16 +13,19 @@ from pyspark.sql import functions as F
 
 from qos.audit import delta
 from qos.audit.delta import CannotWrite
+from qos.audit.delta_schema import delta_schema, other_types
 from qos.audit.forgetting import without_forgotten
 from qos.audit.hadoop import children, remove, write
 from qos.audit.read import literal
 from qos.audit.snapshot import files, spark_frame
+from qos.audit.unchanged import are_same_rows
 
 __all__ = [
     "CannotWrite",
     "children",
     "clear_days",
     "count_rows",
+    "has_days",
     "is_complete",
     "literal",
     "overwrite",
@@ -57,8 +60,7 @@ def replace_days(table: DataFrame, folder: str, first: date, last: date) -> int:
     Raises:
         CannotWrite: see qos.audit.delta.replace.
     """
-    rows = table.where(F.col("date").between(F.lit(first), F.lit(last)))
-    rows = without_forgotten(rows, folder)
+    rows = _of_days(table, folder, first, last)
     if (last - first).days >= _DAYS_FEW:
         # This makes few files, without one task for all rows of a big day. If there are
         # few days, each task may have a file for each: this saves moving all rows.
@@ -69,8 +71,40 @@ def replace_days(table: DataFrame, folder: str, first: date, last: date) -> int:
     )
 
 
-def clear_days(like: DataFrame, folder: str, first: date, last: date) -> int:
+def has_days(table: DataFrame, folder: str, first: date, last: date) -> bool:
+    """Whether replace_days would change no row; see qos.audit.unchanged.
+
+    Args: see replace_days.
+    """
+    if not _has_columns(table, folder):
+        return False
+    count = count_rows(table.sparkSession, folder, first, last)
+    if not count:
+        # Of the new rows nothing is known yet. To write them costs no more than this.
+        return False
+    stored = read_table(table, folder, first, last)
+    return are_same_rows(_of_days(table, folder, first, last), stored)
+
+
+def _of_days(table: DataFrame, folder: str, first: date, last: date) -> DataFrame:
+    rows = table.where(F.col("date").between(F.lit(first), F.lit(last)))
+    return without_forgotten(rows, folder)
+
+
+def _has_columns(table: DataFrame, folder: str) -> bool:
+    """Whether there is a table with all columns of a frame, and of the same types."""
+    stored = delta.open_table(table.sparkSession, folder)
+    if stored is None:
+        return False
+    columns = delta_schema(table.schema, delta.name_of(folder))
+    names = {field.name for field in stored.schema().fields}
+    return names >= {*table.columns} and not other_types(stored, columns)
+
+
+def clear_days(like: DataFrame, folder: str, first: date, last: date) -> None:
     """Remove the rows of these days; the same as to write none, but without Spark.
+
+    Where there is none, nothing is written.
 
     Args:
         like: a frame with the columns of the table; it is not computed.
@@ -78,21 +112,19 @@ def clear_days(like: DataFrame, folder: str, first: date, last: date) -> int:
         first: the first day.
         last: the last day.
 
-    Returns:
-        The new version of the table.
-
     Raises:
         CannotWrite: see qos.audit.delta.replace.
     """
     partition_filter = delta.days(first, last)
-    return delta.clear(
-        like, folder, partition_by=["date"], partition_filter=partition_filter
-    )
+    delta.clear(like, folder, partition_by=["date"], partition_filter=partition_filter)
 
 
-def replace_table(table: DataFrame, folder: str) -> int:
-    """Write a small table that has no days; see replace_days."""
-    return delta.replace(without_forgotten(table, folder).coalesce(1), folder)
+def replace_table(table: DataFrame, folder: str) -> None:
+    """Write a small table that has no days, if its rows are not there already."""
+    rows = without_forgotten(table, folder).coalesce(1)
+    if _has_columns(table, folder) and are_same_rows(rows, read_table(table, folder)):
+        return
+    delta.replace(rows, folder)
 
 
 def read_table(

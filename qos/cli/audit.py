@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from qos.cli.audit_folders import journals_of, out_of
@@ -41,9 +42,9 @@ examples:
 OUT gets one Delta table, partitioned by date, for each of deliveries, anomalies,
 routes_hourly, unproven_hourly, windows_hourly, refusals, queue_items, queues_hourly and
 workers_hourly. The small table problems lists lines and files that are no part of a
-journal. report.html shows everything. metrics.prom has the numbers for Prometheus, for
-the textfile collector of node_exporter. A day that is audited again is replaced; other
-days stay. The table audits says which versions of the tables belong together: its readers
+journal; data_quality has the rules that they break. report.html shows everything.
+metrics.prom has the numbers for Prometheus, for the textfile collector of node_exporter.
+A day that is audited again is replaced where a row has changed; other days stay. The table audits says which versions of the tables belong together: its readers
 see one complete audit, even while another audit runs or was killed, and for a week after
 it was replaced. Only one audit at a time writes into OUT.
 
@@ -62,6 +63,9 @@ wrong clock, do not count). The report shows the open days; the tables keep the 
 line that comes later, or belongs to a message of a closed day, is in no table: problems
 counts it as late-line. An audit without --follow, into another OUT, has it in its tables.
 Files that are there at the first look are never late.
+
+With --keep, rows of days that are longer ago, by the clock of this machine, are removed
+from the tables with each audit or pass. Their files go eight days later.
 
 With forget, all rows about an account and its devices are removed from the tables in OUT,
 and no later audit there writes one again, whatever the journals say. A change that
@@ -99,6 +103,13 @@ def parser(prog: str) -> Parser:
     )
     parser.add_argument(
         "--to", dest="last", type=day, metavar="DATE", help="the last day (UTC)"
+    )
+    parser.add_argument(
+        "--keep",
+        type=_days,
+        metavar="DAYS",
+        help="remove rows of days that are longer ago, and read no line of these "
+        "(default: keep all)",
     )
     _add_follow(parser)
     parser.add_argument(
@@ -173,6 +184,7 @@ async def run(arguments: argparse.Namespace) -> int:
     out = out_of(arguments)
     if arguments.first and arguments.last and arguments.first > arguments.last:
         raise UsageError(f"--from {arguments.first} is after --to {arguments.last}")
+    _check_keep(arguments)
     # Neither Spark nor matplotlib is imported before it is needed.
     from qos.spark.session import NoSpark, check_spark
 
@@ -201,6 +213,15 @@ async def run(arguments: argparse.Namespace) -> int:
     return Status.IN_DOUBT if summary.nothing_judged else Status.DONE
 
 
+def _check_keep(arguments: argparse.Namespace) -> None:
+    if arguments.keep is None or arguments.last is None:
+        return
+    if arguments.last < datetime.now(UTC).date() - timedelta(days=arguments.keep):
+        raise UsageError(
+            f"--to {arguments.last} is before the days of --keep {arguments.keep}"
+        )
+
+
 class _BatchRun(AuditRun):
     """One audit of the journals that are there."""
 
@@ -216,6 +237,7 @@ class _BatchRun(AuditRun):
                 limits=self._limits(),
                 first=self._arguments.first,
                 last=self._arguments.last,
+                keep_days=self._arguments.keep,
                 progress=self._progress,
             )
         except CannotWrite as error:

@@ -48,6 +48,11 @@ def check(arguments: argparse.Namespace) -> None:
             f"--stuck-after {arguments.stuck_after:g} is longer than a day stays open: "
             "make --late longer"
         )
+    if arguments.keep is not None and arguments.keep <= arguments.late:
+        raise UsageError(
+            f"--keep {arguments.keep} is not longer than --late {arguments.late}: rows of "
+            "a day that is open must stay"
+        )
 
 
 class FollowRun(AuditRun):
@@ -85,6 +90,7 @@ class FollowRun(AuditRun):
                 lateness=timedelta(days=arguments.late),
                 every_s=None if arguments.once else arguments.every,
                 stop=self._stopped,
+                keep_days=arguments.keep,
                 on_look=self._look,
                 progress=self._busy,
             )

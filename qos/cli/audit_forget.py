@@ -73,9 +73,9 @@ def _account(arguments: argparse.Namespace) -> str:
         raise UsageError(
             "forget: give one ACCOUNT (./forget is a journal in a folder of this name)"
         )
-    for name in ("follow", "first", "last"):
+    for name in ("follow", "first", "last", "keep"):
         if getattr(arguments, name):
-            raise UsageError("forget has no --follow, --from and --to")
+            raise UsageError("forget has no --follow, --from, --to and --keep")
     try:
         account = normal_jid(words[0])
     except ValueError:

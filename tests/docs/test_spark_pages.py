@@ -17,7 +17,10 @@ from waiting import PATIENCE
 ROOT = Path(__file__).parents[2]
 
 #: In the order in which a reader comes to them.
-AUDIT = ("docs/audit.md sh 2", "docs/code/read_tables.py", "docs/audit.md sh 3")
+AUDIT = (
+    *("docs/audit.md sh 2", "docs/code/read_tables.py", "docs/code/p99.py"),
+    *("docs/code/vacuum_tables.py", "docs/audit.md sh 3"),
+)
 SPARK = ("examples/spark_queue.py",)
 
 pytestmark = [

@@ -59,7 +59,7 @@ def report(name: str, rows: int = 1, points: int = 1) -> ReportData:
         slow=[{**_route(each), **_TIMES} for each in names[:15]],
         retried=[{**_route(each), "retried": 1, "rate": 1.0} for each in names[:15]],
         refusals=[
-            {"source": each, "receiver": each, "reason": each, "refusals": 1}
+            {"source": each, "receiver": each, "condition": each, "refusals": 1}
             for each in names[:15]
         ],
         anomalies=[
@@ -126,7 +126,7 @@ def _route(name: str) -> dict[str, Any]:
 def _anomaly(kind: str, name: str) -> dict[str, Any]:
     return {
         "kind": kind,
-        "ended": name if kind == "in-doubt" else None,
+        "real_outcome": name if kind == "in-doubt" else None,
         "msg_id": name,
         "sender": name,
         "receiver": name,

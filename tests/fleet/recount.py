@@ -185,7 +185,7 @@ from ended
 _REFUSALS = """
 select t // 3600000000 as hour, coalesce(source, '') as source,
   split_part(coalesce(target, node), '/', 1) as receiver,
-  coalesce(condition, '') as reason, level, count(*) as refusals,
+  condition, level, count(*) as refusals,
   coalesce(sum(bytes), 0)::BIGINT as bytes, min(t) as first_at, max(t) as last_at
 from lines where role = 'receiver' and event = 'refused' group by all
 """

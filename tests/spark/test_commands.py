@@ -102,3 +102,19 @@ def test_the_guide_lists_the_tables_and_the_anomalies() -> None:
     assert listed("verdict") == KINDS
     assert set(listed("reason")) == set(REASONS)
     assert f"{ROTATE_S / 60:.0f} minutes or {ROTATE_BYTES // 2**20} MiB" in guide
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("--keep", "0"), "'0' is not a number of days, from 1"),
+        (("--keep", "7", "--follow"), "--keep 7 is not longer than --late 7"),
+        (("--keep", "1", "--to", "2026-01-05"), "--to 2026-01-05 is before the days"),
+    ],
+)
+def test_days_that_are_not_kept_are_not_audited(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], line: str
+) -> None:
+    """Their rows would be removed at once."""
+    assert main((*AUDIT, *words)) == 2
+    assert line in capsys.readouterr().err

@@ -269,7 +269,7 @@ def test_each_item_that_was_published_is_complete(
     """One row for each item, with its end, whichever worker had it when it was killed."""
     rows: list[Row] = spark_frame(spark, snapshot(str(out))["queue_items"]).collect()
     # What came with the commit that never was, was published again as another item.
-    items = [row for row in rows if row.reason != "not-stored"]
+    items = [row for row in rows if row.condition != "not-stored"]
     published = (traffic.folder / "published").read_text().split()
     assert Counter(row.item for row in items) == Counter(published)
     poisoned = {f"i{number}" for number in range(0, len(published), POISON_EVERY)}

@@ -38,7 +38,7 @@ class Process:
         self._process = subprocess.Popen(
             (
                 *(*Child.mortal(), sys.executable),
-                *("-c", COMMAND, "audit", *journals),
+                *("-P", "-c", COMMAND, "audit", *journals),
                 *("--out", str(out)),
                 *("--master", "local[2]", "--json", *options),
             ),

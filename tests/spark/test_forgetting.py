@@ -125,7 +125,7 @@ def test_an_account_is_forgotten_only_where_an_audit_has_ended_and_none_runs(
         ((LAMP, "hub@x"), "forget: give one ACCOUNT"),
         ((f"{LAMP}/1",), "is no account, such as"),
         (("@@x",), "is no account, such as"),
-        ((LAMP, "--follow"), "forget has no --follow, --from and --to"),
+        ((LAMP, "--follow"), "forget has no --follow, --from, --to and --keep"),
     ):
         assert main(["audit", "forget", *words, "--out", out]) == 2
         err = capsys.readouterr().err

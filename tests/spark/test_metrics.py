@@ -54,6 +54,8 @@ def test_prometheus_reads_each_number() -> None:
     assert value(text, "lines") == 9
     assert value(text, "files_not_closed") == 3
     assert value(text, "problems", kind="torn-line") == 2
+    # Each rule is there, so that an alert knows one that holds.
+    assert value(text, "problems", kind="long-line") == 0
     assert value(text, "messages", outcome="delivered") == 2000
     assert value(text, "anomalies", kind="lost") == 300
     assert value(text, "latency_p95_seconds", level="assured") == 0.5

@@ -68,7 +68,7 @@ def anomalies(spark: SparkSession) -> DataFrame:
         (DAY, "lost", "m2", NOON, None),
         (DAY, "lost", "m3", NOON, NOON),
         (DAY, "orphaned", "m4", NOON, NOON),
-    ).withColumns({"sender": F.lit("a@x"), "evidence": F.lit("{}")})
+    ).withColumns({"sender": F.lit("a@x"), "evidence": F.struct("kind")})
 
 
 def items(spark: SparkSession) -> DataFrame:
@@ -101,7 +101,7 @@ def collected(spark: SparkSession) -> ReportData:
     tables["queue_items"] = items(spark)
     tables["queues_hourly"] = queues_hourly(items(spark))
     tables["refusals"] = table(
-        spark, "source string, receiver string, reason string, refusals long"
+        spark, "source string, receiver string, condition string, refusals long"
     )
     counts = ["started", "accepted", "released", "modified", "rejected", "lost", "open"]
     tables["workers_hourly"] = table(

@@ -1,5 +1,6 @@
 """Routes, refusals, queues and workers."""
 
+from bisect import bisect_left
 from datetime import timedelta
 
 import pytest
@@ -20,6 +21,7 @@ from qos.audit.tables import (
     workers_hourly,
 )
 from qos.audit.tables import counted as windows_counted
+from qos.audit.tables.buckets import BUCKETS, bucket_counts, counts_by_bucket
 from qos.audit.tables.routes import merged_percentiles
 
 pytestmark = [
@@ -47,6 +49,10 @@ def test_a_route_has_its_counts_and_its_latencies(
     messages = deliveries(lines.frame(spark)).withColumn("verdict", F.lit("ok"))
     row = only(routes_hourly(messages))
     assert row.pop("latency_sketch")
+    counts = row.pop("latency_counts")
+    # From 10 ms, 20 ms and so on to a second, each at most its bound.
+    assert (len(counts), sum(counts), counts[0], counts[10]) == (102, 100, 0, 1)
+    assert (counts[30], counts[29], sum(counts[31:])) == (21, 16, 0)
     assert row == {
         "date": DAY,
         "hour": 12,
@@ -96,7 +102,7 @@ def test_refusals_are_by_source_and_reason(spark: SparkSession, lines: Lines) ->
     lines.line("b@x/1", "receiver", "refused", 9, condition="bad-request")
     frame = lines.frame(spark)
     rows = refusals(frame.unionByName(frame)).orderBy("refusals").collect()
-    assert [(row["source"], row["reason"], row["refusals"]) for row in rows] == [
+    assert [(row["source"], row["condition"], row["refusals"]) for row in rows] == [
         ("", "bad-request", 1),
         ("s@x", "not-allowed", 3),
     ]
@@ -284,7 +290,7 @@ def test_an_item_has_its_whole_life_in_a_row(spark: SparkSession, lines: Lines) 
         "first_acquired_at": after(2),
         "ended_at": after(41),
         "outcome": "accepted",
-        "reason": None,
+        "condition": None,
         "handled_by": "w2@x/w",
         "holders": ["w1@x/w", "w2@x/w"],
         "deliveries": 2,
@@ -308,7 +314,9 @@ def test_a_queue_has_its_hours(spark: SparkSession, lines: Lines) -> None:
     queue_line(lines, "acquired", 30, to="w@x", item="2")
     queue_line(lines, "published", 3600, item="later")
     rows = queues_hourly(queue_items(lines.frame(spark))).orderBy("hour").collect()
-    assert [row.asDict() | {"wait_sketch": None} for row in rows] == [
+    assert [sum(row["wait_counts"]) for row in rows] == [3, 0]
+    unseen = dict.fromkeys(("wait_sketch", "wait_counts"))
+    assert [row.asDict() | unseen for row in rows] == [
         {
             "date": DAY,
             "hour": 12,
@@ -323,7 +331,7 @@ def test_a_queue_has_its_hours(spark: SparkSession, lines: Lines) -> None:
             "wait_p50": 9.0,
             "wait_p95": 10.0,
             "wait_p99": 10.0,
-            "wait_sketch": None,
+            **unseen,
         },
         {
             "date": DAY,
@@ -336,7 +344,8 @@ def test_a_queue_has_its_hours(spark: SparkSession, lines: Lines) -> None:
             "open": 1,
             "again": 0,
             "oldest_open_at": after(3600),
-            **dict.fromkeys(("wait_p50", "wait_p95", "wait_p99", "wait_sketch")),
+            **dict.fromkeys(("wait_p50", "wait_p95", "wait_p99")),
+            **unseen,
         },
     ]
 
@@ -384,7 +393,11 @@ def test_a_dead_item_that_is_requeued_lives_on(
     queue_line(lines, "rejected", 2, source="w@x", condition="no good")
     queue_line(lines, "dead", 2, condition="no good")
     dead = only(queue_items(lines.frame(spark)))
-    assert (dead["outcome"], dead["reason"], dead["rejected"]) == ("dead", "no good", 1)
+    assert (dead["outcome"], dead["condition"], dead["rejected"]) == (
+        "dead",
+        "no good",
+        1,
+    )
     queue_line(lines, "requeued", 100)
     alive = only(queue_items(lines.frame(spark)))
     assert (alive["outcome"], alive["ended_at"], alive["requeued"]) == (None, None, 1)
@@ -441,3 +454,22 @@ def test_a_figure_has_neither_one_point_nor_thousands(
         "queues_hourly": queues_hourly(items),
     }
     assert bucket_of(tables) == bucket_s
+
+
+def test_each_length_of_time_is_in_the_bucket_that_the_guide_names(
+    spark: SparkSession,
+) -> None:
+    """At most its bound, and above the one before; the counts are exact."""
+    bounds = [0.001 * 10 ** (i / 10) for i in range(BUCKETS - 1)]
+    # Just below a bound, just above it; and what is below and above all of them.
+    values = [bound * factor for bound in bounds for factor in (0.9999, 1.0001)]
+    values += [0.0, 0.001, 3e7, 3e7]
+    expected = [bisect_left(bounds, value) for value in values]
+    times = spark.createDataFrame([(value,) for value in values], "s double")
+    nothing = spark.createDataFrame([(None,)], "s double")
+    rows = times.unionByName(nothing).groupBy().agg(bucket_counts("s").alias("s"))
+    assert only(rows.select(counts_by_bucket("s")))["s_counts"] == [
+        expected.count(number) for number in range(BUCKETS)
+    ]
+    none = nothing.groupBy().agg(bucket_counts("s").alias("s"))
+    assert only(none.select(counts_by_bucket("s")))["s_counts"] == [0] * BUCKETS

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from qos.audit import boot_runs, read, tables
 from qos.audit.boot_runs import CLOCK_BACK_S
+from qos.audit.data_quality import data_quality as quality_of
 from qos.audit.foreign_lines import Tied
 from qos.audit.forgetting import forgotten, is_about_at_all
 from qos.audit.journals import tied_folders
@@ -147,6 +148,12 @@ def problems() -> DataFrame:
         .unionByName(boot_runs.clocks_back(_runs(), tolerance_s=CLOCK_BACK_S))
         .unionByName(tables.contradicting_counts(tables.counted(_events())))
     )
+
+
+@dp.materialized_view
+def data_quality() -> DataFrame:
+    """The rules for the journals, whether they were broken or not."""
+    return quality_of(spark.read.table("problems"))
 
 
 @dp.materialized_view(partition_cols=_BY_HOUR)

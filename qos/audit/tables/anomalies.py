@@ -14,7 +14,7 @@ An audit accuses only where lines prove it. Each message has one verdict:
 - `stuck`: held or outstanding, and the recording node has written on for
   `stuck_after_s`, in the same run, without another line of it. No other run follows,
   since the end of the message might be between the two.
-- `in-doubt`: according to the sender; `ended` has the real end.
+- `in-doubt`: according to the sender; `real_outcome` has the real end.
 - `unproven`: it looks like one of those (`suspected`), but no run proves it; `reason`
   has the reason (qos.audit.tables.journal_coverage).
 
@@ -65,7 +65,7 @@ UNPROVEN = "unproven"
 
 #: The columns that `judged` adds.
 VERDICT = (
-    *("verdict", "reason", "rests_on", "suspected", "uncovered", "ended"),
+    *("verdict", "reason", "rests_on", "suspected", "uncovered", "real_outcome"),
     "judged_at",
 )
 
@@ -82,8 +82,8 @@ def judged(deliveries: DataFrame, boots: DataFrame, limits: Limits) -> DataFrame
         The columns of `deliveries`, and `verdict`, `reason` (if unproven), `rests_on`
         (the nodes with the lines for the verdict; null if it is ok), `suspected` (the
         anomaly that an unproven message looks like), `uncovered` (the node with the
-        missing run), `ended` (only for in-doubt: delivered, not-delivered or unknown)
-        and `judged_at` (`limits.now`).
+        missing run), `real_outcome` (only for in-doubt: delivered, not-delivered or
+        unknown) and `judged_at` (`limits.now`).
     """
     accusations = cases()
     rows = with_cover(deliveries, boots, limits).withColumns(
@@ -109,7 +109,7 @@ def judged(deliveries: DataFrame, boots: DataFrame, limits: Limits) -> DataFrame
         F.when(
             is_unproven, _chosen("looks", {c.kind: c.uncovered for c in accusations})
         ).alias("uncovered"),
-        F.when(in_doubt, how_it_ended()).alias("ended"),
+        F.when(in_doubt, how_it_ended()).alias("real_outcome"),
         F.lit(limits.now).cast("timestamp").alias("judged_at"),
     )
 
@@ -138,9 +138,9 @@ def anomalies(messages: DataFrame) -> DataFrame:
         messages: see `judged`.
 
     Returns:
-        Columns `date`, `hour`, `kind`, `ended` (only for in-doubt), `level`, `sender`,
-        `receiver`, `msg_id`, `begun_at`, `rests_on`, `evidence` (all records of the
-        message, as JSON), `found_at`, `withdrawn_at` (null if it is not withdrawn) and
+        Columns `date`, `hour`, `kind`, `real_outcome` (only for in-doubt), `level`,
+        `sender`, `receiver`, `msg_id`, `begun_at`, `rests_on`, `evidence` (a struct: the
+        other columns of qos.audit.tables.deliveries), `found_at`, `withdrawn_at` (null if it is not withdrawn) and
         `history`: its verdicts, with the time of the audit and the reason.
     """
     # Not the names from the frame: not every pipeline permits to ask it for them.
@@ -149,8 +149,9 @@ def anomalies(messages: DataFrame) -> DataFrame:
         "date",
         "hour",
         F.col("verdict").alias("kind"),
-        *("ended", "level", "sender", "receiver", "msg_id", "begun_at", "rests_on"),
-        F.to_json(F.struct(*names)).alias("evidence"),
+        *("real_outcome", "level", "sender", "receiver", "msg_id", "begun_at"),
+        "rests_on",
+        F.struct(*names).alias("evidence"),
         F.col("judged_at").alias("found_at"),
         F.lit(None).cast("timestamp").alias("withdrawn_at"),
         F.array(_entry("judged_at", "verdict", F.lit(None))).alias("history"),
@@ -236,8 +237,16 @@ def _withdrawn(
 _MESSAGE = ("level", "sender", "receiver", "msg_id")
 _ACCUSATION = (*_MESSAGE, "kind")
 _ANOMALY = (
-    *("date", "hour", "kind", "ended", "level", "sender", "receiver", "msg_id"),
-    *("begun_at", "rests_on", "evidence", "found_at", "withdrawn_at", "history"),
+    *("date", "hour", "kind", "real_outcome", "level", "sender", "receiver"),
+    *(
+        "msg_id",
+        "begun_at",
+        "rests_on",
+        "evidence",
+        "found_at",
+        "withdrawn_at",
+        "history",
+    ),
 )
 _HISTORY = "array<struct<at:timestamp,verdict:string,reason:string>>"
 

@@ -40,7 +40,7 @@ def queue_items(events: DataFrame) -> DataFrame:
         Columns `date`, `hour` (of `published_at`, or else of its first line),
         `service`, `queue`, `item`, `life`, `publisher` (account), `bytes`,
         `published_at`, `first_acquired_at`, `ended_at`, `outcome` (null: it has not
-        ended), `reason`, `handled_by` (the worker that accepted it), `holders` (all
+        ended), `condition`, `handled_by` (the worker that accepted it), `holders` (all
         that had it, at most 20), `deliveries` (how often it was delivered), `released`,
         `modified`, `rejected`, `timed_out`, `gone`, `requeued` (how often); `wait_s`
         (from published to first acquired) and `total_s` (to its end).
@@ -67,7 +67,7 @@ def queue_items(events: DataFrame) -> DataFrame:
             "begun_at": F.coalesce("published_at", "first_at"),
             "outcome": F.when(is_ended, F.col("last.event")),
             "ended_at": F.when(is_ended, F.col("last.at")),
-            "reason": F.col("last.condition"),
+            "condition": F.col("last.condition"),
             "handled_by": F.when(accepted, F.col("last.source")),
             "holders": F.slice(F.array_sort("all_holders"), 1, _HOLDERS_MAX),
         }
@@ -83,7 +83,7 @@ def queue_items(events: DataFrame) -> DataFrame:
 
 _COLUMNS = (
     *("date", "hour", "service", "queue", "item", "life", "publisher", "bytes"),
-    *("published_at", "first_acquired_at", "ended_at", "outcome", "reason"),
+    *("published_at", "first_acquired_at", "ended_at", "outcome", "condition"),
     *("handled_by", "holders", "deliveries"),
     *("released", "modified", "rejected", "timed_out", "gone", "requeued"),
     *("wait_s", "total_s"),

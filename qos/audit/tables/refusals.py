@@ -12,11 +12,12 @@ __all__ = ["refusals"]
 
 
 def refusals(events: DataFrame) -> DataFrame:
-    """One row for each hour, source, receiver and reason.
+    """One row for each hour, source, receiver and condition.
 
     Returns:
-        Columns `date`, `hour`, `source` and `receiver` (accounts), `reason`, `level`
-        (of the refused request, or null), `refusals`, `bytes`, `first_at`, `last_at`.
+        Columns `date`, `hour`, `source` and `receiver` (accounts), `condition` (null:
+        none), `level` (of the refused request, or null), `refusals`, `bytes`,
+        `first_at`, `last_at`.
     """
     refused = events.where(
         role_is(Role.RECEIVER) & event_is(ReceiverEvent.REFUSED)
@@ -24,10 +25,9 @@ def refusals(events: DataFrame) -> DataFrame:
         {
             "source": F.coalesce(bare(F.col("source")), F.lit("")),
             "receiver": bare(F.coalesce("to", "node")),
-            "reason": F.coalesce("condition", F.lit("")),
         }
     )
-    keys = ("date", "hour", "source", "receiver", "reason", "level")
+    keys = ("date", "hour", "source", "receiver", "condition", "level")
     rows = by_hour(distinct_lines(refused), "at").groupBy(*keys)
     return rows.agg(
         F.count("*").alias("refusals"),

@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from qos.audit.tables.anomalies import UNPROVEN
+from qos.audit.tables.buckets import bucket_counts, counts_by_bucket
 from qos.journal.schema import SenderEvent
 
 __all__ = [
@@ -55,8 +56,9 @@ def routes_hourly(deliveries: DataFrame, when: Sequence[str] = HOUR) -> DataFram
         kinds, by whether the lines prove their verdict; `retried` (messages) and
         `retries` (iqs), `retry_rate` (of messages, or null); `hand_overs`,
         `redeliveries`; `bytes`; and for the latency in seconds `latency_p50`,
-        `latency_p95`, `latency_p99`, and `latency_sketch`, from which the percentiles
-        of several rows are made (see merged_percentiles).
+        `latency_p95`, `latency_p99`; `latency_counts` (see qos.audit.tables.buckets);
+        and `latency_sketch`, from which the percentiles of several rows are made (see
+        merged_percentiles).
     """
     keys = (*when, "sender", "receiver", "level")
     is_sent = F.col("sender_last_at").isNotNull()
@@ -72,7 +74,8 @@ def routes_hourly(deliveries: DataFrame, when: Sequence[str] = HOUR) -> DataFram
         F.sum("hand_overs").alias("hand_overs"),
         F.sum("redeliveries").alias("redeliveries"),
         F.coalesce(F.try_sum("bytes"), F.lit(0)).alias("bytes"),
-        percentiles("latency_s").alias("latency"),
+        percentiles("latency_s").alias("latency_parts"),
+        bucket_counts("latency_s").alias("latency"),
         sketch("latency_s").alias("latency_sketch"),
     )
     rate = F.try_divide("retried", "messages").alias("retry_rate")
@@ -82,6 +85,7 @@ def routes_hourly(deliveries: DataFrame, when: Sequence[str] = HOUR) -> DataFram
         *("one_sided", "judged", "unproven", "retried", "retries", rate),
         *("hand_overs", "redeliveries", "bytes"),
         *percentile_columns("latency"),
+        counts_by_bucket("latency"),
         "latency_sketch",
     )
 
@@ -118,9 +122,9 @@ def percentiles(column: str) -> Column:
 
 
 def percentile_columns(name: str) -> list[Column]:
-    """The parts of such an array, as columns: of `latency`, `latency_p50` and so on."""
+    """The columns `latency_p50` and so on, from the array `latency_parts`."""
     return [
-        F.col(name)[index].alias(f"{name}_p{round(part * 100)}")
+        F.col(f"{name}_parts")[index].alias(f"{name}_p{round(part * 100)}")
         for index, part in enumerate(PERCENTILES)
     ]
 

@@ -60,12 +60,14 @@ def workers_hourly(events: DataFrame) -> DataFrame:
     )
     keys = ("date", "hour", "worker", "queue")
     rows = by_hour(turns, "begun_at").groupBy(*keys)
+    micros = F.round(F.col("handling_s") * 1e6).cast("long")
     hours = rows.agg(
         F.count("started_at").alias("started"),
         *(F.count_if(F.col("end") == end.value).alias(end.value) for end in _ENDS),
         F.count_if(F.col("end").isNull()).alias("open"),
-        F.coalesce(F.sum("handling_s"), F.lit(0.0)).alias("busy_s"),
-        percentiles("handling_s").alias("handling"),
+        # A sum of whole numbers is the same in any order.
+        (F.coalesce(F.sum(micros), F.lit(0)) / 1e6).alias("busy_s"),
+        percentiles("handling_s").alias("handling_parts"),
     )
     return hours.select(
         *(*keys, "started", *(end.value for end in _ENDS), "open", "busy_s"),

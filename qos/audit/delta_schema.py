@@ -1,0 +1,97 @@
+"""The schemas of Delta tables: Spark's types, with the comments of the columns."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from deltalake import DeltaTable, Schema
+from pyspark.sql.types import StructType
+
+from qos.audit import comments
+
+__all__ = ["commented", "delta_schema", "fields_of", "other_types", "with_columns"]
+
+
+def delta_schema(schema: StructType, table: str) -> Schema:
+    """Delta's schema for Spark's: the JSON is the same. Each column may be null.
+
+    Args:
+        schema: the columns.
+        table: the name of the table, for the comments of its columns.
+    """
+    text = json.dumps(_nullable(schema.jsonValue()))
+    return commented(Schema.from_json(text), table)
+
+
+def commented(schema: Schema, table: str) -> Schema:
+    """The same columns, with the comments of this version of the library.
+
+    Columns that it does not know keep their comments.
+    """
+    fields = [_commented(field, table, "") for field in fields_of(schema)]
+    return Schema.from_json(json.dumps({"type": "struct", "fields": fields}))
+
+
+def with_columns(table: DeltaTable, columns: Schema) -> Schema:
+    """The schema of a table, with the columns that a newer version of ours adds."""
+    before = {field["name"]: field for field in fields_of(table.schema())}
+    after = {field["name"]: field for field in fields_of(columns)}
+    fields = [*(before | after).values()]
+    return Schema.from_json(json.dumps({"type": "struct", "fields": fields}))
+
+
+def other_types(table: DeltaTable, columns: Schema) -> list[str]:
+    """The columns that have another type in a table."""
+    before = {field["name"]: field for field in fields_of(table.schema())}
+    return [
+        field["name"]
+        for field in fields_of(columns)
+        if field["name"] in before
+        and _bare(before[field["name"]]["type"]) != _bare(field["type"])
+    ]
+
+
+def fields_of(schema: Schema) -> list[dict[str, Any]]:
+    """The columns of a schema, as Delta's log has them."""
+    return list(json.loads(schema.to_json())["fields"])
+
+
+def _nullable(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_nullable(element) for element in value]
+    if not isinstance(value, dict):
+        return value
+    always = {"nullable", "containsNull", "valueContainsNull"}
+    return {key: key in always or _nullable(inner) for key, inner in value.items()}
+
+
+def _commented(field: dict[str, Any], table: str, within: str) -> dict[str, Any]:
+    name = f"{within}{field['name']}"
+    comment = comments.of_column(table, name)
+    metadata = field["metadata"] | ({"comment": comment} if comment else {})
+    kind = _parts_commented(field["type"], table, f"{name}.")
+    return field | {"metadata": metadata, "type": kind}
+
+
+def _parts_commented(kind: Any, table: str, within: str) -> Any:
+    """A type, with the comments of the fields of its structs."""
+    if not isinstance(kind, dict):
+        return kind
+    if kind["type"] == "struct":
+        fields = [_commented(field, table, within) for field in kind["fields"]]
+        return kind | {"fields": fields}
+    if kind["type"] == "array":
+        return kind | {
+            "elementType": _parts_commented(kind["elementType"], table, within)
+        }
+    return kind
+
+
+def _bare(kind: Any) -> Any:
+    """A type without comments."""
+    if isinstance(kind, list):
+        return [_bare(part) for part in kind]
+    if not isinstance(kind, dict):
+        return kind
+    return {key: _bare(part) for key, part in kind.items() if key != "metadata"}
