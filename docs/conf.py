@@ -58,7 +58,7 @@ nitpick_ignore_regex = [
     ),
     # No part of the public interface, but of its annotations.
     (r"py:class", r"qos\.(core|engine|stores\.base)\..*|xep_qos\.consumers\.HandlerT"),
-    (r"py:.*", r"JournalWriter|Json|LevelOrWord|NoSpark|ServerOptions"),
+    (r"py:.*", r"Connected|JournalWriter|Json|LevelOrWord|NoSpark|ServerOptions"),
 ]
 
 

@@ -11,15 +11,15 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from qos.testing import friends, logged_in, queue_service
-from qos.worker import Job, Worker
-from xep_0254 import XEP_0254, Affiliation, NewItem
+from qos.worker import Job, NewItem, Queue
+from xep_0254 import XEP_0254, Affiliation
 
 SERVICE, NODE, DEAD_LETTERS = "queue.localhost", "orders", "dead-letters"
 BEES = ("anna", "ben", "carl")
 OPTIONS = {
-    "queue#max_deliveries": "4",
-    "queue#dead_letter_node": DEAD_LETTERS,
-    "queue#backoff": "0.1",
+    "max_deliveries": "4",
+    "dead_letter_node": DEAD_LETTERS,
+    "backoff": "0.1",
 }
 
 done: dict[str, list[int]] = {name: [] for name in BEES}
@@ -62,20 +62,19 @@ async def main() -> None:
     ):
         queues = XEP_0254.of(shop)
         await queues.create(SERVICE, DEAD_LETTERS)
-        await queues.create(SERVICE, NODE, OPTIONS)
+        orders = Queue(shop, SERVICE, NODE, create=OPTIONS)
+        await orders.publish([order(number) for number in range(60)])
         members = {f"{bee}@localhost": Affiliation.MEMBER for bee in BEES}
         await queues.set_affiliations(SERVICE, NODE, members)
-        await queues.publish(SERVICE, NODE, [order(number) for number in range(60)])
-        workers = []
+        shared = []
         async with asyncio.TaskGroup() as group:
             for bee in BEES:
                 client = await stack.enter_async_context(logged_in(server, bee))
-                worker = Worker(client, SERVICE, NODE, parallel=2)
-                group.create_task(worker.run(partial(pack, bee)))
-                workers.append(worker)
+                shared.append(Queue(client, SERVICE, NODE))
+                group.create_task(shared[-1].run(partial(pack, bee), parallel=2))
             await all_ended(queues)
-            for worker in workers:
-                worker.stop()
+            for queue in shared:
+                queue.stop()
         for bee in BEES:
             print(f"{bee}: {len(done[bee])} done, {failed[bee]} failed")
         numbers = sorted(number for bee in BEES for number in done[bee])

@@ -12,28 +12,18 @@ import asyncio
 import os
 import sys
 
-import qos
-from qos.worker import Job, Worker
+import qos.worker
 
 
-async def pack(job: Job) -> None:
+async def pack(job: qos.worker.Job) -> None:
     print("packed", job.payload_text, flush=True)
 
 
-async def main(jid: str, port: str, service: str, node: str) -> None:
-    async with (
-        qos.connect(
-            jid,
-            os.environ["XMPP_QOS_PASSWORD"],
-            store="memory:",  # the queue keeps the items
-            host="127.0.0.1",
-            port=int(port),
-            tls="off",
-        ) as bee,
-        Worker(bee.client, service, node, parallel=8) as worker,
-    ):
-        worker.install_signal_handlers()
-        await bee.run(worker.run(pack))
+async def main(password: str, jid: str, port: str, service: str, node: str) -> None:
+    async with qos.connect(  # in memory: the queue keeps the items
+        jid, password, store="memory:", host="127.0.0.1", port=int(port), tls="off"
+    ) as bee:
+        await qos.worker.Queue(bee, service, node).run(pack, parallel=8)
 
 
-asyncio.run(main(*sys.argv[1:]))
+asyncio.run(main(os.environ["XMPP_QOS_PASSWORD"], *sys.argv[1:]))

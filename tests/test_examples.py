@@ -77,6 +77,7 @@ async def example(folder: Path, name: str, *words: str | int) -> AsyncIterator[P
         *map(str, words),
         cwd=folder,
         env=os.environ | {"XMPP_QOS_PASSWORD": "secret"},
+        stdin=PIPE,
         stdout=PIPE,
         stderr=PIPE,
     )
@@ -121,6 +122,33 @@ async def test_the_worker_does_each_item_and_stops_in_order(tmp_path: Path) -> N
         names = [name for line in lines for name in re.findall(">(.)<", line)]
         assert sorted(names) == ["a", "b", "c"]
         assert (await queues.stats(SERVICE, "orders"))["accepted"] == 3
+
+
+async def test_the_publisher_says_what_is_in_the_queue() -> None:
+    """The text that it read, under the id that it prints."""
+    async with queue() as (server, queues):
+        words = ("boss@localhost/2", server.port, SERVICE, "orders")
+        async with example(ROOT, "publisher.py", *words) as boss:
+            out, err = await boss.communicate(b"seven <boxes>")
+        assert (boss.returncode, err) == (0, b"")
+        (item,) = (await queues.items(SERVICE, "orders")).items
+        assert out.decode() == f"Published(item_id={item.item_id!r}, repeated=False)\n"
+        assert "seven &lt;boxes&gt;" in item.payload
+
+
+def lines_that_count(path: Path) -> list[str]:
+    """The lines of a program without its docstrings, comments and blank lines."""
+    text = re.sub(r'r?""".*?"""', "", path.read_text(), flags=re.DOTALL)
+    lines = [line.partition("  #")[0].strip() for line in text.splitlines()]
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def test_a_worker_and_a_publisher_are_short() -> None:
+    """What others need in their first lines is not less."""
+    assert len(lines_that_count(ROOT / "examples" / "worker.py")) <= 12
+    publisher = lines_that_count(ROOT / "examples" / "publisher.py")
+    imports = [line for line in publisher if re.match("(import|from) ", line)]
+    assert len(publisher) - len(imports) <= 6
 
 
 def test_the_light_ends_at_the_level_sent_last() -> None:
@@ -224,7 +252,7 @@ async def test_the_worker_bee_runs_its_command_for_each_item() -> None:
     """The exit status decides what it tells the service; SIGTERM ends it in order."""
     async with queue() as (server, queues):
         await queues.publish(SERVICE, "orders", [named(n) for n in ("a", "bad", "b")])
-        async with worker_bee(server, sys.executable, "-c", COMMAND) as bee:
+        async with worker_bee(server, sys.executable, "-P", "-c", COMMAND) as bee:
             assert await results(bee, 3) == [
                 "a: exit status 0",
                 "b: exit status 0",
@@ -250,7 +278,7 @@ async def test_the_worker_bee_comes_back_with_the_server() -> None:
     """A program that runs for ever has to; slixmpp alone does not."""
     async with (
         queue() as (server, queues),
-        worker_bee(server, sys.executable, "-c", COMMAND) as bee,
+        worker_bee(server, sys.executable, "-P", "-c", COMMAND) as bee,
     ):
         await queues.publish(SERVICE, "orders", [named("a")])
         assert await results(bee, 1) == ["a: exit status 0"]

@@ -4,7 +4,7 @@ from xml.etree import ElementTree as ET
 
 from slixmpp import ClientXMPP
 
-from qos.worker import Job, Worker
+from qos.worker import Job, Queue
 
 
 async def pack(order: ET.Element | None) -> None:
@@ -15,7 +15,6 @@ async def handle(job: Job) -> None:  # accepted on return, failed on an exceptio
     await pack(job.payload)
 
 
-async def work(client: ClientXMPP) -> None:
-    worker = Worker(client, "queue.example.org", "orders", parallel=8)
-    worker.install_signal_handlers()  # SIGTERM: end what runs, give back the rest
-    await worker.run(handle)  # 8 items at a time
+async def work(client: ClientXMPP) -> None:  # or the device of qos.connect
+    orders = Queue(client, "queue.example.org", "orders")
+    await orders.run(handle, parallel=8)  # SIGTERM: end what runs, give back the rest

@@ -2,8 +2,7 @@
 
 from slixmpp import ClientXMPP
 
-from qos.worker import Job, Worker
-from xep_0254 import XEP_0254, NewItem
+from qos.worker import Job, NewItem, Queue
 
 SERVICE, NODE = "queue.example.org", "orders"
 
@@ -11,7 +10,7 @@ SERVICE, NODE = "queue.example.org", "orders"
 async def publish(client: ClientXMPP) -> None:
     order = "<order xmlns='urn:example:shop' number='7'/>"
     item = NewItem(order, properties={"color": "red", "n": 7, "express": True})
-    await XEP_0254.of(client).publish(SERVICE, NODE, [item])
+    await Queue(client, SERVICE, NODE).publish([item])
 
 
 async def handle(job: Job) -> None:
@@ -20,4 +19,4 @@ async def handle(job: Job) -> None:
 
 async def work(client: ClientXMPP) -> None:
     wanted = "color IN ('red', 'blue') AND n > 5 AND NOT JMSRedelivered"
-    await Worker(client, SERVICE, NODE, selector=wanted).run(handle)
+    await Queue(client, SERVICE, NODE).run(handle, selector=wanted)

@@ -215,8 +215,7 @@ class XEP_0254(BasePlugin):
         if json is not None or text is not None:
             entries = [*entries, NewItem(json=json, text=text)]
         content = client_stanza.publish(node, entries)
-        backoff = Backoff(first_s=self.retry_s, max_s=max(self.retry_s, _RETRY_S_MAX))
-        answer = await Retry(backoff).repeat(
+        answer = await Retry(self.backoff).repeat(
             lambda: self._set(service, content, "publish"),
             is_temporary=lambda error: error.unreachable,
             pause=self.pause,
@@ -474,6 +473,11 @@ class XEP_0254(BasePlugin):
 
     def _subscriber(self, jid: str | JID | None) -> str:
         return self.own or "" if jid is None else jid_of("jid", jid)
+
+    @property
+    def backoff(self) -> Backoff:
+        """The delays between the attempts of a publish."""
+        return Backoff(first_s=self.retry_s, max_s=max(self.retry_s, _RETRY_S_MAX))
 
     @property
     def own(self) -> str | None:
