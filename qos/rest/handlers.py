@@ -42,7 +42,7 @@ async def answer_before_body(route: Route, call: Call) -> Answer | None:
         check_right(route.need, call)
         answer = None if route.first is None else await route.first(call)
     except Refusal as refusal:
-        return refused(status_of(route.act, refusal), str(refusal))
+        return refused(status_of(route.act_of(call.method), refusal), str(refusal))
     return None if answer is None else _below_prefix(call, answer)
 
 
@@ -56,7 +56,7 @@ async def handled(route: Route, call: Call) -> Answer:
     try:
         answer = await route.run(call)
     except Refusal as refusal:
-        return refused(status_of(route.act, refusal), str(refusal))
+        return refused(status_of(route.act_of(call.method), refusal), str(refusal))
     return _in_form(call, _below_prefix(call, answer))
 
 

@@ -6,18 +6,22 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from qos.core.rest.statuses import Act
 from qos.rest.paths import Path
-from qos.rest.route import Route
+from qos.rest.route import SAFE, Route
 from qos.rest.schemas import HEADERS, SCHEMAS, TEXT, Answers, Shown, refused
 
 __all__ = ["document"]
 
-_SAFE = frozenset({"GET", "HEAD"})
-
-#: What any request may be answered with; any that changes something; and a post.
+#: What any request may be answered with; any that changes something; any that finds the
+#: disk full, by whatever it writes; and a post.
 _ALWAYS = refused(400, 401, 429, 500, 503)
 _UNSAFE = refused(403)
+_WRITES = refused(507)
 _WITH_BODY = refused(408, 413)
+
+#: The kinds of requests that are answered otherwise when the disk is full.
+_NEED_NO_ROOM = frozenset({Act.READ, Act.PULL})
 
 _RETRY = (), ("Retry-After",)
 
@@ -44,7 +48,9 @@ _REFUSALS: Mapping[int, Shown] = {
     429: Shown("Too much of this user at a time.", TEXT, *_RETRY),
     500: Shown("An error of the service itself; its log has it.", TEXT),
     503: Shown("Not at this moment.", TEXT, *_RETRY),
-    507: Shown("The queue or the outbox is full.", TEXT, *_RETRY),
+    507: Shown(
+        "The queue, the outbox or the disk of the service is full.", TEXT, *_RETRY
+    ),
 }
 
 
@@ -99,7 +105,7 @@ def _operation(route: Route, path: Path, method: str) -> dict[str, Any]:
     }
     # Of a route that can be posted to, they are of the post.
     parameters = route.parameters
-    if parameters and (method not in _SAFE or "POST" not in route.methods):
+    if parameters and (method not in SAFE or "POST" not in route.methods):
         operation["parameters"] = parameters
     body = route.body
     if body and method in {"POST", "PUT"}:
@@ -124,7 +130,8 @@ def _responses(route: Route, method: str) -> dict[str, Any]:
     own = route.answers["GET" if is_head else method]
     answers: Answers = {
         **_ALWAYS,
-        **({} if method in _SAFE else _UNSAFE),
+        **({} if method in SAFE else _UNSAFE),
+        **({} if route.act_of(method) in _NEED_NO_ROOM else _WRITES),
         # The body of any other method is not read.
         **(_WITH_BODY if method in {"POST", "PUT"} else {}),
         **own,

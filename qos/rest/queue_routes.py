@@ -167,7 +167,7 @@ MESSAGES: Final = (
         need=Need.PUBLISH,
         parameters=[*_POST, *_OF_MESSAGE, KEY],
         body=MESSAGE_BODY,
-        answers={"POST": {200: _POSTED, **refused(404, 422, 507)}},
+        answers={"POST": {200: _POSTED, **refused(404, 422)}},
     ),
     Route(
         name="batches",
@@ -177,7 +177,7 @@ MESSAGES: Final = (
         need=Need.PUBLISH,
         parameters=_POST,
         body=_BATCH,
-        answers={"POST": {200: _BATCH_POSTED, **refused(404, 415, 422, 507)}},
+        answers={"POST": {200: _BATCH_POSTED, **refused(404, 415, 422)}},
     ),
     Route(
         name="once",
@@ -198,9 +198,7 @@ MESSAGES: Final = (
         need=Need.PUBLISH,
         parameters=[*_POST, *_OF_MESSAGE],
         body=MESSAGE_BODY,
-        answers={
-            "POST": {200: _POSTED_ONCE, **refused(404, 507), 405: USED, 410: TOO_OLD}
-        },
+        answers={"POST": {200: _POSTED_ONCE, **refused(404), 405: USED, 410: TOO_OLD}},
     ),
     Route(
         name="batchonce",
@@ -224,7 +222,7 @@ MESSAGES: Final = (
         answers={
             "POST": {
                 200: _BATCH_POSTED_ONCE,
-                **refused(404, 415, 507),
+                **refused(404, 415),
                 405: USED,
                 410: TOO_OLD,
             }
@@ -279,7 +277,7 @@ ROUTES: Final = (
         name="subscribers",
         summary="have messages pushed to a URL",
         run=push.subscribers,
-        act=Act.READ,
+        act=Act.CHANGE,
         need=Need.SUBSCRIBE,
         parameters=[
             header(
@@ -294,7 +292,7 @@ ROUTES: Final = (
             },
             "POST": {
                 201: Shown("It is made.", headers=("Location",)),
-                **refused(404, 415, 507),
+                **refused(404, 415),
             },
         },
     ),
@@ -303,7 +301,7 @@ ROUTES: Final = (
         summary="a push subscriber: show, switch, end",
         run=push.subscriber,
         first=push.check_own,
-        act=Act.READ,
+        act=Act.CHANGE,
         need=Need.OWN,
         body=Body(form("enabled", enabled=BOOLEAN)),
         answers={
@@ -311,8 +309,8 @@ ROUTES: Final = (
                 200: Shown("It.", json_of("PushSubscriber"), ("Link", "Cache-Control")),
                 **refused(404),
             },
-            "POST": {204: DONE, **refused(404, 507)},
-            "DELETE": {204: DONE, **refused(404, 507)},
+            "POST": {204: DONE, **refused(404)},
+            "DELETE": {204: DONE, **refused(404)},
         },
     ),
     Route(

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from qos.core.rest.statuses import Act
 from qos.rest.calls import Answer, Call
 from qos.rest.route_rights import Need
 from qos.rest.schemas import Answers, Body, Parameters
 
-__all__ = ["First", "Route", "Run"]
+__all__ = ["SAFE", "First", "Route", "Run"]
+
+#: The methods that change nothing (RFC 9110 §9.2.1).
+SAFE: Final = frozenset({"GET", "HEAD"})
 
 #: Answers a request.
 Run: TypeAlias = Callable[[Call], Awaitable[Answer]]
@@ -31,7 +34,7 @@ class Route:
         name: for the code; its path is in `paths`.
         summary: what it is, in words.
         run: the handler.
-        act: the kind of the request, by which refusals get a status.
+        act: the kind of a request that is not safe; see `act_of`.
         need: the right that a request needs, before its body is read.
         first: the handler of what comes before the body; None: there is nothing.
         parameters: that it takes; if it can be posted to, those of the post.
@@ -66,6 +69,10 @@ class Route:
         )
         object.__setattr__(self, "methods", (*reads, *rest))
         object.__setattr__(self, "query", tuple(query))
+
+    def act_of(self, method: str) -> Act:
+        """The kind of a request with this method, by which refusals get a status."""
+        return Act.READ if method in SAFE else self.act
 
     @property
     def body_max(self) -> int:

@@ -60,7 +60,7 @@ _DEVICES = (
                 202: Shown(
                     "It is sent.", _OUTCOME, ("Content-Location", "Cache-Control")
                 ),
-                **refused(422, 507),
+                **refused(422),
             },
         },
     ),
@@ -82,7 +82,7 @@ _DEVICES = (
                 ),
                 405: USED,
                 410: TOO_OLD,
-                **refused(404, 507),
+                **refused(404),
             }
         },
     ),

@@ -15,9 +15,8 @@ import os
 import time
 from collections.abc import Iterator
 
-from qos.core.quota import domain_of
 from qos.core.rate import RateLimit
-from qos.core.strings import bare
+from qos.core.strings import bare, domain_of
 from qos.errors import UsageError
 from qos.jids import account_or_domain, normal_jid
 from qos.line_file import LineFile

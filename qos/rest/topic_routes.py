@@ -83,7 +83,7 @@ ROUTES: Final = (
         name="topic-subscriptions",
         summary="subscribe",
         run=topics.subscribe,
-        act=Act.READ,
+        act=Act.CHANGE,
         need=Need.SUBSCRIBE,
         body=Body(form("name", name=STRING, selector=STRING)),
         answers={
@@ -91,7 +91,7 @@ ROUTES: Final = (
                 200: _SUBSCRIBED,
                 201: Shown("It is made; its links.", headers=("Location", "Link")),
                 409: Shown("Another queue has this name.", TEXT),
-                **refused(404, 415, 507),
+                **refused(404, 415),
             }
         },
     ),
@@ -99,7 +99,7 @@ ROUTES: Final = (
         name="topic-subscription",
         summary="a subscription, with its links; or its end",
         run=topics.subscription,
-        act=Act.READ,
+        act=Act.CHANGE,
         need=Need.LOGIN,
         answers={
             "GET": {200: _SUBSCRIBED, **refused(404)},

@@ -21,6 +21,8 @@ class Act(Enum):
     PULL = "pull"
     SETTLE = "settle"
     READ = "read"
+    #: Make, change or end something else than a message or a delivery.
+    CHANGE = "change"
 
 
 #: By the condition of a refusal, whatever was asked for.
@@ -49,6 +51,8 @@ _BY_ACT: Mapping[tuple[Act, str], int] = {
     (Act.POST, "not-acceptable"): 413,
     # As many different selectors as are possible.
     (Act.PULL, "resource-constraint"): 503,
+    # What reads needs no room: it was refused with what the disk had no room for.
+    (Act.READ, "resource-constraint"): 503,
     # The delivery has ended otherwise: it was requeued, or somebody else has the item.
     (Act.SETTLE, "conflict"): 412,
     (Act.SETTLE, "forbidden"): 412,

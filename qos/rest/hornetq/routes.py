@@ -71,7 +71,7 @@ _MADE = Shown("It is made.", headers=("Location",))
 _MADE_ONCE: Answers = {
     201: _MADE,
     412: Shown("There is a node of this name.", TEXT),
-    **refused(415, 507),
+    **refused(415),
 }
 
 _DUE = ("Link", "msg-consume-next", "msg-acknowledge-next", "msg-acknowledgement")
@@ -106,7 +106,7 @@ _CREATED_BY_ID: Answers = {
         (),
         ("Link", "msg-create-next"),
     ),
-    **refused(404, 422, 507),
+    **refused(404, 422),
 }
 
 _REGISTERED: Mapping[str, Answers] = {"POST": {201: _MADE, **refused(404, 415)}}
@@ -185,7 +185,7 @@ _ROUTES = (
         summary="a push subscription",
         run=pushing.push_subscription,
         first=pushing.check_push_subscription,
-        act=Act.READ,
+        act=Act.CHANGE,
         need=Need.OWN,
         body=_ENABLED,
         answers=_PUSHED,
@@ -205,7 +205,7 @@ _ROUTES = (
                 307: Shown(
                     "Send it again, to the URL in Location.", TEXT, ("Location",)
                 ),
-                **refused(404, 507),
+                **refused(404),
             }
         },
     ),
@@ -247,7 +247,7 @@ _ROUTES = (
         summary="a push consumer",
         run=pushing.push_consumer,
         first=pushing.check_push_consumer,
-        act=Act.READ,
+        act=Act.CHANGE,
         need=Need.OWN,
         body=_ENABLED,
         answers=_PUSHED,
@@ -257,7 +257,7 @@ _ROUTES = (
         summary="a pull consumer, with the link that is due",
         run=consuming.consumer,
         first=consuming.check_consumer,
-        act=Act.READ,
+        act=Act.CHANGE,
         need=Need.OWN,
         answers={
             "GET": {

@@ -10,22 +10,22 @@ from qos.core.queue.requests import Refusal
 from qos.core.rest.statuses import Act, status_of
 
 ROWS = {
-    # POST, PULL, SETTLE, READ
-    "bad-request": (400, 400, 400, 400),
-    "conflict": (422, 409, 412, 409),
-    "feature-not-implemented": (501, 501, 501, 501),
-    "forbidden": (403, 403, 412, 403),
-    "gone": (410, 410, 410, 410),
-    "internal-server-error": (503, 503, 503, 503),
-    "item-not-found": (404, 404, 412, 404),
-    "not-acceptable": (413, 400, 400, 400),
-    "not-allowed": (403, 403, 403, 403),
-    "not-authorized": (401, 401, 401, 401),
-    "policy-violation": (429, 429, 429, 429),
-    "resource-constraint": (507, 503, 507, 507),
-    "unexpected-request": (409, 409, 412, 409),
-    "unsupported-media-type": (415, 415, 415, 415),
-    "never-heard-of": (500, 500, 500, 500),
+    # POST, PULL, SETTLE, READ, CHANGE
+    "bad-request": (400, 400, 400, 400, 400),
+    "conflict": (422, 409, 412, 409, 409),
+    "feature-not-implemented": (501, 501, 501, 501, 501),
+    "forbidden": (403, 403, 412, 403, 403),
+    "gone": (410, 410, 410, 410, 410),
+    "internal-server-error": (503, 503, 503, 503, 503),
+    "item-not-found": (404, 404, 412, 404, 404),
+    "not-acceptable": (413, 400, 400, 400, 400),
+    "not-allowed": (403, 403, 403, 403, 403),
+    "not-authorized": (401, 401, 401, 401, 401),
+    "policy-violation": (429, 429, 429, 429, 429),
+    "resource-constraint": (507, 503, 507, 503, 507),
+    "unexpected-request": (409, 409, 412, 409, 409),
+    "unsupported-media-type": (415, 415, 415, 415, 415),
+    "never-heard-of": (500, 500, 500, 500, 500),
 }
 
 
