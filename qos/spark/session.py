@@ -242,11 +242,10 @@ def _started(options: Mapping[str, str], *, redirect: bool) -> SparkSession:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    with (
-        java_environment(),
-        _java_speaks_to_a_file(redirect=redirect) as java_log,
-    ):
+    with java_environment(), _java_log(wanted=redirect) as java_log:
         try:
+            if java_log is not None:
+                _start_java(options, java_log)
             return SparkSession.builder.config(map=dict(options)).getOrCreate()
         except Exception as error:
             cause = _why(error, java_log)
@@ -304,25 +303,35 @@ def _check_java() -> str:
 
 
 @contextlib.contextmanager
-def _java_speaks_to_a_file(*, redirect: bool) -> Iterator[Path | None]:
-    """While this is open, our stderr is a file: a JVM that is started keeps it."""
-    if not redirect:
+def _java_log(*, wanted: bool) -> Iterator[Path | None]:
+    """A file for Java's stderr. It is removed at the end, and Java goes on writing to it."""
+    if not wanted:
         yield None
         return
     number, name = tempfile.mkstemp(prefix="xmpp-qos-spark-", suffix=".log")
+    os.close(number)
     path = Path(name)
-    sys.stderr.flush()
-    before = os.dup(2)
     try:
-        os.dup2(number, 2)
         yield path
     finally:
-        sys.stderr.flush()
-        os.dup2(before, 2)
-        os.close(before)
-        os.close(number)
-        # A process that has it open may still write.
         path.unlink(missing_ok=True)
+
+
+def _start_java(options: Mapping[str, str], log: Path) -> None:
+    """Start Java with this file as its stderr, unless there is one from before.
+
+    Our own stderr is not touched: other threads write to it meanwhile.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is not None:
+        return
+    conf = SparkConf().setAll(list(options.items()))
+    with log.open("ab") as stderr:
+        streams = {"stderr": stderr}
+        gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]  # pyspark's lack
+    SparkContext._ensure_initialized(gateway=gateway, conf=conf)
 
 
 def _why(error: Exception, java_log: Path | None) -> Cause:

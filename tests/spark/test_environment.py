@@ -129,7 +129,7 @@ def test_an_audit_of_zipped_journals_is_the_same_from_any_folder_in_any_language
             "LC_ALL": "C",
             "JAVA_TOOL_OPTIONS": f"{options} -Duser.language=ar -Duser.country=EG",
             "PYSPARK_DRIVER_PYTHON": "jupyter",
-            "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+            "MPLBACKEND": "of_a_notebook",
         },
         capture_output=True,
         text=True,
