@@ -21,7 +21,7 @@ user in {PASSWORD_VARIABLE}:
   xmpp-qos bridge --from-broker amqp://shop@127.0.0.1:5672/orders \\
     queue.example.org orders --jid bridge@example.org
   xmpp-qos bridge --to-broker amqps://shop@broker.example.org/orders \\
-    queue.example.org orders --jid bridge@example.org
+    queue.example.org orders --jid bridge@example.org/1
 
 The URL is amqp://USER@HOST:PORT/ADDRESS, or amqps:// for TLS, which is needed for every
 host but this one. The usual ports are 5672, and 5671 with TLS. Without USER the login is
@@ -41,7 +41,10 @@ the broker has accepted it. Its message-id is that with which it was published b
 or else its id. Each item is at the broker at least once: after a crash or a lost link it
 may be sent again, with the same message-id. A broker that looks for duplicates drops it;
 RabbitMQ does not. What the broker rejects is dead in the queue, with the reason;
-released and modified are passed on.
+released and modified are passed on. If the bridge is killed (SIGKILL), its items stay
+locked until their locks end (lock_timeout of the queue), or until a bridge logs in with
+the same resource: give it a JID with one if it is started again. Several bridges can share
+a queue, without a resource or each with another one.
 
 The body, properties and application-properties stay as they are, and so do the priority
 and the time to live. Annotations are not carried.

@@ -52,8 +52,10 @@ service did not answer.
 An item is locked as long as its command runs. On SIGTERM or Ctrl-C, running commands have
 the --grace time to end, less a second, and are killed then; other items are given back. The
 grace time is all that a stop takes. A second signal stops them at once. If the worker itself
-is killed (SIGKILL), its commands keep running, and their items go to other workers. Several
-workers can share a queue, also from one account.
+is killed (SIGKILL), its commands keep running, and their items go to other workers when their
+locks end (lock_timeout of the queue), or to a worker that logs in with the same resource, at
+once: give it a JID with one if it is started again. Several workers can share a queue, also
+from one account, without a resource or each with another one.
 """
 
 

@@ -30,6 +30,8 @@ from xep_0254 import NewItem
 pytestmark = [pytest.mark.xdist_group("rabbitmq"), pytest.mark.timeout(300)]
 
 FROM, TO = "--from-broker", "--to-broker"
+#: Of a bridge that is started in place of one that was killed; see docs/amqp.md.
+SAME = ("--jid", "owner@localhost/bridge")
 MESSAGES = 1200
 KILLS = 5
 
@@ -189,7 +191,7 @@ async def test_items_become_durable_messages(
 
 
 async def kill_on_the_way(
-    bench: Bridges, direction: str, url: str, counted: str
+    bench: Bridges, direction: str, url: str, counted: str, *words: str
 ) -> None:
     """Start bridges, and kill each soon after it has carried something.
 
@@ -202,7 +204,7 @@ async def kill_on_the_way(
         return int((await bench.queue.owner.stats(QUEUE, NODE))[counted] or 0)
 
     for _ in range(KILLS):
-        bridge = await bench.start(direction, url)
+        bridge = await bench.start(direction, url, *words)
         async with limit():
             while await count() == before < MESSAGES:  # noqa: ASYNC110 - no event
                 await asyncio.sleep(0.005)
@@ -230,12 +232,15 @@ async def test_killed_bridges_put_each_message_into_the_queue_once(
 async def test_killed_bridges_lose_no_item_and_repeat_its_message_id(
     rabbit: Rabbit, bench: Bridges, address: str
 ) -> None:
-    """A repeated message has the same id, so a consumer that has seen it can drop it."""
+    """A repeated message has the same id, so a consumer that has seen it can drop it.
+
+    The next bridge has the same resource: nobody waits for the locks of the dead one.
+    """
     names = [f"i{n}" for n in range(MESSAGES)]
     for start in range(0, MESSAGES, 100):
         await bench.queue.publish(*names[start : start + 100])
-    await kill_on_the_way(bench, TO, rabbit.url(address), "accepted")
-    await bench.carry(TO, rabbit.url(address), accepted=MESSAGES)
+    await kill_on_the_way(bench, TO, rabbit.url(address), "accepted", *SAME)
+    await bench.carry(TO, rabbit.url(address), *SAME, accepted=MESSAGES)
     await bench.queue.until(available=0, acquired=0, delayed=0, dead=0)
     found = Counter((each.id, body_of(each)) for each in await rabbit.take(address))
     # The body belongs to the id.
@@ -466,7 +471,7 @@ async def test_a_missing_queue_ends_the_bridge(
 async def test_a_missing_extra_is_named(bench: Bridges) -> None:
     """As if proton were not installed."""
     hide = "import sys; sys.modules['proton'] = None; from qos.cli import main; "
-    program = (sys.executable, "-c", f"{hide}sys.exit(main())")
+    program = (sys.executable, "-P", "-c", f"{hide}sys.exit(main())")
     url = "amqp://guest@127.0.0.1/o"
     bridge = await bench.run(FROM, url, status=2, program=program)
     assert "pip install '.[amqp]'" in bridge.said

@@ -207,7 +207,10 @@ async def test_a_session_waits_no_longer_for_its_servers_end_than_it_may(
 
 
 def test_the_unit_of_the_guide_stops_the_worker_alone_and_gives_it_the_time() -> None:
-    """Commands get no SIGTERM, and SIGKILL comes after the grace time."""
+    """Commands get no SIGTERM, and SIGKILL comes after the grace time.
+
+    A worker that was killed gets its items back at once, by its resource.
+    """
     unit = configparser.ConfigParser(interpolation=None, strict=False)
     unit.optionxform = str  # type: ignore[method-assign,assignment]
     unit.read_string(UNIT.read_text().replace("\\\n", ""))
@@ -218,6 +221,7 @@ def test_the_unit_of_the_guide_stops_the_worker_alone_and_gives_it_the_time() ->
     arguments = worker_command.parser("xmpp-qos worker").parse_args(words)
     assert arguments.command == ["/opt/shop/handle-order"]
     assert float(service["TimeoutStopSec"]) > arguments.grace
+    assert arguments.jid == "bee@home.arpa/%H-%N"
 
 
 @pytest.mark.parametrize("memory", [True, False])
