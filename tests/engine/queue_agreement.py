@@ -75,8 +75,12 @@ def counts_agree(world: World, name: str, now: float) -> None:
     unmatched = []
     if selectors and "" not in selectors and not live.ready.classifying:
         matches = live.ready.matches
+        # What has become due is seen by selectors when a dispatch has found it.
         unmatched = [
-            item for item in ready if not any(matches(one, item) for one in selectors)
+            item
+            for item in ready
+            if item.item_id in live.ready._marks
+            and not any(matches(one, item) for one in selectors)
         ]
     takers = [
         jid

@@ -146,6 +146,10 @@ class Model:
     silent: set[str] = field(default_factory=set)
     #: Full JIDs that have sent unavailable presence, and were not heard of since.
     gone: set[str] = field(default_factory=set)
+    #: Full JIDs that get items by a gateway, not by XMPP.
+    consumers: frozenset[str] = frozenset()
+    #: Node and seq of the items that are too large for XMPP: not on disk.
+    oversized: set[tuple[str, int]] = field(default_factory=set)
     #: The time at which each worker was served last.
     turns: Counter[str] = field(default_factory=Counter)
     turn: int = 0
@@ -173,6 +177,11 @@ class Model:
             for fact in self.live(node).values()
             if fact.status == "locked"
         )
+
+    def excludes(self, fact: Fact, jid: str) -> bool:
+        """Whether a full JID may not get the item."""
+        oversized = (fact.node, fact.seq) in self.oversized
+        return (oversized and jid not in self.consumers) or jid in fact.excluded
 
     # -- publishers --------------------------------------------------------
 
@@ -272,6 +281,19 @@ class Model:
         fact.releases = 0
         self._again(fact, now, fact.count)
 
+    def unsent(self, fact: Fact, now: float) -> None:
+        """Take back an item whose event was too large for its holder.
+
+        Nothing was delivered, so nothing counts. It is for consumers of gateways from now
+        on; a client that only looks like one cannot get it twice.
+        """
+        if (fact.node, fact.seq) in self.oversized:
+            self.fail(fact, now, final=True)
+            return
+        self.oversized.add((fact.node, fact.seq))
+        fact.again = True
+        self._unlock(fact, "available")
+
     def _again(self, fact: Fact, now: float, times: int) -> None:
         fact.available_at = now + self.backoff_s * 2.0 ** (times - 1)
         fact.again = True
@@ -361,7 +383,7 @@ class Model:
         assert fact.status == "available", "given, but it is not to be had"
         assert fact.available_at <= now, "given too early"
         assert fact.expires_at is None or fact.expires_at > now, "given too late"
-        assert holder not in fact.excluded, "given to whom it cannot help"
+        assert not self.excludes(fact, holder), "given to whom it cannot help"
         assert holder not in self.silent, "given to one of whom nothing was heard"
         assert item.token not in self.tokens, "a token is used twice"
         self.tokens.add(item.token)
@@ -415,7 +437,7 @@ class Model:
                 if "/" not in wish.jid:
                     mine = available or jid == wish.via
                 wanted = WANTS[wish.selector](fact)
-                if mine and wanted and jid not in fact.excluded:
+                if mine and wanted and not self.excludes(fact, jid):
                     found.append((wish, jid))
         return found
 

@@ -23,6 +23,7 @@ from hypothesis.stateful import (
 )
 
 from qos.core.queue import ready_items
+from qos.core.queue.consumer_jids import consumer_jid
 from qos.core.queue.effects import ForgetOld, NotifyItem, QueueEffect, SaveItem
 from qos.core.queue.item import ItemOutcome
 from qos.core.queue.properties import Properties
@@ -58,8 +59,11 @@ from queue_world import (
 NODES = ("orders", "graves")
 FLY, FLY_1, FLY_2 = "fly@w", "fly@w/1", "fly@w/2"
 ANT_2, ANT_3 = "ant@y/2", "ant@y/3"
+LINK = consumer_jid("dog@v", "http", "0" * 32)
+LINK_OF_ANT = consumer_jid("ant@y", "amqp", "1" * 32)
+CONSUMERS = frozenset({LINK, LINK_OF_ANT})
 #: The ants' locks are durable, but for the third; the flies subscribe by their account.
-WORKERS = (BEE, BEE_2, ANT, ANT_2, ANT_3, FLY_1, FLY_2)
+WORKERS = (BEE, BEE_2, ANT, ANT_2, ANT_3, FLY_1, FLY_2, LINK, LINK_OF_ANT)
 EVERYBODY = (*WORKERS, PUBLISHER, OWNER, STRANGER)
 IDS = ("a", "b", "c")
 
@@ -81,7 +85,7 @@ PROPERTIES: tuple[Properties, ...] = (
 
 nodes = st.sampled_from(("orders", "orders", "graves"))
 #: The ants more often: it takes two of them to see what a durable lock does.
-workers = st.sampled_from((*WORKERS, ANT, ANT, ANT_2, ANT_2))
+workers = st.sampled_from((*WORKERS, ANT, ANT, ANT_2, ANT_2, LINK_OF_ANT))
 
 
 def settlement(item_id: str, token: str, what: str) -> Settlement:
@@ -96,7 +100,7 @@ def settlement(item_id: str, token: str, what: str) -> Settlement:
 
 
 class Queue(RuleBasedStateMachine):
-    """A queue, its dead-letter node, seven workers and some others."""
+    """A queue, its dead-letter node, seven workers, two consumers and some others."""
 
     @initialize(
         backoff=st.sampled_from((0, 1)),
@@ -132,6 +136,7 @@ class Queue(RuleBasedStateMachine):
             keep_s=float(keep),
             dead_letter_nodes=others,
             silent=set(WORKERS),
+            consumers=CONSUMERS,
         )
         self.told: list[NotifyItem] = []
         self.tokens = ["no-token"]
@@ -252,7 +257,7 @@ class Queue(RuleBasedStateMachine):
     )
     def subscribe(self, node: str, jid: str, requests: int, selector: str) -> None:
         subscriber = FLY if bare(jid) == FLY else jid
-        durable = jid in {ANT, ANT_2}
+        durable = jid in {ANT, ANT_2, LINK_OF_ANT}
         options = {
             "pubsub#queue_requests": str(requests),
             "queue#durable_locks": "1" if durable else "0",
@@ -267,7 +272,7 @@ class Queue(RuleBasedStateMachine):
                 if fact.durable
                 and fact.holder in self.model.gone - {jid}
                 and bare(fact.holder) == bare(jid)
-                and jid not in fact.excluded
+                and not self.model.excludes(fact, jid)
                 and WANTS[selector](fact)
             ]
             own = sum(fact.holder == jid for fact in live)
@@ -455,14 +460,48 @@ class Queue(RuleBasedStateMachine):
         event = data.draw(st.sampled_from(self.told[-6:]))
         node, token = event.item.node, event.item.token
         self.world.add(self.world.core.bounced(event.to, node, {token}, self.now))
-        for fact in self.model.live(node).values():
-            account = bare(event.to) == bare(fact.holder)
-            mine = fact.holder == event.to or (fact.durable and account)
-            if fact.token == token and mine:
-                self.model.release(fact, self.now)
-                self.model.silent.add(event.to)
-                # Items that die in this way are placed before the commit.
-                self.flush()
+        for fact in self.of_event(event):
+            self.model.release(fact, self.now)
+            self.model.silent.add(event.to)
+            # Items that die in this way are placed before the commit.
+            self.flush()
+
+    def of_event(self, event: NotifyItem) -> list[Fact]:
+        """The items whose delivery by this event has not ended."""
+        account = bare(event.to)
+        return [
+            fact
+            for fact in self.model.live(event.item.node).values()
+            if fact.token == event.item.token
+            and (
+                fact.holder == event.to
+                or (fact.durable and bare(fact.holder) == account)
+            )
+        ]
+
+    @rule(data=st.data())
+    def unsendable(self, data: st.DataObject) -> None:
+        """An event is too large for the server of the service, which is found out late."""
+        if not self.told:
+            return
+        # Most of what was told has ended, and this has to happen twice to one item.
+        live = [event for event in self.told if self.of_event(event)]
+        event = data.draw(st.sampled_from(live or self.told[-6:]))
+        node, token = event.item.node, event.item.token
+        lost = self.of_event(event)
+        self.world.add(
+            self.world.core.unsendable(event.to, node, {token}, "too large", self.now)
+        )
+        for fact in lost:
+            self.model.unsent(fact, self.now)
+        self.done()
+
+    @rule()
+    def fit_again(self) -> None:
+        """The server takes larger stanzas than before."""
+        self.world.add(self.world.core.fit_again())
+        self.model.oversized.clear()
+        self.done()
 
     @rule(how=st.sampled_from(("next",) * 6 + ("little", "little", "day")))
     def time_passes(self, how: str) -> None:
@@ -561,6 +600,7 @@ class Queue(RuleBasedStateMachine):
         self.world.boot()
         self.model.silent = set(WORKERS)
         self.model.gone = set()
+        self.model.oversized.clear()
         self.model.turns.clear()
 
     def dispatch(self) -> None:
