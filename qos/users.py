@@ -23,6 +23,7 @@ from time import monotonic
 from typing import NamedTuple, NoReturn
 
 from qos.core.rate import RateLimit
+from qos.core.strings import user_of
 from qos.errors import UsageError
 from qos.jids import normal_jid
 from qos.line_file import LineFile
@@ -263,9 +264,8 @@ def is_name(name: str) -> bool:
         account = normal_jid(name if "@" in name else f"{name}@example.org")
     except ValueError:
         return False
-    user, at, _ = account.partition("@")
     in_file = ":" not in name and not name.startswith("#")
-    return bool(user and at) and "/" not in account and in_file
+    return bool(user_of(account)) and "/" not in account and in_file
 
 
 def _is_credential(entry: str) -> bool:

@@ -49,7 +49,7 @@ def test_store_and_journal_are_free_when_their_process_has_died_though_a_fork_li
     """As of a program that uses multiprocessing, and is killed."""
     url = f"{kind}:{tmp_path / 'store'}"
     parent = subprocess.Popen(
-        [sys.executable, "-c", _PARENT, url, str(tmp_path / "journal")],
+        [sys.executable, "-P", "-c", _PARENT, url, str(tmp_path / "journal")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -31,7 +31,7 @@ def build(target: str, folder: Path) -> Path:
 def modules_after(statement: str, folder: Path) -> set[str]:
     """The modules of a fresh interpreter, full names, without the standard library."""
     program = f"{statement}\nimport sys\nprint(*sys.modules)"
-    command = (sys.executable, "-c", program)
+    command = (sys.executable, "-P", "-c", program)
     result = subprocess.run(
         command, cwd=folder, check=True, stdout=subprocess.PIPE, text=True
     )
@@ -67,7 +67,7 @@ def test_source_roots_are_not_importable(name: str, tmp_path: Path) -> None:
         "spec = importlib.util.find_spec(sys.argv[1])\n"
         "print(*(spec.submodule_search_locations if spec else []), sep='\\n')\n"
     )
-    command = (sys.executable, "-c", program, name)
+    command = (sys.executable, "-P", "-c", program, name)
     result = subprocess.run(
         command, cwd=tmp_path, check=True, capture_output=True, text=True
     )

@@ -12,8 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import TypeAlias
 
-from qos.core.quota import domain_of
-from qos.core.strings import bare
+from qos.core.strings import bare, domain_of
 from qos.engine.payers import STEP_S, Payers
 from qos.steps import Steps
 

@@ -27,8 +27,7 @@ from qos.core.queue.requests import (
     may_not_publish,
     no_node,
 )
-from qos.core.quota import domain_of
-from qos.core.strings import bare
+from qos.core.strings import bare, domain_of
 from qos.engine.queue_state import Rights
 from qos.errors import InvalidArgument
 from qos.jids import account_or_domain, normal_jid
@@ -115,8 +114,8 @@ def sender_jid(jid: str) -> str:
     A server sends the rest in its normal form; by RFC 7622 §3.2 we have to strip the
     dot.
     """
-    account, slash, resource = jid.partition("/")
-    return f"{account[:-1]}{slash}{resource}" if account.endswith(".") else jid
+    account = bare(jid)
+    return account[:-1] + jid[len(account) :] if account.endswith(".") else jid
 
 
 def creators_of(

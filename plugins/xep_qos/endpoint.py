@@ -20,11 +20,8 @@ from xml.etree import ElementTree as ET
 from slixmpp import JID, ClientXMPP, ComponentXMPP
 
 from qos import arguments
-from qos.core.message.batch import BATCH_NAMESPACE
 from qos.core.message.effects import Answer, Report, Transmit
 from qos.core.message.model import (
-    MARKS_NAMESPACE,
-    NAMESPACES,
     Level,
     LevelOrWord,
     Outgoing,
@@ -32,11 +29,9 @@ from qos.core.message.model import (
 )
 from qos.core.message.receiver_table import Request
 from qos.core.message.sender_table import Reply
-from qos.core.message.session_resource import is_changed, resource_to_ask_for
 from qos.core.message.trust import Trusted
 from qos.core.quota import own_domains
-from qos.core.strings import ID_CHARS_MAX, own_servers
-from qos.core.strings import bare as account_of
+from qos.core.strings import ID_CHARS_MAX, domain_of, own_servers
 from qos.engine import Delivery, Inbox, LoopClock, Outbox
 from qos.engine.outbox_message import Stanzas
 from qos.errors import (
@@ -50,7 +45,7 @@ from qos.jids import jid_of
 from qos.journal import messages as journaled
 from qos.journal.recorder import Recorder, recorder_of
 from qos.journal.writer import JournalWriter, check_folder
-from qos.stores.base import Contents, Remember
+from qos.stores.base import Contents
 from qos.stream.closing import close_at_once
 from qos.stream.stream_limits import StreamLimits
 from qos.stream.tap import Part, Tap
@@ -59,11 +54,11 @@ from qos.xml_text import render_iq
 from xep_qos import stanza
 from xep_qos.batch import BatchedRequest, BatchReceiver, BatchSender
 from xep_qos.batch_stanza import BATCH, REQUEST_OR_BATCH
-from xep_qos.capabilities import StoredCapabilities
 from xep_qos.disco_info import QUERY
 from xep_qos.discovery import Discovery
 from xep_qos.feed import Feed
 from xep_qos.guard import Guard
+from xep_qos.next_start import NextStart
 from xep_qos.plain import PlainMessages
 from xep_qos.presence import PeerPresence
 from xep_qos.reporting import Reporter
@@ -89,18 +84,10 @@ _ANSWERS_MAX = 10_000
 #: The levels of a message, itself included: an iq, a batch and a request stand around it.
 _PAYLOAD_DEPTH_MAX = DEPTH_MAX - 3
 
-#: The names of the values that the store keeps for the next start.
-_OWN_JID = "own_jid"
-_CAPABILITIES = "capabilities"
-_STANZA_SIZES = "stanza_sizes"
-
 #: The answer of an endpoint that does not receive: the sender tries again.
 _AWAY = RemoteProtocolError("away", condition="service-unavailable", type="cancel")
 
 _PING = "<ping xmlns='urn:xmpp:ping'/>"
-
-#: What is kept of the features of peers.
-_FEATURES = frozenset({*NAMESPACES, MARKS_NAMESPACE, BATCH_NAMESPACE})
 
 
 class Endpoint:
@@ -123,8 +110,6 @@ class Endpoint:
         self.has_been_online = False
         #: The ids of the iqs that the end of the connection has found unwritten.
         self._unwritten: set[str] = set()
-        #: Whether it was said that the server gives us another resource.
-        self._resource_changed = False
         #: Of the ping that is not answered yet, or ''.
         self._ping_id = ""
         self._clock = LoopClock(self.xmpp.loop)
@@ -158,18 +143,11 @@ class Endpoint:
 
         `undo` gets the clean-up in case this fails.
         """
-        self._ask_for_resource(contents.remembered.get(_OWN_JID, ""))
         self._tap = Tap.of(self.xmpp)
         self._wire = self._tap.wire
         self._limits = StreamLimits.of(self.xmpp)
-        #: What the store knows of the sizes that our server takes.
-        self._kept_sizes = contents.remembered.get(_STANZA_SIZES, "")
-        if self._kept_sizes:
-            self._limits.restore(self._kept_sizes)
-        self._capabilities = StoredCapabilities(
-            contents.remembered.get(_CAPABILITIES, ""),
-            lambda value: self._remember(_CAPABILITIES, value),
-            _FEATURES,
+        self._next_start = NextStart(
+            self.xmpp, self.store, self._limits, contents.remembered
         )
         self._make_engines(contents, journal, undo)
         self._make_parts_for_peers()
@@ -234,7 +212,7 @@ class Endpoint:
             timeout_s=settings.retry_first_s,
             clock=self._clock,
             ask=self._ask,
-            capabilities=self._capabilities,
+            capabilities=self._next_start.capabilities,
             on_features=self.outbox.in_flight.route_found,
             answered=self.outbox.in_flight.heard,
             shows_presence=lambda account: self.guard.shows_presence(account),
@@ -435,7 +413,7 @@ class Endpoint:
         # First, the callbacks of futures that are done are called.
         await asyncio.sleep(0)
         # A store writes in the order of the calls.
-        write = self.store.write((Remember(_OWN_JID, self._jid_to_ask_for()),))
+        write = self.store.write((self._next_start.own_jid(),))
         if write is not None:
             await write
         self._wire.flush()
@@ -453,41 +431,14 @@ class Endpoint:
 
     # -- the session -------------------------------------------------------
 
-    def _ask_for_resource(self, remembered: str) -> None:
-        """Ask for the same resource: a foreign peer holds messages for our full JID."""
-        jid = self.xmpp.requested_jid
-        account, _, resource = remembered.partition("/")
-        if resource and not jid.resource and account == jid.bare:
-            jid.resource = resource
-
-    def _jid_to_ask_for(self) -> str:
-        """Our JID with the resource to ask for at the next start."""
-        bound, jid = self.xmpp.boundjid, self.xmpp.requested_jid
-        if not bound.full or self.xmpp.is_component:
-            return bound.full or str(jid)
-        return f"{bound.bare}/{resource_to_ask_for(jid.resource, bound.resource)}"
-
-    def _warn_of_changed_resource(self) -> None:
-        bound, jid = self.xmpp.boundjid, self.xmpp.requested_jid
-        if self._resource_changed or self.xmpp.is_component:
-            return
-        self._resource_changed = is_changed(jid.resource, bound.resource)
-        if self._resource_changed:
-            log.warning(
-                "%s has given us the resource %r instead of %r: messages that others hold "
-                "for %s cannot come here; it is asked for again at each login",
-                *(bound.host, bound.resource, jid.resource, jid.full),
-            )
-
     def _session_started(self, *, resumed: bool) -> None:
         own = self.own = self.xmpp.boundjid.full
         self._plain_waiting = 0
-        self._remember(_OWN_JID, self._jid_to_ask_for())
-        self._warn_of_changed_resource()
+        self._next_start.session_started()
         if not resumed:
             self._discovery.session_started()
             self._batches.session_started()
-            self._keep_sizes()
+            self._next_start.keep_sizes()
         self.guard.session_started(resumed=resumed)
         self._roster.session_started(resumed=resumed)
         if not self.has_been_online:
@@ -506,20 +457,7 @@ class Endpoint:
         Written at once: a process that is killed before the next end knows of this one.
         """
         self.outbox.in_flight.not_taken(iq_id)
-        self._keep_sizes()
-
-    def _keep_sizes(self) -> None:
-        sizes = self._limits.sizes.to_text()
-        if sizes != self._kept_sizes:
-            self._kept_sizes = sizes
-            self._remember(_STANZA_SIZES, sizes)
-
-    def _remember(self, name: str, value: str) -> None:
-        """Keep a value in the store for the next start."""
-        write = self.store.write((Remember(name, value),))
-        if write is not None:
-            # An error does not matter: the next start can do without the value.
-            write.add_done_callback(lambda done: done.exception())
+        self._next_start.keep_sizes()
 
     def _session_lost(self) -> None:
         self.own = None
@@ -700,7 +638,7 @@ class Endpoint:
         if own is None:
             return False
         # A component pings itself: the server need not know any other address.
-        to, sender = account_of(own).rpartition("@")[2], ""
+        to, sender = domain_of(own), ""
         if self.xmpp.is_component:
             to = sender = own
         self._ping_id = self.new_id()

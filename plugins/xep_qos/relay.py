@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from qos.core.message.model import Ended, Level, Outgoing
-from qos.core.quota import domain_of
+from qos.core.strings import domain_of
 from qos.engine.once import Once
 from xep_qos.plugin import XEP_QOS
 

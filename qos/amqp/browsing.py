@@ -17,7 +17,7 @@ from qos.amqp import bounds
 from qos.amqp.conditions import RESOURCE_LIMIT, condition_of
 from qos.amqp.deliveries import Delivery, transfer
 from qos.amqp.ports import LinkHost
-from qos.core.amqp.messages import render_item
+from qos.core.amqp.item_rendering import render_item
 from qos.core.queue.item import Item
 from qos.core.queue.item_names import ItemNames
 from qos.core.queue.requests import (

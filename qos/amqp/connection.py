@@ -37,6 +37,7 @@ from qos.core.amqp.frame_shim import Attach, FrameShim, InUse, Part
 from qos.core.amqp.values import DecodeError
 from qos.core.queue.consumer_jids import consumer_jid
 from qos.core.queue.terminus import TerminusName
+from qos.core.strings import bare
 from qos.engine.doors import Arrival
 from qos.engine.queue_engine import QueueEngine
 from qos.ids import new_id
@@ -249,7 +250,7 @@ class AmqpConnection(asyncio.Protocol):
     @property
     def account(self) -> str:
         """See LinkHost."""
-        return self.jid.partition("/")[0]
+        return bare(self.jid)
 
     @property
     def container(self) -> str:

@@ -10,7 +10,7 @@ from qos.amqp import bounds
 from qos.amqp.conditions import text_of
 from qos.amqp.deliveries import Delivery
 from qos.core.amqp.delivery_states import PeerOutcome
-from qos.core.amqp.messages import with_annotations
+from qos.core.amqp.item_rendering import with_annotations
 from qos.core.queue.item import Item, ItemOutcome
 from qos.core.queue.requests import Settlement
 from xep_0254.elements import legal

@@ -16,6 +16,7 @@ from qos.cli.output import note, print_json, print_text
 from qos.cli.queue_options import add_service
 from qos.cli.status import Status
 from qos.core.message.model import Level
+from qos.core.strings import bare
 from qos.errors import CannotConnect, UsageError
 from qos.options.login import add_login, login_from
 from qos.options.parser import Parser, jid, seconds, whole
@@ -208,7 +209,7 @@ async def _messages(arguments: argparse.Namespace, login: Login) -> int:
                 "memory:"
                 if arguments.store == "memory"
                 else f"{arguments.store}:{Path(folder, name)}",
-                login.jid.partition("/")[0],
+                bare(login.jid),
                 max(windows),
             )
             for name in ("sender", "receiver")
@@ -305,8 +306,7 @@ async def _sessions(
     async with AsyncExitStack() as stack:
         sessions = []
         for number, login in enumerate(logins):
-            account = login.jid.partition("/")[0]
-            own = replace(login, jid=f"{account}/bench-{secrets.token_hex(4)}")
+            own = replace(login, jid=f"{bare(login.jid)}/bench-{secrets.token_hex(4)}")
             session = await stack.enter_async_context(AccountSession(own))
             prepare(session, number)
             session.start()

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import xep_0254  # noqa: F401 - makes the plugin known
 from qos.cli.output import note
+from qos.core.strings import bare
 from qos.options.login import login_from
 from qos.stream.login import AccountSession
 from xep_0254.queueing import XEP_0254
@@ -37,7 +38,7 @@ async def asked(
         NoAnswer: it may have been done.
     """
     login = login_from(arguments)
-    login = dataclasses.replace(login, jid=login.jid.partition("/")[0])
+    login = dataclasses.replace(login, jid=bare(login.jid))
     async with AccountSession(login) as session:
         options = {"timeout_s": arguments.timeout}
         session.client.register_plugin("xep_0254", options)

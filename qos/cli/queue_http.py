@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from qos.cli import listening
-from qos.core.quota import domain_of
 from qos.core.rest.push_targets import PushRules
+from qos.core.strings import domain_of
 from qos.errors import UsageError
 from qos.extras import how_to_install
 from qos.users import Users

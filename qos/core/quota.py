@@ -12,23 +12,19 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, fields
 
+from qos.core.strings import domain_of
+
 __all__ = [
     "CREDIT_MAX",
     "Ledger",
     "Quotas",
     "Share",
     "Tally",
-    "domain_of",
     "own_domains",
 ]
 
 #: The most messages that a sender is told that it may send: enough for any link.
 CREDIT_MAX = 1_000
-
-
-def domain_of(jid: str) -> str:
-    """The domain of a JID, bare or full."""
-    return jid.partition("/")[0].rpartition("@")[2]
 
 
 def own_domains(jid: str, *, component: bool) -> frozenset[str]:
@@ -86,7 +82,7 @@ class Tally:
 
         Negative where the amounts loaded from a store were too large.
         """
-        share, domain = self._share, account.rpartition("@")[2]
+        share, domain = self._share, domain_of(account)
         room = share.account - self._accounts.get(account, 0)
         if domain not in self._own_domains:
             room = min(room, self._domain_max - self._domains.get(domain, 0))
@@ -101,7 +97,7 @@ class Tally:
             return None
         if more > self._share.account - self._accounts.get(account, 0):
             return "account"
-        domain = account.rpartition("@")[2]
+        domain = domain_of(account)
         foreign = domain not in self._own_domains
         if foreign and more > self._domain_max - self._domains.get(domain, 0):
             return "domain"
@@ -114,7 +110,7 @@ class Tally:
         large.
         """
         _count(self._accounts, account, more)
-        domain = account.rpartition("@")[2]
+        domain = domain_of(account)
         if domain not in self._own_domains:
             _count(self._domains, domain, more)
         self._total += more

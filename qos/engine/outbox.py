@@ -169,13 +169,9 @@ class Outbox:
         """
         self._check_running()
         if msg_id is not None:
-            while (ending := self._ending(msg_id)) is not None:
-                with contextlib.suppress(StillOutstanding):  # and not this message
-                    await ending.outcome()
-                self._check_running()
-            outstanding = self._outstanding(msg_id)
-            if outstanding is not None:
-                return await self._said_again(outstanding, to, payload)
+            delivery = await self._submitted_before(msg_id, to, payload)
+            if delivery is not None:
+                return delivery
         size = len(payload.encode())
         if self._count >= self._limits.messages:
             raise OutboxFull(unit="messages", limit=self._limits.messages)
@@ -215,8 +211,20 @@ class Outbox:
         if self._stopped:
             raise StoreError(self._store.url, "is not open any more")
 
-    async def _said_again(self, record: Outgoing, to: str, payload: str) -> Delivery:
-        """Handle a repeated submit of a message that has not ended. See submit."""
+    async def _submitted_before(
+        self, msg_id: str, to: str, payload: str
+    ) -> Delivery | None:
+        """The delivery of a message that is outstanding under this id; see submit.
+
+        None: there is none. If one is ending, its end is awaited first.
+        """
+        while (ending := self._ending(msg_id)) is not None:
+            with contextlib.suppress(StillOutstanding):  # and not this message
+                await ending.outcome()
+            self._check_running()
+        record = self._outstanding(msg_id)
+        if record is None:
+            return None
         if record.to != to or not same_message(record.payload, payload):
             raise LocalProtocolError(
                 f"{record.msg_id!r} is the id of another message, which has not ended"

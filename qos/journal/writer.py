@@ -30,7 +30,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -40,8 +40,9 @@ import aiofiles.os
 
 from qos.errors import JournalError
 from qos.journal.counts import WINDOW_S, WindowCounts
-from qos.journal.files import ActiveFile, Begun, Recovered, begun, recover
-from qos.journal.schema import ITEMS, Entry, JournalEvent, LineMaker, time_text
+from qos.journal.file_series import FileSeries
+from qos.journal.files import Begun
+from qos.journal.schema import ITEMS, Entry, JournalEvent
 from qos.private import make_private
 
 __all__ = ["ROTATE_BYTES", "ROTATE_S", "JournalWriter", "check_folder"]
@@ -52,11 +53,6 @@ log = logging.getLogger(__name__)
 ROTATE_BYTES = 16 * 2**20
 ROTATE_S = 300.0
 
-#: How often a journal that cannot be written is logged, and how often a new file is
-#: tried.
-_LOG_EVERY_S = 60.0
-_AGAIN_S = 1.0
-
 #: Entries without a commit are written together, after this time.
 _SOON_S = 0.01
 
@@ -66,12 +62,9 @@ class JournalWriter:
 
     Attributes:
         boot: identifies this life of the writer.
-        lost: how many lines could not be written.
         begun: what a dead boot of the same store has begun; see `Begun`. The engines
             note what really became of each. Until they have, the files of that boot
             stay hidden.
-        probe: for tests: called before each step on the disk with its name, in the
-            thread that makes the step.
     """
 
     def __init__(
@@ -110,33 +103,23 @@ class JournalWriter:
         ours = store_id[:12]
         self.boot = boot or ours + secrets.token_hex(8) + (ITEMS if of_items else "")
         self.node = node
-        self.lost = 0
-        self.begun: list[Begun] = []
-        self.probe: Callable[[str], None] = _no_probe
-        self._folder = Path(folder)
         self._now = now
-        self._rotate_bytes = rotate_bytes
         self._rotate_s = rotate_s
         began_at = now()
-        self._lines = LineMaker(node=node, boot=self.boot)
         self._counts = WindowCounts(node, at=began_at, window_s=window_s)
-        self._seq = 0
-        # The number of lines noted by the engines; seq also counts the writer's own
-        # lines.
-        self._taken = 0
-        self._number = 0
-        self._file: ActiveFile | None = None
-        # Full files, still hidden; each with the value of _taken after its last line.
-        self._full: list[tuple[int, ActiveFile]] = []
-        self._again_at = self._log_at = 0.0
         try:
-            self._file = self._new_file(time_text(began_at)[:10])
+            self._files = FileSeries(
+                Path(folder),
+                node=node,
+                boot=self.boot,
+                ours=ours,
+                began_at=began_at,
+                counts=self._counts,
+                rotate_bytes=rotate_bytes,
+            )
         except OSError as error:
-            raise _journal_error(self._folder, error) from error
-        self._recovered = recover(self._folder, node=node, ours=ours)
-        self.begun = begun(self._recovered)
-        if not self.begun:
-            self._publish_recovered()
+            raise _journal_error(Path(folder), error) from error
+        self.begun: list[Begun] = self._files.begun
         # Filled by the loop, emptied by the thread that holds the lock. An entry None
         # means that a window may have ended.
         self._noted: deque[tuple[float, Entry | None]] = deque()
@@ -150,13 +133,12 @@ class JournalWriter:
         self._soon: asyncio.TimerHandle | None = None
         self._aged: asyncio.TimerHandle | None = None
         self._window: asyncio.TimerHandle | None = None
-        self._too_old = False
         # An own thread: those of the loop may all be busy with the user's work.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="qos-journal")
         # One change of thread for all lines: `aiofiles.open` needs one for each step.
         self._write_noted = aiofiles.os.wrap(self._write)
         self._finish = aiofiles.os.wrap(self._end)
-        self._write_lines([(began_at, Entry(JournalEvent.OPENED))])
+        self._files.write_lines([(began_at, Entry(JournalEvent.OPENED))])
         with contextlib.suppress(RuntimeError):  # there is no loop yet
             self._await_window()
 
@@ -202,6 +184,23 @@ class JournalWriter:
         finally:
             await writer.close()
 
+    @property
+    def lost(self) -> int:
+        """How many lines could not be written."""
+        return self._files.lost
+
+    @property
+    def probe(self) -> Callable[[str], None]:
+        """For tests: called before each step on the disk, in the thread that makes it.
+
+        It gets the name of the step.
+        """
+        return self._files.probe
+
+    @probe.setter
+    def probe(self, probe: Callable[[str], None]) -> None:
+        self._files.probe = probe
+
     # -- for the engines ---------------------------------------------------
 
     def note(self, *entries: Entry) -> None:
@@ -233,7 +232,7 @@ class JournalWriter:
         """See qos.stores.base.Journal."""
         self._committed = self._in_commit
         self._idle = idle
-        if self._full:
+        if self._files.full:
             self._wake()
 
     async def close(self) -> None:
@@ -279,8 +278,8 @@ class JournalWriter:
     def _has_work(self) -> bool:
         return (
             bool(self._noted)
-            or self._too_old
-            or any(last <= self._settled() for last, _ in self._full)
+            or self._files.too_old
+            or self._files.has_settled(self._settled())
         )
 
     def _settled(self) -> int:
@@ -311,7 +310,7 @@ class JournalWriter:
 
     def _age(self) -> None:
         self._aged = None
-        self._too_old = True
+        self._files.too_old = True
         self._wake()
 
     def _await_window(self) -> None:
@@ -337,123 +336,14 @@ class JournalWriter:
         with self._writing:
             batch = [self._noted.popleft() for _ in range(len(self._noted))]
             try:
-                self._write_lines(batch)
-                self._publish_recovered()
-                self._publish_full(settled)
+                self._files.write(batch, settled)
             except Exception:  # a bug of ours: it must not delay the commit
-                self.lost += len(batch)
+                self._files.lost += len(batch)
                 log.exception("the journal failed")
-
-    def _write_lines(self, batch: Sequence[tuple[float, Entry | None]]) -> None:
-        """Write these lines and the writer's own, into as many files as needed."""
-        if self._too_old:
-            self._too_old = False
-            self._put_away()
-        chunk: list[str] = []
-        lines, day, room = self._lines, "", 0
-        if self._file is not None:
-            day, room = self._file.day, self._rotate_bytes - self._file.size
-        for at, entry in self._counts.with_counts(batch):
-            self._seq += 1
-            line = lines.make(at, self._seq, entry)
-            # A line larger than a file gets a file of its own.
-            if lines.day != day or len(line) > room != self._rotate_bytes:
-                self._hand_over(chunk)
-                chunk = []
-                self._put_away()
-                self._file = self._try_new_file(lines.day)
-                day = lines.day if self._file is not None else ""
-                room = self._rotate_bytes
-            chunk.append(line)
-            room -= len(line)
-            self._taken += entry.event.__class__ is not JournalEvent
-        self._hand_over(chunk)
-
-    def _hand_over(self, chunk: list[str]) -> None:
-        if not chunk:
-            return
-        if self._file is None:
-            self.lost += len(chunk)
-            return
-        try:
-            self.probe("write")
-            self._file.write("".join(chunk).encode("ascii"))
-        except OSError as error:
-            self.lost += len(chunk)
-            self._failed(error)
-            # Publish now: for what began in these lines, no later line would tell how
-            # it ended.
-            self._publish_all()
-
-    def _try_new_file(self, day: str) -> ActiveFile | None:
-        if time.monotonic() < self._again_at:
-            return None
-        try:
-            return self._new_file(day)
-        except OSError as error:
-            self._failed(error)
-            return None
-
-    def _new_file(self, day: str) -> ActiveFile:
-        self.probe("create")
-        self._number += 1
-        return ActiveFile(
-            self._folder,
-            node=self.node,
-            boot=self.boot,
-            number=self._number,
-            day=day,
-        )
-
-    def _put_away(self) -> None:
-        """End the file; it stays hidden until its lines are settled."""
-        if self._file is not None:
-            self._full.append((self._taken, self._file))
-            self._file = None
-
-    def _publish_all(self) -> None:
-        self._put_away()
-        self._publish_full(self._taken)
-
-    def _publish_full(self, settled: int) -> None:
-        while self._full and self._full[0][0] <= settled:
-            _, file = self._full.pop(0)
-            self._publish(file)
-
-    def _publish(self, file: ActiveFile | Recovered) -> None:
-        try:
-            file.publish(self.probe)
-        except OSError as error:
-            self._failed(error)
-
-    def _publish_recovered(self) -> None:
-        """Publish the files of dead boots.
-
-        The ends of what began there are noted by now.
-        """
-        while self._recovered:
-            self._publish(self._recovered.pop(0))
 
     def _end(self, at: float) -> None:
         with self._writing:
-            self._write_lines([(at, None)])
-            last = (*self._counts.closing(), Entry(JournalEvent.CLOSED))
-            self._write_lines([(at, entry) for entry in last])
-            self._publish_recovered()
-            self._publish_all()
-
-    def _failed(self, error: OSError) -> None:
-        """Log the failure, but not for each line."""
-        now = time.monotonic()
-        self._again_at = now + _AGAIN_S
-        if now >= self._log_at:
-            self._log_at = now + _LOG_EVERY_S
-            log.error(
-                "the journal cannot be written, %d lines are lost so far: %s: %s",
-                self.lost,
-                error.filename or self._folder,
-                error.strerror or error,
-            )
+            self._files.end(at)
 
 
 def check_folder(folder: str | os.PathLike[str]) -> None:
@@ -476,7 +366,3 @@ def check_folder(folder: str | os.PathLike[str]) -> None:
 def _journal_error(folder: Path, error: OSError) -> JournalError:
     path = folder if error.filename is None else error.filename
     return JournalError(os.fsdecode(path), error.strerror or str(error))
-
-
-def _no_probe(_step: str) -> None:
-    """See JournalWriter.probe."""

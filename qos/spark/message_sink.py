@@ -38,6 +38,7 @@ from pyspark.sql.datasource import (
 )
 
 from qos.client.connection import Connection
+from qos.core.strings import bare, resource_of
 from qos.errors import (
     CannotConnect,
     DeliveryFailed,
@@ -192,7 +193,7 @@ def _session(
     Raises:
         CannotConnect, StoreError: there is none.
     """
-    account, _, resource = login.jid.partition("/")
+    account, resource = bare(login.jid), resource_of(login.jid)
     sender = dataclasses.replace(
         login, jid=f"{account}/{resource or 'spark'}-{partition}"
     )

@@ -35,6 +35,7 @@ from pyspark.sql.types import (
 )
 
 import xep_0254  # noqa: F401 - makes the plugin known
+from qos.core.strings import bare
 from qos.errors import RequestFailed
 from qos.options.parser import whole
 from qos.spark.connection import Background
@@ -260,7 +261,7 @@ class _Running:
             items_max=options.max_items,
         )
         owner = {
-            "account": login.jid.partition("/")[0],
+            "account": bare(login.jid),
             "service": queue.service,
             "node": queue.node,
         }

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from qos.core.backoff import Backoff
+from qos.core.strings import domain_of, user_of
 
 __all__ = [
     "ALPN",
@@ -83,7 +84,7 @@ class Login(Server):
     @property
     def domain(self) -> str:
         """The domain of the account."""
-        return self.jid.partition("/")[0].rpartition("@")[2]
+        return domain_of(self.jid)
 
     @classmethod
     def of(
@@ -113,7 +114,7 @@ class Login(Server):
             ValueError: a setting is not valid. The text begins with the name of the
                 setting, or with `the password`, and never shows the password.
         """
-        user, _, domain = jid.partition("/")[0].rpartition("@")
+        user, domain = user_of(jid), domain_of(jid)
         if not user or not domain:
             raise ValueError(f"jid {jid}: an account has the form user@domain")
         if tls not in TLS_MODES:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Protocol
 from xml.sax.saxutils import quoteattr
 
+from qos.core.strings import bare, domain_of
 from qos.testing.accounts import Account, ClientPeer, Peer, RosterItem
 from qos.testing.stream import CLIENT, Stanza
 
@@ -253,7 +254,7 @@ class PresenceService:
     def _receivers(self, to: str) -> Iterator[Peer]:
         session = self._router.sessions.get(to)
         account = self._router.account(to)
-        component = self._router.components.get(_bare(to).rpartition("@")[2])
+        component = self._router.components.get(domain_of(_bare(to)))
         if session is not None:
             yield session
         elif account is not None and "/" not in to:
@@ -267,7 +268,7 @@ def _presence(kind: str) -> Stanza:
 
 
 def _bare(jid: str) -> str:
-    return jid.partition("/")[0].lower()
+    return bare(jid).lower()
 
 
 def _priority(stanza: Stanza) -> int:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from xml.sax.saxutils import quoteattr
 
+from qos.core.strings import bare, domain_of, resource_of, user_of
 from qos.testing.accounts import Account, ClientPeer, Peer, prepare_rosters
 from qos.testing.link import Link
 from qos.testing.presence import ROSTER, PresenceService
@@ -77,9 +78,9 @@ class Router:
 
     def account(self, jid: str) -> Account | None:
         """Return the account this JID belongs to, if there is one."""
-        bare = jid.partition("/")[0].lower()
-        local, _, domain = bare.rpartition("@")
-        return self.accounts.get(local) if domain == self.domain else None
+        account = bare(jid).lower()
+        ours = domain_of(account) == self.domain
+        return self.accounts.get(user_of(account)) if ours else None
 
     def bind(self, session: ClientPeer) -> None:
         """Make a session addressable; an older session of that JID is closed."""
@@ -88,14 +89,14 @@ class Router:
             older.end("conflict")
         self.sessions[session.jid] = session
         assert session.account is not None
-        session.account.sessions[session.jid.partition("/")[2]] = session
+        session.account.sessions[resource_of(session.jid)] = session
 
     def client_left(self, session: ClientPeer) -> None:
         """Remove a session that was bound; harmless for any other session."""
         if self.sessions.get(session.jid) is session:
             del self.sessions[session.jid]
             assert session.account is not None
-            del session.account.sessions[session.jid.partition("/")[2]]
+            del session.account.sessions[resource_of(session.jid)]
             self._presence.left(session)
 
     def accept(self, origin: Peer, sender: str, stanza: Stanza) -> None:
@@ -156,15 +157,16 @@ class Router:
             self.refuse(sender, stanza, "modify", "bad-request")
             return None
         if to is None:
-            to = sender.partition("/")[0]
+            to = bare(sender)
         if (session := self.sessions.get(to)) is not None:
             return session
 
-        bare, slash, resource = to.partition("/")
-        bare = bare.lower()
-        local, at, domain = bare.rpartition("@")
+        address, resource = bare(to).lower(), resource_of(to)
+        local, domain = user_of(address), domain_of(address)
+        no_local = "@" in address and not local
+        no_resource = "/" in to and not resource
         receiver: Peer | None = None
-        if not domain or (at and not local) or (slash and not resource):
+        if not domain or no_local or no_resource:
             self.refuse(sender, stanza, "modify", "jid-malformed")
         elif domain in self.secrets:
             receiver = self.components.get(domain)
@@ -231,7 +233,7 @@ class Router:
             origin.end("resource-constraint")
 
     def _reply(self, to: str, stanza: Stanza, kind: str, content: str) -> None:
-        domain = to.partition("/")[0].rpartition("@")[2].lower()
+        domain = domain_of(to).lower()
         receiver = self.sessions.get(to) or self.components.get(domain)
         if receiver is None:
             return

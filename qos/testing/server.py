@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from qos import arguments
+from qos.core.strings import bare
 from qos.testing.link import Link
 from qos.testing.routing import Router
 from qos.testing.session import ClientSession, ComponentSession
@@ -187,4 +188,4 @@ class LoopbackServer:
 
 
 def _addresses(jid: str, full: str) -> bool:
-    return jid in (full, full.partition("/")[0])
+    return jid in (full, bare(full))

@@ -10,6 +10,7 @@ import secrets
 from typing import ClassVar, cast
 from xml.sax.saxutils import escape, quoteattr
 
+from qos.core.strings import domain_of
 from qos.testing import sasl
 from qos.testing.accounts import Account
 from qos.testing.routing import SESSION, Router
@@ -315,7 +316,7 @@ class ComponentSession(Connection):
             self.end("unsupported-stanza-type")
             return
         sender = stanza.attributes.get("from", self.domain)
-        if sender.partition("/")[0].rpartition("@")[2].lower() != self.domain:
+        if domain_of(sender).lower() != self.domain:
             self.end("invalid-from")
             return
         self._router.accept(self, sender, stanza)

@@ -9,7 +9,7 @@ from amqp_bench import Bench, gateway
 from frame_peer import ATTACH, FLOW, NULL, TRANSFER, TRUE, FramePeer, described
 from qos.amqp import bounds, outgoing
 from qos.core.amqp import values
-from qos.core.amqp.messages import render_item
+from qos.core.amqp.item_rendering import render_item
 from qos.core.queue.item import Item
 from qos.engine.payers import STEP_S, TURN_S
 from qos.testing import ManualClock

@@ -4,7 +4,6 @@ import asyncio
 import errno
 import os
 import threading
-from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from proton.utils import (
 from amqp_bench import BOSS, DOMAIN, Bench, gateway
 from qos.amqp import bounds, browsing, outgoing
 from qos.amqp.browsing import BrowsingLink
-from qos.core.amqp import messages
+from qos.core.amqp import item_rendering
 from qos.core.queue import ready_items, selector_time
 from qos.core.queue.item import Affiliation, Item, ItemState
 from qos.core.queue.requests import (
@@ -36,26 +35,6 @@ from qos.core.queue.requests import (
 from qos.testing import ManualClock
 from raw_amqp import RawAmqp
 from waiting import LIMIT_S, limit, until
-
-
-@pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    async with gateway(tmp_path) as bench:
-        await bench.create("orders")
-        yield bench
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(1_700_000_000.0)
-
-
-@pytest.fixture
-async def timed(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Bench]:
-    """A bench whose queues have the time of the clock."""
-    async with gateway(tmp_path, clock=clock) as bench:
-        await bench.create("orders")
-        yield bench
 
 
 def send(client: BlockingConnection, *bodies: str, node: str = "orders") -> None:
@@ -877,7 +856,7 @@ async def test_an_error_of_ours_ends_one_connection(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Proton's callbacks are in between: no other client may notice."""
-    render = messages.render_item
+    render = item_rendering.render_item
 
     def fails(item: Item, payload: str, now: float) -> bytes:
         if "poison" in payload:

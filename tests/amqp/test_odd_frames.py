@@ -3,12 +3,11 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 import qos
-from amqp_bench import Bench, gateway
+from amqp_bench import Bench
 from frame_peer import (
     ATTACH,
     BEGIN,
@@ -28,13 +27,6 @@ from qos.core.amqp import values
 from qos.core.amqp.frames import FrameCutter, fields_of, list_at, number
 from qos.core.amqp.sasl import AMQP_HEADER, ANONYMOUS, Outcome, SaslServer
 from waiting import limit, until
-
-
-@pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    async with gateway(tmp_path) as bench:
-        await bench.create("orders")
-        yield bench
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,6 @@ It attaches with rcv-settle-mode second by default, and settles nothing of what 
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,17 +12,10 @@ from azure.servicebus._pyamqp.authentication import SASLPlainAuth
 from azure.servicebus._pyamqp.client import ReceiveClient, SendClient
 from azure.servicebus._pyamqp.message import Message, Properties
 
-from amqp_bench import Bench, gateway
+from amqp_bench import Bench
 from waiting import LIMIT_S
 
 LOGIN: dict[str, Any] = {"auth": SASLPlainAuth("alice", "secret"), "use_tls": False}
-
-
-@pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    async with gateway(tmp_path) as bench:
-        await bench.create("orders")
-        yield bench
 
 
 def send(bench: Bench, *bodies: bytes) -> None:

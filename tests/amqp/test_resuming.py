@@ -6,11 +6,10 @@ are those of a row; where only a publisher can have such an entry, it is the rec
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
 
 import pytest
 
-from amqp_bench import Bench, gateway
+from amqp_bench import Bench
 from frame_peer import (
     ACCEPTED,
     ATTACH,
@@ -38,26 +37,6 @@ OTHER = b"\x00\x53\x77\xa1\x05other"
 IS_RECEIVED, IS_ACCEPTED, IS_REJECTED, IS_RELEASED, IS_MODIFIED = range(0x23, 0x28)
 #: The places of the fields of a transfer.
 HANDLE, NUMBER, TAG, FORMAT, SETTLED, MORE, MODE, STATE, RESUME, ABORTED = range(10)
-
-
-@pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    async with gateway(tmp_path) as bench:
-        await bench.create("orders")
-        yield bench
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(1_700_000_000.0)
-
-
-@pytest.fixture
-async def timed(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Bench]:
-    """A bench whose queues have the time of the clock."""
-    async with gateway(tmp_path, clock=clock) as bench:
-        await bench.create("orders")
-        yield bench
 
 
 async def away(bench: Bench) -> None:

@@ -4,12 +4,9 @@ A link that was refused, or has ended, has no right to publish. A message that n
 counts for its connection.
 """
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
-from amqp_bench import Bench, gateway
+from amqp_bench import Bench
 from frame_peer import (
     CLOSE,
     DETACH,
@@ -26,13 +23,6 @@ from waiting import until
 LIMIT = b"amqp:link:transfer-limit-exceeded"
 
 CHUNK = b"x" * 60_000
-
-
-@pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    async with gateway(tmp_path) as bench:
-        await bench.create("orders")
-        yield bench
 
 
 @pytest.fixture

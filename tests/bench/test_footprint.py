@@ -246,15 +246,3 @@ def test_the_command_measures_what_is_chosen(
     assert "Prosody" not in out
     assert err == ""
     assert max(map(len, out.splitlines())) <= 120
-
-
-def test_without_a_prosody_it_says_what_to_install(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before anything is measured."""
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr("qos.testing.processes.SBIN", ())
-    assert main(["footprint"]) == 2
-    err = capsys.readouterr().err
-    assert err.count("\n") == 1
-    assert "prosody is not installed (Debian package: prosody)" in err

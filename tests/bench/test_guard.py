@@ -121,15 +121,3 @@ def test_it_measures_every_row_that_is_watched(
     out, err = capsys.readouterr()
     assert err == ""
     assert all(f"{row} " in out for row in EXPECTED)
-
-
-def test_without_a_prosody_it_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Passing without a measurement would be no guard."""
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr("qos.testing.processes.SBIN", ())
-    assert main(["guard"]) == 2
-    err = capsys.readouterr().err
-    assert err.count("\n") == 1
-    assert "prosody is not installed (Debian package: prosody)" in err

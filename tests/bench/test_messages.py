@@ -402,7 +402,7 @@ async def start(
         "import sys; from benchmarks.__main__ import main; sys.exit(main(sys.argv[1:]))"
     )
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", program, *words),
+        *(sys.executable, "-P", "-c", program, *words),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE if stderr is None else stderr,
         start_new_session=True,

@@ -16,7 +16,7 @@ import json, os, subprocess, sys
 from benchmarks.priority import raise_priority
 raised = raise_priority()
 read = "import os; print(os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0))"
-child = subprocess.check_output([sys.executable, "-c", read], text=True)
+child = subprocess.check_output([sys.executable, "-P", "-c", read], text=True)
 print(json.dumps([raised, *map(int, child.split())]))
 """
 
@@ -27,7 +27,7 @@ def _refused(*_: object) -> None:
 
 def test_it_is_raised_for_the_children_too() -> None:
     """As far as this machine allows it."""
-    done = subprocess.check_output([sys.executable, "-c", CHILD], text=True)
+    done = subprocess.check_output([sys.executable, "-P", "-c", CHILD], text=True)
     raised, scheduler, nice = json.loads(done)
     before = (None, os.SCHED_OTHER, os.getpriority(os.PRIO_PROCESS, 0))
     assert (raised, scheduler, nice) in [

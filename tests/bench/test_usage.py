@@ -27,7 +27,9 @@ input()
 def test_the_time_of_another_process_is_that_of_all_its_threads() -> None:
     """A store works in threads; and a message takes less than a tick of /proc."""
     with subprocess.Popen(
-        (sys.executable, "-c", BUSY), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        (sys.executable, "-P", "-c", BUSY),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -79,7 +81,7 @@ def test_what_all_else_uses_is_a_part_of_the_machine(
 def test_a_program_that_works_is_seen_in_the_time_of_the_machine() -> None:
     """Whatever else there is: it is not less than the time of that program."""
     busy = "while True: pass"
-    with subprocess.Popen((sys.executable, "-c", busy)) as process:
+    with subprocess.Popen((sys.executable, "-P", "-c", busy)) as process:
         try:
             before = spent = usage_of(process.pid)
             machine_before = machine_s()
@@ -98,7 +100,7 @@ def test_a_program_that_works_is_seen_in_the_time_of_the_machine() -> None:
 
 def test_a_process_that_is_gone_has_used_nothing_we_know() -> None:
     """The caller that misses its answer reports the end."""
-    process = subprocess.Popen((sys.executable, "-c", ""))
+    process = subprocess.Popen((sys.executable, "-P", "-c", ""))
     process.wait()
     assert usage_of(process.pid) is None
     with Watch({"server": process.pid, "sender": os.getpid()}) as used:

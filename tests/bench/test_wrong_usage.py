@@ -96,3 +96,16 @@ def test_wrong_usage_is_one_line_and_status_2(
     assert err.count("\n") == 1, err
     assert said in err
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("command", ["footprint", "guard"])
+def test_without_a_prosody_it_says_what_to_install(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is measured; passing without that would be no guard."""
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("qos.testing.processes.SBIN", ())
+    assert main([command]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "prosody is not installed (Debian package: prosody)" in err

@@ -5,6 +5,7 @@ Most are forks of one that has imported it; see `Forked` and `turned_clock`.
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import sys
@@ -20,6 +21,7 @@ from qos.testing import sasl
 from qos.testing.processes import Child
 from qos.testing.prosody import Prosody, mutual
 from qos.testing.server import LoopbackServer
+from qos.users import hashed
 from waiting import LIMIT_S, limit
 
 ACCOUNTS = {name: f"secret of {name}" for name in ("alice", "bob", "mallory")}
@@ -29,9 +31,15 @@ COMPONENTS = {QUEUES: "secret of queues"}
 
 # Warnings are shown, for tests of stderr.
 COMMAND = (
-    *(sys.executable, "-W", "default", "-c"),
+    *(sys.executable, "-P", "-W", "default", "-c"),
     "import sys; from qos.cli import main; sys.exit(main())",
 )
+
+
+@functools.cache
+def hash_of(password: str) -> str:
+    """Made once: it costs as much as a login."""
+    return hashed(password)
 
 
 @dataclass
@@ -121,6 +129,13 @@ class Commands:
 
     def store(self, user: str) -> str:
         return f"sqlite:{self.folder / user}.db"
+
+    def user_file(self) -> str:
+        """A file with one user, as `queue amqp-user` or `http-user` would write it."""
+        file = self.folder / "users"
+        file.touch(0o600)
+        file.write_text(f"shop:{hash_of('secret')}\n")
+        return str(file)
 
     def command_line(
         self, *words: str | Path, user: str | None = None, tls: str = "off"

@@ -26,7 +26,7 @@ from waiting import LIMIT_S, PATIENCE, limit, until
 #: For a whole demo, on a machine under load.
 DEMO_S = 100 * PATIENCE
 
-COMMAND = (sys.executable, "-c", "import sys, qos.cli; sys.exit(qos.cli.main())")
+COMMAND = (sys.executable, "-P", "-c", "import sys, qos.cli; sys.exit(qos.cli.main())")
 
 Rows = list[dict[str, Any]]
 

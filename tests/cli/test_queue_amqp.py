@@ -1,14 +1,11 @@
-"""`queue serve --amqp` and `queue amqp-user`, with every kind of wrong usage."""
+"""`queue serve --amqp` and `queue amqp-user`; wrong options: test_queue_gateways.py."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
-import io
 import os
 import re
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,16 +13,12 @@ import pytest
 from proton import Message, Timeout
 from proton.utils import BlockingConnection, LinkDetached
 
-from qos.cli import main
 from qos.testing.ports import free_ports
-from qos.users import hashed
 from waiting import LIMIT_S, until
-from wrong_usage import refused
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Commands
 
-QUEUES = "queue.localhost"
 SECRET = "secret of queues"  # noqa: S105 - of the embedded server
 ANY = "any"
 LOCAL = ("--amqp", "127.0.0.1:0")
@@ -36,20 +29,6 @@ async def write_user(commands: Commands, name: str, *words: str) -> str:
     input_ = b"" if words else b"secret\n"
     ended = await commands.run("queue", "amqp-user", file, name, *words, input_=input_)
     assert (ended.status, ended.out) == (0, []), ended.err
-    return str(file)
-
-
-@functools.cache
-def hash_of(password: str) -> str:
-    """Made once: it costs as much as a login."""
-    return hashed(password)
-
-
-def user_file(commands: Commands) -> str:
-    """A file with one user, as `queue amqp-user` would write it."""
-    file = commands.folder / "users"
-    file.touch(0o600)
-    file.write_text(f"shop:{hash_of('secret')}\n")
     return str(file)
 
 
@@ -91,7 +70,7 @@ async def test_an_account_that_may_only_publish_does_not_consume(
     commands: Commands,
 ) -> None:
     """As the guide says of publish-only."""
-    users = user_file(commands)
+    users = commands.user_file()
     port = await serve(commands, "--amqp-users", users)
     assert (await commands.queue("create")).status == 0
     given = await commands.queue("affiliate", "shop@queue.localhost=publish-only")
@@ -155,76 +134,8 @@ async def test_a_file_that_cannot_be_written_is_named(commands: Commands) -> Non
     assert f"{file} cannot be written: No such file or directory" in ended.err
 
 
-WRONG = (
-    (LOCAL, "nobody could log in without --amqp-users"),
-    (("--amqp-users", "users"), "--amqp-users is for the gateway of --amqp"),
-    (("--amqp", "5672"), "'5672' is not HOST:PORT, such as 127.0.0.1:5672"),
-    (("--amqp", "127.0.0.1:65536"), "is not HOST:PORT"),
-    (
-        ("--amqp", "0.0.0.0:0", "--amqp-users", "users"),
-        "an address of other machines needs --amqp-tls CERT KEY",
-    ),
-    ((*LOCAL, "--amqp-users", "none"), "none cannot be read: "),
-    (
-        (*LOCAL, "--amqp-users", "users", "--amqp-tls", "none", "users"),
-        "--amqp-tls none users: ",
-    ),
-    (
-        (*LOCAL, "--amqp-users", "users", "--amqp-client-ca", "users"),
-        "--amqp-client-ca needs --amqp-tls CERT KEY",
-    ),
-    ((*LOCAL, "--amqp-anonymous", "a@b/c"), "'a@b/c' is not an account"),
-)
-
-
-def test_wrong_options_are_refused_with_what_to_do(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """In this process: none of them gets as far as a connection."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XMPP_QOS_PASSWORD", ANY)
-    monkeypatch.setattr("sys.stdin", io.StringIO("secret\n"))
-    assert main(["queue", "amqp-user", "users", "shop"]) == 0
-    for words, says in WRONG:
-        line = refused(capsys, "queue", "serve", "--component", QUEUES, *words)
-        assert says in line, words
-
-
-async def test_a_port_that_is_taken_is_named(commands: Commands) -> None:
-    users = user_file(commands)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        ended = await commands.run(
-            *("queue", "serve", "--component", "queue.localhost"),
-            *("--port", str(commands.component_port)),
-            *("--amqp", f"127.0.0.1:{port}", "--amqp-users", users),
-            password=SECRET,
-        )
-    assert ended.status == 4
-    assert f"--amqp 127.0.0.1:{port}: " in ended.err
-    assert "already in use" in ended.err
-
-
-async def test_without_the_extra_it_says_what_to_install(
-    commands: Commands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    users = user_file(commands)
-    commands.forked = False
-    (commands.folder / "proton.py").write_text("raise ImportError('not here')\n")
-    monkeypatch.setenv("PYTHONPATH", str(commands.folder))
-    ended = await commands.run(
-        *("queue", "serve", "--component", "queue.localhost", *LOCAL),
-        *("--amqp-users", users),
-        password=ANY,
-    )
-    assert ended.status == 2
-    assert "there is no proton: pip install '.[amqp]'" in ended.err
-
-
 async def test_the_config_file_may_name_both_files_of_tls(commands: Commands) -> None:
-    users = user_file(commands)
+    users = commands.user_file()
     config = commands.folder / "config.toml"
     config.write_text(
         f'amqp = "127.0.0.1:0"\namqp-users = "{users}"\namqp-tls = ["c.pem", "k.pem"]\n'
@@ -239,7 +150,7 @@ async def test_the_config_file_may_name_both_files_of_tls(commands: Commands) ->
 
 async def test_a_worker_and_a_consumer_share_a_queue(commands: Commands) -> None:
     """XMPP and AMQP at once: each item goes to one of them."""
-    users = user_file(commands)
+    users = commands.user_file()
     port = await serve(commands, "--amqp-users", users)
     assert (await commands.queue("create")).status == 0
     rights = ("shop@queue.localhost=owner", "bob@localhost=member")
@@ -317,7 +228,7 @@ async def test_amqp_is_served_while_the_xmpp_server_is_away(
     commands: Commands,
 ) -> None:
     """At the start, and after a session was lost; the store is the same all the time."""
-    users = user_file(commands)
+    users = commands.user_file()
     serving = await commands.serve()
     assert (await commands.queue("create")).status == 0
     given = await commands.queue("affiliate", "shop@queue.localhost=owner")

@@ -1,10 +1,12 @@
-"""`queue serve --http` and `queue http-user`, with curl and every kind of wrong usage."""
+"""`queue serve --http` and `queue http-user`, with curl.
+
+Wrong options: test_queue_gateways.py.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import io
 import re
 import resource
 import shutil
@@ -17,17 +19,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 import fork_settings
-from qos.cli import main
-from qos.users import hashed
 from waiting import until
-from wrong_usage import refused
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Commands
 
 QUEUES = "queue.localhost"
 SECRET = "secret of queues"  # noqa: S105 - of the embedded server
-ANY = "any"
 LOCAL = ("--http", "127.0.0.1:0")
 
 
@@ -38,20 +36,6 @@ async def write_user(commands: Commands, name: str, *words: str) -> tuple[str, s
     ended = await commands.run("queue", "http-user", file, name, *words, input_=input_)
     assert ended.status == 0, ended.err
     return str(file), str(ended.out[0]["token"]) if ended.out else ""
-
-
-@functools.cache
-def hash_of(password: str) -> str:
-    """Made once: it costs as much as a login."""
-    return hashed(password)
-
-
-def user_file(commands: Commands) -> str:
-    """A file with one user, as `queue http-user` would write it."""
-    file = commands.folder / "users"
-    file.touch(0o600)
-    file.write_text(f"shop:{hash_of('secret')}\n")
-    return str(file)
 
 
 async def serve(commands: Commands, *words: str) -> str:
@@ -117,7 +101,7 @@ async def test_whole_links_begin_with_the_base_that_serve_is_given(
 ) -> None:
     """Behind a proxy with TLS the service cannot know what clients call it."""
     base = "https://queue.example.org"
-    words = ("--http-users", user_file(commands), "--http-base", base)
+    words = ("--http-users", commands.user_file(), "--http-base", base)
     url = await serve(commands, *words)
     assert (await commands.queue("create")).status == 0
     given = await commands.queue("affiliate", "shop@queue.localhost=owner")
@@ -135,7 +119,7 @@ async def test_a_worker_that_replies_need_not_see_the_replies_of_others(
     commands: Commands,
 ) -> None:
     """The guide advises publish-only; the command gives it, and lists it."""
-    users = user_file(commands)
+    users = commands.user_file()
     url = await serve(commands, "--http-users", users)
     assert (await commands.queue("create")).status == 0
     rights = {
@@ -168,7 +152,7 @@ async def subscribers(commands: Commands) -> object:
 
 
 async def test_a_service_that_stops_answers_who_waits(commands: Commands) -> None:
-    users = user_file(commands)
+    users = commands.user_file()
     serving = await commands.serve(*LOCAL, "--http-users", users)
     (line,) = [each for each in serving.err if "http://" in each]
     url = line[line.index("http://") :]
@@ -187,7 +171,7 @@ async def test_a_service_that_stops_answers_who_waits(commands: Commands) -> Non
 
 async def test_a_shell_script_sends_to_a_device(commands: Commands) -> None:
     """From a service without a component, whose contact trusts it."""
-    users = user_file(commands)
+    users = commands.user_file()
     targets = commands.folder / "targets"
     targets.write_text("shop: bob@localhost\n")
     listening = await commands.listen("bob")
@@ -223,7 +207,7 @@ async def test_what_a_component_sends_for_its_users_is_judged(
     The message that is pending is in the figures, and no line is a foreign word.
     """
     folder = commands.folder
-    users = user_file(commands)
+    users = commands.user_file()
     targets = folder / "targets"
     targets.write_text("shop: bob@localhost carol@localhost\n")
     device = await commands.start(
@@ -270,7 +254,7 @@ async def test_what_a_component_sends_for_its_users_is_judged(
 
 async def test_the_rate_of_a_user_is_an_option(commands: Commands) -> None:
     """Of twenty at once three are the burst of one a second, and two wait for so long."""
-    users = user_file(commands)
+    users = commands.user_file()
     rate = ("--http-requests-per-second", "1", "--http-bytes-per-second", "0")
     url = await serve(commands, "--http-users", users, *rate)
     at_once = ("--parallel", "--parallel-immediate", "--parallel-max", "20")
@@ -301,77 +285,9 @@ async def test_tokens_and_passwords_are_in_one_file(commands: Commands) -> None:
     assert left.startswith("shop:")
 
 
-WRONG = (
-    (LOCAL, "nobody could log in without --http-users"),
-    (("--http-users", "users"), "--http-users is for the gateway of --http"),
-    (("--http-link-headers",), "--http-link-headers is for the gateway of --http"),
-    (
-        (*LOCAL, "--http-users", "users", "--http-property-header", "X-Api-Key"),
-        "x-api-key is about the request, its connection or its user",
-    ),
-    (("--http", "8080"), "'8080' is not HOST:PORT"),
-    (("--http-base", "https://a"), "--http-base is for the gateway of --http"),
-    (
-        (*LOCAL, "--http-base", "queue.example.org"),
-        "'queue.example.org' is not SCHEME://HOST or SCHEME://HOST:PORT, maybe with a "
-        "path of letters, digits and . _ ~ -, such as https://queue.example.org",
-    ),
-    (
-        ("--http", "0.0.0.0:0", "--http-users", "users"),
-        "an address of other machines needs --http-tls CERT KEY",
-    ),
-    ((*LOCAL, "--http-users", "none"), "none cannot be read: "),
-    (
-        (*LOCAL, "--http-requests-per-second", "x"),
-        "'x' is not a whole number",
-    ),
-    (("--http-push", "a.example"), "--http-push is for the gateway of --http"),
-    (
-        ("--connections-per-address", "1"),
-        "--connections-per-address is for the gateways of --amqp and --http",
-    ),
-    (
-        (*LOCAL, "--http-users", "users", "--connections-per-account", "0"),
-        "'0' is not a whole number from 1",
-    ),
-    (
-        (*LOCAL, "--http-users", "users", "--http-push", "http://a.example"),
-        "--http-push: 'http://a.example' is not HOST, HOST:PORT or NETWORK/BITS",
-    ),
-    (("--http-send", "users"), "--http-send is for the gateway of --http"),
-    (
-        (*LOCAL, "--http-users", "users", "--http-send", "none"),
-        "none cannot be read: ",
-    ),
-    (
-        (*LOCAL, "--http-users", "users", "--http-send", "users"),
-        "users, line 1: 'scrypt:",
-    ),
-    (
-        (*LOCAL, "--http-users", "users", "--http-tls", "none", "users"),
-        "--http-tls none users: ",
-    ),
-)
-
-
-def test_wrong_options_are_refused_with_what_to_do(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """In this process: none of them gets as far as a connection."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XMPP_QOS_PASSWORD", ANY)
-    monkeypatch.setattr("sys.stdin", io.StringIO("secret\n"))
-    assert main(["queue", "http-user", "users", "shop"]) == 0
-    for words, says in WRONG:
-        line = refused(capsys, "queue", "serve", "--component", QUEUES, *words)
-        assert says in line, words
-
-
 async def test_few_file_descriptors_are_said_at_the_start(commands: Commands) -> None:
     """There is room left for everything but connections; a soft limit is raised."""
-    users = user_file(commands)
+    users = commands.user_file()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     for files, says in (
         ((1000, 1000), "1000 files open (ulimit -n), so only 800 connections"),
@@ -395,7 +311,7 @@ async def test_few_file_descriptors_are_said_at_the_start(commands: Commands) ->
 async def test_an_operator_behind_a_proxy_raises_the_share_of_its_address(
     commands: Commands,
 ) -> None:
-    users = user_file(commands)
+    users = commands.user_file()
     url = await serve(commands, "--http-users", users, "--connections-per-address", "2")
     host, port = url.removeprefix("http://").split(":")
     address = host, int(port)
@@ -409,34 +325,3 @@ async def test_an_operator_behind_a_proxy_raises_the_share_of_its_address(
             each.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             answer = await asyncio.to_thread(each.recv, 100)
             assert answer.startswith(b"HTTP/1.1 401 ")
-
-
-async def test_a_port_that_is_taken_is_named(commands: Commands) -> None:
-    users = user_file(commands)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        ended = await commands.run(
-            *("queue", "serve", "--component", "queue.localhost"),
-            *("--port", str(commands.component_port)),
-            *("--http", f"127.0.0.1:{port}", "--http-users", users),
-            password=SECRET,
-        )
-    assert ended.status == 4
-    assert f"--http 127.0.0.1:{port}: " in ended.err
-    assert "already in use" in ended.err
-
-
-async def test_without_the_extra_it_says_what_to_install(
-    commands: Commands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    users = user_file(commands)
-    commands.forked = False
-    (commands.folder / "aiohttp.py").write_text("raise ImportError('not here')\n")
-    monkeypatch.setenv("PYTHONPATH", str(commands.folder))
-    ended = await commands.run(
-        *("queue", "serve", "--component", "queue.localhost", *LOCAL),
-        *("--http-users", users),
-        password=ANY,
-    )
-    assert ended.status == 2
-    assert "there is no aiohttp: pip install '.[rest]'" in ended.err

@@ -173,7 +173,7 @@ async def test_queues_leave_nothing_but_what_the_workers_command_reads(
     published = await commands.queue("publish", "--lines", DEBUG, input_=line)
     assert published.status == 0, published.err
     script = "import os, sys; print(dict(os.environ)); sys.exit(65)"
-    command = ("--", sys.executable, "-c", script)
+    command = ("--", sys.executable, "-P", "-c", script)
     queue = ("queue.localhost", "orders")
     with own_command_line(commands):
         worker = await commands.start(

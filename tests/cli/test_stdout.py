@@ -93,7 +93,7 @@ async def test_a_disk_that_fills_up_within_a_line_loses_no_message(
         file.truncate(size - 1)
         file.seek(size - 1)
         file.write(b"\n")
-    limited = (sys.executable, "-c", _LIMITED)
+    limited = (sys.executable, "-P", "-c", _LIMITED)
     with appending(path) as file:
         listener = await start_listen(commands, stdout=file, wrapper=limited)
         sender = await commands.start("send", TO, "--body", "x", user="alice")

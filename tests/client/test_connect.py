@@ -552,7 +552,7 @@ async def test_a_kill_in_the_body_brings_the_message_again(
     async with device(server, CONTROLLER) as controller, limit():
         process = await asyncio.create_subprocess_exec(
             *(*Child.mortal(), sys.executable),
-            *("-c", _VICTIM, str(server.port), store),
+            *("-P", "-c", _VICTIM, str(server.port), store),
             stdout=PIPE,
         )
         assert process.stdout is not None
@@ -726,6 +726,6 @@ async def test_a_message_that_no_loop_asks_for_is_logged(
 def test_importing_qos_imports_no_slixmpp() -> None:
     """It is imported when `qos.connect` is asked for."""
     code = "import sys, qos; assert 'slixmpp' not in sys.modules; qos.connect"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-P", "-c", code], check=True)
     with pytest.raises(AttributeError, match="no attribute 'conect'"):
         qos.conect  # type: ignore[attr-defined]  # noqa: B018

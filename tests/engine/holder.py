@@ -10,7 +10,7 @@ from contextlib import contextmanager
 def holder(program: str, *words: str) -> Iterator[subprocess.Popen[str]]:
     """Run a program that prints `open` when it has a store open, and kill it."""
     with subprocess.Popen(
-        [sys.executable, "-c", program, *words],
+        [sys.executable, "-P", "-c", program, *words],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

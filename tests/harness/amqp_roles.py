@@ -1,36 +1,32 @@
 """A publisher and a worker with the AMQP client of Qpid Proton, and nothing of ours.
 
-Proton's calls block, so they have a thread of their own. Whenever a connection is lost, or
-does not answer, there is a new one.
+Proton's calls block: see `blocking_roles`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import random
 import re
-import signal
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from proton import Delivery, Message, ProtonException, Timeout
 from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
 
+from blocking_roles import BlockingRole, Work
 from notebooks import ACCEPTED, REJECTED, Deed, Notebook
-from role import Role, Say, open_log
+from role import open_log
 
 __all__ = ["AmqpPublisher", "AmqpWorker", "item_of"]
 
 #: Seconds for an answer.
 _ANSWER_S = 4.0
-
-_AGAIN_S = 0.1
 
 #: Messages that are under way together.
 _AT_ONCE = 4
@@ -47,45 +43,11 @@ _STATES = {ACCEPTED: Delivery.ACCEPTED, REJECTED: Delivery.REJECTED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _AmqpRole(Role):
-    """Works on one connection after the other, until SIGTERM.
+class _AmqpRole(BlockingRole):
+    errors: ClassVar[tuple[type[Exception], ...]] = (ProtonException, OSError)
 
-    Attributes:
-        node: the queue.
-    """
-
-    node: str
-
-    async def live(self, say: Say) -> None:
-        """See Role."""
-        stop = threading.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-        say("ready")
-        await asyncio.to_thread(self._until_done, self.begin(stop), stop)
-
-    def begin(self, stop: threading.Event) -> Callable[[BlockingConnection], bool]:
-        """The work on a connection; it returns whether the role may end."""
-        raise NotImplementedError
-
-    def _until_done(
-        self, work: Callable[[BlockingConnection], bool], stop: threading.Event
-    ) -> None:
-        done = False
-        while not done:
-            connection = None
-            try:
-                connection = self._connect()
-                done = work(connection)
-            except (ProtonException, OSError):
-                time.sleep(_AGAIN_S)
-                # A worker has nothing to finish.
-                done = stop.is_set() and isinstance(self, AmqpWorker)
-            finally:
-                if connection is not None:
-                    with contextlib.suppress(ProtonException, OSError):
-                        connection.close()
-
-    def _connect(self) -> BlockingConnection:
+    def open(self) -> BlockingConnection:
+        """See BlockingRole."""
         connect = self.connect
         url = f"amqp://{connect.jid}:{connect.password}@{connect.host}:{connect.port}"
         return BlockingConnection(url, allowed_mechs="PLAIN", timeout=_ANSWER_S)
@@ -100,11 +62,13 @@ class AmqpPublisher(_AmqpRole):
         pause_s: after some messages.
     """
 
+    may_leave: ClassVar[bool] = False
+
     published: str
     pause_s: float
 
-    def begin(self, stop: threading.Event) -> Callable[[BlockingConnection], bool]:
-        """See _AmqpRole."""
+    def begin(self, stop: threading.Event) -> Work:
+        """See BlockingRole."""
         log = open_log(self.published)
         first = Path(self.published).read_bytes().count(b"\n")
 
@@ -146,11 +110,13 @@ class AmqpWorker(_AmqpRole):
         work_s: how long it works on a message, at most.
     """
 
+    may_leave: ClassVar[bool] = True
+
     notebook: str
     work_s: float
 
-    def begin(self, stop: threading.Event) -> Callable[[BlockingConnection], bool]:
-        """See _AmqpRole."""
+    def begin(self, stop: threading.Event) -> Work:
+        """See BlockingRole."""
         book = Notebook(self.notebook)
 
         def work(connection: BlockingConnection) -> bool:

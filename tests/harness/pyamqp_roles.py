@@ -6,20 +6,18 @@ and waits until the service has settled what it sends and what it answers.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import queue
 import random
-import signal
 import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from azure.servicebus._pyamqp.authentication import SASLPlainAuth
 from azure.servicebus._pyamqp.client import ReceiveClient, SendClient
@@ -31,56 +29,33 @@ from azure.servicebus._pyamqp.error import (
 from azure.servicebus._pyamqp.message import Message, Properties
 
 from amqp_roles import item_of
+from blocking_roles import BlockingRole, Work
 from notebooks import ACCEPTED, REJECTED, Deed, Notebook
-from role import Role, Say, open_log
+from role import open_log
 
 __all__ = ["PyamqpPublisher", "PyamqpWorker"]
 
 #: Seconds for an answer; for a connection that says nothing; and for a read.
 _ANSWER_S, _IDLE_S, _READ_S = 4.0, 10, 0.1
 
-_AGAIN_S = 0.1
-
 _CREDIT = 6
 
 #: What becomes of deliveries, of a hundred: the rest is accepted.
 _RELEASED, _FAILED, _REJECTED = 6, 4, 4
 
-#: The work on a client of the library; it returns whether the role may end.
-_Work = Callable[[Any, threading.Event], bool]
-
-#: What its calls raise: it has no common class for that, and cannot read each error.
-_ERRORS = (
-    AMQPException,
-    OSError,
-    TimeoutError,
-    ValueError,
-    AttributeError,
-    IndexError,
-    TypeError,
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _PyamqpRole(Role):
-    """Works with one client after the other, until SIGTERM.
-
-    Attributes:
-        node: the queue.
-    """
-
-    node: str
-
-    async def live(self, say: Say) -> None:
-        """See Role."""
-        stop = threading.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-        say("ready")
-        await asyncio.to_thread(self._until_done, self.begin(), stop)
-
-    def begin(self) -> _Work:
-        """The work of one life."""
-        raise NotImplementedError
+class _PyamqpRole(BlockingRole):
+    #: The library has no common class for them, and cannot read each error.
+    errors: ClassVar[tuple[type[Exception], ...]] = (
+        AMQPException,
+        OSError,
+        TimeoutError,
+        ValueError,
+        AttributeError,
+        IndexError,
+        TypeError,
+    )
 
     def client(self, kind: type[Any], **options: object) -> Any:
         """A new client of the library."""
@@ -97,24 +72,6 @@ class _PyamqpRole(Role):
             **options,
         )
 
-    def _until_done(self, work: _Work, stop: threading.Event) -> None:
-        done = False
-        while not done:
-            client = self.new_client()
-            try:
-                done = work(client, stop)
-            except _ERRORS:
-                time.sleep(_AGAIN_S)
-                # A worker has nothing to finish.
-                done = stop.is_set() and isinstance(self, PyamqpWorker)
-            finally:
-                with contextlib.suppress(*_ERRORS):
-                    client.close()
-
-    def new_client(self) -> Any:
-        """A client of this role."""
-        raise NotImplementedError
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PyamqpPublisher(_PyamqpRole):
@@ -125,19 +82,21 @@ class PyamqpPublisher(_PyamqpRole):
         pause_s: after each message.
     """
 
+    may_leave: ClassVar[bool] = False
+
     published: str
     pause_s: float
 
-    def new_client(self) -> Any:
-        """See _PyamqpRole."""
+    def open(self) -> Any:
+        """See BlockingRole."""
         return self.client(SendClient)
 
-    def begin(self) -> _Work:
-        """See _PyamqpRole."""
+    def begin(self, stop: threading.Event) -> Work:
+        """See BlockingRole."""
         log = open_log(self.published)
         number = Path(self.published).read_bytes().count(b"\n")
 
-        def work(client: Any, stop: threading.Event) -> bool:
+        def work(client: Any) -> bool:
             nonlocal number
             while True:
                 message = Message(
@@ -166,18 +125,20 @@ class PyamqpWorker(_PyamqpRole):
         work_s: how long it works on a message, at most.
     """
 
+    may_leave: ClassVar[bool] = True
+
     notebook: str
     work_s: float
 
-    def new_client(self) -> Any:
-        """See _PyamqpRole."""
+    def open(self) -> Any:
+        """See BlockingRole."""
         return self.client(ReceiveClient, link_credit=_CREDIT)
 
-    def begin(self) -> _Work:
-        """See _PyamqpRole."""
+    def begin(self, stop: threading.Event) -> Work:
+        """See BlockingRole."""
         book = Notebook(self.notebook)
 
-        def work(client: Any, stop: threading.Event) -> bool:
+        def work(client: Any) -> bool:
             client.open()
             while not stop.is_set():
                 client.do_work()

@@ -50,10 +50,10 @@ asyncio.run(main())
 
 def die(writer: JournalWriter) -> None:
     """End as in a kill: only the kernel closes the file."""
-    file = writer._file
-    assert file is not None
-    os.close(file._file)
-    writer._file = None
+    files = writer._files
+    assert files._file is not None
+    os.close(files._file._file)
+    files._file = None
     writer._ended = True
 
 
@@ -66,8 +66,8 @@ async def dead(
     before = writer.commit_begins()
     assert before is not None
     before()
-    assert writer._file is not None
-    path = writer._file.path
+    assert writer._files._file is not None
+    path = writer._files._file.path
     die(writer)
     await writer.close()
     return path
@@ -92,7 +92,7 @@ async def start(folder: Path, node: str = NODE, store_id: str = STORE) -> Journa
 async def test_a_file_of_a_killed_process_is_put_into_place(tmp_path: Path) -> None:
     """With a real process and a real kill; while it lived its file was left alone."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", PROGRAM, tmp_path, NODE),
+        *(sys.executable, "-P", "-c", PROGRAM, tmp_path, NODE),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )

@@ -347,7 +347,7 @@ async def test_a_full_disk_costs_the_lines_and_nothing_else(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One error in the log, a count, and a gap in seq, but not inside a file."""
-    monkeypatch.setattr("qos.journal.writer._AGAIN_S", 0.0)
+    monkeypatch.setattr("qos.journal.file_series._AGAIN_S", 0.0)
     async with writing(tmp_path) as writer:
         writer.note(entry())
         await flush(writer)
@@ -371,7 +371,7 @@ async def test_it_is_not_tried_again_for_each_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a dead disk each message would cost a system call that may hang."""
-    monkeypatch.setattr("qos.journal.writer._AGAIN_S", 3600.0)
+    monkeypatch.setattr("qos.journal.file_series._AGAIN_S", 3600.0)
     async with writing(tmp_path) as writer:
         steps = []
 

@@ -9,8 +9,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from qos.testing.prosody import MakeProsody, Prosody, mutual
+from queue_service import Served, own_server, served
 
 HERE = Path(__file__).parent
 
@@ -52,3 +54,20 @@ async def make_prosody(
 async def prosody(make_prosody: MakeProsody) -> Prosody:
     """The usual server: see the constants of this file."""
     return await make_prosody()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Prosody]:
+    """A server for all tests of a module, which share a loop: see `queues`."""
+    async with own_server(tmp_path_factory.mktemp("prosody")) as prosody:
+        yield prosody
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def queues(server: Prosody, tmp_path: Path) -> AsyncIterator[Served]:
+    """A queue service on it, of the test's own.
+
+    The test, too, has to run in the loop of its module.
+    """
+    async with served(server, tmp_path) as service:
+        yield service

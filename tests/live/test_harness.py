@@ -281,7 +281,7 @@ async def test_a_server_does_not_outlive_a_killed_test_run(tmp_path: Path) -> No
         "asyncio.run(main())\n"
     )
     run = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", program),
+        *(sys.executable, "-P", "-c", program),
         cwd=Path(__file__).parent,
         stdout=asyncio.subprocess.PIPE,
     )

@@ -1,13 +1,10 @@
 """Rights at a queue: affiliations, access models, and subscriptions."""
 
-from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from xml.etree import ElementTree as ET
 
 import pytest
-import pytest_asyncio
 
-from qos.testing.prosody import Prosody
 from queue_service import (
     BAD_REQUEST,
     DISCO_INFO,
@@ -23,29 +20,15 @@ from queue_service import (
     Served,
     form,
     item,
-    own_server,
     peers,
     publish,
     pubsub,
-    served,
     subscribe,
 )
 
 NODE = "orders"
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Prosody]:
-    async with own_server(tmp_path_factory.mktemp("prosody")) as prosody:
-        yield prosody
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def queues(server: Prosody, tmp_path: Path) -> AsyncIterator[Served]:
-    async with served(server, tmp_path) as service:
-        yield service
 
 
 def configure(node: str, config: Mapping[str, str]) -> str:

@@ -5,16 +5,12 @@ which all nodes depend.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
 from itertools import product
-from pathlib import Path
 from xml.etree import ElementTree as ET
 from xml.sax.saxutils import quoteattr
 
 import pytest
-import pytest_asyncio
 
-from qos.testing.prosody import Prosody
 from queue_service import (
     BAD_REQUEST,
     DATA,
@@ -34,12 +30,10 @@ from queue_service import (
     Refused,
     Served,
     item,
-    own_server,
     peers,
     publish,
     pubsub,
     retract,
-    served,
     unlock,
 )
 from raw_client import stanza
@@ -50,18 +44,6 @@ TOO_MANY = Refused("modify", "not-acceptable", "max-items-exceeded")
 Q = f"xmlns:q='{EXTENSIONS}'"
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Prosody]:
-    async with own_server(tmp_path_factory.mktemp("prosody")) as prosody:
-        yield prosody
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def queues(server: Prosody, tmp_path: Path) -> AsyncIterator[Served]:
-    async with served(server, tmp_path) as service:
-        yield service
 
 
 async def works(owner: Peer, worker: Peer, node: str = NODE) -> None:

@@ -1,10 +1,9 @@
 """XEP-0060 and XEP-0030 around the queue: what is offered, and what is not."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from qos.testing.prosody import Prosody
 from queue_service import (
@@ -26,7 +25,6 @@ from queue_service import (
     Served,
     form,
     item,
-    own_server,
     peers,
     publish,
     pubsub,
@@ -42,18 +40,6 @@ UNREADABLE = Refused("wait", "internal-server-error")
 UNSUPPORTED = Refused("cancel", "feature-not-implemented", "unsupported")
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Prosody]:
-    async with own_server(tmp_path_factory.mktemp("prosody")) as prosody:
-        yield prosody
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def queues(server: Prosody, tmp_path: Path) -> AsyncIterator[Served]:
-    async with served(server, tmp_path) as service:
-        yield service
 
 
 def create(node: str, config: Mapping[str, str] | None = None) -> str:

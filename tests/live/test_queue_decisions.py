@@ -4,14 +4,11 @@ docs/design/queue.md §1 and §2: the second one is a fixed order of checks, of 
 is one check, or a pair of checks that both match.
 """
 
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
-import pytest_asyncio
 
 from passing_time import let_pass
-from qos.testing.prosody import Prosody
 from queue_service import (
     BAD_REQUEST,
     CONFLICT,
@@ -34,11 +31,9 @@ from queue_service import (
     delivered,
     item,
     kinds,
-    own_server,
     peers,
     pubsub,
     retract,
-    served,
     settled,
     subscribe,
     unlock,
@@ -57,18 +52,6 @@ Settle = Callable[..., str]
 
 #: Both requests that settle, since the order of checks is the same.
 SETTLING = pytest.mark.parametrize("settle", [retract, unlock])
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Prosody]:
-    async with own_server(tmp_path_factory.mktemp("prosody")) as prosody:
-        yield prosody
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def queues(server: Prosody, tmp_path: Path) -> AsyncIterator[Served]:
-    async with served(server, tmp_path) as service:
-        yield service
 
 
 async def held(

@@ -3,14 +3,9 @@
 Names, sizes, restarts, dead letters that die again.
 """
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
-import pytest_asyncio
 
 from passing_time import let_pass
-from qos.testing.prosody import Prosody
 from queue_service import (
     BAD_REQUEST,
     CONFLICT,
@@ -24,12 +19,10 @@ from queue_service import (
     Served,
     delivered,
     item,
-    own_server,
     peers,
     publish,
     pubsub,
     retract,
-    served,
     settled,
     subscribe,
     unlock,
@@ -44,18 +37,6 @@ FAILED = "<q:modified delivery-failed='true'/>"
 REJECTED = "<q:rejected/>"
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Prosody]:
-    async with own_server(tmp_path_factory.mktemp("prosody")) as prosody:
-        yield prosody
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def queues(server: Prosody, tmp_path: Path) -> AsyncIterator[Served]:
-    async with served(server, tmp_path) as service:
-        yield service
 
 
 def requeue(node: str, *item_ids: str) -> str:

@@ -1,13 +1,9 @@
 """docs/design/queue.md §4 on the wire: distribution of items, limits, and presence."""
 
 import itertools
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
-from qos.testing.prosody import Prosody
 from queue_service import (
     EAGER,
     EXTENSIONS,
@@ -18,11 +14,9 @@ from queue_service import (
     Served,
     delivered,
     item,
-    own_server,
     peers,
     pubsub,
     retract,
-    served,
     unlock,
 )
 
@@ -32,18 +26,6 @@ Q = f"xmlns:q='{EXTENSIONS}'"
 DURABLE = {"queue#durable_locks": "1"}
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Prosody]:
-    async with own_server(tmp_path_factory.mktemp("prosody")) as prosody:
-        yield prosody
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def queues(server: Prosody, tmp_path: Path) -> AsyncIterator[Served]:
-    async with served(server, tmp_path) as service:
-        yield service
 
 
 def unsubscribe(worker: Peer) -> str:

@@ -3,14 +3,10 @@
 docs/design/queue.md §5.
 """
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-import pytest_asyncio
 
-from qos.testing.prosody import Prosody
 from queue_items import NODE, dead_of, failures, held, q_of, requeue
 from queue_service import (
     CONFLICT,
@@ -27,11 +23,9 @@ from queue_service import (
     Peer,
     Served,
     item,
-    own_server,
     peers,
     pubsub,
     retract,
-    served,
     unlock,
 )
 
@@ -42,18 +36,6 @@ FAILED = "<q:modified delivery-failed='true'/>"
 REJECTED = "<q:rejected>no such street</q:rejected>"
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Prosody]:
-    async with own_server(tmp_path_factory.mktemp("prosody")) as prosody:
-        yield prosody
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def queues(server: Prosody, tmp_path: Path) -> AsyncIterator[Served]:
-    async with served(server, tmp_path) as service:
-        yield service
 
 
 # -- dead letters ----------------------------------------------------------

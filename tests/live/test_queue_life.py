@@ -3,14 +3,9 @@
 docs/design/queue.md §5.
 """
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
-import pytest_asyncio
 
 from passing_time import let_pass
-from qos.testing.prosody import Prosody
 from queue_items import NODE, dead_of, failures, held, q_of
 from queue_service import (
     EAGER,
@@ -22,11 +17,9 @@ from queue_service import (
     PRIVATE,
     Served,
     item,
-    own_server,
     peers,
     pubsub,
     retract,
-    served,
     unlock,
 )
 
@@ -36,18 +29,6 @@ FAILED = "<q:modified delivery-failed='true'/>"
 REJECTED = "<q:rejected>no such street</q:rejected>"
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Prosody]:
-    async with own_server(tmp_path_factory.mktemp("prosody")) as prosody:
-        yield prosody
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def queues(server: Prosody, tmp_path: Path) -> AsyncIterator[Served]:
-    async with served(server, tmp_path) as service:
-        yield service
 
 
 # -- outcomes and counts ---------------------------------------------------

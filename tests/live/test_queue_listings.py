@@ -4,15 +4,11 @@ The JIDs are those of the tests. Where the listings have iq type `get` and the X
 text means `set`, both are sent (docs/design/queue.md §1.1).
 """
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-import pytest_asyncio
 
 from passing_time import let_pass
-from qos.testing.prosody import Prosody
 from queue_service import (
     CLIENT,
     DATA,
@@ -37,10 +33,8 @@ from queue_service import (
     form,
     item,
     kinds,
-    own_server,
     peers,
     pubsub,
-    served,
 )
 from raw_client import stanza
 
@@ -52,18 +46,6 @@ NAMESPACES = pytest.mark.parametrize("xmlns", [QUEUEING, QUEUEING_OLD])
 
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Prosody]:
-    async with own_server(tmp_path_factory.mktemp("prosody")) as prosody:
-        yield prosody
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def queues(server: Prosody, tmp_path: Path) -> AsyncIterator[Served]:
-    async with served(server, tmp_path) as service:
-        yield service
 
 
 def listing_2(worker: Peer) -> str:

@@ -8,12 +8,11 @@ import contextlib
 import errno
 import itertools
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-import pytest_asyncio
 
 from clients import connected_client
 from passing_time import let_pass
@@ -34,12 +33,10 @@ from queue_service import (
     Served,
     delivered,
     item,
-    own_server,
     peers,
     publish,
     pubsub,
     retract,
-    served,
     unlock,
 )
 from raw_client import stanza
@@ -50,18 +47,6 @@ QOS = "urn:xmpp:qos"
 Q = f"xmlns:q='{EXTENSIONS}'"
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Prosody]:
-    async with own_server(tmp_path_factory.mktemp("prosody")) as prosody:
-        yield prosody
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def queues(server: Prosody, tmp_path: Path) -> AsyncIterator[Served]:
-    async with served(server, tmp_path) as service:
-        yield service
 
 
 # -- repeats ---------------------------------------------------------------

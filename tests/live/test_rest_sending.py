@@ -9,7 +9,7 @@ from slixmpp import ClientXMPP, ComponentXMPP
 
 from clients import connected_client, connected_component
 from devices import device
-from qos.core.quota import domain_of
+from qos.core.strings import domain_of
 from qos.rest.gateway import Gateway
 from qos.rest.targets import Targets
 from qos.testing.prosody import Prosody

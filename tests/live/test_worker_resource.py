@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.timeout(4 * LIMIT_S)]
 async def worker(jid: str, port: int) -> AsyncIterator[Process]:
     """The worker, which is killed at the end."""
     process = await asyncio.create_subprocess_exec(
-        *(*Child.mortal(), sys.executable, "-c", HANGING),
+        *(*Child.mortal(), sys.executable, "-P", "-c", HANGING),
         *(jid, str(port), SERVICE, NODE),
         env=os.environ | {"XMPP_QOS_PASSWORD": ACCOUNTS["bob"]},
         stdout=PIPE,

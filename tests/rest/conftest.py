@@ -1,5 +1,6 @@
-"""Fixtures for each test of this folder; see rest_clock.py, which mypy checks."""
+"""Fixtures for each test of this folder, in modules that mypy checks."""
 
 from rest_clock import body_clock, patient
+from rest_fixtures import bench, clock, timed
 
-__all__ = ["body_clock", "patient"]
+__all__ = ["bench", "body_clock", "clock", "patient", "timed"]

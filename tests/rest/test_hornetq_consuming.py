@@ -4,7 +4,6 @@ The rows are those of docs/rest-checklist.md.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -29,23 +28,8 @@ ACKNOWLEDGEMENT, CONSUMER = "msg-acknowledgement", "msg-consumer"
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[RestBench]:
-    async with rest(tmp_path) as bench:
-        await bench.create("orders")
-        yield bench
-
-
-@pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
     return turned(monkeypatch, consumers)
-
-
-@pytest.fixture
-async def timed(tmp_path: Path, clock: ManualClock) -> AsyncIterator[RestBench]:
-    """A bench whose queues and consumers have the time of the clock."""
-    async with rest(tmp_path, clock=clock) as bench:
-        await bench.create("orders")
-        yield bench
 
 
 def path_of(url: str) -> str:

@@ -4,7 +4,6 @@ The rows are those of docs/rest-checklist.md.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import unquote
 from xml.etree import ElementTree as ET
@@ -21,13 +20,6 @@ from rest_bench import Response, RestBench, rest
 QUEUE = "/hornetq/queues/orders"
 ATOM = "{http://www.w3.org/2005/Atom}link"
 MAKES = "application/hornetq.jms.queue+xml"
-
-
-@pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[RestBench]:
-    async with rest(tmp_path) as bench:
-        await bench.create("orders")
-        yield bench
 
 
 async def one_off(bench: RestBench, node: str = "orders") -> str:

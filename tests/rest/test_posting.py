@@ -5,7 +5,6 @@ The rows are those of docs/rest-checklist.md.
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -22,13 +21,6 @@ from qos.testing import ManualClock
 from rest_bench import RestBench, rest
 
 USED = "OPTIONS"
-
-
-@pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[RestBench]:
-    async with rest(tmp_path) as bench:
-        await bench.create("orders")
-        yield bench
 
 
 async def once(bench: RestBench, node: str = "orders", rel: str = "") -> str:

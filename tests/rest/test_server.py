@@ -42,13 +42,6 @@ TWICE = "Idempotency-Key: a\r\nIdempotency-Key: b\r\n"
 ATOM = "{http://www.w3.org/2005/Atom}link"
 
 
-@pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[RestBench]:
-    async with rest(tmp_path) as bench:
-        await bench.create("orders")
-        yield bench
-
-
 # -- discovery -------------------------------------------------------------
 
 

@@ -8,7 +8,6 @@ import contextlib
 import errno
 import os
 import socket
-from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import urljoin
 
@@ -45,26 +44,6 @@ from turned_time import turned
 from waiting import LIMIT_S, limit, until
 
 TAKE = "/queues/orders/consumer"
-
-
-@pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[RestBench]:
-    async with rest(tmp_path) as bench:
-        await bench.create("orders")
-        yield bench
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(1_700_000_000.0)
-
-
-@pytest.fixture
-async def timed(tmp_path: Path, clock: ManualClock) -> AsyncIterator[RestBench]:
-    """A bench whose queues have the time of the clock."""
-    async with rest(tmp_path, clock=clock) as bench:
-        await bench.create("orders")
-        yield bench
 
 
 async def publish(bench: RestBench, *bodies: bytes, **headers: str) -> None:

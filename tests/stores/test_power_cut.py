@@ -88,7 +88,7 @@ def recorded(folder: Path, code: str) -> Trace:
     disk.mkdir()
     recorder = Recorder(disk, folder / "acks")
     text = f"import os; disk = {str(disk)!r}; acks = {str(folder / 'acks')!r}; {code}"
-    recorder.run([sys.executable, "-c", text])
+    recorder.run([sys.executable, "-P", "-c", text])
     return recorder.trace
 
 
@@ -141,7 +141,7 @@ def test_what_follows_from_the_record_must_be_there(tmp_path: Path) -> None:
     recorder = Recorder(disk, tmp_path / "acks")
     (disk / "unseen").touch()
     with pytest.raises(RecordError, match="unseen"):
-        recorder.run([sys.executable, "-c", ""])
+        recorder.run([sys.executable, "-P", "-c", ""])
 
 
 # -- the disk ---------------------------------------------------------------

@@ -411,7 +411,7 @@ def test_a_hundred_thousand_messages_wait_on_the_disk(tmp_path: Path) -> None:
             )
         db.commit()
     done = subprocess.run(
-        [sys.executable, "-c", LONG_OUTBOX, path],
+        [sys.executable, "-P", "-c", LONG_OUTBOX, path],
         check=True,
         capture_output=True,
         text=True,

@@ -413,7 +413,9 @@ def test_effect_and_mark_are_both_there_after_a_kill_or_neither(
         """
     )
     died = subprocess.run(
-        [sys.executable, "-c", child, str(path), where], timeout=LIMIT_S, check=False
+        [sys.executable, "-P", "-c", child, str(path), where],
+        timeout=LIMIT_S,
+        check=False,
     )
     assert died.returncode == -signal.SIGKILL
 

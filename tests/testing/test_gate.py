@@ -143,8 +143,8 @@ def test_the_core_has_no_second_try(gate: Gate) -> None:
 
 
 def test_a_stage_ends_with_its_first_command_that_fails(gate: Gate) -> None:
-    touch = [sys.executable, "-c", "open('after', 'w')"]
-    gate.stage("check", [sys.executable, "-c", "raise SystemExit(3)"], touch)
+    touch = [sys.executable, "-P", "-c", "open('after', 'w')"]
+    gate.stage("check", [sys.executable, "-P", "-c", "raise SystemExit(3)"], touch)
     assert not gate.passed
     assert not Path("after").exists()
     gate.stage("next", touch)

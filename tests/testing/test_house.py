@@ -1,11 +1,13 @@
 """The figures of the house are those of its code; names that say nothing do not grow."""
 
 import ast
+from itertools import pairwise
 
 import pytest
 
 from house import (
     SHIPPED,
+    TOP,
     Figures,
     Names,
     figures,
@@ -146,3 +148,29 @@ def _identifiers(expression: ast.expr) -> list[str]:
         for node in ast.walk(expression)
         if isinstance(node, ast.Name | ast.Constant)
     ]
+
+
+def test_no_python_of_a_test_imports_what_lies_in_the_folder_where_it_is_started() -> (
+    None
+):
+    """A `json.py` there would run. For programs that are given as a text there is `-P`."""
+    texts = {path: path.read_text() for path in sorted((TOP / "tests").rglob("*.py"))}
+    unsafe = [
+        f"{path.name}:{node.lineno}"
+        for path, text in texts.items()
+        if "sys.executable" in text
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Tuple | ast.List) and _follows(node.elts, "-c")
+    ]
+    assert unsafe == []
+
+
+def _follows(words: list[ast.expr], option: str) -> bool:
+    """Whether this option comes first after the Python of the test."""
+    return any(
+        isinstance(word, ast.Attribute)
+        and word.attr == "executable"
+        and isinstance(after, ast.Constant)
+        and after.value == option
+        for word, after in pairwise(words)
+    )

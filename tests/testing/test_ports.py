@@ -24,7 +24,7 @@ def test_other_processes_have_others() -> None:
     )
     others = [
         subprocess.Popen(
-            (sys.executable, "-c", program),
+            (sys.executable, "-P", "-c", program),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -79,7 +79,7 @@ async def test_the_last_words_are_in_the_error_and_in_one_line(tmp_path: Path) -
     """The log is removed with the folder before anybody can read it."""
     program = "import sys; sys.exit('one\\ntwo\\n\\nthree\\nfour')"
     server = await Process.start(
-        *(sys.executable, "-c", program), name="it", folder=tmp_path
+        *(sys.executable, "-P", "-c", program), name="it", folder=tmp_path
     )
     (port,) = free_ports(1)
     with pytest.raises(
@@ -136,7 +136,7 @@ async def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
         "asyncio.run(main())\n"
     )
     parent = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", program),
+        *(sys.executable, "-P", "-c", program),
         stdout=asyncio.subprocess.PIPE,
         cwd=tmp_path,
     )

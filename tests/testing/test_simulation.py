@@ -193,7 +193,7 @@ def test_a_run_does_not_depend_on_its_process() -> None:
     )
     outputs = [
         subprocess.run(
-            [sys.executable, "-c", code],
+            [sys.executable, "-P", "-c", code],
             env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
             stdout=subprocess.PIPE,
             check=True,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from qos.core.amqp.item_rendering import as_published
 from qos.core.amqp.message_ids import id_property, id_text
-from qos.core.amqp.messages import as_published
 from qos.core.amqp.sections import Section, Sections, split
 from qos.core.amqp.values import DecodeError, decode, decode_carried, elements
 from qos.core.content_headers import is_media_type

@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 from qos.core.amqp import values
 from qos.core.amqp.hops import annotation, counted
-from qos.core.amqp.messages import read_message, render_item
+from qos.core.amqp.item_rendering import render_item
+from qos.core.amqp.messages import read_message
 from qos.core.amqp.sections import Section, section, split, without
 from qos.core.amqp.values import NULL, elements
 from qos.core.queue.item import Item

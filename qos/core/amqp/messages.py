@@ -1,4 +1,4 @@
-"""An AMQP 1.0 message as a queue item, and a queue item as an AMQP 1.0 message.
+"""An AMQP 1.0 message as a queue item; `item_rendering` is the way back.
 
 A message that was published by AMQP is stored as this payload, which XMPP workers get:
 
@@ -8,35 +8,26 @@ The text is the bare message with its footer, byte for byte, and to AMQP the sam
 leave. The attribute has the message annotations. The child is there to be read, if the
 body is a string (`<body/>`) or one data section with XML of at most READABLE_TAGS_MAX tags
 (that element itself).
-
-Any other item leaves as `qos.core.amqp.other_items` says.
 """
 
 from __future__ import annotations
 
-import binascii
 import hashlib
 import math
-import re
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Callable
-from functools import lru_cache
 from xml.etree import ElementTree as ET
 
-from qos.core.amqp import values
 from qos.core.amqp.delays import delay_of
 from qos.core.amqp.hops import counted
+from qos.core.amqp.item_rendering import NAMESPACE, REPLY_TO_FIELD
 from qos.core.amqp.message_ids import CORRELATION_ID, id_property
-from qos.core.amqp.other_items import bare_message
 from qos.core.amqp.sections import (
     Section,
     Sections,
     first,
-    merged,
     must_understand,
-    section,
     split,
-    without,
 )
 from qos.core.amqp.values import (
     NULL,
@@ -47,7 +38,7 @@ from qos.core.amqp.values import (
     elements,
 )
 from qos.core.content_headers import why_no_header
-from qos.core.queue.item import PRIORITIES, Item
+from qos.core.queue.item import PRIORITIES
 from qos.core.queue.properties import Properties, properties_size, why_not
 from qos.core.queue.properties import Value as PropertyValue
 from qos.core.queue.replies import REPLY_TO
@@ -60,52 +51,31 @@ from qos.xml_reading import parse
 from qos.xml_text import is_legal, render, text
 
 __all__ = [
-    "ANNOTATIONS_BYTES_MAX",
-    "NAMESPACE",
     "READABLE_TAGS_MAX",
     "MustDetach",
     "ReceivedMessage",
     "addressed_to",
-    "as_published",
     "read_message",
-    "render_item",
-    "with_annotations",
 ]
-
-#: The most bytes of the annotations that consumers add to an item: they are in memory.
-ANNOTATIONS_BYTES_MAX = 4 * 1024
 
 #: The tags of a body of XML that is written a second time, to be read by XMPP workers. All
 #: of it is done at once; so many take some 2 ms.
 READABLE_TAGS_MAX = 1000
 
-#: The namespace of the payload of an item that was published by AMQP.
-NAMESPACE = "xmpp-qos:amqp:0"
-
-#: The payload as it is written here, or by an XMPP library from what it has read.
-_PAYLOAD = re.compile(
-    rf"<message xmlns=(['\"]){NAMESPACE}\1"
-    r"(?: annotations=(['\"])(?P<annotations>[A-Za-z0-9+/=]*)\2)?>"
-    r"(?P<bare>[A-Za-z0-9+/=]+)<"
-)
-
 #: Fields of a header (messaging §3.2.1), of properties (messaging §3.2.4), by their places.
 _PRIORITY, _TTL = 1, 2
-_TO, _REPLY_TO, _EXPIRY = 2, 4, 8
+_TO, _EXPIRY = 2, 8
 
 #: The other fields of properties that selectors know, by their places: see
 #: qos.core.queue.item_names.
 _STANDARD = {
     _TO: "JMSDestination",
     3: "JMSType",
-    _REPLY_TO: REPLY_TO,
+    REPLY_TO_FIELD: REPLY_TO,
     5: CORRELATION_ID,
     10: "JMSXGroupID",
     11: "JMSXGroupSeq",
 }
-
-#: The types of an address that can be the name of a node.
-_NAMES = frozenset({"string", "symbol"})
 
 #: The constructors of strings.
 _STRINGS = frozenset({0xA1, 0xB1})
@@ -374,109 +344,3 @@ def _xml(content: bytes) -> str:
     except (ET.ParseError, ValueError):
         return ""
     return rendered[rendered.index(">") + 1 : rendered.rindex("<")]
-
-
-# -- to a consumer ---------------------------------------------------------
-
-
-def render_item(item: Item, payload: str, now: float) -> bytes:
-    """The message that a consumer gets: its bare part is the same each time.
-
-    No intermediary may change it (messaging §3.2). There is one exception: a queue for replies
-    that the item does not name any more (`qos.core.queue.replies`) is left out.
-
-    Args:
-        item: as it was locked.
-        payload: of the item.
-        now: the remaining time to live is counted from here.
-    """
-    annotations, sections = _as_published(payload)
-    bare = b""
-    if sections is not None:
-        try:
-            bare = _shown(item, sections)
-        except DecodeError:
-            # As below.
-            annotations = b""
-    if item.annotations:
-        annotations = merged(annotations, b64decode(item.annotations))
-    if annotations:
-        annotations = section(Section.MESSAGE_ANNOTATIONS, annotations)
-    return _header(item, now) + annotations + (bare or bare_message(item, payload))
-
-
-def _shown(item: Item, sections: Sections) -> bytes:
-    """The bare message without a queue for replies that its item does not name."""
-    properties = sections.values.get(Section.PROPERTIES)
-    fields = [] if properties is None else elements(properties)
-    reply_to = fields[_REPLY_TO] if len(fields) > _REPLY_TO else NULL
-    kind, name = decode_carried(reply_to)
-    if kind not in _NAMES or name == item.properties.get(REPLY_TO):
-        return sections.bare
-    fields[_REPLY_TO] = NULL
-    section_bytes = section(Section.PROPERTIES, values.pack_list(fields))
-    return section_bytes + without(sections.bare, Section.PROPERTIES)
-
-
-def with_annotations(item: Item, changes: bytes) -> str:
-    """The annotations of an item after a modified outcome, packed for the item.
-
-    They are as before if they would be too large: the outcome itself counts.
-
-    Args:
-        item: as it was locked.
-        changes: an encoded map, of the outcome.
-
-    Raises:
-        DecodeError: it is no map.
-    """
-    after = merged(b64decode(item.annotations), changes)
-    small = len(after) <= ANNOTATIONS_BYTES_MAX
-    return b64encode(after).decode() if small else item.annotations
-
-
-def _header(item: Item, now: float) -> bytes:
-    left_ms = 0
-    if item.expires_at is not None:
-        # 0 would be no time to live for many clients.
-        left_ms = max(1, int(1000 * (item.expires_at - now)))
-    return _packed_header(item.priority, left_ms, not item.order, item.delivery_count)
-
-
-# Most items have the same one.
-@lru_cache(maxsize=64)
-def _packed_header(
-    priority: int, left_ms: int, first_acquirer: bool, delivery_count: int
-) -> bytes:
-    fields = (
-        values.boolean(True),  # durable: every item is on disk
-        values.ubyte(priority),
-        values.uint(min(left_ms, 0xFFFF_FFFF)) if left_ms else values.NULL,
-        values.boolean(first_acquirer),
-        values.uint(delivery_count),
-    )
-    return section(Section.HEADER, values.pack_list(fields))
-
-
-def as_published(payload: str) -> tuple[bytes, bytes]:
-    """Read the annotations and the bare message in a payload; b'' both: not published by AMQP."""
-    annotations, sections = _as_published(payload)
-    return annotations, b"" if sections is None else sections.bare
-
-
-def _as_published(payload: str) -> tuple[bytes, Sections | None]:
-    match = _PAYLOAD.match(payload)
-    if match is None:
-        return b"", None
-    try:
-        bare = b64decode(match["bare"], validate=True)
-        annotations = b64decode(match["annotations"] or "", validate=True)
-        sections = split(bare)
-        if sections.bare == bare:
-            if annotations:
-                split(section(Section.MESSAGE_ANNOTATIONS, annotations))
-            return annotations, sections
-    except (binascii.Error, DecodeError):
-        # An XMPP client has made up such an element: to AMQP it is XML like any other.
-        pass
-    return b"", None

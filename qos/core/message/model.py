@@ -210,7 +210,7 @@ class Outgoing:
     @property
     def flow(self) -> str:
         """The key of its window and of its order: the account of the recipient."""
-        return self.to.partition("/")[0]
+        return bare(self.to)
 
 
 @record(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ from qos.core.message.flow import WINDOW_FIRST
 from qos.core.message.model import Level, Outgoing, OutgoingState, Route
 from qos.core.quick_enum import QuickEnum
 from qos.core.record import record
-from qos.core.strings import own_servers
+from qos.core.strings import domain_of, own_servers
 
 __all__ = [
     "AWAY",
@@ -276,7 +276,7 @@ def too_large(record: Outgoing, *, size: int, limit: int, own: str) -> Reply:
     """
     return Reply(
         record.offer_id,
-        own.partition("/")[0].rpartition("@")[2],
+        domain_of(own),
         error="policy-violation",
         error_type="modify",
         text=f"the stanza has {size} bytes, and the server takes {limit}",

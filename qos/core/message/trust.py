@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from qos.core.record import record
-from qos.core.strings import bare
+from qos.core.strings import bare, domain_of, resource_of, user_of
 from qos.errors import InvalidArgument
 
 __all__ = ["TrustPolicy", "Trusted"]
@@ -69,7 +69,7 @@ class TrustPolicy:
     def names(self, sender: str) -> bool:
         """Whether a full JID, its account or its domain is in the list."""
         account = _folded(bare(sender))
-        at_domain = f"@{account.rpartition('@')[2]}"
+        at_domain = f"@{domain_of(account)}"
         return not self.named.isdisjoint({account, _folded(sender), at_domain})
 
 
@@ -137,13 +137,15 @@ def _entry(entry: object) -> str:
 
 def _is_jid(text: str) -> bool:
     """Whether it is a JID or an @domain, no misspelt word; see TrustPolicy.parse."""
-    account, slash, resource = text.partition("/")
-    local, at, domain = account.rpartition("@")
-    if any(sign.isspace() for sign in account) or bool(slash) != bool(resource):
+    account, domain, local = bare(text), domain_of(text), user_of(text)
+    has_resource = account != text
+    if any(sign.isspace() for sign in account):
         return False
-    if at and not local:
-        return bool(domain) and not slash
-    if at:
+    if has_resource and not resource_of(text):
+        return False
+    if "@" in account and not local:
+        return bool(domain) and not has_resource
+    if local:
         return bool(domain) and _NOT_IN_LOCAL_PART.isdisjoint(local)
     # An IPv6 address has colons, and no dot: RFC 7622 §3.2.
     has_dot = "." in domain.strip(".")
@@ -156,5 +158,5 @@ def _folded(jid: str) -> str:
     Accounts compare without regard to case, resources with regard to it (RFC 7622 §3).
     A dot at the end of the domain is dropped (RFC 7622 §3.2).
     """
-    account, slash, resource = jid.partition("/")
-    return account.lower().removesuffix(".") + slash + resource
+    account = bare(jid)
+    return account.lower().removesuffix(".") + jid[len(account) :]

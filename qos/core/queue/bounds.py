@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from qos.core.quota import Quotas, Share, Tally, domain_of
+from qos.core.quota import Quotas, Share, Tally
 from qos.core.record import record
+from qos.core.strings import domain_of
 
 __all__ = [
     "MESSAGE_QUOTAS",

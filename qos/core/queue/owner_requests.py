@@ -45,9 +45,8 @@ from qos.core.queue.results import (
 )
 from qos.core.queue.service import Queues
 from qos.core.queue.topics import check_create, check_name, check_unchanged
-from qos.core.quota import domain_of
 from qos.core.record import replace
-from qos.core.strings import bare
+from qos.core.strings import bare, domain_of
 from qos.core.url_segments import why_no_segment
 
 __all__ = [

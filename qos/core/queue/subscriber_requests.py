@@ -48,9 +48,8 @@ from qos.core.queue.results import (
 )
 from qos.core.queue.service import Queues, too_dear
 from qos.core.queue.topic_node import TopicNode
-from qos.core.quota import domain_of
 from qos.core.record import replace
-from qos.core.strings import bare
+from qos.core.strings import bare, domain_of
 
 __all__ = [
     "check_access",

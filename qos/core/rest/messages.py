@@ -15,8 +15,8 @@ from email.utils import formatdate
 from xml.etree import ElementTree as ET
 
 from qos.core.amqp.bodies import body_of
+from qos.core.amqp.item_rendering import NAMESPACE as AMQP_NAMESPACE
 from qos.core.amqp.message_ids import CORRELATION_ID
-from qos.core.amqp.messages import NAMESPACE as AMQP_NAMESPACE
 from qos.core.content_headers import KEPT, why_no_header
 from qos.core.contents import NAMESPACES, content_of, is_json, json_payload_of
 from qos.core.opaque_body import BODY, NAMESPACE, wrap

@@ -12,16 +12,18 @@ from amqp_messages import message_ids, sections
 from qos.core.amqp import values
 from qos.core.amqp.bodies import body_of
 from qos.core.amqp.delays import DELAY_S_MAX
-from qos.core.amqp.messages import (
+from qos.core.amqp.item_rendering import (
     NAMESPACE,
+    as_published,
+    render_item,
+    with_annotations,
+)
+from qos.core.amqp.messages import (
     READABLE_TAGS_MAX,
     MustDetach,
     ReceivedMessage,
     addressed_to,
-    as_published,
     read_message,
-    render_item,
-    with_annotations,
 )
 from qos.core.amqp.sections import Section, section, split
 from qos.core.amqp.values import DecodeError, decode, elements

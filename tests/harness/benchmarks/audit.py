@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from benchmarks.synth import EXPECTED, Plan
+from benchmarks.usage import usage_of
 from qos.audit import read
 from qos.audit.driver import audit
 from qos.audit.tables import Limits
@@ -224,13 +225,10 @@ class Memory:
                 return
 
 
-def _resident(process: int) -> int:
-    """The memory of a process, in bytes (its RSS)."""
-    try:
-        pages = Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1]
-    except OSError:
-        return 0
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+def _resident(pid: int) -> int:
+    """The memory of a process, in bytes; 0: it has ended."""
+    usage = usage_of(pid)
+    return 0 if usage is None else usage.rss_bytes
 
 
 def _count(spark: SparkSession, journals: Path) -> int:

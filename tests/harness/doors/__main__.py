@@ -103,18 +103,19 @@ async def _row(
             seconds=seconds,
         )
     )
-    cpu_s = service.cpu_s()
+    before = service.usage()
     works = (
         child.do("work", patience_s=patience_s, seconds=seconds, logins=door in _LOGINS)
         for door, child in honest.items()
     )
     answers = await asyncio.gather(*works)
+    done, after = await attack, service.usage()
     return Row(
         attack=name,
         waits=dict(zip(honest, answers, strict=True)),
-        done=await attack,
-        rss_mb=service.rss_mb(),
-        load=(service.cpu_s() - cpu_s) / seconds,
+        done=done,
+        rss_mb=after.rss_bytes / 2**20,
+        load=(after.cpu_s - before.cpu_s) / seconds,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import resource
 import ssl
 import sys
@@ -11,6 +10,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.usage import Usage, usage_of
 from qos.core.queue.item import Affiliation
 from qos.testing.ports import ADDRESS, free_ports
 from qos.testing.processes import Process
@@ -131,21 +131,9 @@ class Service:
         await self.process.until_listening(where.http)
         await self.process.until_listening(where.amqp)
 
-    def rss_mb(self) -> float:
-        """Its memory, in megabytes; 0: it has ended."""
-        with contextlib.suppress(OSError):
-            status = Path(f"/proc/{self.process.pid}/status").read_text()
-            found = re.search(r"VmRSS:\s+([0-9]+)", status)
-            return int(found[1]) / 1024 if found else 0.0
-        return 0.0
-
-    def cpu_s(self) -> float:
-        """Its processor time, in seconds; 0: it has ended."""
-        with contextlib.suppress(OSError):
-            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")
-            user, system = fields[2].split()[11:13]
-            return (int(user) + int(system)) / 100
-        return 0.0
+    def usage(self) -> Usage:
+        """The resources that it has used; none: it has ended."""
+        return usage_of(self.process.pid) or Usage(cpu_s=0.0, rss_bytes=0)
 
 
 @contextlib.asynccontextmanager
