@@ -22,11 +22,13 @@ from qos.core.queue.effects import (
     RemoveTerminus,
     SaveEnded,
     SaveItem,
+    SaveLock,
     SaveNode,
     SaveSubscription,
     SaveTerminus,
 )
 from qos.core.queue.item import (
+    LOCK,
     Affiliation,
     EndedItem,
     Failure,
@@ -98,9 +100,13 @@ _ITEM_STEP = (
     *(name for name in ITEM if name not in (*_ITEM_PACKED, *_PLACE, "seq")),
 )
 _ITEM_ROW = (*_ITEM_STEP, *_PLACE, "seq")
+#: The values of a lock; its columns are in no index but as a condition.
+_LOCK_PACKED = ("state", "receivers")
+_LOCK_ROW = (*_LOCK_PACKED, *(each for each in LOCK if each not in _LOCK_PACKED), "seq")
 _ENDED_ROW = ("outcome", *(name for name in ENDED if name != "outcome"))
 
 _item_values = attrgetter(*_ITEM_ROW[len(_ITEM_PACKED) :])
+_lock_values = attrgetter(*_LOCK_ROW[len(_LOCK_PACKED) :])
 _ended_values = attrgetter(*_ENDED_ROW[1:])
 _subscription_values = attrgetter(*SUBSCRIPTION)
 _push_link_values = attrgetter(*PUSH_LINK)
@@ -145,6 +151,9 @@ _STEP_ITEM = Kind(
         *(*_PLACE, "seq"),
         condition=" AND (node <> new.column1 OR item_id <> new.column2)",
     ),
+)
+_LOCK_ITEM = Kind(
+    "item", _LOCK_ROW, _update(*_LOCK_ROW, missing="no such item to lock")
 )
 _REMOVE_ITEM = Kind(
     "item", ("seq",), _delete("item", ["seq"]), _delete("item_payload", ["seq"])
@@ -214,15 +223,20 @@ _FORGET_OLD = Kind(
 def rows(changes: Iterable[Change]) -> Iterator[Row]:
     """The changes of a commit as rows, in order.
 
-    An item that is saved again in the commit that brings it is new both times.
+    An item that is saved again in the commit that brings it is new both times. A lock
+    that follows another step of its item in one commit is part of that step.
     """
     new: dict[int, str] = {}
+    stepped: set[int] = set()
     for change in changes:
         match change:
+            case SaveLock(item) if item.seq not in new and item.seq not in stepped:
+                yield _LOCK_ITEM, item.seq, _lock_row(item)
             case SaveItem(item, payload):
                 if payload is None:
                     payload = new.get(item.seq)
                 if payload is None:
+                    stepped.add(item.seq)
                     yield _STEP_ITEM, item.seq, _item_row(item)
                 else:
                     new[item.seq] = payload
@@ -277,6 +291,10 @@ def _item_row(item: Item) -> tuple[Value, ...]:
         _json(dict(item.properties)) if item.properties else "{}",
         *_item_values(item),
     )
+
+
+def _lock_row(item: Item) -> tuple[Value, ...]:
+    return (item.state.value, _jids_text(item.receivers), *_lock_values(item))
 
 
 @lru_cache

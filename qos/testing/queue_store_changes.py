@@ -18,11 +18,12 @@ from qos.core.queue.effects import (
     RemoveTerminus,
     SaveEnded,
     SaveItem,
+    SaveLock,
     SaveNode,
     SaveSubscription,
     SaveTerminus,
 )
-from qos.core.queue.item import EndedItem, Item, ItemOutcome, Node, Subscription
+from qos.core.queue.item import LOCK, EndedItem, Item, ItemOutcome, Node, Subscription
 from qos.core.queue.push import (
     PushLink,
     PushSubscriber,
@@ -32,6 +33,7 @@ from qos.core.queue.push import (
     SavePushSubscriber,
 )
 from qos.core.queue.terminus import Terminus
+from qos.core.record import replace
 from qos.stores.queue_base import QueueStore
 from qos.testing.queue_store_model import QueueModel, state_of
 from qos.testing.store_records import NASTY_TEXTS
@@ -91,6 +93,10 @@ class Chance:
             return SaveItem(item, pick(("", "<x/>" * 2000, *NASTY_TEXTS)))
         if kind < 7:
             seq = pick(sorted(model.items))
+            if self._chance.randrange(2):
+                lock = self._any(Item)
+                changes = {name: getattr(lock, name) for name in LOCK}
+                return SaveLock(replace(model.items[seq], **changes))
             return SaveItem(self._any(Item, seq=seq, node=node, item_id=item_id))
         if kind == 7:
             return RemoveItem(self._chance.randint(1, model.last_seq + 1))

@@ -16,6 +16,7 @@ from qos.core.queue.effects import (
     RemoveTerminus,
     SaveEnded,
     SaveItem,
+    SaveLock,
     SaveNode,
     SaveSubscription,
     SaveTerminus,
@@ -119,6 +120,11 @@ class QueueReadContract(QueueFaultContract):
                     await write(store, SaveItem(step))
                     assert store.contents().items == [step]
                     assert store.payloads([1]) == {1: "one"}
+                held = replace(moved, state=ItemState.ACQUIRED, holder="w@b/2")
+                await write(store, SaveLock(held))
+                assert store.contents().items == [held]
+                assert store.payloads([1]) == {1: "one"}
+                await write(store, SaveItem(moved))
                 await write(store, SaveItem(item(2), "two"), SaveItem(item(2, order=1)))
                 assert store.contents().items == [moved, item(2, order=1)]
                 for accepted in (1, 2):

@@ -24,6 +24,7 @@ from qos.core.queue.effects import (
     RemoveNode,
     SaveEnded,
     SaveItem,
+    SaveLock,
     SaveNode,
     SaveSubscription,
 )
@@ -151,6 +152,29 @@ async def test_a_lock_does_not_write_the_payload_again(path: Path) -> None:
     await store.close()
 
 
+async def test_a_lock_leaves_the_indices_of_items_alone(path: Path) -> None:
+    """Each delivery locks an item, and an index costs as much as the row itself.
+
+    SQLite opens a tree for writing if a statement can change it. Of the index of archived
+    items the state is the condition, and no lock makes it true.
+    """
+    store = SqliteQueueStore(path)
+    store.open()
+    statements: list[str] = []
+    assert store._writer is not None
+    await write(store, SaveItem(item(1), "x"))
+    store._writer.set_trace_callback(statements.append)
+    await write(store, SaveLock(item(1, state=ItemState.ACQUIRED, holder="w@b/1")))
+    assert store.contents().items[0].holder == "w@b/1"
+    await store.close()
+    (update,) = [each for each in statements if each.startswith("UPDATE")]
+    opened = {
+        row[3] for row in query(path, f"EXPLAIN {update}") if row[1] == "OpenWrite"
+    }
+    trees = dict(query(path, "SELECT rootpage, name FROM sqlite_schema"))
+    assert {trees[page] for page in opened} == {"item", "item_archived"}
+
+
 def test_nothing_is_left_of_what_is_removed(path: Path) -> None:
     """Whether it was removed alone, with its node, or because its time was over."""
     kept = accepted(4)
@@ -186,7 +210,7 @@ def test_nothing_is_left_of_what_is_removed(path: Path) -> None:
 
 COSTS: dict[str, Change | Callable[[SqliteQueueStore], object]] = {
     "publish": SaveItem(item(10_001), "x"),
-    "lock": SaveItem(item(7, state=ItemState.ACQUIRED, holder="w@b/1")),
+    "lock": SaveLock(item(7, state=ItemState.ACQUIRED, holder="w@b/1")),
     "kill": SaveItem(item(8, state=ItemState.ARCHIVED, outcome=ItemOutcome.REJECTED)),
     "move": SaveItem(item(9, node="dead")),
     "remove item": RemoveItem(7),

@@ -8,6 +8,7 @@ from qos.core.queue.effects import (
     RemoveNode,
     SaveEnded,
     SaveItem,
+    SaveLock,
 )
 from qos.core.queue.item import EndedItem, Item, ItemState
 from qos.stores import queue_rows
@@ -45,11 +46,34 @@ def test_an_item_that_is_locked_in_the_commit_that_brings_it_is_written_once() -
     """Every item does this while a worker is free, and it was more than half of the
     rows.
     """
-    changes = [SaveItem(ITEM, "<x/>"), SaveItem(OTHER, "<y/>"), SaveItem(LOCKED)]
+    changes = [SaveItem(ITEM, "<x/>"), SaveItem(OTHER, "<y/>"), SaveLock(LOCKED)]
     ((kind, written),) = gathered(rows(changes))
     assert kind is queue_rows._SAVE_ITEM
     assert [row[-1] for row in written] == ["<x/>", "<y/>"]
     assert "w@b/1" in written[0]
+
+
+def test_a_lock_writes_its_own_columns_only() -> None:
+    """A column of an index among them would change that index with each delivery."""
+    lock, extension = SaveLock(LOCKED), SaveLock(replace(LOCKED, deadline=9.0))
+    ((kind, written),) = gathered(rows([lock, extension]))
+    assert kind is queue_rows._LOCK_ITEM
+    assert (
+        *("state", "receivers", "last_holder", "token", "holder", "durable"),
+        *("resumable", "locked_at", "deadline", "seq"),
+    ) == queue_rows._LOCK_ROW
+    assert written == [("acquired", "[]", "", "", "w@b/1", False, False, 0.0, 9.0, 7)]
+
+
+def test_a_lock_after_another_step_of_its_item_is_one_row_with_that() -> None:
+    """An item that is given back goes to the next worker in the same commit."""
+    back = SaveItem(replace(ITEM, order=3))
+    lock = SaveLock(replace(LOCKED, order=3))
+    ((kind, written),) = gathered(rows([back, lock]))
+    assert kind is queue_rows._STEP_ITEM
+    assert len(written) == 1
+    assert "w@b/1" in written[0]
+    assert kinds(lock, back) == [queue_rows._LOCK_ITEM, queue_rows._STEP_ITEM]
 
 
 def test_items_that_end_are_removed_and_remembered_together() -> None:

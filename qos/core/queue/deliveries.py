@@ -18,6 +18,7 @@ from qos.core.queue.effects import (
     RemoveItem,
     SaveEnded,
     SaveItem,
+    SaveLock,
 )
 from qos.core.queue.holders import Present
 from qos.core.queue.item import EndedItem, Item, ItemOutcome, ItemState
@@ -127,7 +128,7 @@ class Deliveries:
             )
             self._live.put(item, now)
             holders.served(item.holder)
-            effects += (SaveItem(item), self._notify(item, item.holder))
+            effects += (SaveLock(item), self._notify(item, item.holder))
             again = holders.candidate(subscription, item.holder)
             if again is not None:
                 free.put(again)
@@ -193,7 +194,7 @@ class Deliveries:
             self._live.drop(item)
             self._live.put(after, now)
             left_s = min(left_s, after.deadline - now)
-            effects.append(SaveItem(after))
+            effects.append(SaveLock(after))
         return effects, left_s
 
     def take_over(

@@ -31,6 +31,7 @@ __all__ = [
     "RemoveTerminus",
     "SaveEnded",
     "SaveItem",
+    "SaveLock",
     "SaveNode",
     "SaveSubscription",
     "SaveTerminus",
@@ -48,6 +49,16 @@ class SaveItem:
 
     item: Item
     payload: str | None = None
+
+
+@record(frozen=True, slots=True)
+class SaveLock(SaveItem):
+    """Write the lock of an item that is there already.
+
+    Since the item was written last, none of its fields has changed but those of
+    `qos.core.queue.item.LOCK`. A lock is the most frequent step of an item: the store
+    writes these fields only, and changes no index.
+    """
 
 
 @record(frozen=True, slots=True)

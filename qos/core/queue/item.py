@@ -14,6 +14,7 @@ from qos.core.record import record
 
 __all__ = [
     "EXTENSIONS_NAMESPACE",
+    "LOCK",
     "PRIORITIES",
     "PRIORITY",
     "Affiliation",
@@ -193,6 +194,20 @@ class Item:
         Items that cannot are removed from time to time.
         """
         return self.forget_at is None or self.forget_at > now
+
+
+#: The fields of an item that a lock, or its extension, may change.
+LOCK = (
+    "state",
+    "receivers",
+    "last_holder",
+    "token",
+    "holder",
+    "durable",
+    "resumable",
+    "locked_at",
+    "deadline",
+)
 
 
 @record(frozen=True, slots=True, kw_only=True)

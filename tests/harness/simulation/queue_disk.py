@@ -16,8 +16,10 @@ from qos.core.queue.effects import (
     RemoveSubscription,
     RemoveTerminus,
     SaveItem,
+    SaveLock,
 )
-from qos.core.queue.item import EndedItem, Item, ItemState
+from qos.core.queue.item import LOCK, EndedItem, Item, ItemState
+from qos.core.record import replace
 from qos.testing.queue_store_model import QueueModel
 
 __all__ = ["QueueDisk"]
@@ -30,6 +32,11 @@ class QueueDisk(QueueModel):
     def apply(self, change: Change) -> None:
         """Make one change, as the store does."""
         match change:
+            case SaveLock(item):
+                before = self.items.get(item.seq)
+                assert before is not None, "locked, but never written"
+                lock = {name: getattr(item, name) for name in LOCK}
+                assert replace(before, **lock) == item, "more than its lock is changed"
             case SaveItem(item, None):
                 assert item.seq in self.items, "changed, but never written"
             case SaveItem(item):
