@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any
 
 from qos.core.queue.effects import (
     Change,
@@ -29,12 +28,8 @@ from qos.core.queue.effects import (
 )
 from qos.core.queue.item import (
     LOCK,
-    Affiliation,
     EndedItem,
-    Failure,
     Item,
-    ItemOutcome,
-    ItemState,
     Node,
     Subscription,
 )
@@ -47,7 +42,7 @@ from qos.core.queue.push import (
     SavePushLink,
     SavePushSubscriber,
 )
-from qos.core.queue.terminus import ExpiryPolicy, Terminus
+from qos.core.queue.terminus import Terminus
 from qos.stores.sqlite_changes import Kind, Row, Statement, Value, insert, names
 
 __all__ = [
@@ -59,13 +54,7 @@ __all__ = [
     "SEEN_AT",
     "SUBSCRIPTION",
     "TERMINUS",
-    "ended_from",
-    "item_from",
-    "node_from",
-    "push_subscriber_from",
     "rows",
-    "subscription_from",
-    "terminus_from",
 ]
 
 
@@ -332,69 +321,3 @@ def _terminus_row(terminus: Terminus) -> tuple[Value, ...]:
         terminus.policy.value if name == "policy" else getattr(terminus, name)
         for name in TERMINUS
     )
-
-
-# -- reading values ---------------------------------------------------------
-
-
-def item_from(plain: dict[str, Any]) -> Item:
-    """An item from the columns ITEM; a ValueError or TypeError if they do not fit."""
-    plain["state"] = ItemState(plain["state"])
-    plain["outcome"] = _outcome_from(plain["outcome"])
-    plain["durable"] = bool(plain["durable"])
-    plain["resumable"] = bool(plain["resumable"])
-    for name in ("receivers", "excluded"):
-        plain[name] = frozenset(_list_from(plain[name]))
-    history = _list_from(plain["history"])
-    plain["history"] = tuple(Failure(*failure) for failure in history)
-    properties = plain["properties"]
-    plain["properties"] = {} if properties == "{}" else dict(json.loads(properties))
-    return Item(**plain)
-
-
-def _list_from(text: str) -> list[Any]:
-    return [] if text == "[]" else list(json.loads(text))
-
-
-def ended_from(plain: dict[str, Any]) -> EndedItem:
-    """See item_from."""
-    plain["outcome"] = _outcome_from(plain["outcome"])
-    return EndedItem(**plain)
-
-
-def _outcome_from(plain: str | None) -> ItemOutcome | None:
-    return None if plain is None else ItemOutcome(plain)
-
-
-def node_from(plain: dict[str, Any]) -> Node:
-    """See item_from."""
-    plain["config"] = dict(json.loads(plain["config"]))
-    affiliations = dict(json.loads(plain["affiliations"]))
-    plain["affiliations"] = {
-        jid: Affiliation(word) for jid, word in affiliations.items()
-    }
-    return Node(**plain)
-
-
-def push_subscriber_from(plain: dict[str, Any]) -> PushSubscriber:
-    """See item_from."""
-    for name in ("enabled", "durable"):
-        plain[name] = bool(plain[name])
-    if plain["disable_on_failure"] is not None:
-        plain["disable_on_failure"] = bool(plain["disable_on_failure"])
-    plain["headers"] = dict(json.loads(plain["headers"]))
-    return PushSubscriber(**plain)
-
-
-def subscription_from(plain: dict[str, Any]) -> Subscription:
-    """See item_from."""
-    for name in ("durable_locks", "resumable_locks", "acknowledged", "link"):
-        plain[name] = bool(plain[name])
-    return Subscription(**plain)
-
-
-def terminus_from(plain: dict[str, Any]) -> Terminus:
-    """See item_from."""
-    plain["copies"] = bool(plain["copies"])
-    plain["policy"] = ExpiryPolicy(plain["policy"])
-    return Terminus(**plain)

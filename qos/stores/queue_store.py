@@ -30,15 +30,17 @@ from qos.stores.queue_rows import (
     SEEN_AT,
     SUBSCRIPTION,
     TERMINUS,
+    rows,
+)
+from qos.stores.queue_schema import APPLICATION_ID, MIGRATIONS
+from qos.stores.queue_values import (
     ended_from,
     item_from,
     node_from,
     push_subscriber_from,
-    rows,
     subscription_from,
     terminus_from,
 )
-from qos.stores.queue_schema import APPLICATION_ID, MIGRATIONS
 from qos.stores.sqlite_changes import Row, names
 from qos.stores.sqlite_file import Migrations, SqliteFile
 from qos.stores.times import QUEUE_TABLES, moves, newest
