@@ -12,6 +12,7 @@ from typing import TypeVar
 from qos.core.queue.effects import (
     Change,
     NotifyItem,
+    PurgeNode,
     QueueEffect,
     RemoveItem,
     RemoveNode,
@@ -39,6 +40,8 @@ class PendingEndedItems:
         self._items: dict[int, Item | None] = {}
         self._seqs: dict[int, int] = {}
         self._deleted: dict[str, int] = {}
+        # By node, the purges on their way.
+        self._purges: dict[str, list[PurgeNode]] = {}
 
     @property
     def deleted(self) -> Collection[str]:
@@ -64,9 +67,15 @@ class PendingEndedItems:
                 self._ended[key] = [*self._ended.get(key, ()), effect.ended]
             elif isinstance(effect, RemoveNode):
                 self._delete(effect.name)
+            elif isinstance(effect, PurgeNode):
+                self._purges.setdefault(effect.purged.node, []).append(effect)
+                for seq, item in self._items.items():
+                    if item is not None and effect.purged.has(item):
+                        self._items[seq] = None
 
     def _delete(self, node: str) -> None:
         self._deleted[node] = self._deleted.get(node, 0) + 1
+        self._purges.pop(node, None)
         # The store is not asked until the deletion is on disk, and then it has none of
         # them.
         for key in [key for key in self._ended if key[0] == node]:
@@ -86,10 +95,20 @@ class PendingEndedItems:
                 self._end_written(change.ended)
             elif isinstance(change, RemoveNode):
                 _one_less(self._deleted, change.name)
+            elif isinstance(change, PurgeNode):
+                self._purge_written(change)
 
     def _item_written(self, seq: int) -> None:
         if not _one_less(self._seqs, seq):
             del self._items[seq]
+
+    def _purge_written(self, purge: PurgeNode) -> None:
+        node = purge.purged.node
+        remaining = [each for each in self._purges.get(node, ()) if each is not purge]
+        if remaining:
+            self._purges[node] = remaining
+        else:
+            self._purges.pop(node, None)
 
     def _end_written(self, ended_item: EndedItem) -> None:
         key = (ended_item.node, ended_item.item_id)
@@ -109,9 +128,26 @@ class PendingEndedItems:
         if node not in self._deleted:
             ended_items = self._store.all_ended(node, item_ids, since=since)
         for item_id in item_ids:
-            if recent := self._ended.get((node, item_id)):
+            recent = [
+                *self._ended.get((node, item_id), ()),
+                *self._purged(node, item_id),
+            ]
+            if recent:
                 ended_items[item_id] = [*ended_items.get(item_id, ()), *recent]
         return ended_items
+
+    def _purged(self, node: str, item_id: str) -> list[EndedItem]:
+        """The ends of items with this id, whose purge is on its way."""
+        return [
+            purge.purged.end_of(purge.items[item_id])
+            for purge in self._purges.get(node, ())
+            if item_id in purge.items
+        ]
+
+    def _asks(self, node: str, outcome: ItemOutcome) -> bool:
+        """Whether the store may have archived items that are not on their way out."""
+        purged = node in self._purges and outcome is not ItemOutcome.ACCEPTED
+        return node not in self._deleted and not purged
 
     def settled(
         self, node: str, tokens: Sequence[tuple[str, str]]
@@ -149,7 +185,7 @@ class PendingEndedItems:
         # Ask the store for as many items: those with pending changes may come after
         # them.
         unchanged: list[Item] = []
-        while node not in self._deleted:
+        while self._asks(node, outcome):
             chunk = self._store.archived(
                 node, outcome, after=after, limit=limit, now=now
             )
@@ -169,7 +205,7 @@ class PendingEndedItems:
             for item in self._items.values()
             if item is not None and (item.node, item.item_id, item.outcome) == key
         ]
-        if node not in self._deleted:
+        if self._asks(node, outcome):
             stored_items = self._store.find_archived(node, item_id, outcome)
             items += [item for item in stored_items if item.seq not in self._items]
         return sorted(items, key=lambda item: item.seq)
@@ -178,7 +214,7 @@ class PendingEndedItems:
         self, node: str, outcome: ItemOutcome, *, now: float = -math.inf
     ) -> int:
         """See qos.core.queue.contents.EndedItems; the state of the last commit."""
-        if node in self._deleted:
+        if not self._asks(node, outcome):
             return 0
         return self._store.count_archived(node, outcome, now=now)
 

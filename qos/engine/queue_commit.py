@@ -77,7 +77,6 @@ class QueueCommit:
         changes: in order.
         outputs: to be sent when the changes are on disk, in order.
         payloads: the payloads of the new items, by seq.
-        purged: the nodes that are purged.
     """
 
     changes: list[Change] = field(default_factory=list)
@@ -85,7 +84,6 @@ class QueueCommit:
         default_factory=list
     )
     payloads: dict[int, str] = field(default_factory=dict)
-    purged: set[str] = field(default_factory=set)
 
     def add(self, effects: Sequence[QueueEffect]) -> None:
         """Add decided effects."""

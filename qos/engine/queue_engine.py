@@ -30,13 +30,15 @@ from qos.core.queue.effects import (
     Change,
     ForgetOld,
     Notification,
+    PurgeNode,
     QueueEffect,
     RemoveNode,
+    RemovePurged,
 )
 from qos.core.queue.handle import handle
 from qos.core.queue.link_time import LinkTime
 from qos.core.queue.node import QueueNode
-from qos.core.queue.requests import Purge, Refusal, Request
+from qos.core.queue.requests import Refusal, Request
 from qos.core.queue.results import Ok, PublishResult, Result
 from qos.core.queue.selector_time import Meter, SelectorTime
 from qos.core.queue.service import Queues
@@ -67,6 +69,12 @@ log = logging.getLogger(__name__)
 
 #: How often outdated data is removed from the store.
 _FORGET_EVERY_S = 60.0
+
+#: The rows that one commit looks at to remove what was purged: a commit of so many takes
+#: some milliseconds, and others wait for it. Beyond that there are twice as many as items
+#: that the commit brings: who publishes and purges in turn does not fill the disk.
+_PURGED_ROWS = 100
+_PURGED_ROWS_PER_NEW = 2
 
 #: Seconds between two lines of the log about repeated items of one account.
 _LOG_S = 60.0
@@ -154,6 +162,8 @@ class QueueEngine(QueueState):
         self._former: Mapping[str, QueueNode] = {}
         self._deleted: Collection[str] = ()
         self._commit = QueueCommit()
+        # Whether the next commit removes items that were purged.
+        self._has_purged = False
         effects = core.start(self._clock.now())
         self._commit.add(effects)
         self._ended_items.note(effects)
@@ -291,9 +301,7 @@ class QueueEngine(QueueState):
         try:
             result, more = handle(core, request, requester, self._clock.now())
             effects += more
-            if isinstance(request, Purge):
-                self._commit.purged.add(request.node)
-            elif isinstance(result, PublishResult) and result.repeated:
+            if isinstance(result, PublishResult) and result.repeated:
                 self._log_repeated(result, bare(requester))
         except Refusal as refusal:
             if parts is not None:
@@ -541,8 +549,9 @@ class QueueEngine(QueueState):
             return
         self._failing_at = math.inf
         commit, self._commit = self._commit, QueueCommit()
+        self._remove_purged(commit)
         try:
-            self._journal.note(commit.changes, commit.purged)
+            self._journal.note(commit.changes)
             write = self.store.write(commit.final())
         except Exception as error:  # noqa: BLE001 - whatever it is
             self._failed(commit, error)
@@ -556,6 +565,14 @@ class QueueEngine(QueueState):
         write.add_done_callback(
             lambda future: self._written(commit, future.exception())
         )
+
+    def _remove_purged(self, commit: QueueCommit) -> None:
+        """Let the commit remove some of the items that were purged, if there are any."""
+        changes = commit.changes
+        self._has_purged |= any(isinstance(each, PurgeNode) for each in changes)
+        if self._has_purged:
+            rows = _PURGED_ROWS + _PURGED_ROWS_PER_NEW * len(commit.payloads)
+            changes.append(RemovePurged(rows))
 
     def _written(self, commit: QueueCommit, error: BaseException | None) -> None:
         self._busy = False
@@ -578,6 +595,7 @@ class QueueEngine(QueueState):
         try:
             if self._core is not None:
                 self._ended_items.written(commit.changes)
+                self._has_purged = self._has_purged and self.store.has_purged()
             self._watchers.written(commit.changes)
             for change in commit.changes:
                 if isinstance(change, RemoveNode):
@@ -626,6 +644,8 @@ class QueueEngine(QueueState):
             self._ended_items.clear()
             self._outputs.restart()
         self._core = None
+        # Not at once again: if the disk is full, the next commit must be a small one.
+        self._has_purged = False
         self._clock.pause()
         self._recovery.set(None, self._wall.now() + _READ_AGAIN_S)
         # Of a request that was refused, too: that may have been based on this commit.
@@ -680,5 +700,9 @@ class QueueEngine(QueueState):
         if key == "forget":
             now = self._clock.now()
             self._commit.changes.append(ForgetOld(now))
+            try:
+                self._has_purged |= self.store.has_purged()
+            except StoreError as error:
+                log.error("the store could not be read: %s", error)
             self._timers.set("forget", now + _FORGET_EVERY_S)
         self._flush_soon()

@@ -7,10 +7,11 @@ words about a failure are cut off, since they may quote the payload.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from qos.core.queue.effects import (
     Change,
+    PurgeNode,
     RemoveItem,
     RemoveNode,
     SaveEnded,
@@ -42,7 +43,7 @@ class ItemRecorder:
     def start_again(self, items: Iterable[Item]) -> None:
         """Continue with the contents of the store, after a commit that failed."""
 
-    def note(self, changes: Sequence[Change], purged: Collection[str]) -> None:
+    def note(self, changes: Sequence[Change]) -> None:
         """Record changes that are about to be written; see ItemEvents.of."""
 
     def failed(self, changes: Sequence[Change]) -> None:
@@ -83,9 +84,9 @@ class ItemJournal(ItemRecorder):
         """Continue with the contents of the store, after a commit that failed."""
         self._events = ItemEvents(items)
 
-    def note(self, changes: Sequence[Change], purged: Collection[str]) -> None:
+    def note(self, changes: Sequence[Change]) -> None:
         """Record changes that are about to be written; see ItemEvents.of."""
-        self._writer.note(*self._events.of(changes, purged=purged))
+        self._writer.note(*self._events.of(changes))
 
     def failed(self, changes: Sequence[Change]) -> None:
         """Record that these changes could not be written."""
@@ -108,14 +109,11 @@ class ItemEvents:
     def __init__(self, items: Iterable[Item] = ()) -> None:
         self._items = {item.seq: item for item in items}
 
-    def of(
-        self, changes: Sequence[Change], *, purged: Collection[str] = ()
-    ) -> list[Entry]:
+    def of(self, changes: Sequence[Change]) -> list[Entry]:
         """The events of these changes, in order.
 
         Args:
             changes: of one step or of several.
-            purged: the nodes that these steps have purged.
         """
         memories = {
             (change.ended.node, change.ended.seq): change.ended
@@ -130,7 +128,11 @@ class ItemEvents:
                 item = self._items.pop(change.seq, None)
                 if item is not None:
                     memory = memories.get((item.node, item.seq))
-                    entries.append(_removed(item, memory, item.node in purged))
+                    entries.append(_removed(item, memory))
+            elif isinstance(change, PurgeNode):
+                for item in change.items.values():
+                    del self._items[item.seq]
+                    entries.append(_entry(_Q.PURGED, item))
             elif isinstance(change, RemoveNode):
                 for item in [
                     item for item in self._items.values() if item.node == change.name
@@ -183,10 +185,10 @@ def _given_back(before: Item, item: Item) -> list[Entry]:
     return [_entry(event, before, source=before.holder, condition=condition)]
 
 
-def _removed(item: Item, memory: EndedItem | None, purged: bool) -> Entry:
+def _removed(item: Item, memory: EndedItem | None) -> Entry:
     if memory is not None and memory.outcome is ItemOutcome.ACCEPTED:
         return _entry(_Q.ACCEPTED, item, source=item.holder)
-    return _entry(_Q.PURGED if purged else _Q.WITHDRAWN, item)
+    return _entry(_Q.WITHDRAWN, item)
 
 
 def _published(item: Item) -> Entry:

@@ -152,6 +152,9 @@ class QueueStore(Protocol):
     ) -> list[Item]:
         """The items with this id that a node keeps after this outcome, by seq."""
 
+    def has_purged(self) -> bool:
+        """Whether rows of purged items may be there, for RemovePurged."""
+
     def push_subscribers(self) -> list[PushSubscriber]:
         """All push subscribers, the oldest first."""
 

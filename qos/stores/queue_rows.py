@@ -1,6 +1,6 @@
 """The rows of a queue service's values and changes in its database.
 
-It has the conversions between rows and values; see `queue_schema` for the tables.
+See `queue_schema` for the tables, and `queue_values` for the way back.
 """
 
 # ruff: noqa: S608 - the SQL is put together of our own names; values are bound
@@ -15,8 +15,10 @@ from operator import attrgetter
 from qos.core.queue.effects import (
     Change,
     ForgetOld,
+    PurgeNode,
     RemoveItem,
     RemoveNode,
+    RemovePurged,
     RemoveSubscription,
     RemoveTerminus,
     SaveEnded,
@@ -43,6 +45,7 @@ from qos.core.queue.push import (
     SavePushSubscriber,
 )
 from qos.core.queue.terminus import Terminus
+from qos.stores.queue_purges import PURGE_NODE, REMOVE_PURGED, purged_row
 from qos.stores.sqlite_changes import Kind, Row, Statement, Value, insert, names
 
 __all__ = [
@@ -183,6 +186,7 @@ _REMOVE_NODE = Kind(
             "DELETE FROM item_payload WHERE seq IN (SELECT seq FROM item WHERE node = ?)",
             "DELETE FROM item WHERE node = ?",
             "DELETE FROM ended WHERE node = ?",
+            "DELETE FROM purged WHERE node = ?",
             "DELETE FROM subscription WHERE node = ?",
             "DELETE FROM terminus WHERE node = ?",
             "DELETE FROM push_link WHERE subscriber_id IN"
@@ -261,6 +265,11 @@ def rows(changes: Iterable[Change]) -> Iterator[Row]:
             case RemoveNode(name):
                 new.clear()
                 yield _REMOVE_NODE, None, (name,)
+            case PurgeNode():
+                yield PURGE_NODE, None, purged_row(change)
+            case RemovePurged(count):
+                new.clear()
+                yield REMOVE_PURGED, None, (count,)
             case ForgetOld(now):
                 new.clear()
                 yield _FORGET_OLD, None, (now,)

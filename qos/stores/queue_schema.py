@@ -215,4 +215,19 @@ MIGRATIONS: Migrations = (
         "ALTER TABLE item ADD COLUMN resumable INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE subscription ADD COLUMN resumable_locks INTEGER NOT NULL DEFAULT 0",
     ),
+    # Generations of nodes; and the purges whose items are still there, each with the item
+    # that was looked at last. No row of an item is written again.
+    (
+        "ALTER TABLE node ADD COLUMN gen INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE item ADD COLUMN gen INTEGER NOT NULL DEFAULT 0",
+        """CREATE TABLE purged (
+            node TEXT NOT NULL,
+            gen INTEGER NOT NULL,
+            purged_at REAL NOT NULL,
+            forget_at REAL NOT NULL,
+            after_id TEXT NOT NULL DEFAULT '',
+            after_seq INTEGER NOT NULL DEFAULT 0,
+            PRIMARY KEY (node, gen)
+        ) WITHOUT ROWID""",
+    ),
 )

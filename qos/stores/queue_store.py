@@ -21,6 +21,7 @@ from qos.core.queue.push import PushLink, PushSubscriber
 from qos.core.queue.terminus import Terminus
 from qos.errors import InvalidArgument, StoreError
 from qos.stores.queue_base import QueueStore
+from qos.stores.queue_purges import ENDS, SHOWN
 from qos.stores.queue_rows import (
     ENDED,
     ITEM,
@@ -82,6 +83,7 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
         "terminus",
         "item",
         "ended",
+        "purged",
         "push_subscriber",
         "push_link",
     )
@@ -132,8 +134,12 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
         for start in range(0, len(item_ids), _IDS):
             batch = item_ids[start : start + _IDS]
             marks = ", ".join("?" * len(batch))
-            sql = f"{_SELECT_ENDED} item_id IN ({marks}) AND ended_at > ?"
-            records = self._records(ended_from, ENDED, sql, node, *batch, since)
+            values: tuple[float | str, ...] = (node, *batch, since)
+            sql = (
+                f"{_SELECT_ENDED} item_id IN ({marks}) AND ended_at > ? UNION ALL"
+                f" {ENDS} AND item.node = ? AND item_id IN ({marks}) AND purged_at > ?"
+            )
+            records = self._records(ended_from, ENDED, sql, *values, *values)
             for end in records:
                 ends.setdefault(end.item_id, []).append(end)
         return ends
@@ -161,7 +167,8 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
         """See QueueStore."""
         return self._items(
             "WHERE state = 'archived' AND outcome = ? AND node = ? AND seq > ?"
-            " AND (forget_at IS NULL OR forget_at > ?) ORDER BY seq LIMIT ?",
+            f" AND (forget_at IS NULL OR forget_at > ?) AND {SHOWN}"
+            " ORDER BY seq LIMIT ?",
             outcome.value,
             node,
             after,
@@ -173,7 +180,7 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
         self, node: str, outcome: ItemOutcome, *, now: float = -math.inf
     ) -> int:
         """See QueueStore."""
-        condition = "state = 'archived' AND outcome = ? AND node = ?"
+        condition = f"state = 'archived' AND outcome = ? AND node = ? AND {SHOWN}"
         # Two counts, each by an index: with one, SQLite would read every row.
         sql = (
             f"SELECT COUNT(*) - (SELECT COUNT(*) FROM item INDEXED BY item_forgotten"
@@ -190,11 +197,15 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
         return self._items(
             # Otherwise SQLite may read all items that the node keeps.
             "INDEXED BY item_by_id WHERE node = ? AND item_id = ?"
-            " AND state = 'archived' AND outcome = ? ORDER BY seq",
+            f" AND state = 'archived' AND outcome = ? AND {SHOWN} ORDER BY seq",
             node,
             item_id,
             outcome.value,
         )
+
+    def has_purged(self) -> bool:
+        """See QueueStore."""
+        return bool(self._read("SELECT EXISTS (SELECT 1 FROM purged)")[0][0])
 
     def push_subscribers(self) -> list[PushSubscriber]:
         """See QueueStore."""
@@ -246,14 +257,15 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
         )
         dead = self._read(
             "SELECT node, COUNT(*) FROM item"
-            " WHERE state = 'archived' AND outcome = 'rejected' GROUP BY node"
+            f" WHERE state = 'archived' AND outcome = 'rejected' AND {SHOWN}"
+            " GROUP BY node"
         )
         ((last_order,),) = self._read('SELECT COALESCE(MAX("order"), 0) FROM item')
         return QueueContents(
             nodes=self._records(node_from, NODE, nodes),
             subscriptions=self._records(subscription_from, SUBSCRIPTION, subscriptions),
             termini=self._termini(),
-            items=self._items("WHERE state <> 'archived' ORDER BY seq"),
+            items=self._items(f"WHERE state <> 'archived' AND {SHOWN} ORDER BY seq"),
             dead=dict(dead),
             next_seq=self._next_seq("item"),
             next_order=last_order + 1,

@@ -11,7 +11,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeVar
 
 from qos.core.message.model import Ended, Incoming, Outgoing
-from qos.core.queue.item import EndedItem, Item, ItemState, Node, Subscription
+from qos.core.queue.item import (
+    EndedItem,
+    Item,
+    ItemState,
+    Node,
+    PurgedItems,
+    Subscription,
+)
 from qos.core.queue.push import PushLink, PushSubscriber
 from qos.core.queue.terminus import Terminus
 from qos.core.record import replace
@@ -38,6 +45,7 @@ _TIMES: Final[dict[type, tuple[str, ...]]] = {
     Terminus: ("until",),
     Item: ("published_at", "available_at", "expires_at", "ended_at", "forget_at"),
     EndedItem: ("ended_at", "forget_at"),
+    PurgedItems: ("purged_at", "forget_at"),
     PushSubscriber: ("created_at",),
     PushLink: ("kept_at",),
 }
@@ -64,6 +72,7 @@ QUEUE_TABLES: Final[dict[str, type]] = {
     "terminus": Terminus,
     "item": Item,
     "ended": EndedItem,
+    "purged": PurgedItems,
     "push_subscriber": PushSubscriber,
     "push_link": PushLink,
 }

@@ -12,8 +12,10 @@ from typing import Any, get_args, get_origin, get_type_hints
 from qos.core.queue.effects import (
     Change,
     ForgetOld,
+    PurgeNode,
     RemoveItem,
     RemoveNode,
+    RemovePurged,
     RemoveSubscription,
     RemoveTerminus,
     SaveEnded,
@@ -23,7 +25,15 @@ from qos.core.queue.effects import (
     SaveSubscription,
     SaveTerminus,
 )
-from qos.core.queue.item import LOCK, EndedItem, Item, ItemOutcome, Node, Subscription
+from qos.core.queue.item import (
+    LOCK,
+    EndedItem,
+    Item,
+    ItemOutcome,
+    Node,
+    PurgedItems,
+    Subscription,
+)
 from qos.core.queue.push import (
     PushLink,
     PushSubscriber,
@@ -81,7 +91,9 @@ class Chance:
             return self._change_of_node(kind, node)
         if kind < 18:
             return self._change_of_push(model, kind, node, item_id)
-        return pick((RemoveNode(node), ForgetOld(pick(_TIMES))))
+        purge = PurgeNode(self._any(PurgedItems, node=node, gen=pick((0, 1))))
+        slice_ = RemovePurged(pick((1, 2, 5)))
+        return pick((RemoveNode(node), ForgetOld(pick(_TIMES)), purge, slice_, slice_))
 
     def _change_of_item(
         self, model: QueueModel, kind: int, node: str, item_id: str
@@ -176,14 +188,12 @@ def _check_ended(store: QueueStore, model: QueueModel) -> None:
     for node, since in product(NODES, _TIMES):
         recent = store.all_ended(node, IDS, since=since)
         assert {end for ends in recent.values() for end in ends} == {
-            end
-            for end in model.ended.values()
-            if end.node == node and end.ended_at > since
+            end for end in model.all_ends() if end.node == node and end.ended_at > since
         }
     for node, item_id in product(NODES, IDS):
         assert set(store.ended(node, item_id)) == {
             end
-            for end in model.ended.values()
+            for end in model.all_ends()
             if (end.node, end.item_id) == (node, item_id)
         }
     for node, item_id, token, _ in model.ended:

@@ -10,13 +10,14 @@ import pytest
 from qos.core.queue.effects import (
     Change,
     ForgetOld,
+    PurgeNode,
     SaveEnded,
     SaveItem,
     SaveNode,
     SaveSubscription,
     SaveTerminus,
 )
-from qos.core.queue.item import ItemState
+from qos.core.queue.item import ItemState, PurgedItems
 from qos.core.queue.push import SavePushLink, SavePushSubscriber
 from qos.errors import StoreError
 from qos.stores.queue_base import QueueStore
@@ -75,6 +76,8 @@ _CHANGES: tuple[Change, ...] = (
         "three",
     ),
     SaveEnded(ended_item(4, ended_at=_AT, forget_at=_AT + 600.0)),
+    SaveItem(item(5, published_at=_AT, available_at=_AT, gen=1), "five"),
+    PurgeNode(PurgedItems(node="jobs", gen=1, purged_at=_AT, forget_at=_AT + 600.0)),
     SavePushSubscriber(push_subscriber("pushed", created_at=_AT)),
     SavePushLink(push_link("pushed", 2, kept_at=_AT)),
 )
@@ -207,4 +210,4 @@ def _model() -> QueueModel:
 
 
 def _shown(store: QueueStore) -> State:
-    return state_of(store, ["jobs"], ["id-4", "pushed"])
+    return state_of(store, ["jobs"], ["id-4", "id-5", "pushed"])

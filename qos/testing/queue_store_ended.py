@@ -6,8 +6,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from qos.core.queue.effects import ForgetOld, SaveEnded, SaveItem
-from qos.core.queue.item import ItemOutcome
+from qos.core.queue.effects import (
+    ForgetOld,
+    PurgeNode,
+    RemovePurged,
+    SaveEnded,
+    SaveItem,
+)
+from qos.core.queue.item import ItemOutcome, PurgedItems
 from qos.core.queue.push import (
     LINK_S,
     RemovePushLink,
@@ -15,6 +21,7 @@ from qos.core.queue.push import (
     SavePushLink,
     SavePushSubscriber,
 )
+from qos.stores.queue_base import QueueStore
 from qos.testing.queue_store_model import state_of
 from qos.testing.queue_store_reads import QueueReadContract
 from qos.testing.queue_store_records import (
@@ -139,6 +146,48 @@ class QueueEndedContract(QueueReadContract):
                 matches = store.find_archived("jobs", "id-0", ItemOutcome.ACCEPTED)
                 assert matches == [accepted[1], accepted[3]]
                 assert store.contents().dead == {"jobs": 1}
+
+        run(scenario())
+
+    def test_purged_items_are_ends_and_go_in_slices(self, tmp_path: Path) -> None:
+        """Nobody sees whether their rows are still there, but for their payloads."""
+        purged = PurgedItems(node="jobs", gen=3, purged_at=5.0, forget_at=900.0)
+        live = [item(seq, gen=3) for seq in range(1, 6)]
+        dead = archived_item(6, ItemOutcome.REJECTED, gen=3)
+        kept = archived_item(7, gen=3)
+        others = [item(8, gen=4), item(9, node="others", gen=3)]
+        ends = {each.item_id: [purged.end_of(each)] for each in live}
+
+        def check(store: QueueStore) -> None:
+            contents = store.contents()
+            assert (contents.items, contents.dead) == (others, {})
+            ids = [f"id-{seq}" for seq in range(1, 10)]
+            assert store.all_ended("jobs", ids) == ends
+            assert store.all_ended("jobs", ids, since=5.0) == {}
+            for outcome, shown in ((kept.outcome, [kept]), (dead.outcome, [])):
+                assert outcome is not None
+                assert store.archived("jobs", outcome, limit=9) == shown
+                assert store.count_archived("jobs", outcome) == len(shown)
+                assert store.find_archived("jobs", "id-7", outcome) == shown
+                assert store.find_archived("jobs", "id-6", outcome) == []
+
+        async def scenario() -> None:
+            async with opened(store := self.new_store(tmp_path)):
+                items = (*live, dead, kept, *others)
+                await write(store, *(SaveItem(entry, "x") for entry in items))
+                assert not store.has_purged()
+                await write(store, PurgeNode(purged))
+            left = [9]
+            purging = True
+            while purging:
+                async with opened(store := self.new_store(tmp_path)):
+                    check(store)
+                    await write(store, RemovePurged(2))
+                    left.append(len(store.payloads(range(10))))
+                    assert 0 <= left[-2] - left[-1] <= 2
+                    check(store)
+                    purging = store.has_purged()
+            assert left[-1] == 3
 
         run(scenario())
 

@@ -11,15 +11,17 @@ import pytest
 from qos.core.queue.effects import (
     Change,
     ForgetOld,
+    PurgeNode,
     RemoveItem,
     RemoveNode,
+    RemovePurged,
     SaveEnded,
     SaveItem,
     SaveNode,
     SaveSubscription,
     SaveTerminus,
 )
-from qos.core.queue.item import ItemState
+from qos.core.queue.item import ItemState, PurgedItems
 from qos.core.queue.push import SavePushLink, SavePushSubscriber
 from qos.errors import StoreError
 from qos.stores.queue_base import QueueStore
@@ -41,7 +43,7 @@ from qos.testing.store_faults import Copies, Fault, Probe, at_each_step, run
 __all__ = ["QueueFaultContract"]
 
 _IDS = ("id-1", "id-2", "id-3", "id-4", "pushed")
-_AFTERWARDS = SaveItem(item(99), "afterwards")
+_AFTERWARDS = SaveItem(item(99, gen=1), "afterwards")
 
 
 class QueueFaultContract:
@@ -81,6 +83,13 @@ class QueueFaultContract:
         [RemoveItem(1), SaveEnded(ended_item(1))],
         [ForgetOld(100.0)],
         [RemoveNode("jobs")],
+        [PurgeNode(PurgedItems(node="jobs", gen=0, purged_at=3.0, forget_at=9.0))],
+        [
+            PurgeNode(PurgedItems(node="jobs", gen=0, purged_at=3.0, forget_at=9.0)),
+            SaveNode(replace(node(), gen=1)),
+            SaveItem(item(5, gen=1), "five"),
+            RemovePurged(2),
+        ],
         [
             SaveItem(item(5), "five"),
             SaveItem(item(2, state=ItemState.ACQUIRED, holder="w@example.org/1")),
@@ -147,7 +156,7 @@ class QueueFaultContract:
                     self.watch(store, lambda _step: None)
                     await write(store, _AFTERWARDS)
                 async with opened(self.new_store(folder)) as contents:
-                    assert item(99) in contents.items
+                    assert item(99, gen=1) in contents.items
                 if then_dies:
                     await survives(again, then_dies=False)
 

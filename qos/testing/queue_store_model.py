@@ -12,8 +12,10 @@ from qos.core.queue.contents import QueueContents
 from qos.core.queue.effects import (
     Change,
     ForgetOld,
+    PurgeNode,
     RemoveItem,
     RemoveNode,
+    RemovePurged,
     RemoveSubscription,
     RemoveTerminus,
     SaveEnded,
@@ -28,6 +30,7 @@ from qos.core.queue.item import (
     ItemOutcome,
     ItemState,
     Node,
+    PurgedItems,
     Subscription,
 )
 from qos.core.queue.push import (
@@ -63,7 +66,10 @@ class QueueModel:
         termini: by full JID.
         items: by seq, in whatever state.
         payloads: of the items.
-        ended: the remembered ends, by node, id, token and seq.
+        ended: the remembered ends, by node, id, token and seq; without those of purged
+            items that are still there.
+        purged: the purges whose items may still be there, by node and generation.
+        looked_at: of each of them, id and seq of the item that was looked at last.
         push_subscribers: by their ids.
         push_links: by the id of a subscriber, and seq.
         last_seq: the largest seq that was ever there.
@@ -76,6 +82,8 @@ class QueueModel:
     items: dict[int, Item] = field(default_factory=dict)
     payloads: dict[int, str] = field(default_factory=dict)
     ended: dict[tuple[str, str, str, int], EndedItem] = field(default_factory=dict)
+    purged: dict[tuple[str, int], PurgedItems] = field(default_factory=dict)
+    looked_at: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
     push_subscribers: dict[str, PushSubscriber] = field(default_factory=dict)
     push_links: dict[tuple[str, int], PushLink] = field(default_factory=dict)
     last_seq: int = 0
@@ -120,6 +128,11 @@ class QueueModel:
                 self.nodes[saved.name] = saved
             case RemoveNode(name):
                 self._remove_node(name)
+            case PurgeNode(purged):
+                self.purged[purged.node, purged.gen] = purged
+                self.looked_at[purged.node, purged.gen] = ("", 0)
+            case RemovePurged(rows):
+                self._remove_purged(rows)
             case ForgetOld(now):
                 self._forget(now)
 
@@ -144,12 +157,52 @@ class QueueModel:
             del self.termini[terminus.jid]
         for end in [end for end in self.ended if end[0] == name]:
             del self.ended[end]
+        for purge in [purge for purge in self.purged if purge[0] == name]:
+            del self.purged[purge], self.looked_at[purge]
         for subscriber in [
             subscriber
             for subscriber in self.push_subscribers.values()
             if subscriber.node == name
         ]:
             self._remove_pushed(subscriber.subscriber_id)
+
+    def _remove_purged(self, rows: int) -> None:
+        if not self.purged:
+            return
+        key = min(self.purged)
+        purged = self.purged[key]
+        behind = sorted(
+            (item.item_id, seq)
+            for seq, item in self.items.items()
+            if item.node == purged.node and (item.item_id, seq) > self.looked_at[key]
+        )
+        for _, seq in behind[:rows]:
+            item = self.items[seq]
+            if not purged.has(item):
+                continue
+            if item.state is not ItemState.ARCHIVED:
+                self.apply(SaveEnded(purged.end_of(item)))
+            self._remove(seq)
+        if len(behind) < rows:
+            del self.purged[key], self.looked_at[key]
+        else:
+            self.looked_at[key] = behind[rows - 1]
+
+    def is_shown(self, item: Item) -> bool:
+        """Whether no purge has removed this item."""
+        purged = self.purged.get((item.node, item.gen))
+        return purged is None or not purged.has(item)
+
+    def all_ends(self) -> list[EndedItem]:
+        """The remembered ends, with those of purged items that are still there."""
+        return [
+            *self.ended.values(),
+            *(
+                self.purged[item.node, item.gen].end_of(item)
+                for item in self.items.values()
+                if item.state is not ItemState.ARCHIVED and not self.is_shown(item)
+            ),
+        ]
 
     def move(self, now: float) -> float:
         """Move all times, if they do not fit to the present time; returns by how much."""
@@ -164,6 +217,7 @@ class QueueModel:
         self.termini = _moved(self.termini, by_s)
         self.items = _moved(self.items, by_s)
         self.ended = _moved(self.ended, by_s)
+        self.purged = _moved(self.purged, by_s)
         self.push_subscribers = _moved(self.push_subscribers, by_s)
         self.push_links = _moved(self.push_links, by_s)
         if self.seen_at is not None:
@@ -188,6 +242,9 @@ class QueueModel:
     def contents(self) -> QueueContents:
         """See QueueStore."""
         items = [self.items[seq] for seq in sorted(self.items)]
+        # Also of items that nobody sees.
+        last_order = max((item.order for item in items), default=0)
+        items = list(filter(self.is_shown, items))
         dead = Counter(
             item.node
             for item in items
@@ -202,7 +259,7 @@ class QueueModel:
             items=[item for item in items if item.state is not ItemState.ARCHIVED],
             dead=dict(dead),
             next_seq=self.last_seq + 1,
-            next_order=1 + max((item.order for item in items), default=0),
+            next_order=1 + last_order,
         )
 
     def archived(self, node: str, outcome: ItemOutcome) -> list[Item]:
@@ -211,7 +268,7 @@ class QueueModel:
         items = [
             item
             for item in self.items.values()
-            if (item.state, item.outcome, item.node) == key
+            if (item.state, item.outcome, item.node) == key and self.is_shown(item)
         ]
         return sorted(items, key=lambda item: item.seq)
 
@@ -220,13 +277,16 @@ class QueueModel:
         archived = {
             seq: item
             for seq, item in self.items.items()
-            if item.state is ItemState.ARCHIVED and item.outcome is not None
+            if item.state is ItemState.ARCHIVED
+            and item.outcome is not None
+            and self.is_shown(item)
         }
         return State(
             contents=self.contents(),
             payloads=dict(self.payloads),
             archived=archived,
-            ended=frozenset(self.ended.values()),
+            ended=frozenset(self.all_ends()),
+            has_purged=bool(self.purged),
             push_subscribers=dict(self.push_subscribers),
             push_links=dict(self.push_links),
         )
@@ -247,6 +307,7 @@ class State:
         payloads: of all items, by seq.
         archived: the items that nodes keep after an outcome, by seq.
         ended: the remembered ends.
+        has_purged: see QueueStore.has_purged.
         push_subscribers: by their ids.
         push_links: by the id of a subscriber, and seq.
     """
@@ -255,6 +316,7 @@ class State:
     payloads: dict[int, str]
     archived: dict[int, Item]
     ended: frozenset[EndedItem]
+    has_purged: bool
     push_subscribers: dict[str, PushSubscriber]
     push_links: dict[tuple[str, int], PushLink]
 
@@ -289,6 +351,7 @@ def state_of(store: QueueStore, nodes: Sequence[str], ids: Sequence[str]) -> Sta
         payloads=store.payloads(range(contents.next_seq)),
         archived={item.seq: item for item in archived},
         ended=frozenset(memories),
+        has_purged=store.has_purged(),
         push_subscribers={
             subscriber.subscriber_id: subscriber
             for subscriber in store.push_subscribers()

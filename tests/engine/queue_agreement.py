@@ -20,8 +20,9 @@ def disk_agrees(model: Model, world: World) -> None:
         or fact.status == "dead"
         or (fact.status == "accepted" and model.keep_s and fact.ended_at >= 0)
     }
-    assert disk.items.keys() == kept.keys(), "lost, or left over"
-    assert disk.payloads.keys() == kept.keys()
+    shown = {seq for seq, item in disk.items.items() if disk.is_shown(item)}
+    assert shown == kept.keys(), "lost, or left over"
+    assert disk.payloads.keys() == disk.items.keys()
     for seq, fact in kept.items():
         fact.same(disk.items[seq])
     for name, queue in world.core.nodes.items():
@@ -33,9 +34,10 @@ def disk_agrees(model: Model, world: World) -> None:
             key[1]: one for key, one in disk.subscriptions.items() if key[0] == name
         }
         assert subscriptions == queue.subscriptions
-    assert disk.ended.keys() == model.ends.keys()
+    ends = {(end.node, end.item_id, end.token, end.seq): end for end in disk.all_ends()}
+    assert ends.keys() == model.ends.keys()
     for key, end in model.ends.items():
-        found = disk.ended[key]
+        found = ends[key]
         assert (found.token, found.account) == (end.token, end.account)
         assert (found.outcome, found.ended_at) == (end.outcome, end.ended_at)
         assert (found.publisher, found.digest) == (end.publisher, end.digest)

@@ -16,9 +16,11 @@ from qos.core.queue.effects import (
     Change,
     Notification,
     NotifyItem,
+    PurgeNode,
     QueueEffect,
     RemoveItem,
     RemoveNode,
+    RemovePurged,
     SaveEnded,
     SaveItem,
 )
@@ -59,6 +61,9 @@ PLAIN = {
 }
 
 N = TypeVar("N", bound=Notification)
+
+#: So few that purged items are still there when more happens.
+PURGED_ROWS = 3
 
 
 def entry(
@@ -142,6 +147,8 @@ class World:
         """Commit the decided effects, and notify."""
         for change in self.pending:
             self.disk.apply(change)
+        if self.disk.purged:
+            self.disk.apply(RemovePurged(PURGED_ROWS))
         self.pending = []
         items = set()
         for told in self.waiting:
@@ -152,6 +159,11 @@ class World:
                 items.add((told.to, told.item.token))
             self.sent.append(told)
         self.waiting = []
+
+    def remove_purged(self) -> None:
+        """Commit until the disk has no items that were purged."""
+        while self.disk.purged:
+            self.flush()
 
     def ask(self, request: Request, requester: str, *, flush: bool = True) -> Result:
         """Send a request; returns the answer, after the commit."""
@@ -340,11 +352,16 @@ class _Memory:
 
     def _soon(self) -> QueueDisk:
         """Add the remembered ends that are not committed yet."""
-        soon = QueueDisk(ended=dict(self._world.disk.ended))
+        soon = QueueDisk()
+        for end in self._world.disk.all_ends():
+            soon.apply(SaveEnded(end))
         for change in self._world.pending:
             match change:
                 case SaveEnded():
                     soon.apply(change)
+                case PurgeNode(purged, items):
+                    for item in items.values():
+                        soon.apply(SaveEnded(purged.end_of(item)))
                 case RemoveNode(name):
                     soon.ended = {
                         key: each for key, each in soon.ended.items() if key[0] != name
@@ -369,6 +386,12 @@ class _Memory:
                     changing.add(item.seq)
                 case RemoveItem(seq):
                     changing.add(seq)
+                case PurgeNode(purged):
+                    changing |= {
+                        item.seq
+                        for item in self._world.disk.archived(node, outcome)
+                        if purged.has(item)
+                    }
         found = [
             item
             for item in self._world.disk.archived(node, outcome)

@@ -33,7 +33,7 @@ from qos.core.queue.results import (
     Result,
     SubscribeResult,
 )
-from qos.engine import queue_state
+from qos.engine import queue_engine, queue_state
 from qos.engine.queue_engine import Answer, Unwritten
 from queue_bench import BEE, NODE, OTHER_BEE, OWNER, Bench, Sent, entry, opened
 from waiting import until
@@ -662,6 +662,64 @@ async def test_what_died_in_the_commit_under_way_is_purged_and_requeued(
     stats = await bench.stats()
     assert (stats["available"], stats["acquired"], stats["dead"]) == (0, 0, 0)
     assert not bench.engine.store.archived(NODE, ItemOutcome.REJECTED, limit=9)
+
+
+async def test_a_purge_is_one_commit_and_its_rows_go_in_later_ones(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A neighbour's commit waits for some rows, not for all."""
+    monkeypatch.setattr(queue_engine, "_PURGED_ROWS", 4)
+    names = [f"i{number}" for number in range(20)]
+    await bench.ask(Publish(NODE, tuple(map(entry, names))))
+    await bench.until(2)
+    bench.disk.hold()
+    purged = bench.ask(Purge(NODE))
+    # Their ends are known at once, and nothing is shown of them.
+    again = bench.ask(Publish(NODE, (entry("i0"), entry("i19"))))
+    shown = bench.ask(Items(node=NODE, state="live"))
+    other = bench.ask(Publish(NODE, (entry("i7", "<y xmlns='urn:y'/>"),)))
+    bench.disk.release()
+    assert await purged == Ok()
+    before = bench.disk.commits
+    repeated, page, refused = await again, await shown, await other
+    assert isinstance(repeated, PublishResult)
+    assert isinstance(page, ItemsResult)
+    assert page.items == ()
+    assert repeated.repeated == ("i0", "i19")
+    assert isinstance(refused, Refusal)
+    assert refused.condition == "conflict"
+    await until(lambda: not bench.store.has_purged())
+    assert bench.disk.commits - before >= 4
+    assert bench.store.payloads(range(99)) == {}
+    assert len(bench.store.all_ended(NODE, names)) == 20
+
+
+async def test_what_was_purged_is_removed_after_a_restart_too(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The purge was confirmed; whoever begins anew goes on where it was."""
+    monkeypatch.setattr(queue_engine, "_PURGED_ROWS", 1)
+    names = [f"i{number}" for number in range(20)]
+    await bench.ask(Publish(NODE, tuple(map(entry, names))))
+    await bench.until(2)
+    assert await bench.ask(Purge(NODE)) == Ok()
+    await bench.restart()
+    assert bench.store.has_purged()
+    assert bench.store.contents().items == []
+    bench.engine.online()
+    result = await bench.ask(Publish(NODE, (entry("i3"),)))
+    assert isinstance(result, PublishResult)
+    assert result.repeated == ("i3",)
+    bench.disk.error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert isinstance(await bench.ask(Publish(NODE, (entry("new"),))), Unwritten)
+    bench.disk.error = None
+    bench.clock.advance(1.0)
+    # Without more removals at first: these may be what has filled the disk.
+    assert isinstance(await bench.ask(Publish(NODE, (entry("new"),))), PublishResult)
+    assert bench.store.has_purged()
+    bench.clock.advance(60.0)
+    await until(lambda: not bench.store.has_purged())
+    assert len(bench.store.payloads(range(99))) == 1
 
 
 # -- gateways --------------------------------------------------------------

@@ -18,10 +18,9 @@ class Journaled(World):
         super().boot()
         self.events = ItemEvents(self.disk.contents().items)
         self.lines: list[str] = []
-        self.purged: set[str] = set()
 
     def commit(self) -> None:
-        for entry in self.events.of(self.pending, purged=self.purged):
+        for entry in self.events.of(self.pending):
             queue = "" if entry.queue == NODE else f" at {entry.queue}"
             said = [
                 f"{entry.event.value} {entry.item}{queue}",
@@ -32,12 +31,9 @@ class Journaled(World):
                 entry.condition and f"({entry.condition})",
             ]
             self.lines.append(" ".join(each for each in said if each))
-        self.purged.clear()
         super().commit()
 
     def order(self, request: Request) -> None:
-        if isinstance(request, Purge):
-            self.purged.add(request.node)
         self.ask(request, OWNER)
 
     def read(self) -> list[str]:

@@ -20,7 +20,7 @@ from qos.core.queue.effects import Change
 from qos.stores.queue_store import SqliteQueueStore
 from row_probes import probe_rows
 
-TABLES = ("node", "subscription", "item", "item_payload", "ended")
+TABLES = ("node", "subscription", "item", "item_payload", "ended", "purged")
 
 
 async def live(folder: Path, number: int) -> None:

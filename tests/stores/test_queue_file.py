@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -29,7 +27,6 @@ from qos.core.queue.effects import (
     SaveSubscription,
 )
 from qos.core.queue.item import (
-    Affiliation,
     EndedItem,
     Item,
     ItemOutcome,
@@ -37,7 +34,6 @@ from qos.core.queue.item import (
     Node,
     Subscription,
 )
-from qos.core.queue.properties import Properties
 from qos.core.queue.terminus import Terminus
 from qos.errors import (
     LocalProtocolError,
@@ -46,52 +42,14 @@ from qos.errors import (
     StoreFull,
     StoreInUse,
     StoreReadOnly,
-    StoreTooNew,
 )
-from qos.stores import SqliteStore, queue_rows, queue_store, sqlite_file
-from qos.stores.queue_base import QueueStore
+from qos.stores import SqliteStore, queue_store, sqlite_file
 from qos.stores.queue_store import SqliteQueueStore, queue_store_from_url
-from qos.testing.queue_store_records import ended_item, item, write
+from qos.testing.queue_store_records import item, write
+from queue_files import NODE, accepted, ended, query, run
 
 if TYPE_CHECKING:
     from tests.stores.conftest import Disk, Place
-
-NODE = Node(name="jobs", identity="i", created_at=1.0)
-
-
-def accepted(seq: int) -> Item:
-    return item(
-        seq,
-        state=ItemState.ARCHIVED,
-        outcome=ItemOutcome.ACCEPTED,
-        ended_at=2.0,
-        forget_at=100.0,
-    )
-
-
-def ended(item_id: str) -> EndedItem:
-    return ended_item(1, item_id=item_id)
-
-
-def run(store: QueueStore, *writes: list[Change]) -> None:
-    """Open the store, make the writes, and close it."""
-
-    async def runs() -> None:
-        store.open()
-        try:
-            for changes in writes:
-                await write(store, *changes)
-        finally:
-            await store.close()
-
-    asyncio.run(runs())
-
-
-def query(path: Path, sql: str) -> list[tuple[Any, ...]]:
-    with closing(sqlite3.connect(path)) as db:
-        found = db.execute(sql).fetchall()
-        db.commit()
-        return found
 
 
 @pytest.fixture
@@ -299,208 +257,6 @@ def test_the_tables_have_what_the_values_have(path: Path) -> None:
         columns = query(path, f"PRAGMA table_info({table})")
         names = {field.name for field in fields(kind)}
         assert {column[1] for column in columns} == names
-
-
-def test_an_older_file_is_brought_forward(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A newer file is left alone."""
-    store = SqliteQueueStore(path)
-    run(store, [SaveItem(item(1), "x")])
-    more = (*queue_store.MIGRATIONS, ("CREATE TABLE audit (note TEXT)",))
-    with monkeypatch.context() as patch:
-        patch.setattr(queue_store, "MIGRATIONS", more)
-        assert store.open().items == [item(1)]
-        asyncio.run(store.close())
-    assert query(path, "PRAGMA user_version") == [(len(more),)]
-    with pytest.raises(StoreTooNew, match=f"version {len(more)}"):
-        store.open()
-
-
-def _file_of_version_2(
-    path: Path, patch: pytest.MonkeyPatch, *nodes: tuple[str, str, str]
-) -> dict[str, Node]:
-    """The nodes, by name, read from a version-2 file with these.
-
-    Name, config, owners.
-    """
-    store = SqliteQueueStore(path)
-    with patch.context() as older:
-        older.setattr(queue_store, "MIGRATIONS", queue_store.MIGRATIONS[:2])
-        older.setattr(SqliteQueueStore, "_termini", lambda _: [])
-        older.setattr(queue_store, "NODE", ("name",))
-        older.setattr(queue_store, "node_from", lambda plain: plain)
-        older.setattr(queue_store, "SUBSCRIPTION", ("jid",))
-        older.setattr(queue_store, "subscription_from", lambda plain: plain)
-        older.setattr(queue_store, "ITEM", ("seq",))
-        run(store)
-    with closing(sqlite3.connect(path)) as db, db:
-        for node in nodes:
-            db.execute("INSERT INTO node VALUES (?, 1.0, ?, ?, 7)", node)
-    contents = store.open()
-    asyncio.run(store.close())
-    return {node.name: node for node in contents.nodes}
-
-
-def test_the_nodes_of_version_2_each_get_an_identity(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They count for no account: their creators are not known."""
-    found = _file_of_version_2(
-        path, monkeypatch, ("a", "{}", "{}"), ("b", "{}", '{"o@x":"owner"}')
-    )
-    assert len({node.identity for node in found.values()}) == 2
-    assert all(len(node.identity) == 32 for node in found.values())
-    assert found["b"] == Node(
-        name="b",
-        identity=found["b"].identity,
-        created_at=1.0,
-        config={"pubsub#access_model": "open"},
-        affiliations={"o@x": Affiliation.OWNER},
-        accepted=7,
-    )
-
-
-def test_a_node_of_version_2_that_was_open_by_default_stays_open(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The default has changed; workers of such a node must be able to go on."""
-    closed = '{"pubsub#access_model":"whitelist","queue#ttl":"5"}'
-    found = _file_of_version_2(
-        path, monkeypatch, ("a", '{"queue#ttl":"5"}', "{}"), ("b", closed, "{}")
-    )
-    assert found["a"].config == {"queue#ttl": "5", "pubsub#access_model": "open"}
-    assert found["b"].config == {"queue#ttl": "5", "pubsub#access_model": "whitelist"}
-
-
-@pytest.mark.parametrize(
-    ("owners", "others", "stays"),
-    [
-        ('"ö@x":"owner"', '"ö@x":"owner"', True),
-        ('"ö@x":"owner","ÿ@x":"owner"', '"ö@x":"publisher","ÿ@x":"owner"', True),
-        ('"ö@x":"owner","ÿ@x":"member"', '"ö@x":"publisher"', True),
-        ('"s@x":"owner","ö@x":"owner"', '"ö@x":"owner"', False),
-        ('"ö@x":"owner"', '"ö@x":"member"', False),
-        ('"ö@x":"owner"', "", False),
-    ],
-)
-def test_a_dead_letter_node_of_version_2_stays_only_if_every_owner_may_publish_there(
-    path: Path, monkeypatch: pytest.MonkeyPatch, owners: str, others: str, stays: bool
-) -> None:
-    """It is not known who set it.
-
-    Perhaps a stranger who had made another account an owner.
-    """
-    config = '{"queue#dead_letter_node":"graves"}'
-    found = _file_of_version_2(
-        path,
-        monkeypatch,
-        ("jobs", config, f"{{{owners}}}"),
-        ("graves", "{}", f"{{{others}}}"),
-        ("lost", '{"queue#dead_letter_node":"nowhere"}', '{"ö@x":"owner"}'),
-    )
-    named = {"queue#dead_letter_node": "graves"} if stays else {}
-    bound = (found["graves"].identity, "ö@x") if stays else ("", "")
-    jobs = found["jobs"]
-    assert (jobs.dead_letter, jobs.dead_letter_by) == bound
-    assert jobs.config == {"pubsub#access_model": "open", **named}
-    assert found["lost"].config == {"pubsub#access_model": "open"}
-
-
-def test_items_and_subscriptions_of_version_3_have_neither_properties_nor_selectors(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They go on as they were, and get both from then on."""
-    store = SqliteQueueStore(path)
-    wish = Subscription(
-        node="jobs", jid="w@b/1", subid="s", via="w@b/1", queue_requests=3
-    )
-    with monkeypatch.context() as patch:
-        patch.setattr(queue_store, "MIGRATIONS", queue_store.MIGRATIONS[:3])
-        patch.setattr(SqliteQueueStore, "_termini", lambda _: [])
-        patch.setattr(queue_store, "SUBSCRIPTION", ("jid",))
-        patch.setattr(queue_store, "ITEM", ("seq",))
-        run(store)
-    before = item(7)
-    plain = {
-        **{name: getattr(before, name) for name in queue_rows.ITEM},
-        **dict.fromkeys(("receivers", "excluded", "history"), "[]"),
-        "state": "available",
-    }
-    del plain["properties"], plain["annotations"], plain["resumable"]
-    wished = {name: getattr(wish, name) for name in queue_rows.SUBSCRIPTION}
-    del wished["selector"], wished["link"], wished["resumable_locks"]
-    with closing(sqlite3.connect(path)) as db, db:
-        for table, row in (("item", plain), ("subscription", wished)):
-            columns = ", ".join(f'"{name}"' for name in row)
-            marks = ", ".join("?" * len(row))
-            sql = f"INSERT INTO {table} ({columns}) VALUES ({marks})"  # noqa: S608
-            db.execute(sql, tuple(row.values()))
-        db.execute("INSERT INTO item_payload VALUES (7, '<x/>')")
-    properties: Properties = {"n": 1, "f": 1.0, "b": True, "s": "ä"}
-    after = replace(before, properties=properties)
-
-    async def scenario() -> None:
-        contents = store.open()
-        assert (contents.items, contents.subscriptions) == ([before], [wish])
-        await write(
-            store,
-            SaveItem(after),
-            SaveSubscription(replace(wish, selector="n > 5")),
-            SaveItem(item(8, properties=properties), "x"),
-        )
-        await store.close()
-        contents = store.open()
-        assert contents.items == [after, item(8, properties=properties)]
-        assert [type(each) for each in contents.items[0].properties.values()] == [
-            *(bool, float, int, str),
-        ]
-        assert contents.subscriptions == [replace(wish, selector="n > 5")]
-        await store.close()
-
-    asyncio.run(scenario())
-
-
-def test_a_file_of_version_1_keeps_what_it_remembers(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It knew one end for an id, and not of which item; now it can know all of them."""
-    store = SqliteQueueStore(path)
-    with monkeypatch.context() as patch:
-        patch.setattr(queue_store, "MIGRATIONS", queue_store.MIGRATIONS[:1])
-        patch.setattr(SqliteQueueStore, "_termini", lambda _: [])
-        patch.setattr(queue_store, "NODE", ("name",))
-        patch.setattr(queue_store, "SUBSCRIPTION", ("jid",))
-        patch.setattr(queue_store, "ITEM", ("seq",))
-        run(store)
-    query(
-        path,
-        "INSERT INTO ended VALUES"
-        " ('jobs', 'a', 'p@example.org', 'd', 2.0, 100.0, 't', 'w@b', 'accepted')",
-    )
-    before = replace(
-        ended("a"),
-        seq=0,
-        digest="d",
-        token="t",  # noqa: S106 - of a delivery
-        account="w@b",
-        outcome=ItemOutcome.ACCEPTED,
-    )
-    again = replace(before, seq=1, token="t2")  # noqa: S106 - of a delivery
-
-    async def scenario() -> None:
-        store.open()
-        assert store.ended("jobs", "a") == [before]
-        await write(store, SaveEnded(again))
-        assert store.ended("jobs", "a") == [before, again]
-        await write(store, ForgetOld(100.0))
-        assert store.ended("jobs", "a") == []
-        await store.close()
-
-    asyncio.run(scenario())
-    run(SqliteQueueStore(path.with_name("new.db")))
-    tables = "SELECT type, name, sql FROM sqlite_schema ORDER BY name"
-    assert query(path, tables) == query(path.with_name("new.db"), tables)
 
 
 def test_a_store_of_messages_is_none_of_a_queue(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ TABLES = (
     "item",
     "item_payload",
     "ended",
+    "purged",
     "push_subscriber",
     "push_link",
 )

@@ -111,7 +111,7 @@ def _copies(
     effects: list[QueueEffect] = []
     missed, bytes_left = 0, service.bytes_left(queue)
     for entry, parts in zip(entries, payload_values, strict=True):
-        item = new_item(entry, publisher, name, queue.options, parts, 0, now)
+        item = new_item(entry, publisher, queue.node, queue.options, parts, 0, now)
         passes: bool | None = True
         if timed is not None:
             passes = service.selector_time.matches(timed, ItemNames(item))

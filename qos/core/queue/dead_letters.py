@@ -116,7 +116,7 @@ def place_dead(
             continue
         letter = item_lifecycle.requeued(
             item,
-            node=target.node.name,
+            node=target.node,
             item_id=target.free_id(_letter_id(item), item.seq),
             origin=queue.node.name,
             origin_id=item.item_id,

@@ -7,9 +7,11 @@ only when the commit with everything that was decided before it is on disk.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import field
 from typing import TypeAlias
 
-from qos.core.queue.item import EndedItem, Item, Node, Subscription
+from qos.core.queue.item import EndedItem, Item, Node, PurgedItems, Subscription
 from qos.core.queue.push import PushChange
 from qos.core.queue.terminus import Terminus
 from qos.core.record import record
@@ -24,9 +26,11 @@ __all__ = [
     "NotifySubscription",
     "NotifyUnlock",
     "Probe",
+    "PurgeNode",
     "QueueEffect",
     "RemoveItem",
     "RemoveNode",
+    "RemovePurged",
     "RemoveSubscription",
     "RemoveTerminus",
     "SaveEnded",
@@ -125,6 +129,37 @@ class RemoveNode:
 
 
 @record(frozen=True, slots=True)
+class PurgeNode:
+    """Remove the items of one generation of a node, without touching any of them.
+
+    From then on nobody sees these items: those that were available or locked are
+    remembered ends. RemovePurged makes the store agree.
+
+    Attributes:
+        purged: the items.
+        items: those of them that were available or locked, by id.
+    """
+
+    purged: PurgedItems
+    items: Mapping[str, Item] = field(default_factory=dict, hash=False)
+
+
+@record(frozen=True, slots=True)
+class RemovePurged:
+    """Look at the next rows of a node with purged items, and remove those.
+
+    The purge that comes first by the node's name and the generation has its turn until all
+    rows of that node have been looked at, by id and seq. Where an item had not ended, its
+    end takes its place. Nobody sees a difference.
+
+    Attributes:
+        rows: to look at, at least 1.
+    """
+
+    rows: int
+
+
+@record(frozen=True, slots=True)
 class ForgetOld:
     """Remove every remembered end and every item whose `forget_at` is not after now.
 
@@ -144,6 +179,8 @@ Change: TypeAlias = (
     | RemoveTerminus
     | SaveNode
     | RemoveNode
+    | PurgeNode
+    | RemovePurged
     | ForgetOld
     | PushChange
 )

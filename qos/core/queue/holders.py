@@ -75,6 +75,13 @@ class Holders:
             if not ids_by_holder:
                 del self._held[account]
 
+    def clear(self) -> None:
+        """Stop counting all items; the workers keep their turns and their credit."""
+        self._held.clear()
+        self._durable.clear()
+        self._of_departed.clear()
+        self._left_behind.clear()
+
     def held(self, jid: str) -> list[str]:
         """The ids of the items that this full JID holds, but for durable locks."""
         return list(self._held.get(bare(jid), {}).get(jid, ()))

@@ -25,6 +25,7 @@ __all__ = [
     "ItemOutcome",
     "ItemState",
     "Node",
+    "PurgedItems",
     "Subscription",
 ]
 
@@ -105,6 +106,7 @@ class Item:
     Attributes:
         seq: its number in the store; grows in the order of publishing.
         node: the name of its node.
+        gen: the generation of the node when the item came into it; see Node.
         item_id: its id in that node.
         origin: of a dead letter, the node where it died; else ''.
         origin_id: its id there.
@@ -145,6 +147,7 @@ class Item:
 
     seq: int
     node: str
+    gen: int = 0
     item_id: str
     origin: str = ""
     origin_id: str = ""
@@ -243,6 +246,43 @@ class EndedItem:
 
 
 @record(frozen=True, slots=True, kw_only=True)
+class PurgedItems:
+    """The items of a node that one purge has removed, while their rows are in the store.
+
+    Nobody sees these items any more. Accepted items that are kept are none of them.
+
+    Attributes:
+        node: the name of the node.
+        gen: the generation of the items.
+        purged_at: the time of the purge, and the end of those that had not ended.
+        forget_at: when these ends are forgotten.
+    """
+
+    node: str
+    gen: int
+    purged_at: float
+    forget_at: float
+
+    def has(self, item: Item) -> bool:
+        """Whether the item is one of them."""
+        return (item.node, item.gen) == (self.node, self.gen) and (
+            item.outcome is not ItemOutcome.ACCEPTED
+        )
+
+    def end_of(self, item: Item) -> EndedItem:
+        """The end of one of them that was available or locked."""
+        return EndedItem(
+            seq=item.seq,
+            node=item.node,
+            item_id=item.item_id,
+            publisher=item.publisher,
+            digest=item.digest,
+            ended_at=self.purged_at,
+            forget_at=self.forget_at,
+        )
+
+
+@record(frozen=True, slots=True, kw_only=True)
 class Node:
     """A queue or a topic, as its owner has set it up.
 
@@ -264,6 +304,8 @@ class Node:
         dropped: of a topic, the seq of the last item that it no longer keeps because of
             its limits; 0: none.
         missed: how many items of its topic found no room here.
+        gen: its generation: 0, and one more with each purge. The items of an earlier one
+            have been purged.
     """
 
     name: str
@@ -278,6 +320,7 @@ class Node:
     lifetime: str = ""
     dropped: int = 0
     missed: int = 0
+    gen: int = 0
 
 
 @record(frozen=True, slots=True, kw_only=True)

@@ -85,6 +85,19 @@ class ItemIndex:
         else:
             self.oversized -= self.ready.is_oversized(item)
 
+    def clear(self) -> dict[str, Item]:
+        """Remove all items; returns them, by id."""
+        items = dict(self.items)
+        self.items.clear()
+        self.order = SeqOrder()
+        self.counts = ItemCounts()
+        self.size = self.oversized = 0
+        self.letters = {}
+        self.holders.clear()
+        self.ready.clear()
+        self.timers = ItemTimers(self.items.get)
+        return items
+
     def fit_again(self) -> bool:
         """Note that XMPP workers may get all items again; see `ReadyItems`."""
         self.oversized = 0

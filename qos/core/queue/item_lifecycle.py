@@ -29,7 +29,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from qos.core.queue.item import EndedItem, Failure, Item, ItemOutcome, ItemState
+from qos.core.queue.item import (
+    EndedItem,
+    Failure,
+    Item,
+    ItemOutcome,
+    ItemState,
+    Node,
+)
 from qos.core.queue.node_options import NodeOptions
 from qos.core.queue.requests import Refusal, Settlement
 from qos.core.quick_enum import QuickEnum
@@ -47,6 +54,7 @@ __all__ = [
     "ended",
     "expired",
     "extended",
+    "forget_at",
     "given_back",
     "requeued",
     "taken_over",
@@ -280,7 +288,7 @@ def dead(item: Item, *, now: float) -> Item:
 def requeued(
     item: Item,
     *,
-    node: str,
+    node: Node,
     item_id: str,
     now: float,
     origin: str = "",
@@ -303,7 +311,8 @@ def requeued(
         _next(item, ItemInput.REQUEUE)
     return replace(
         item,
-        node=node,
+        node=node.name,
+        gen=node.gen,
         item_id=item_id,
         origin=origin,
         origin_id=origin_id,
@@ -347,11 +356,16 @@ def ended(
         publisher=item.publisher,
         digest=item.digest,
         ended_at=now,
-        forget_at=now + max(dedupe_s, SETTLEMENT_S_MIN),
+        forget_at=forget_at(now, dedupe_s),
         token=item.token if by else "",
         account=bare(by),
         outcome=outcome,
     )
+
+
+def forget_at(now: float, dedupe_s: float) -> float:
+    """When an end is forgotten that is remembered now; see `ended`."""
+    return now + max(dedupe_s, SETTLEMENT_S_MIN)
 
 
 # -- who may ---------------------------------------------------------------

@@ -16,6 +16,7 @@ from qos.core.queue.effects import (
     NotifyNode,
     NotifyRetract,
     NotifyUnlock,
+    PurgeNode,
     QueueEffect,
     RemoveItem,
     SaveEnded,
@@ -29,6 +30,7 @@ from qos.core.queue.item import (
     ItemOutcome,
     ItemState,
     Node,
+    PurgedItems,
     Subscription,
 )
 from qos.core.queue.item_index import ItemIndex
@@ -172,7 +174,7 @@ class QueueNode:
             self.live,
             entries,
             publisher,
-            node=self.node.name,
+            node=self.node,
             options=self.options,
             ended_items=ended_items,
             next_seq=next_seq,
@@ -288,7 +290,7 @@ class QueueNode:
         return to_do
 
     def _remove(self, item: Item, now: float) -> list[QueueEffect]:
-        """Remove an item that its publisher, an owner or a purge withdraws."""
+        """Remove an item that its publisher or an owner withdraws."""
         self.live.drop(item)
         return [RemoveItem(item.seq), SaveEnded(self.deliveries.ended(item, now))]
 
@@ -387,12 +389,19 @@ class QueueNode:
             effects.append(NotifyUnlock(item.holder, self.node.name, (item_id,)))
         return effects
 
-    def clear(self, now: float) -> list[QueueEffect]:
-        """Remove every item that is available or locked."""
-        effects: list[QueueEffect] = []
-        for item in list(self.items.values()):
-            effects += self._remove(item, now)
-        return effects
+    def purge(self, now: float) -> list[QueueEffect]:
+        """Remove every item that is available, locked or dead, however many there are."""
+        if not self.items and not self.dead:
+            return []
+        purged = PurgedItems(
+            node=self.node.name,
+            gen=self.node.gen,
+            purged_at=now,
+            forget_at=item_lifecycle.forget_at(now, self.options.dedupe_window),
+        )
+        self.dead = 0
+        self.node = replace(self.node, gen=self.node.gen + 1)
+        return [PurgeNode(purged, self.live.clear()), SaveNode(self.node)]
 
     def notify_workers(self, action: str) -> list[QueueEffect]:
         """Tell everybody who works here: `purge` or `delete`."""

@@ -10,7 +10,6 @@ from qos.core.queue.bounds import may_create
 from qos.core.queue.dead_letters import bind, released, shown_config
 from qos.core.queue.effects import (
     QueueEffect,
-    RemoveItem,
     SaveNode,
 )
 from qos.core.queue.item import Affiliation, Item, ItemOutcome, ItemState, Node
@@ -153,11 +152,8 @@ def purge(
 ) -> tuple[Ok, _Effects]:
     """Remove all items of a node, locked and dead ones too (XEP-0060 §8.5)."""
     queue = _owned(service, request.node, requester)
-    dead = _dead_here(service, queue)
-    queue.dead -= len(dead)
     notices = queue.notify_workers("purge")
-    effects: _Effects = [RemoveItem(item.seq) for item in dead]
-    return Ok(), [*effects, *queue.clear(now), *notices]
+    return Ok(), [*queue.purge(now), *notices]
 
 
 def affiliations(
@@ -265,14 +261,12 @@ def _live_again(
     item_id: str,
     now: float,
 ) -> _Effects:
-    name = queue.node.name
     if item.state is ItemState.AVAILABLE:
         service.queue(location.node.name).withdraw(item)
-        alive = item_lifecycle.requeued(item, node=name, item_id=item_id, now=now)
     else:
         queue.dead -= 1
-        # A dead letter that died again belongs to this node now.
-        alive = item_lifecycle.requeued(item, node=name, item_id=item_id, now=now)
+    # A dead letter that died again belongs to this node now.
+    alive = item_lifecycle.requeued(item, node=queue.node, item_id=item_id, now=now)
     return queue.take_in(alive, now)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from qos.core.queue.item import PRIORITY, EndedItem, Item
+from qos.core.queue.item import PRIORITY, EndedItem, Item, Node
 from qos.core.queue.item_index import ItemIndex
 from qos.core.queue.item_names import names_of_payload
 from qos.core.queue.node_options import NodeOptions
@@ -26,7 +26,7 @@ def new_items(
     entries: Sequence[PublishedItem],
     publisher: str,
     *,
-    node: str,
+    node: Node,
     options: NodeOptions,
     ended_items: Mapping[str, Sequence[EndedItem]],
     next_seq: Callable[[], int],
@@ -41,7 +41,7 @@ def new_items(
         live: the items that are available or locked.
         entries: of different ids.
         publisher: the bare JID.
-        node: the name of the node.
+        node: the node.
         options: of the node.
         ended_items: the remembered ends, by id.
         next_seq: gives the next item number of the store.
@@ -63,7 +63,7 @@ def new_items(
             condition="gone",
             type="cancel",
         )
-    _check_room(live, new, node, options, bytes_left)
+    _check_room(live, new, node.name, options, bytes_left)
     items = []
     for entry in new:
         names = names_of_payload(entry.payload, payload_names)
@@ -172,7 +172,7 @@ def _exceeded(items: int, size: int, options: NodeOptions) -> str | None:
 def new_item(
     entry: PublishedItem,
     publisher: str,
-    node: str,
+    node: Node,
     options: NodeOptions,
     payload_values: Properties,
     seq: int,
@@ -183,7 +183,7 @@ def new_item(
     Args:
         entry: as it was published.
         publisher: the bare JID.
-        node: the name of the node.
+        node: the node.
         options: of the node.
         payload_values: what selectors want to know of the payload.
         seq: its number.
@@ -195,7 +195,8 @@ def new_item(
         properties = {**properties, **payload_values}
     return Item(
         seq=seq,
-        node=node,
+        node=node.name,
+        gen=node.gen,
         item_id=entry.item_id,
         publisher=publisher,
         digest=entry.digest,

@@ -301,6 +301,18 @@ class ReadyItems:
         """Forget an item that is not ready any more; its entries are dropped later."""
         self._set_marks(item, None)
 
+    def clear(self) -> None:
+        """Forget all items; none of them comes back."""
+        for view in self._views.values():
+            view.plain, view.excluding, view.own = [], [], {}
+            view.unclassified = []
+        self._new.clear()
+        self._marks.clear()
+        self._marked.clear()
+        self._excluders = {}
+        self._excluding_since = self._excluding_kept = 0
+        self._oversized = set()
+
     def _push(self, view: _View, item: Item, entry: _Entry) -> None:
         if not item.excluded and item.seq not in self._oversized:
             self._push_to(view.plain, view, entry)

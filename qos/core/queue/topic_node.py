@@ -43,7 +43,7 @@ class TopicNode(QueueNode):
             self.live,
             entries,
             publisher,
-            node=self.node.name,
+            node=self.node,
             options=replace(self.options, max_items=None, max_bytes=None),
             ended_items=ended_items,
             next_seq=next_seq,

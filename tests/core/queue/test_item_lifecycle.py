@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from qos.core.queue import item_lifecycle
-from qos.core.queue.item import EndedItem, Failure, Item, ItemOutcome, ItemState
+from qos.core.queue.item import EndedItem, Failure, Item, ItemOutcome, ItemState, Node
 from qos.core.queue.item_lifecycle import HOLD_S_MAX, TRANSITIONS, ItemInput
 from qos.core.queue.node_options import NodeOptions, node_options
 
@@ -44,6 +44,8 @@ DEAD = replace(
     receivers=frozenset({"bee@x"}),
     history=(Failure(150.0, BEE, "failed"),),
 )
+ORDERS = Node(name="orders", identity="i", created_at=1.0)
+OTHER = Node(name="other", identity="j", created_at=1.0, gen=3)
 ITEMS = {AVAILABLE: ITEM, ACQUIRED: LOCKED, ARCHIVED: DEAD}
 
 #: The results of state and input. A missing pair cannot happen.
@@ -88,7 +90,7 @@ def step(item: Item, input_: ItemInput, **given: object) -> Item:
         case ItemInput.EXPIRE:
             return item_lifecycle.expired(item, now=now)
         case ItemInput.REQUEUE:
-            return item_lifecycle.requeued(item, node="orders", item_id="a", now=now)
+            return item_lifecycle.requeued(item, node=ORDERS, item_id="a", now=now)
     more = {"options": options(), "order": 3, **given}
     return item_lifecycle.given_back(item, input_, now=now, **more)  # type: ignore[arg-type]
 
@@ -275,10 +277,11 @@ def test_a_requeued_item_begins_again_with_its_history() -> None:
         origin="old",
         origin_id="b",
     )
-    after = item_lifecycle.requeued(item, node="other", item_id="c", now=400.0)
+    after = item_lifecycle.requeued(item, node=OTHER, item_id="c", now=400.0)
     assert after == replace(
         ITEM,
         node="other",
+        gen=3,
         item_id="c",
         available_at=400.0,
         expires_at=None,

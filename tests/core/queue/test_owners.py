@@ -4,7 +4,8 @@ import pytest
 
 from qos.core.queue import owner_requests
 from qos.core.queue.bounds import QueueBounds
-from qos.core.queue.effects import NotifyNode
+from qos.core.queue.effects import NotifyNode, PurgeNode, SaveNode
+from qos.core.queue.handle import handle
 from qos.core.queue.item import Affiliation, ItemOutcome, Node
 from qos.core.queue.requests import (
     Affiliations,
@@ -13,13 +14,19 @@ from qos.core.queue.requests import (
     DefaultConfig,
     Delete,
     GetConfigure,
+    Items,
     Purge,
     Request,
     Requeue,
     SetAffiliations,
     Subscriptions,
 )
-from qos.core.queue.results import AffiliationsResult, ConfigureResult, CreateResult
+from qos.core.queue.results import (
+    AffiliationsResult,
+    ConfigureResult,
+    CreateResult,
+    ItemsResult,
+)
 from queue_world import (
     ANT,
     BEE,
@@ -290,7 +297,7 @@ def test_a_purge_takes_all_that_is_there() -> None:
     token = it.item("locked").token
     it.sent.clear()
     it.ask(Purge(NODE), OWNER)
-    assert (it.live(), it.disk.items, it.disk.payloads) == ({}, {}, {})
+    assert it.live() == {}
     assert (it.stats()["dead"], it.stats()["bytes"]) == (0, 0)
     assert set(it.told(NotifyNode)) == {
         NotifyNode(BEE, NODE, "purge"),
@@ -301,10 +308,95 @@ def test_a_purge_takes_all_that_is_there() -> None:
     assert it.live() == {}
     it.publish("new")
     assert it.item("new").holder == ANT
+    it.remove_purged()
+    assert [item.item_id for item in it.disk.items.values()] == ["new"]
+    assert it.disk.payloads.keys() == it.disk.items.keys()
 
 
-def test_a_purge_that_cannot_read_has_changed_nothing() -> None:
-    """Items purged in memory but not on disk would be back after the next start."""
+def test_a_purge_is_one_change_however_many_items_there_are() -> None:
+    """All other nodes wait for it."""
+    it = World(PLAIN)
+    it.publish(*(f"i{number}" for number in range(50)))
+    it.add(handle(it.core, Purge(NODE), OWNER, it.now)[1])
+    purge, node = it.pending
+    assert isinstance(purge, PurgeNode)
+    assert len(purge.items) == 50
+    assert node == SaveNode(it.core.nodes[NODE].node)
+    it.flush()
+    # Nothing is left, so another one has nothing to do.
+    it.ask(Purge(NODE), OWNER)
+    assert len(it.disk.purged) == 1
+
+
+def test_what_comes_after_a_purge_is_there_whatever_it_was_before() -> None:
+    """A requeued item and a dead letter keep their old numbers."""
+    it = World({**PLAIN, "queue#max_deliveries": "1"})
+    graves = {**PLAIN, "queue#dead_letter_node": "graves"}
+    it.create("graves", PLAIN)
+    it.create("jobs", graves)
+    it.subscribe(BEE, 9, node="jobs")
+    it.publish("a", "b", node="jobs")
+    it.publish("c", node="graves")
+    it.reject("b", BEE, node="jobs")
+    for node in ("graves", "jobs"):
+        it.ask(Purge(node), OWNER)
+        it.publish("d", "e", "f", "g", "h", node=node)
+        it.remove_purged()
+    it.reject("h", BEE, node="jobs")
+    it.ask(Purge("jobs"), OWNER)
+    # The removal of the rows has not come to this id.
+    assert it.disk.purged
+    it.ask(Requeue("jobs", ("h",)), OWNER)
+    for _ in range(2):
+        assert it.live("jobs").keys() == {"h"}
+        assert it.live("graves").keys() == set("defgh")
+        it.remove_purged()
+        it.boot()
+
+
+def test_a_purged_id_is_remembered_over_any_crash() -> None:
+    """Its publisher may repeat it; whether the rows are gone by then makes no difference."""
+    it = World(PLAIN)
+    it.publish("a", "b", "c", "d", "e", "f", "g")
+    it.ask(Purge(NODE), OWNER)
+    while it.disk.purged:
+        it.boot()
+        it.publish("a", "g")
+        assert it.live() == {}
+    it.publish("a", "g")
+    assert it.live() == {}
+
+
+def test_a_purge_leaves_what_was_accepted_and_is_kept() -> None:
+    """It is no item of the queue any more; its time ends it."""
+    it = World({**PLAIN, "queue#keep_accepted": "60"})
+    it.subscribe(BEE, 9)
+    it.publish("a", "b")
+    it.retract("a", BEE)
+    it.ask(Purge(NODE), OWNER)
+    it.remove_purged()
+    assert [item.item_id for item in it.disk.items.values()] == ["a"]
+    shown = it.ask(Items(node=NODE, state="accepted"), OWNER)
+    assert isinstance(shown, ItemsResult)
+    assert [item.item_id for item in shown.items] == ["a"]
+
+
+def test_a_worker_that_waits_gets_what_is_published_after_a_purge() -> None:
+    """With its selector, its turn, and without what excluded it before."""
+    it = World(PLAIN)
+    it.subscribe(BEE, selector="n > 1")
+    it.subscribe(ANT, durable_locks="1")
+    it.publish(*(entry(name, properties={"n": 2}) for name in "abc"))
+    holders = {item.holder for item in it.live().values()}
+    assert holders == {BEE, ANT, ""}
+    it.ask(Purge(NODE), OWNER)
+    assert it.stats()["acquired"] == 0
+    it.publish(entry("d", properties={"n": 2}), entry("e", properties={"n": 2}))
+    assert {item.holder for item in it.live().values()} == {BEE, ANT}
+
+
+def test_a_requeue_that_cannot_read_has_changed_nothing() -> None:
+    """Items requeued in memory but not on disk would be dead after the next start."""
     it = World(PLAIN)
     it.publish("a")
 
@@ -316,10 +408,9 @@ def test_a_purge_that_cannot_read_has_changed_nothing() -> None:
             raise Broken
 
     it.core.ended_items = Unreadable()  # type: ignore[assignment]  # it fails at any read
-    for request in (Purge(NODE), Requeue(NODE)):
-        with pytest.raises(Broken):
-            it.ask(request, OWNER)
-        assert list(it.live().values()) == it.disk.live(NODE)
+    with pytest.raises(Broken):
+        it.ask(Requeue(NODE), OWNER)
+    assert list(it.live().values()) == it.disk.live(NODE)
 
 
 def test_a_deleted_node_is_gone_with_all_that_was_in_it() -> None:

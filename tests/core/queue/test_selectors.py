@@ -11,7 +11,7 @@ import pytest
 from qos.core.queue import ready_items
 from qos.core.queue.effects import NotifyItem
 from qos.core.queue.handle import handle
-from qos.core.queue.item import Item, ItemOutcome
+from qos.core.queue.item import Item, ItemOutcome, Node
 from qos.core.queue.item_lifecycle import requeued
 from qos.core.queue.ready_items import (
     EXCLUDERS_MAX,
@@ -150,7 +150,8 @@ def test_old_entries_of_a_requeued_item_do_not_count() -> None:
     )
     ready.add(item)
     ready.discard(item)
-    letter = items["a"] = requeued(item, node=NODE, item_id="a", now=2.0)
+    node = Node(name=NODE, identity="i", created_at=0.0)
+    letter = items["a"] = requeued(item, node=node, item_id="a", now=2.0)
     ready.add(letter)
     assert ready.pop([ready.kind_of("JMSExpiration > 0", BEE)]) is None
     assert ready.pop([ready.kind_of("", BEE)]) is letter

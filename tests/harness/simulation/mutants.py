@@ -11,6 +11,7 @@ from simulation.pull_mutants import PULL
 from simulation.push_mutants import PUSH
 from simulation.push_table_mutants import PUSH_TABLES
 from simulation.queue_mutants import BRIDGE, QUEUE, WORKER
+from simulation.row_mutants import ROWS
 from simulation.service_link_mutants import SERVICE_LINK
 from simulation.socket_mutants import SOCKETS
 
@@ -32,4 +33,5 @@ MUTANTS = (
     *SOCKETS,
     *LINKS,
     *PRESENCE,
+    *ROWS,
 )

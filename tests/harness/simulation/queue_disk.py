@@ -58,9 +58,10 @@ class QueueDisk(QueueModel):
     ) -> dict[str, list[EndedItem]]:
         """The remembered ends of items with these ids, by id."""
         found: dict[str, list[EndedItem]] = {}
-        for (at, item_id, *_), each in self.ended.items():
-            if at == node and item_id in item_ids and each.ended_at > since:
-                found.setdefault(item_id, []).append(each)
+        for each in self.all_ends():
+            asked = each.node == node and each.item_id in item_ids
+            if asked and each.ended_at > since:
+                found.setdefault(each.item_id, []).append(each)
         return found
 
     def settled(
@@ -76,5 +77,6 @@ class QueueDisk(QueueModel):
     def live(self, node: str) -> list[Item]:
         """The available and locked items, by seq."""
         found = [item for item in self.items.values() if item.node == node]
+        found = list(filter(self.is_shown, found))
         found = [item for item in found if item.state is not ItemState.ARCHIVED]
         return sorted(found, key=lambda item: item.seq)

@@ -269,27 +269,6 @@ QUEUE = (
         seed=0,
     ),
     Mutant(
-        "take-over-is-written-as-a-lock",
-        "qos.core.queue.deliveries",
-        "            effects.append(SaveItem(after))\n        return effects\n\n    def replaced",
-        "            effects.append(SaveLock(after))\n        return effects\n\n    def replaced",
-        "The place of an item in the order is on disk: a lock alone does not write it.",
-        test=(
-            "core/queue/test_subscribe.py::"
-            "test_a_new_worker_takes_over_the_durable_locks_of_one_that_is_gone"
-        ),
-    ),
-    Mutant(
-        "lock-writes-the-whole-row",
-        "qos.stores.queue_rows",
-        "if item.seq not in new and item.seq not in stepped:",
-        "if item.seq < 0:",
-        "A lock leaves the indices of the items alone.",
-        test=(
-            "stores/test_queue_file.py::test_a_lock_leaves_the_indices_of_items_alone"
-        ),
-    ),
-    Mutant(
         "lock-goes-with-its-token",
         "qos.core.queue.item_lifecycle",
         "return replace(item, holder=holder, last_holder=holder, token=token, order=order)",

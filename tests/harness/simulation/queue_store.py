@@ -115,6 +115,10 @@ class SimulatedQueueStore:
         payloads = self._kept.payloads
         return {seq: payloads[seq] for seq in seqs if seq in payloads}
 
+    def has_purged(self) -> bool:
+        """See QueueStore."""
+        return bool(self._kept.purged)
+
     def push_subscribers(self) -> list[PushSubscriber]:
         """See QueueStore."""
         found = self._kept.push_subscribers.values()
