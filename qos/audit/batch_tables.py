@@ -151,8 +151,8 @@ class _Writer:
         if not store.has_days(messages, folder, *days):
             rows = messages
             if store.count_rows(messages.sparkSession, folder, *days):
-                stored = store.read_table(messages, folder, *days)
-                rows = with_former_judged_at(messages, stored, _MESSAGE)
+                table_rows = store.read_table(messages, folder, *days)
+                rows = with_former_judged_at(messages, table_rows, _MESSAGE)
             store.replace_days(rows, folder, *days)
             self._changed.add(name)
         self.frames[name] = store.read_table(messages, folder, *days)

@@ -58,6 +58,6 @@ def write_problems(problems: DataFrame, out: str) -> DataFrame:
         CannotWrite: see qos.audit.delta.replace.
     """
     store.replace_table(problems, f"{out}/problems")
-    stored = store.read_table(problems, f"{out}/problems")
-    store.replace_table(data_quality(stored), f"{out}/data_quality")
-    return stored
+    table_rows = store.read_table(problems, f"{out}/problems")
+    store.replace_table(data_quality(table_rows), f"{out}/data_quality")
+    return table_rows

@@ -106,8 +106,8 @@ class Step:
         hours = _hours(rows, *former)
         folder = f"{self.out}/deliveries"
         if former and hours:
-            stored = read_hours(self.spark, folder, rows.schema, hours)
-            rows = with_former_judged_at(rows, stored, MESSAGE).localCheckpoint()
+            table_rows = read_hours(self.spark, folder, rows.schema, hours)
+            rows = with_former_judged_at(rows, table_rows, MESSAGE).localCheckpoint()
         is_new = self._swap("deliveries", rows, MESSAGE, rows, hours)
         of_hours = read_hours(self.spark, folder, rows.schema, hours)
         routes = tables.routes_hourly(of_hours)
@@ -225,9 +225,11 @@ class Step:
         self.progress(f"writing {name}")
         folder = f"{self.out}/{name}"
         if self.compares and hours and not is_new:
-            stored = read_hours(self.spark, folder, rows.schema, hours)
-            stored = stored.join(keys.select(*on).distinct(), [*on], "left_semi")
-            if are_same_rows(rows, stored.select(*rows.columns)):
+            table_rows = read_hours(self.spark, folder, rows.schema, hours)
+            table_rows = table_rows.join(
+                keys.select(*on).distinct(), [*on], "left_semi"
+            )
+            if are_same_rows(rows, table_rows.select(*rows.columns)):
                 return False
         swap(rows, folder, on=on, keys=keys, hours=hours)
         return True

@@ -82,8 +82,8 @@ def has_days(table: DataFrame, folder: str, first: date, last: date) -> bool:
     if not count:
         # Of the new rows nothing is known yet. To write them costs no more than this.
         return False
-    stored = read_table(table, folder, first, last)
-    return are_same_rows(_of_days(table, folder, first, last), stored)
+    table_rows = read_table(table, folder, first, last)
+    return are_same_rows(_of_days(table, folder, first, last), table_rows)
 
 
 def _of_days(table: DataFrame, folder: str, first: date, last: date) -> DataFrame:
@@ -93,12 +93,12 @@ def _of_days(table: DataFrame, folder: str, first: date, last: date) -> DataFram
 
 def _has_columns(table: DataFrame, folder: str) -> bool:
     """Whether there is a table with all columns of a frame, and of the same types."""
-    stored = delta.open_table(table.sparkSession, folder)
-    if stored is None:
+    delta_table = delta.open_table(table.sparkSession, folder)
+    if delta_table is None:
         return False
     columns = delta_schema(table.schema, delta.name_of(folder))
-    names = {field.name for field in stored.schema().fields}
-    return names >= {*table.columns} and not other_types(stored, columns)
+    names = {field.name for field in delta_table.schema().fields}
+    return names >= {*table.columns} and not other_types(delta_table, columns)
 
 
 def clear_days(like: DataFrame, folder: str, first: date, last: date) -> None:

@@ -28,7 +28,7 @@ _NO_CONTENT: Final = ("judged_at",)
 _NO_CONTENT_ENDS: Final = ("_sketch", "_p50", "_p95", "_p99")
 
 
-def are_same_rows(rows: DataFrame, stored: DataFrame) -> bool:
+def are_same_rows(rows: DataFrame, table_rows: DataFrame) -> bool:
     """Whether both frames have the same rows, in any order.
 
     `judged_at`, percentiles and sketches are not compared. It is one job of Spark, which
@@ -36,14 +36,14 @@ def are_same_rows(rows: DataFrame, stored: DataFrame) -> bool:
 
     Args:
         rows: the new rows.
-        stored: the rows of a table, with the same columns.
+        table_rows: the rows of a table, with the same columns.
     """
     names = [name for name in rows.columns if _is_content(name)]
     # Nobody who can write a line may know for which other line its hash is the same.
     salt = F.lit(secrets.randbits(63))
     digest = _hash(names, salt).alias("digest")
     parts = rows.select(digest, F.lit(True).alias("is_new")).union(
-        stored.select(digest, F.lit(False))
+        table_rows.select(digest, F.lit(False))
     )
     sums = parts.agg(*_sums(F.col("is_new")), *_sums(~F.col("is_new"))).first()
     assert sums is not None
@@ -52,16 +52,16 @@ def are_same_rows(rows: DataFrame, stored: DataFrame) -> bool:
 
 
 def with_former_judged_at(
-    rows: DataFrame, stored: DataFrame, key: Sequence[str]
+    rows: DataFrame, table_rows: DataFrame, key: Sequence[str]
 ) -> DataFrame:
     """The messages; those whose verdict is what it was keep their `judged_at`.
 
     Args:
         rows: messages with their verdicts.
-        stored: their former rows.
+        table_rows: their former rows.
         key: the columns by which two rows are of the same message. A null is a value.
     """
-    former = stored.select(
+    former = table_rows.select(
         *(F.col(name).alias(f"former {name}") for name in (*key, *_VERDICT)),
         F.col("judged_at").alias("former judged_at"),
     ).dropDuplicates([f"former {name}" for name in key])
@@ -69,8 +69,8 @@ def with_former_judged_at(
     judged_at = F.when(same, F.col("former judged_at"))
     pairs = rows.join(former, reduce(Column.__and__, map(_is_former, key)), "left")
     # Without a former row there is no time either.
-    kept = pairs.withColumn("judged_at", F.coalesce(judged_at, "judged_at"))
-    return kept.select(*rows.columns)
+    judged = pairs.withColumn("judged_at", F.coalesce(judged_at, "judged_at"))
+    return judged.select(*rows.columns)
 
 
 def _is_former(name: str) -> Column:

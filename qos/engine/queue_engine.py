@@ -541,8 +541,11 @@ class QueueEngine(QueueState):
         if core is None or self._stopped or not self._began:
             return
         try:
-            self._look_at_link(core)
-            self._add(core.dispatch(self._clock.now()))
+            now, due_at = self._clock.now(), core.next_at()
+            # Only what is due depends on it.
+            if self._link.in_doubt or (due_at is not None and due_at <= now):
+                self._look_at_link(core)
+            self._add(core.dispatch(now))
             self._arm(core)
         except Exception as error:  # noqa: BLE001 - whatever it is
             self._broken(error)

@@ -154,40 +154,43 @@ class QueueEndedContract(QueueReadContract):
         purged = PurgedItems(node="jobs", gen=3, purged_at=5.0, forget_at=900.0)
         live = [item(seq, gen=3) for seq in range(1, 6)]
         dead = archived_item(6, ItemOutcome.REJECTED, gen=3)
-        kept = archived_item(7, gen=3)
-        others = [item(8, gen=4), item(9, node="others", gen=3)]
-        ends = {each.item_id: [purged.end_of(each)] for each in live}
+        accepted = archived_item(7, gen=3)
+        rest = [item(8, gen=4), item(9, node="others", gen=3)]
+        ends = {entry.item_id: [purged.end_of(entry)] for entry in live}
 
         def check(store: QueueStore) -> None:
             contents = store.contents()
-            assert (contents.items, contents.dead) == (others, {})
+            assert (contents.items, contents.dead) == (rest, {})
             ids = [f"id-{seq}" for seq in range(1, 10)]
             assert store.all_ended("jobs", ids) == ends
             assert store.all_ended("jobs", ids, since=5.0) == {}
-            for outcome, shown in ((kept.outcome, [kept]), (dead.outcome, [])):
+            for outcome, entries in (
+                (accepted.outcome, [accepted]),
+                (dead.outcome, []),
+            ):
                 assert outcome is not None
-                assert store.archived("jobs", outcome, limit=9) == shown
-                assert store.count_archived("jobs", outcome) == len(shown)
-                assert store.find_archived("jobs", "id-7", outcome) == shown
+                assert store.archived("jobs", outcome, limit=9) == entries
+                assert store.count_archived("jobs", outcome) == len(entries)
+                assert store.find_archived("jobs", "id-7", outcome) == entries
                 assert store.find_archived("jobs", "id-6", outcome) == []
 
         async def scenario() -> None:
             async with opened(store := self.new_store(tmp_path)):
-                items = (*live, dead, kept, *others)
+                items = (*live, dead, accepted, *rest)
                 await write(store, *(SaveItem(entry, "x") for entry in items))
                 assert not store.has_purged()
                 await write(store, PurgeNode(purged))
-            left = [9]
+            rows = [9]
             purging = True
             while purging:
                 async with opened(store := self.new_store(tmp_path)):
                     check(store)
                     await write(store, RemovePurged(2))
-                    left.append(len(store.payloads(range(10))))
-                    assert 0 <= left[-2] - left[-1] <= 2
+                    rows.append(len(store.payloads(range(10))))
+                    assert 0 <= rows[-2] - rows[-1] <= 2
                     check(store)
                     purging = store.has_purged()
-            assert left[-1] == 3
+            assert rows[-1] == 3
 
         run(scenario())
 

@@ -120,9 +120,9 @@ class QueueReadContract(QueueFaultContract):
                     await write(store, SaveItem(step))
                     assert store.contents().items == [step]
                     assert store.payloads([1]) == {1: "one"}
-                held = replace(moved, state=ItemState.ACQUIRED, holder="w@b/2")
-                await write(store, SaveLock(held))
-                assert store.contents().items == [held]
+                narrow = replace(moved, state=ItemState.ACQUIRED, holder="w@b/2")
+                await write(store, SaveLock(narrow))
+                assert store.contents().items == [narrow]
                 assert store.payloads([1]) == {1: "one"}
                 await write(store, SaveItem(moved))
                 await write(store, SaveItem(item(2), "two"), SaveItem(item(2, order=1)))

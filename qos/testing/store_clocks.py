@@ -125,8 +125,8 @@ class ClockContract(FaultContract):
                 self.watch(store, lambda _step: None)
             for folder in sorted(copies.to.iterdir()):
                 async with opened(store := self.new_store(folder)):
-                    shown = everything(store)
-                assert shown in (_moved(0.0), _moved(now - _NEWEST))
+                    contents_now = everything(store)
+                assert contents_now in (_moved(0.0), _moved(now - _NEWEST))
                 async with opened(store := self.new_store(folder), now):
                     assert everything(store) == _moved(now - _NEWEST)
 

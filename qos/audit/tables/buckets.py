@@ -38,10 +38,11 @@ def bucket_counts(column: str) -> Column:
 
 def counts_by_bucket(name: str) -> Column:
     """The column of counts, BUCKETS long, from a column of `bucket_counts`."""
-    known = F.map_from_entries(name)
+    count_of = F.map_from_entries(name)
     numbers = F.sequence(F.lit(0), F.lit(BUCKETS - 1))
     counts = F.transform(
-        numbers, lambda i: F.coalesce(F.try_element_at(known, i), F.lit(0).cast("long"))
+        numbers,
+        lambda i: F.coalesce(F.try_element_at(count_of, i), F.lit(0).cast("long")),
     )
     return counts.alias(f"{name}_counts")
 

@@ -42,6 +42,7 @@ class LinkTime:
     Attributes:
         lost_at: since when no XMPP worker can be heard; None: they can be.
         in_doubt: a lock of an XMPP worker would have ended, if the connection is there.
+            An attribute: it is looked at on the way of each item.
     """
 
     def __init__(self) -> None:
@@ -49,12 +50,8 @@ class LinkTime:
         self.lost_at: float | None = None
         self._heard_at = math.inf
         self._doubted_at = math.inf
+        self.in_doubt = False
         self._stalls = False
-
-    @property
-    def in_doubt(self) -> bool:
-        """See LinkTime."""
-        return self._doubted_at < math.inf
 
     def lost(self, since: float) -> None:
         """Note that the connection is away; harmless if that is known.
@@ -70,7 +67,7 @@ class LinkTime:
         """Note that XMPP workers can be heard again."""
         self.lost_at = None
         self._heard_at = self._doubted_at = math.inf
-        self._stalls = False
+        self.in_doubt = self._stalls = False
 
     def heard(self, at: float, now: float) -> bool:
         """Note when something has come last; without effect while the connection is away.
@@ -85,6 +82,7 @@ class LinkTime:
             if self._stalls:
                 return True
             self._doubted_at = math.inf
+            self.in_doubt = False
         elif now - self._doubted_at > _ANSWER_S and not self._stalls:
             self.lost(at)
             self._stalls = True
@@ -103,4 +101,5 @@ class LinkTime:
             return True
         if self.lost_at is None:
             self._doubted_at = min(self._doubted_at, now)
+            self.in_doubt = True
         return False
