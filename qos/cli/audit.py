@@ -44,9 +44,10 @@ routes_hourly, unproven_hourly, windows_hourly, refusals, queue_items, queues_ho
 workers_hourly. The small table problems lists lines and files that are no part of a
 journal; data_quality has the rules that they break. report.html shows everything.
 metrics.prom has the numbers for Prometheus, for the textfile collector of node_exporter.
-A day that is audited again is replaced where a row has changed; other days stay. The table audits says which versions of the tables belong together: its readers
-see one complete audit, even while another audit runs or was killed, and for a week after
-it was replaced. Only one audit at a time writes into OUT.
+A day that is audited again is replaced where a row has changed; other days stay. The
+table audits says which versions of the tables belong together: its readers see one
+complete audit, even while another audit runs or was killed, and for a week after it was
+replaced. Only one audit at a time writes into OUT.
 
 Only an anomaly that the lines prove is reported. A message counts as lost or orphaned
 only if the journal of the other device was kept all that time, with no line missing.

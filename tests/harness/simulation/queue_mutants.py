@@ -46,8 +46,8 @@ QUEUE = (
     Mutant(
         "failed-commit-is-kept",
         "qos.engine.queue_engine",
-        "        self._core = None\n        self._clock",
-        "        self._clock",
+        "        self._core = None\n        # Not at once",
+        "        # Not at once",
         "A commit that fails takes back all that was decided since.",
         by=("published_is_stored", "no_more_than_wanted"),
         seed=95,
