@@ -6,6 +6,7 @@ docs/design/queue.md §5.
 import pytest
 
 from passing_time import let_pass
+from qos.core.queue.link_time import LOOK_S
 from queue_items import NODE, dead_of, failures, held, q_of
 from queue_service import (
     EAGER,
@@ -89,6 +90,9 @@ async def test_a_lock_time_out_counts_and_ends_an_item(queues: Served) -> None:
         for _ in range(2):
             await alice.until_stats(NODE, acquired="1")
             await let_pass(LOCK_S)
+            # The service has heard something since the deadline, and looks once more.
+            await alice.synced()
+            await let_pass(LOOK_S)
             await alice.synced()
         await alice.until_stats(NODE, dead="1")
         (dead,) = (await dead_of(alice)).values()
