@@ -7,6 +7,7 @@ it answers pings, extends locks, and reconnects when the connection is lost.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
@@ -78,7 +79,9 @@ class Background(Generic[S]):
     def close(self) -> None:
         """Log out; running work is cancelled. May be repeated."""
         if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stop.set)
+            # The loop may end by itself at any moment: closed, it takes no calls.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join(_END_S_MAX)
 
     def _run(
