@@ -124,7 +124,8 @@ class Gateway(ConsumersPort[HttpConsumer]):
             StoreError: the store cannot be read.
         """
         if self._http is None:
-            self._one_off = OneOffLinks(await self.engine.store.link_key())
+            store = self.engine.store
+            self._one_off = OneOffLinks(await store.link_key(), store.clock.moved_s)
             self._http = HttpServer(self, Login(self.users))
             self.pushers.start()
             watch = self.users.watch(self._users_changed)

@@ -257,7 +257,7 @@ class Store(Protocol):
 
         Args:
             now: the time of the process. If it does not fit to the times in the store,
-                all of these move by `qos.core.wall_clock.shift_s`, on disk, before the
+                all of these move by `qos.core.wall_clock.shift`, on disk, before the
                 contents are read. None: nothing moves.
 
         Raises:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
 from qos import arguments, forks
-from qos.core.wall_clock import shift_s
+from qos.core.wall_clock import ClockHistory, shift
 from qos.errors import StoreError, StoreFull, StoreInUse, StoreReadOnly
 from qos.stores.base import Journal, NoJournal
 from qos.stores.group_commit import GroupCommit
@@ -66,6 +66,7 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
         path = arguments.path("path", path)
         self.url = f"{scheme}:{path}"
         self.store_id = ""
+        self.clock = ClockHistory()
         self.probe: Callable[[str], None] = _no_probe
         # Resolved, so that two links to one store share its lock.
         self._path = Path(os.path.realpath(os.path.expanduser(path)))
@@ -181,9 +182,9 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
             finally:
                 self._unlock()
 
-    def _shift_s(self, newest: float | None, now: float) -> float:
-        """See `shift_s`; says so if the times in the store are to move."""
-        by_s = shift_s(newest, now)
+    def _shift(self, newest: float | None, now: float) -> tuple[float, ClockHistory]:
+        """See `shift`; says so if the times in the store are to move."""
+        by_s, clock = shift(newest, now, self.clock)
         if by_s:
             log.warning(
                 "%s: the clock has jumped by %+.0f s since the last change of the "
@@ -191,7 +192,7 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
                 self.url,
                 by_s,
             )
-        return by_s
+        return by_s, clock
 
     def _need_open(self) -> None:
         if not self._is_open:

@@ -32,6 +32,7 @@ from typing import Any, TypeVar
 
 from qos.core.message.effects import End, Save
 from qos.core.message.model import Ended, Incoming, Outgoing, OutgoingState
+from qos.core.wall_clock import ClockHistory
 from qos.errors import StoreDamaged, StoreError, StoreReadOnly, StoreTooNew
 from qos.stores.base import (
     Change,
@@ -54,7 +55,7 @@ from qos.stores.files_index import (
     name_of,
     outgoing_name,
 )
-from qos.stores.times import happened_at, moved
+from qos.stores.times import clock_from, clock_text, happened_at, moved
 
 __all__ = ["FORMAT", "VERSION", "FilesStore"]
 
@@ -225,6 +226,7 @@ class FilesStore(DurableStore[Contents, Change]):
             if about["format"] != FORMAT:
                 raise ValueError("it is of another application")
             version, self.store_id = int(about["version"]), str(about["id"])
+            self.clock = clock_from(about.get("clock"))
         except (KeyError, TypeError, ValueError) as error:
             raise self._broken(_ABOUT, error) from error
         if version > VERSION:
@@ -246,6 +248,7 @@ class FilesStore(DurableStore[Contents, Change]):
         if not (self._path / _ABOUT).exists():
             self._create()
         self._recover()
+        self._recognize()  # a commit that was finished may have changed the clock
         # Sync the writes of a killed process: a program acts on the contents shown, and
         # may write nothing before.
         for folder in (*_FOLDERS, ""):
@@ -259,14 +262,17 @@ class FilesStore(DurableStore[Contents, Change]):
 
     def _move(self, contents: Contents, now: float) -> None:
         """Move all times, if they do not fit to the present time."""
-        by_s = self._shift_s(self._newest, now)
+        by_s, clock = self._shift(self._newest, now)
         if not by_s:
             return
         outgoing = self._outgoing(sorted(self._index.ids))
         changes: list[Change] = [Save(moved(record, by_s)) for record in outgoing]
         changes += [Save(moved(record, by_s)) for record in self._incoming()]
         changes += [End(moved(record, by_s)) for record in self._index.ended.values()]
-        self._folder.commit_at_once(*self._index.plan(changes))
+        content, moves = self._index.plan(changes)
+        content[_ABOUT] = self._about(clock)
+        self._folder.commit_at_once(content, [*moves, (_ABOUT + TEMPORARY, _ABOUT)])
+        self.clock = clock
         self._index.note(changes)
         contents.outgoing = [moved(record, by_s) for record in contents.outgoing]
         contents.incoming = [moved(record, by_s) for record in contents.incoming]
@@ -291,11 +297,18 @@ class FilesStore(DurableStore[Contents, Change]):
 
     def _create(self) -> None:
         self.store_id = secrets.token_hex(16)
-        about = {"format": FORMAT, "version": VERSION, "id": self.store_id}
-        self._folder.save(_ABOUT, about)
+        self._folder.save(_ABOUT, self._about(ClockHistory()))
         self._folder.rename(_ABOUT + TEMPORARY, _ABOUT)
         self._folder.sync(_ABOUT)
         sync(self._path.parent)
+
+    def _about(self, clock: ClockHistory) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "id": self.store_id,
+            "clock": clock_text(clock),
+        }
 
     def _recover(self) -> None:
         """Make the decided moves, and remove everything that was not decided."""

@@ -17,6 +17,7 @@ from qos.core.queue.contents import QueueContents
 from qos.core.queue.effects import Change
 from qos.core.queue.item import EndedItem, Item, ItemOutcome
 from qos.core.queue.push import PushLink, PushSubscriber
+from qos.core.wall_clock import ClockHistory
 from qos.stores.base import Journal
 
 __all__ = ["QueueStore"]
@@ -51,6 +52,10 @@ class QueueStore(Protocol):
     store_id: str
     journal: Journal | None
 
+    @property
+    def clock(self) -> ClockHistory:
+        """By how much its times have moved so far; valid once it is open."""
+
     def open(self, now: float | None = None) -> QueueContents:
         """Open or create the store, and return its contents.
 
@@ -59,7 +64,7 @@ class QueueStore(Protocol):
 
         Args:
             now: the time of the process. If it does not fit to the times in the store,
-                all of these move by `qos.core.wall_clock.shift_s`, on disk, before the
+                all of these move by `qos.core.wall_clock.shift`, on disk, before the
                 contents are read. None: nothing moves.
 
         Raises:

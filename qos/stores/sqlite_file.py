@@ -31,6 +31,7 @@ from qos.errors import (
 )
 from qos.stores.durable_store import DurableStore, disk_error, sync
 from qos.stores.sqlite_changes import CACHED_STATEMENTS, NoSuchRow, Row, make
+from qos.stores.times import clock_from, clock_text
 
 __all__ = ["ABOUT", "Migrations", "SqliteFile"]
 
@@ -40,6 +41,9 @@ Migrations = tuple[tuple[str, ...], ...]
 
 #: Part of the first migration: the table with the id of the store.
 ABOUT = """CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL)"""
+
+#: In that table: the clocks of the starts so far.
+_CLOCK = "clock"
 
 #: The first bytes of an SQLite file, and the places of our two numbers in its header
 #: (https://sqlite.org/fileformat.html §1.3).
@@ -376,17 +380,26 @@ class SqliteFile(DurableStore[_Contents, _Change]):
         if "store_id" not in about:
             raise self._damaged("has lost its id")
         self.store_id = about["store_id"]
+        try:
+            self.clock = clock_from(about.get(_CLOCK))
+        except (TypeError, ValueError) as error:
+            raise self._damaged(f"has no valid clock: {error}") from error
 
     def _move(self, now: float) -> None:
         """Move all times, if they do not fit to the present time."""
         assert self._writer is not None
         ((newest,),) = self._read(self._newest)
-        by_s = self._shift_s(newest, now)
+        by_s, clock = self._shift(newest, now)
         if by_s:
             self.probe("move")
             with _transaction(self._writer):
                 for statement in self._moves:
                     self._writer.execute(statement, (by_s,))
+                self._writer.execute(
+                    "INSERT OR REPLACE INTO about VALUES (?, ?)",
+                    (_CLOCK, clock_text(clock)),
+                )
+            self.clock = clock
 
     def _migrate(self, db: sqlite3.Connection) -> None:
         """Upgrade the file to the present version, completely or not at all."""

@@ -7,6 +7,8 @@ They move when a store is opened at a time that does not fit to them: see
 # ruff: noqa: S608 - the SQL is put together of our own names; values are bound
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeVar
 
@@ -22,10 +24,13 @@ from qos.core.queue.item import (
 from qos.core.queue.push import PushLink, PushSubscriber
 from qos.core.queue.terminus import Terminus
 from qos.core.record import replace
+from qos.core.wall_clock import ClockHistory
 
 __all__ = [
     "MESSAGE_TABLES",
     "QUEUE_TABLES",
+    "clock_from",
+    "clock_text",
     "happened",
     "happened_at",
     "moved",
@@ -76,6 +81,25 @@ QUEUE_TABLES: Final[dict[str, type]] = {
     "push_subscriber": PushSubscriber,
     "push_link": PushLink,
 }
+
+
+def clock_text(clock: ClockHistory) -> str:
+    """What a store keeps of the clocks of its starts; `clock_from` reads it."""
+    return json.dumps([clock.moved_s, clock.behind_s])
+
+
+def clock_from(text: str | None) -> ClockHistory:
+    """What a store has kept; a store of an earlier version has no text.
+
+    Raises:
+        ValueError: it is no such text.
+    """
+    if text is None:
+        return ClockHistory()
+    moved_s, behind_s = json.loads(text)
+    if not (math.isfinite(moved_s) and math.isfinite(behind_s)):
+        raise ValueError(f"not two lengths of time: {text!r}")
+    return ClockHistory(float(moved_s), float(behind_s))
 
 
 def moved(record: _Record, by_s: float) -> _Record:

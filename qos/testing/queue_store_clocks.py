@@ -103,8 +103,11 @@ class QueueClockContract(QueueEndedContract):
         async def scenario() -> None:
             await self._fill(tmp_path)
             for again in (now, None, now + 60.0):
+                if again is not None:
+                    model.move(again)
                 async with opened(store := self.new_store(tmp_path), again):
                     assert _shown(store) == model.state()
+                    assert store.clock == model.clock
 
         run(scenario())
 
@@ -121,6 +124,21 @@ class QueueClockContract(QueueEndedContract):
                 assert (delayed.locked_at, delayed.deadline) == (0.0, 0.0)
                 (ended,) = store.ended("jobs", "id-4")
                 assert (ended.ended_at, ended.forget_at) == (-88.0, 512.0)
+
+        run(scenario())
+
+    def test_a_clock_that_was_an_hour_behind_comes_back(self, tmp_path: Path) -> None:
+        """What was published under it is as old as it is, and is not published twice."""
+
+        async def scenario() -> None:
+            await self._fill(tmp_path)
+            for ahead_s in (-7200.0, -3600.0, 0.0):
+                store = self.new_store(tmp_path)
+                async with opened(store, _NEWEST + ahead_s) as contents:
+                    assert contents.items[0].locked_at == _NEWEST + ahead_s
+                    assert store.clock.moved_s == ahead_s
+            async with opened(self.new_store(tmp_path), _NEWEST + 60.0) as contents:
+                assert contents.items[0].locked_at == _NEWEST
 
         run(scenario())
 

@@ -43,7 +43,7 @@ from qos.core.queue.push import (
     SavePushSubscriber,
 )
 from qos.core.queue.terminus import Terminus
-from qos.core.wall_clock import shift_s
+from qos.core.wall_clock import ClockHistory, shift
 from qos.stores.queue_base import QueueStore
 from qos.stores.times import moved
 
@@ -74,6 +74,7 @@ class QueueModel:
         push_links: by the id of a subscriber, and seq.
         last_seq: the largest seq that was ever there.
         seen_at: when a service was there last, as ForgetOld says; None: never.
+        clock: what it remembers of the clocks of its starts.
     """
 
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -88,6 +89,7 @@ class QueueModel:
     push_links: dict[tuple[str, int], PushLink] = field(default_factory=dict)
     last_seq: int = 0
     seen_at: float | None = None
+    clock: ClockHistory = field(default_factory=ClockHistory)
 
     def make(self, changes: Iterable[Change]) -> None:
         """Make these changes, in their order."""
@@ -211,7 +213,7 @@ class QueueModel:
         times += [item.locked_at for item in items if item.token]
         times += [each.ended_at for each in self.ended.values()]
         times += [] if self.seen_at is None else [self.seen_at]
-        by_s = shift_s(max(times, default=None), now)
+        by_s, self.clock = shift(max(times, default=None), now, self.clock)
         self.nodes = _moved(self.nodes, by_s)
         self.subscriptions = _moved(self.subscriptions, by_s)
         self.termini = _moved(self.termini, by_s)

@@ -9,6 +9,7 @@ import pytest
 
 from qos.core.message.effects import End, Save
 from qos.core.message.model import IncomingState, OutgoingState
+from qos.core.wall_clock import ClockHistory, shift
 from qos.errors import StoreError
 from qos.stores.base import Change, Contents, Remember, Store
 from qos.stores.times import moved
@@ -79,10 +80,12 @@ class ClockContract(FaultContract):
                 assert contents.incoming == [moved(each, by_s) for each in _INCOMING]
                 assert contents.outgoing == [moved(_OUTGOING[1], by_s)]
                 self._check(store, contents, by_s)
-            for again in (None, now, now + 60.0):
+            # The time by which it comes forward again does not count.
+            then_s, _ = shift(now, now + 60.0, ClockHistory(by_s, -by_s))
+            for again, more_s in ((None, 0.0), (now, 0.0), (now + 60.0, then_s)):
                 store = self.new_store(tmp_path)
                 async with opened(store, again) as contents:
-                    self._check(store, contents, by_s)
+                    self._check(store, contents, by_s + more_s)
 
         if self.new_store(tmp_path).durable:
             run(scenario())
@@ -95,6 +98,21 @@ class ClockContract(FaultContract):
             for now in (12.0, 3.0, _NEWEST + 5.0, _NEWEST):
                 async with opened(store := self.new_store(tmp_path), now):
                     assert everything(store) == _moved(now - _NEWEST)
+
+        if self.new_store(tmp_path).durable:
+            run(scenario())
+
+    def test_a_clock_that_was_an_hour_behind_comes_back(self, tmp_path: Path) -> None:
+        """No hour has passed meanwhile; and what passes from then on counts."""
+
+        async def scenario() -> None:
+            await self._fill(tmp_path)
+            for ahead_s in (-7200.0, -3600.0, 0.0):
+                store = self.new_store(tmp_path)
+                async with opened(store, _NEWEST + ahead_s):
+                    assert everything(store) == _moved(ahead_s)
+            async with opened(store := self.new_store(tmp_path), _NEWEST + 60.0):
+                assert everything(store) == _moved(0.0)
 
         if self.new_store(tmp_path).durable:
             run(scenario())

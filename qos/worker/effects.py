@@ -55,7 +55,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias
 
 from qos.core.queue.item import ItemOutcome
-from qos.core.wall_clock import shift_s
+from qos.core.wall_clock import ClockHistory, shift
 from qos.errors import JobLost, LocalProtocolError
 from qos.stores.base import Parameters, Value
 from qos.stores.sqlite_guard import Guard
@@ -78,9 +78,18 @@ CREATE TABLE IF NOT EXISTS main.xmpp_qos_prepared (
 )
 """
 
+#: By how much the times in that table have moved, in one row; see qos.core.wall_clock.
+_CLOCK_TABLE = """
+CREATE TABLE IF NOT EXISTS main.xmpp_qos_clock (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    moved_s REAL NOT NULL,
+    behind_s REAL NOT NULL
+)
+"""
+
 _THIS = "service = ? AND account = ? AND node = ? AND item_id = ? AND token = ?"
 
-_OWN_TABLES = ("xmpp_qos_prepared",)
+_OWN_TABLES = ("xmpp_qos_prepared", "xmpp_qos_clock")
 
 _FULL = 2
 
@@ -268,13 +277,7 @@ def prepared(
     with _transaction(db):
         db.execute(_TABLE)
         now = time.time()
-        newest = _rows(db, "SELECT MAX(prepared_at) FROM main.xmpp_qos_prepared")
-        if by_s := shift_s(newest[0][0], now):
-            # The clock was set: no mark is older for that.
-            db.execute(
-                "UPDATE main.xmpp_qos_prepared SET prepared_at = prepared_at + ?",
-                (by_s,),
-            )
+        _move(db, now)
         db.execute(
             "DELETE FROM main.xmpp_qos_prepared WHERE statements = ? AND prepared_at < ?",
             (_DONE, now - _REMEMBERED_S),
@@ -286,6 +289,23 @@ def prepared(
             (service, account, node, _DONE),
         )
     return [Key(service, account, node, row[0], row[1]) for row in rows]
+
+
+def _move(db: sqlite3.Connection, now: float) -> None:
+    """Move the times of the marks with a clock that was set: none is older for that."""
+    db.execute(_CLOCK_TABLE)
+    rows = _rows(db, "SELECT moved_s, behind_s FROM main.xmpp_qos_clock")
+    history = ClockHistory(*rows[0]) if rows else ClockHistory()
+    newest = _rows(db, "SELECT MAX(prepared_at) FROM main.xmpp_qos_prepared")
+    by_s, history = shift(newest[0][0], now, history)
+    if by_s:
+        db.execute(
+            "UPDATE main.xmpp_qos_prepared SET prepared_at = prepared_at + ?", (by_s,)
+        )
+        db.execute(
+            "INSERT OR REPLACE INTO main.xmpp_qos_clock VALUES (1, ?, ?)",
+            (history.moved_s, history.behind_s),
+        )
 
 
 def _execute(db: sqlite3.Connection, statements: Sequence[Statement]) -> None:

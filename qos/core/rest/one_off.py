@@ -39,13 +39,17 @@ class OneOff:
 class OneOffLinks:
     """Makes links, and recognises them."""
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, moved_s: float) -> None:
         """Begin.
 
         Args:
             key: a secret of the store, which never changes.
+            moved_s: by how much all times in the store have moved since it was created
+                (`qos.core.wall_clock`), in seconds. A link has its time as of then, so
+                that it grows no older by a clock that was set.
         """
         self._key = key.encode()
+        self._moved_s = moved_s
 
     def new(
         self, use: str, node: str, account: str, *, item_id: str, now: float
@@ -59,7 +63,7 @@ class OneOffLinks:
             item_id: 128 random bits in hexadecimal.
             now: the time.
         """
-        issued = f"{round(1000 * now):x}"
+        issued = f"{round(1000 * (now - self._moved_s)):x}"
         return f"{item_id}.{issued}.{self._mac(use, node, account, item_id, issued)}"
 
     def read(self, token: str, use: str, node: str, account: str) -> OneOff | None:
@@ -71,7 +75,7 @@ class OneOffLinks:
         expected = self._mac(use, node, account, item_id, issued)
         if not hmac.compare_digest(mac, expected):
             return None
-        return OneOff(item_id, int(issued, 16) / 1000)
+        return OneOff(item_id, int(issued, 16) / 1000 + self._moved_s)
 
     def message_id(self, to: str, account: str, item_id: str) -> str:
         """The id of the message that a user sends with this link or key.

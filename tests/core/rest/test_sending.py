@@ -136,12 +136,12 @@ def test_the_digest_is_of_the_content() -> None:
 
 def test_the_id_of_a_message_is_of_one_user_device_and_link() -> None:
     """The same after a restart; nobody can make it up."""
-    links = OneOffLinks("key")
+    links = OneOffLinks("key", 0.0)
     msg_id = links.message_id(LAMP, "shop@x", "k")
     assert len(msg_id) == 32
-    assert OneOffLinks("key").message_id(LAMP, "shop@x", "k") == msg_id
+    assert OneOffLinks("key", 0.0).message_id(LAMP, "shop@x", "k") == msg_id
     others = {
-        OneOffLinks("other").message_id(LAMP, "shop@x", "k"),
+        OneOffLinks("other", 0.0).message_id(LAMP, "shop@x", "k"),
         links.message_id("till@x/1", "shop@x", "k"),
         links.message_id(LAMP, "eve@x", "k"),
         links.message_id(LAMP, "shop@x", "l"),

@@ -13,6 +13,8 @@ __all__ = ["PLANS"]
 #: A gateway keeps the terminus of `wasp`, for two seconds.
 _KEPT = Settings(expiry=ExpiryPolicy.LINK_DETACH, terminus_s=2)
 
+_TWO_DAYS_S = 2 * 86_400.0
+
 #: `wasp` is the only worker, and is away until the repair, for longer than that.
 _AWAY = (Fault("kill", "bee", 0.0, 60.0), Fault("cut", "wasp", 2.0, 13.0))
 
@@ -76,6 +78,34 @@ def _plans() -> Iterator[Plan]:
         ),
     )
 
+    # The same with a clock that goes back by two days and comes back, which is more than the
+    # queue remembers an item: it was not two days ago that it ended.
+    yield Plan(
+        seed=-6,
+        settings=Settings(durable_locks=True),
+        faults=(
+            *_wrong_for_a_while("queue", 1.0, 3.0, -_TWO_DAYS_S),
+            *_wrong_for_a_while("lamp", 1.5, 5.0, -_TWO_DAYS_S),
+            *_wrong_for_a_while("ann", 2.0, 4.0, -_TWO_DAYS_S),
+            *(Fault("lose", "queue", number, 0.0) for number in range(10, 90, 3)),
+            Fault("kill", "bee", 2.9, 2.0),
+        ),
+        messages=tuple(
+            PlannedMessage(
+                number=number,
+                at=0.8 + 0.1 * number,
+                sender="ann",
+                to="lamp@x/1",
+                level=Level.ASSURED,
+                deadline_s=60.0,
+            )
+            for number in range(24)
+        ),
+        items=tuple(
+            PlannedItem(f"item-{n}", 0.5 + n / 6, works_s=0.1) for n in range(24)
+        ),
+    )
+
     # Messages that are too large for the server, among others, at both levels; the sender
     # is killed when they have ended its stream once.
     yield Plan(
@@ -101,9 +131,11 @@ def _numbers(begin: float) -> range:
     return range(12) if begin < 1.0 else range(12, 24)
 
 
-def _wrong_for_a_while(target: str, since: float, until: float) -> Iterator[Fault]:
+def _wrong_for_a_while(
+    target: str, since: float, until: float, ahead_s: float = 50 * YEAR_S
+) -> Iterator[Fault]:
     """It is killed, and starts with a clock that is far ahead; then with the right one."""
-    for at, seconds in ((since, 50 * YEAR_S), (until, -50 * YEAR_S)):
+    for at, seconds in ((since, ahead_s), (until, -ahead_s)):
         yield Fault("jump", target, at - 0.5, seconds)
         yield Fault("kill", target, at, 0.5)
 

@@ -25,7 +25,7 @@ from qos.core.message.model import (
     Outgoing,
     OutgoingState,
 )
-from qos.core.wall_clock import shift_s
+from qos.core.wall_clock import ClockHistory, shift
 from qos.engine.clock import Clock
 from qos.errors import StoreError, StoreFull
 from qos.stores.base import (
@@ -158,6 +158,7 @@ class MessageDisk(Disk[Change | Effect]):
         self.last_seq = 0
         #: Named values.
         self.remembered: dict[str, str] = {}
+        self.clock = ClockHistory()
 
     def apply(self, changes: Sequence[Change | Effect]) -> None:
         """See Disk."""
@@ -183,7 +184,7 @@ class MessageDisk(Disk[Change | Effect]):
         ended = list(self.kept.ended())
         records: list[Outgoing | Incoming | Ended] = [*kept, *ended]
         times = (at for each in records for at in happened_at(each))
-        by_s = shift_s(max(times, default=None), now)
+        by_s, self.clock = shift(max(times, default=None), now, self.clock)
         if by_s:
             self.kept.write([Save(moved(each, by_s)) for each in kept])
             self.kept.write([End(moved(each, by_s)) for each in ended])

@@ -337,6 +337,12 @@ class Endpoint(Machine):
 
     # -- what the outbox asks for ------------------------------------------
 
+    @property
+    def remembers(self) -> bool:
+        """See Machine."""
+        records = self.disk.kept
+        return any(map(any, (records.outgoing(), records.incoming(), records.ended())))
+
     def route(self, record: Outgoing) -> Route | None:
         """See Port."""
         features = _OURS if self.marked else _TEXT

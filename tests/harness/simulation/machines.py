@@ -65,6 +65,8 @@ class Machine:
         online: it has a session.
         process: its program, if that runs.
         skew_s: by how much its clock is ahead.
+        shown_s: by how much it was ahead at most, as its store can know. What it comes
+            forward up to there is not a time that may have passed.
         sent: how many stanzas it has sent.
         cuts: how many connections it has lost without ending them itself.
         effects: how many effects its programs have begun.
@@ -80,7 +82,7 @@ class Machine:
         self.first_jid = self.jid = jid
         self.online = False
         self.process: Process | None = None
-        self.skew_s = 0.0
+        self.skew_s = self.shown_s = 0.0
         self.sent = 0
         self.cuts = 0
         self.effects = 0
@@ -114,6 +116,11 @@ class Machine:
 
     def peer_arrived(self, jid: str) -> None:
         """A peer has come online."""
+
+    @property
+    def remembers(self) -> bool:
+        """Whether its store has anything with a time."""
+        return True
 
     def clock(self) -> MachineClock:
         """The clock of a process that starts now."""

@@ -508,8 +508,8 @@ RECEIVER = (
     Mutant(
         "a-wrong-clock-forgets",
         "qos.core.wall_clock",
-        "    return now - newest\n",
-        "    return min(0.0, now - newest)\n",
+        "        return passed_s\n",
+        "        return min(0.0, passed_s)\n",
         "Time between two starts counts only if both clocks are plausible.",
         by=("held_for_its_time", "doubt_has_a_cause", "once_without_the_mark"),
         seed=-3,

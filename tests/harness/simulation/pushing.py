@@ -146,7 +146,7 @@ class PushGateway(Gateway):
         client = None if target is None else _Client(machine, target, ledger)
         users = cast(Users, _Everybody())
         super().__init__(engine, users=users, push=client)
-        self._one_off = OneOffLinks("key")
+        self._one_off = OneOffLinks("key", 0.0)
         self.pushers.start()
 
     def notify_items(

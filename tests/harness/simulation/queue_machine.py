@@ -26,6 +26,7 @@ from qos.core.queue.requests import (
     Create,
     Extend,
     OpenLink,
+    Publish,
     Refusal,
     Request,
     Retract,
@@ -35,6 +36,7 @@ from qos.core.queue.requests import (
     Unsubscribe,
 )
 from qos.core.queue.results import ExtendResult, Result
+from qos.core.record import replace
 from qos.core.strings import bare
 from qos.engine.gateway import QueuePorts
 from qos.engine.queue_engine import QueueEngine
@@ -339,8 +341,8 @@ class QueueMachine(Machine, QueuePort):
         return any(each.link and bare(each.jid) == account for each in found)
 
     def issue(self) -> float:
-        """The time of issue of a one-off link."""
-        return self._now()
+        """The time of issue of a one-off link, as `OneOffLinks` writes it."""
+        return self._now() - self.disk.kept.clock.moved_s
 
     def connected(self) -> None:
         """See Machine."""
@@ -436,7 +438,10 @@ class QueueMachine(Machine, QueuePort):
     def _receive(self, source: str, body: object) -> None:
         match body:
             case Asked(iq_id, request):
-                if isinstance(request, Retract | Unlock):
+                if isinstance(request, Publish) and request.issued_at is not None:
+                    issued_at = request.issued_at + self.disk.kept.clock.moved_s
+                    request = replace(request, issued_at=issued_at)
+                elif isinstance(request, Retract | Unlock):
                     self._ledger.settles(source, request.settlements)
                 elif isinstance(request, Extend):
                     self._ledger.extends(source, request.tokens)

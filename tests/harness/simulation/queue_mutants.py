@@ -10,11 +10,20 @@ QUEUE = (
     Mutant(
         "a-lock-outlives-a-corrected-clock",
         "qos.core.wall_clock",
-        "newest <= now <= newest + _YEAR_S",
-        "now <= newest + _YEAR_S",
+        "if not 0.0 <= passed_s <= _YEAR_S:",
+        "if passed_s > _YEAR_S:",
         "A lock or a delay of a clock that was ahead is no longer than its own length.",
         by=("everything_ends",),
         seed=-4,
+    ),
+    Mutant(
+        "a-clock-that-comes-back-forgets",
+        "qos.core.wall_clock",
+        "behind_s - by_s)",
+        "0.0)",
+        "What a clock has shown before is not a time that has passed since.",
+        by=("stored_once",),
+        seed=-6,
     ),
     Mutant(
         "token-is-not-checked",

@@ -11,6 +11,7 @@ from qos.core.queue.contents import QueueContents
 from qos.core.queue.effects import Change
 from qos.core.queue.item import EndedItem, Item, ItemOutcome
 from qos.core.queue.push import PushLink, PushSubscriber
+from qos.core.wall_clock import ClockHistory
 from qos.engine.clock import Clock
 from qos.errors import StoreError, StoreInUse
 from qos.stores.base import Journal, NoJournal
@@ -66,6 +67,11 @@ class SimulatedQueueStore:
         self._effect = effect
         #: By how many seconds all times moved when it was opened.
         self.moved_s = 0.0
+
+    @property
+    def clock(self) -> ClockHistory:
+        """See QueueStore."""
+        return self._kept.clock
 
     @property
     def journal(self) -> Journal | None:

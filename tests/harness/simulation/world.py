@@ -378,7 +378,7 @@ class World:
                 return machine.stop(fault.seconds)
             case "jump":
                 machine.skew_s += fault.seconds
-                machine.set_clock.append(partial(self._jumps, fault))
+                machine.set_clock.append(partial(self._jumps, fault, machine))
             case "leave":
                 assert isinstance(machine, WorkerMachine)
                 return machine.leave()
@@ -395,10 +395,14 @@ class World:
                 self.network.part(machine.name, fault.seconds, lost)
         return False
 
-    def _jumps(self, fault: Fault) -> None:
+    def _jumps(self, fault: Fault, machine: Machine) -> None:
         self.ledger.jumped.add(fault.target)
-        if 0.0 < fault.seconds < YEAR_S:
-            self.ledger.aged.add(fault.target)
+        if not machine.remembers:
+            machine.shown_s = machine.skew_s
+        elif machine.skew_s - machine.shown_s < YEAR_S:
+            if machine.skew_s > machine.shown_s:
+                self.ledger.aged.add(fault.target)
+            machine.shown_s = max(machine.shown_s, machine.skew_s)
         self._count(fault)
 
     def _count(self, fault: Fault) -> None:
