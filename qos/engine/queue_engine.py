@@ -29,6 +29,7 @@ from qos.core.queue.contents import QueueContents
 from qos.core.queue.effects import (
     Change,
     ForgetOld,
+    NoteSeen,
     Notification,
     PurgeNode,
     QueueEffect,
@@ -69,6 +70,10 @@ log = logging.getLogger(__name__)
 
 #: How often outdated data is removed from the store.
 _FORGET_EVERY_S = 60.0
+
+#: At least so many seconds between two notes that the service is there. After a start the
+#: locks of XMPP workers last longer by at most that.
+_SEEN_EVERY_S = 1.0
 
 #: The rows that one commit looks at to remove what was purged: a commit of so many takes
 #: some milliseconds, and others wait for it. Beyond that there are twice as many as items
@@ -148,7 +153,7 @@ class QueueEngine(QueueState):
         self._watchers = Watchers()
         self._logged = RateLimit(_LOG_S)
         contents = store.open(clock.now())
-        #: Away until the first session. What was heard before is not known.
+        #: Away until the first session, and since the service was there last.
         self._link = LinkTime()
         self._in_session = False
         self._journal = ItemRecorder()
@@ -156,12 +161,15 @@ class QueueEngine(QueueState):
             self._journal = ItemJournal(journal(store.store_id), store, contents.items)
         core = self._new_core(contents)
         super().__init__(core)
-        self._link.lost(self._clock.now())
+        now, seen_at = self._clock.now(), store.seen_at
+        self._link.lost(now if seen_at is None else min(seen_at, now))
         # While there is no core: the nodes that may exist, and the names of deleted
         # ones.
         self._former: Mapping[str, QueueNode] = {}
         self._deleted: Collection[str] = ()
         self._commit = QueueCommit()
+        # When a commit has noted last that the service is there.
+        self._seen_at = -math.inf
         # Whether the next commit removes items that were purged.
         self._has_purged = False
         effects = core.start(self._clock.now())
@@ -553,6 +561,9 @@ class QueueEngine(QueueState):
         self._failing_at = math.inf
         commit, self._commit = self._commit, QueueCommit()
         self._remove_purged(commit)
+        if commit.changes and now >= self._seen_at + _SEEN_EVERY_S:
+            commit.changes.append(NoteSeen(now))
+            self._seen_at = now
         try:
             self._journal.note(commit.changes)
             write = self.store.write(commit.final())

@@ -303,12 +303,10 @@ class FilesStore(DurableStore[Contents, Change]):
         sync(self._path.parent)
 
     def _about(self, clock: ClockHistory) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "id": self.store_id,
-            "clock": clock_text(clock),
-        }
+        about = {"format": FORMAT, "version": VERSION, "id": self.store_id}
+        return (
+            about if clock == ClockHistory() else about | {"clock": clock_text(clock)}
+        )
 
     def _recover(self) -> None:
         """Make the decided moves, and remove everything that was not decided."""

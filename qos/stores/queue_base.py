@@ -56,6 +56,14 @@ class QueueStore(Protocol):
     def clock(self) -> ClockHistory:
         """By how much its times have moved so far; valid once it is open."""
 
+    @property
+    def seen_at(self) -> float | None:
+        """When a service was there last, as the store knew when it was opened.
+
+        The time of the last publish, lock, NoteSeen or ForgetOld, moved as all others.
+        None: there is none, or the store was opened without a time.
+        """
+
     def open(self, now: float | None = None) -> QueueContents:
         """Open or create the store, and return its contents.
 

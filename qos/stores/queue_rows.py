@@ -15,6 +15,7 @@ from operator import attrgetter
 from qos.core.queue.effects import (
     Change,
     ForgetOld,
+    NoteSeen,
     PurgeNode,
     RemoveItem,
     RemoveNode,
@@ -196,6 +197,7 @@ _REMOVE_NODE = Kind(
         )
     ),
 )
+_SEEN = f"INSERT OR REPLACE INTO about VALUES ('{SEEN_AT}', ?)"
 _FORGET_OLD = Kind(
     "ended",
     ("now",),
@@ -207,10 +209,11 @@ _FORGET_OLD = Kind(
             "DELETE FROM item WHERE forget_at <= ?",
             "DELETE FROM ended WHERE forget_at <= ?",
             f"DELETE FROM push_link WHERE kept_at <= ? - {LINK_S}",
-            f"INSERT OR REPLACE INTO about VALUES ('{SEEN_AT}', ?)",
+            _SEEN,
         )
     ),
 )
+_NOTE_SEEN = Kind("about", ("now",), Statement(_SEEN, "now"))
 
 
 def rows(changes: Iterable[Change]) -> Iterator[Row]:
@@ -273,6 +276,8 @@ def rows(changes: Iterable[Change]) -> Iterator[Row]:
             case ForgetOld(now):
                 new.clear()
                 yield _FORGET_OLD, None, (now,)
+            case NoteSeen(now):
+                yield _NOTE_SEEN, SEEN_AT, (now,)
 
 
 def _ended_row(end: EndedItem) -> tuple[Value, ...]:

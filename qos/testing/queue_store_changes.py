@@ -12,6 +12,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from qos.core.queue.effects import (
     Change,
     ForgetOld,
+    NoteSeen,
     PurgeNode,
     RemoveItem,
     RemoveNode,
@@ -93,7 +94,10 @@ class Chance:
             return self._change_of_push(model, kind, node, item_id)
         purge = PurgeNode(self._any(PurgedItems, node=node, gen=pick((0, 1))))
         slice_ = RemovePurged(pick((1, 2, 5)))
-        return pick((RemoveNode(node), ForgetOld(pick(_TIMES)), purge, slice_, slice_))
+        at = pick(_TIMES)
+        return pick(
+            (RemoveNode(node), ForgetOld(at), NoteSeen(at), purge, slice_, slice_)
+        )
 
     def _change_of_item(
         self, model: QueueModel, kind: int, node: str, item_id: str

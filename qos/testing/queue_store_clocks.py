@@ -10,6 +10,7 @@ import pytest
 from qos.core.queue.effects import (
     Change,
     ForgetOld,
+    NoteSeen,
     PurgeNode,
     SaveEnded,
     SaveItem,
@@ -108,6 +109,7 @@ class QueueClockContract(QueueEndedContract):
                 async with opened(store := self.new_store(tmp_path), again):
                     assert _shown(store) == model.state()
                     assert store.clock == model.clock
+                    assert again is None or store.seen_at == model.newest_at
 
         run(scenario())
 
@@ -142,7 +144,10 @@ class QueueClockContract(QueueEndedContract):
 
         run(scenario())
 
-    def test_a_service_that_was_there_has_seen_time_pass(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("change", [ForgetOld, NoteSeen])
+    def test_a_service_that_was_there_has_seen_time_pass(
+        self, tmp_path: Path, change: type[ForgetOld | NoteSeen]
+    ) -> None:
         """It notes that whenever it forgets, so that idle time counts."""
         seen_at = _NEWEST + 3600.0
 
@@ -150,8 +155,8 @@ class QueueClockContract(QueueEndedContract):
             await self._fill(tmp_path)
             model = _model()
             async with opened(store := self.new_store(tmp_path)):
-                await write(store, ForgetOld(seen_at))
-                model.apply(ForgetOld(seen_at))
+                await write(store, change(seen_at))
+                model.apply(change(seen_at))
             for now in (12.0, 5.0, seen_at):
                 model.move(now)
                 async with opened(store := self.new_store(tmp_path), now) as contents:

@@ -12,6 +12,7 @@ from qos.core.queue.contents import QueueContents
 from qos.core.queue.effects import (
     Change,
     ForgetOld,
+    NoteSeen,
     PurgeNode,
     RemoveItem,
     RemoveNode,
@@ -73,8 +74,9 @@ class QueueModel:
         push_subscribers: by their ids.
         push_links: by the id of a subscriber, and seq.
         last_seq: the largest seq that was ever there.
-        seen_at: when a service was there last, as ForgetOld says; None: never.
+        seen_at: when a service was there last, as NoteSeen or ForgetOld says; None: never.
         clock: what it remembers of the clocks of its starts.
+        newest_at: the newest time when it was opened last; None: there was none.
     """
 
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -90,6 +92,7 @@ class QueueModel:
     last_seq: int = 0
     seen_at: float | None = None
     clock: ClockHistory = field(default_factory=ClockHistory)
+    newest_at: float | None = None
 
     def make(self, changes: Iterable[Change]) -> None:
         """Make these changes, in their order."""
@@ -137,6 +140,8 @@ class QueueModel:
                 self._remove_purged(rows)
             case ForgetOld(now):
                 self._forget(now)
+            case NoteSeen(now):
+                self.seen_at = now
 
     def _remove_pushed(self, subscriber_id: str) -> None:
         self.push_subscribers.pop(subscriber_id, None)
@@ -213,7 +218,9 @@ class QueueModel:
         times += [item.locked_at for item in items if item.token]
         times += [each.ended_at for each in self.ended.values()]
         times += [] if self.seen_at is None else [self.seen_at]
-        by_s, self.clock = shift(max(times, default=None), now, self.clock)
+        newest = max(times, default=None)
+        by_s, self.clock = shift(newest, now, self.clock)
+        self.newest_at = None if newest is None else newest + by_s
         self.nodes = _moved(self.nodes, by_s)
         self.subscriptions = _moved(self.subscriptions, by_s)
         self.termini = _moved(self.termini, by_s)

@@ -97,8 +97,10 @@ class Bench(QueuePort):
         self.store.probe = self.disk
         return QueueEngine(self.store, self, clock=self._clock)
 
-    async def restart(self) -> None:
+    async def restart(self, down_s: float = 0.0) -> None:
+        """End the service, and start it again after these seconds."""
         await self.engine.aclose()
+        self.clock.advance(down_s)
         self.engine = self._new_engine()
 
     def _note(self, what: object) -> None:

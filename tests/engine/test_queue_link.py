@@ -216,6 +216,45 @@ async def test_a_start_without_a_session_takes_nothing(bench: Bench) -> None:
     assert await extended(bench)
 
 
+@pytest.mark.parametrize("down_s", [5, AWAY_S])
+async def test_a_service_that_is_down_takes_nothing(bench: Bench, down_s: int) -> None:
+    """Its server answers the worker that it is away, as in a restart for an update."""
+    for _ in range(3):
+        await passes(bench, 3)
+        assert await extended(bench)
+        bench.clock.advance(1.0)
+        await bench.restart(down_s)
+        bench.clock.advance(2.0)
+        bench.engine.online()
+        await passes(bench, 3)
+        assert await extended(bench)
+    assert await dead(bench) == 0
+
+
+async def test_a_worker_that_died_with_the_service_keeps_its_item_for_its_time(
+    bench: Bench,
+) -> None:
+    """Both were on one machine. The service was there last when it gave the lock."""
+    await bench.restart(AWAY_S)
+    bench.engine.online()
+    await passes(bench, int(LOCK_S) - 1)
+    assert await dead(bench) == 0
+    await passes(bench, 2)
+    assert await dead(bench) == 1
+
+
+async def test_a_consumer_of_a_gateway_is_not_heard_while_the_service_is_down(
+    tmp_path: Path,
+) -> None:
+    """Its lock runs on: its connection tells it that the service has gone."""
+    async with opened(tmp_path / "queues.sqlite") as bench:
+        await work(bench, KIM)
+        await bench.restart(AWAY_S)
+        bench.engine.online()
+        await passes(bench, 1)
+        assert await dead(bench) == 1
+
+
 async def test_what_was_given_back_is_on_disk(bench: Bench) -> None:
     await passes(bench, 3)
     bench.engine.offline()

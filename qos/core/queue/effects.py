@@ -19,6 +19,7 @@ from qos.core.record import record
 __all__ = [
     "Change",
     "ForgetOld",
+    "NoteSeen",
     "Notification",
     "NotifyItem",
     "NotifyNode",
@@ -169,6 +170,13 @@ class ForgetOld:
     now: float
 
 
+@record(frozen=True, slots=True)
+class NoteSeen:
+    """Note that the service is there at this time: from then on it may be down."""
+
+    now: float
+
+
 Change: TypeAlias = (
     SaveItem
     | RemoveItem
@@ -182,6 +190,7 @@ Change: TypeAlias = (
     | PurgeNode
     | RemovePurged
     | ForgetOld
+    | NoteSeen
     | PushChange
 )
 

@@ -238,10 +238,10 @@ class QueueMachine(Machine, QueuePort):
         # The lock of the process before has ended with it.
         self.disk.holder = None
         self._engine = None
-        self._unheard, self._unheard_by_link = Unheard(), Unheard()
+        self._unheard = Unheard()
         self._recovers = False
         # Until there is a session.
-        self._unheard_by_link.begins(self.loop.time())
+        self._unheard_by_link.dies(self.loop.time())
         store = _Watched(self.disk, clock, self.effect, self._committing)
         self._probes.clear()
         self._engine = self._open(store, clock)
@@ -313,6 +313,10 @@ class QueueMachine(Machine, QueuePort):
             self._clock.stood_still(now - self._stopped_at)
             self._ends()
         super()._go_on(process)
+
+    def _died(self) -> None:
+        self._unheard_by_link.dies(self.loop.time())
+        super()._died()
 
     @property
     def busy_s(self) -> float:

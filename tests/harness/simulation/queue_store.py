@@ -71,7 +71,12 @@ class SimulatedQueueStore:
     @property
     def clock(self) -> ClockHistory:
         """See QueueStore."""
-        return self._kept.clock
+        return self.disk.kept.clock
+
+    @property
+    def seen_at(self) -> float | None:
+        """See QueueStore."""
+        return self.disk.kept.newest_at
 
     @property
     def journal(self) -> Journal | None:

@@ -11,6 +11,15 @@ _LOCKS = "worker/test_locks.py::test_"
 
 SERVICE_LINK = (
     Mutant(
+        "a-lock-runs-while-the-service-is-down",
+        "qos.engine.queue_engine",
+        "self._link.lost(now if seen_at is None else min(seen_at, now))",
+        "self._link.lost(now)",
+        "The time in which there was no service is nobody's.",
+        by=("a_lock_lasts_while_nothing_is_heard",),
+        seed=35,
+    ),
+    Mutant(
         "a-lost-connection-counts",
         "qos.core.queue.link_time",
         "if not needs_link(item.holder) or item.deadline <= self._heard_at:",

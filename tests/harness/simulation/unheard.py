@@ -2,7 +2,7 @@
 
 Kept by the simulation beside the service, by the true time. A lock must last for as long
 as the service has listened, whatever its clock says. XMPP workers have one of their own:
-they are not heard either while the service has no session.
+they are not heard either while the service has no session, or is down.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ROUNDED_S = 1e-3
 
 
 class Unheard:
-    """The periods without answers of one process, and the locks that it has given.
+    """The periods without answers, and the locks that were given.
 
     Periods may overlap: a process is stopped during a commit.
     """
@@ -50,6 +50,11 @@ class Unheard:
             self._open -= 1
             if not self._open:
                 self._lost_s += max(0.0, now - self._since_s - _COUNTED_S)
+
+    def dies(self, now: float) -> None:
+        """A period begins in which there is no process; it takes the place of others."""
+        self._since_s = self._since_s if self._open else now
+        self._open = 1
 
     def listened_s(self, now: float) -> float:
         """The seconds in which it has listened, of all until now."""
