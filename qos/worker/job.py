@@ -189,7 +189,8 @@ class Job:
     async def release(self) -> None:
         """Give the item back as if it had not been delivered (XEP-0254 §2.4).
 
-        The delivery does not count.
+        The delivery does not count. The service does not recognize a repeat, because
+        another worker may have the item by then; the same holds for `modify`.
 
         Raises:
             JobLost, LocalProtocolError: as for accept.

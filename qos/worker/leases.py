@@ -132,7 +132,7 @@ class Leases:
         before = self.jobs.get(item.item_id)
         if before is not None and before.token == item.token:
             # The item was sent again: the service was not sure that we have it. So it
-            # has not received our present request, which will get no answer.
+            # had not received our present request, which may be lost.
             self._settlements.sent_again(before)
             return
         if (item.item_id, item.token) in self._known:

@@ -19,6 +19,7 @@ from qos.errors import JobLost, LocalProtocolError, RequestFailed, RequestRefuse
 from qos.worker.away_time import AwayTime
 from qos.worker.job import Job
 from qos.worker.retract_batcher import RetractBatcher
+from qos.worker.unlock_requests import UnlockRequests
 from xep_0254.queueing import XEP_0254
 
 __all__ = ["ANSWER_S", "RETRY", "Owner", "Settlements"]
@@ -113,7 +114,7 @@ class Settlements:
             self._ask(job, how, give_up_at)
 
     def sent_again(self, job: Job) -> None:
-        """Ask again at once: the present request will get no answer."""
+        """Ask again at once: the present request may get no answer."""
         asking = self._asking.get(job)
         if isinstance(asking, _FirstAsk):
             self._withdraw(asking)
@@ -210,6 +211,8 @@ class Settlements:
                 raise TimeoutError
             await self._plugin.pause(delay_s)
 
+        unlocks = self._unlocks(job, how)
+
         async def ask() -> None:
             nonlocal failed, alone
             if failed is not None:
@@ -218,7 +221,7 @@ class Settlements:
             by_itself, alone = alone, False
             try:
                 while not await self._ask_unless_sent_again(
-                    job, how, retry.failures, alone=by_itself
+                    job, how, unlocks, retry.failures, alone=by_itself
                 ):
                     by_itself = False
             except RequestFailed as error:
@@ -228,7 +231,7 @@ class Settlements:
         try:
             await retry.repeat(ask, pause=pause)
         except RequestFailed as error:
-            lost = self._lost(job, how, error)
+            lost = self._lost(job, how, error, may_be_done=unlocks.may_be_done)
             lost.__cause__ = error
             job.end_settling(lost)
         except LocalProtocolError as error:
@@ -238,10 +241,14 @@ class Settlements:
             job.end_settling(error)
         else:
             self._settled(job, how)
+        finally:
+            await unlocks.end()
 
-    def _lost(self, job: Job, how: Disposition, error: RequestFailed) -> JobLost:
+    def _lost(
+        self, job: Job, how: Disposition, error: RequestFailed, *, may_be_done: bool
+    ) -> JobLost:
         outcome = how.outcome.value
-        if error.is_temporary:
+        if error.is_temporary or may_be_done:
             reason = f"it may have been {outcome}: {error}"
             return self._owner.not_settled(job, reason, None)
         condition = error.condition if isinstance(error, RequestRefused) else None
@@ -253,22 +260,36 @@ class Settlements:
         job.end_settling()
 
     async def _ask_unless_sent_again(
-        self, job: Job, how: Disposition, failures: int, *, alone: bool
+        self,
+        job: Job,
+        how: Disposition,
+        unlocks: UnlockRequests,
+        failures: int,
+        *,
+        alone: bool,
     ) -> bool:
-        """Ask once; False: the item was sent again, so there will be no answer."""
+        """Ask once; False: the item was sent again, so there may be no answer."""
         answer_s = self._answer_s(failures)
         try:
             async with asyncio.timeout(None) as asking:
                 self._asking[job] = asking
-                if alone:
+                if how.outcome is not ItemOutcome.ACCEPTED:
+                    await unlocks.ask(answer_s)
+                elif alone:
                     await self._retracts.retract_alone(job.id, job.token, answer_s)
                 else:
-                    await self.ask_once(job, how, answer_s)
+                    await self._retracts.retract(job.id, job.token, answer_s)
         except TimeoutError:
             return False
         finally:
             del self._asking[job]
         return True
+
+    def _unlocks(self, job: Job, how: Disposition) -> UnlockRequests:
+        timeout_s = self._plugin.timeout_s
+        return UnlockRequests(
+            self._plugin, self._service, lambda: self.ask_once(job, how, timeout_s)
+        )
 
     def _answer_s(self, failures: int) -> float:
         """How long to wait for an answer after so many failures, in seconds."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -10,8 +10,10 @@ from slixmpp import ClientXMPP
 
 from qos.core.queue.item import ItemOutcome
 from qos.errors import JobLost, LocalProtocolError, NoAnswer, RequestRefused
+from qos.testing import LoopbackServer
 from qos.worker import Job, Worker, leases, settlements
 from qos.worker.away_time import AwayTime
+from qos.worker.unlock_requests import UnlockRequests
 from raw_client import local
 from worker_setup import NODE, QUEUE, LogIn, Queue, ScriptedService, token_in
 from xep_0254 import XEP_0254
@@ -443,6 +445,129 @@ async def test_an_item_that_comes_anew_before_its_release_is_answered_was_releas
         assert not job.lost.is_set()
         assert job.outcome is ItemOutcome.RELEASED
         assert (again.token, again.held) == ("anew", True)
+
+
+async def end(job: Job, outcome: ItemOutcome) -> None:
+    """End a delivery so that its item comes again."""
+    await (job.release() if outcome is ItemOutcome.RELEASED else job.modify())
+
+
+GIVEN_BACK = pytest.mark.parametrize(
+    "outcome", [ItemOutcome.RELEASED, ItemOutcome.MODIFIED]
+)
+
+
+@GIVEN_BACK
+async def test_an_item_that_is_sent_again_while_it_is_given_back_was_given_back(
+    bee: ClientXMPP, queue: Queue, outcome: ItemOutcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker has subscribed anew just before: the event crosses the unlock.
+
+    The service does not know a repeated unlock, and refuses it.
+    """
+    await queue.create(max_deliveries=2)
+    await queue.publish("i")
+    events: list[Event] = []
+    unlocks: list[XEP_0254] = []
+    handle, unlock = leases.Leases.handle, XEP_0254.unlock
+
+    async def unlock_while_the_event_comes(
+        plugin: XEP_0254, *words: str, **options: Any
+    ) -> None:
+        unlocks.append(plugin)
+        if len(unlocks) == 1:
+            loop = asyncio.get_running_loop()
+            loop.call_soon(handle, worker._leases, events[0])
+        await unlock(plugin, *words, **options)
+
+    async with Worker(bee, QUEUE, NODE) as worker:
+        job = await anext(worker)
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                leases.Leases, "handle", lambda _, event: events.append(event)
+            )
+            await worker.ask()
+            ((again,),) = (event.items for event in events)
+            assert again.token == job.token
+            patch.setattr(XEP_0254, "unlock", unlock_while_the_event_comes)
+            await end(job, outcome)
+        assert len(unlocks) == 2
+        assert job.outcome is outcome
+        assert not job.lost.is_set()
+
+
+@GIVEN_BACK
+@pytest.mark.parametrize("why", ["sent again", "late"])
+async def test_an_answer_to_the_first_of_two_unlocks_is_the_answer(
+    bee: ClientXMPP, scripted: ScriptedService, outcome: ItemOutcome, why: str
+) -> None:
+    """It comes first, since it was asked for first; the second unlock is refused."""
+    async with scripted.holding(bee) as (_, job):
+        ending = asyncio.create_task(end(job, outcome))
+        first = await scripted.asked("unlock")
+        if why == "sent again":
+            await scripted.deliver("i", "t")
+        second = await scripted.asked("unlock")
+        assert token_in(first) == token_in(second) == "t"
+        await scripted.answer(first)
+        await scripted.refuse(second, "unexpected-request", "wait")
+        await ending
+        assert job.outcome is outcome
+        assert not job.lost.is_set()
+
+
+async def test_an_unlock_that_is_refused_after_one_without_an_answer_is_in_doubt(
+    bee: ClientXMPP, scripted: ScriptedService
+) -> None:
+    """The service may have done the first one, and its answer is lost."""
+    async with scripted.holding(bee) as (_, job):
+        releasing = asyncio.create_task(job.release())
+        await scripted.asked("unlock")
+        second = await scripted.asked("unlock")
+        await scripted.refuse(second, "unexpected-request", "wait")
+        with pytest.raises(JobLost, match="may have been released") as caught:
+            await releasing
+        assert caught.value.condition is None
+
+
+async def test_an_unlock_whose_session_is_lost_may_be_done_if_it_was_sent(
+    bee: ClientXMPP, scripted: ScriptedService, server: LoopbackServer
+) -> None:
+    """Also if nobody waits for its answer when the session is lost."""
+    plugin = XEP_0254.of(bee)
+
+    def unlocks() -> UnlockRequests:
+        return UnlockRequests(
+            plugin, QUEUE, lambda: plugin.unlock(QUEUE, NODE, "i", "t")
+        )
+
+    sent, unsent = unlocks(), unlocks()
+    with pytest.raises(NoAnswer):
+        await sent.ask(0.1)
+    await scripted.asked("unlock")
+    assert not sent.may_be_done
+    server.disconnect("bee@localhost/1")
+    await bee.wait_until("disconnected")
+    assert plugin.own is None
+    for requests in (unsent, sent):
+        with pytest.raises(NoAnswer, match="session"):
+            await requests.ask(0.1)
+    assert (sent.may_be_done, unsent.may_be_done) == (True, False)
+    await asyncio.gather(sent.end(), unsent.end())
+
+
+async def test_a_refusal_of_the_first_of_two_unlocks_is_certain(
+    bee: ClientXMPP, scripted: ScriptedService
+) -> None:
+    """Nothing was asked for before."""
+    async with scripted.holding(bee) as (_, job):
+        releasing = asyncio.create_task(job.release())
+        first = await scripted.asked("unlock")
+        await scripted.asked("unlock")
+        await scripted.refuse(first, "unexpected-request", "wait")
+        with pytest.raises(JobLost, match="was not released") as caught:
+            await releasing
+        assert caught.value.condition == "unexpected-request"
 
 
 # -- a service that is away ------------------------------------------------
