@@ -93,13 +93,21 @@ def counts_agree(world: World, name: str, now: float) -> None:
         if live.ready.takes_excluding(jid)
     ]
     stuck = [item for item in waiting if item.excluded.issuperset(takers)]
-    found = stats(queue, present, letters=0, copying=0, now=now)
+    letters = [
+        item
+        for each in world.core.nodes.values()
+        for item in each.items.values()
+        if item.origin == name
+    ]
+    counted = sum(len(each.order) for _, each in world.core.letters(name))
+    found = stats(queue, present, letters=counted, copying=0, now=now)
     oldest = min((each.published_at for each in queue.items.values()), default=None)
     assert found == {
         **found,
         "available": len(ready),
         "acquired": len(queue.items) - len(waiting),
         "delayed": len(waiting) - len(ready),
+        "dead": queue.dead + len(letters),
         "oldest_seconds": None if oldest is None else round(now - oldest, 3),
         "bytes": sum(each.size for each in queue.items.values()),
         "excluded": sum(bool(each.excluded) for each in stuck) if active else 0,

@@ -86,36 +86,59 @@ def _page(
         order = queue.live.order
         page = order.latest if request.last else order.after
         return page(after, limit), len(queue.items)
-    outcome = ItemOutcome.ACCEPTED
-    letters: list[Item] = []
     if request.state == "dead":
-        outcome = ItemOutcome.REJECTED
-        letters = [item for _, item in service.letters(request.node)]
-        moved_here = queue.live.letters.values()
-        letters += [queue.items[item_id] for ids in moved_here for item_id in ids]
-    ended_items, name = service.ended_items, queue.node.name
+        return _dead_page(service, queue, request, after=after, limit=limit, now=now)
+    outcome, ended_items = ItemOutcome.ACCEPTED, service.ended_items
+    name = queue.node.name
     if request.item_ids:
-        item_ids = frozenset(request.item_ids)
-        matches = [letter for letter in letters if _name_at(letter, name) in item_ids]
-        for item_id in item_ids:
-            archived = ended_items.find_archived(name, item_id, outcome)
-            matches += [item for item in archived if item.is_kept(now)]
+        matches = _named(service, name, request, outcome, now)
         return _sorted(matches, after, limit), len(matches)
-    if request.state == "dead":
-        count = queue.dead + len(letters)
-    else:
-        count = ended_items.count_archived(name, outcome, now=now)
+    count = ended_items.count_archived(name, outcome, now=now)
     # Expired items are left out by the query: removed afterwards, they would leave a
     # page short or empty.
-    archive_page = ended_items.archived(
+    archived = ended_items.archived(name, outcome, after=after, limit=limit, now=now)
+    return archived, count
+
+
+def _dead_page(
+    service: Queues,
+    queue: QueueNode,
+    request: Items,
+    *,
+    after: int,
+    limit: int,
+    now: float,
+) -> tuple[list[Item], int]:
+    """A page of the items that died here, or were moved here, by seq; and their number."""
+    name, outcome = queue.node.name, ItemOutcome.REJECTED
+    moved_away = [letters for _, letters in service.letters(name)]
+    if request.item_ids:
+        dead = _named(service, name, request, outcome, now)
+        for item_id in frozenset(request.item_ids):
+            item = queue.items.get(item_id)
+            dead += [item] if item is not None and item.origin else []
+            for letters in moved_away:
+                dead += letters.named(item_id)
+        return _sorted(dead, after, limit), len(dead)
+    orders = [queue.live.letters.order, *(letters.order for letters in moved_away)]
+    page = service.ended_items.archived(
         name, outcome, after=after, limit=limit, now=now
     )
-    return _sorted([*archive_page, *letters], after, limit), count
+    for order in orders:
+        page += order.after(after, limit)
+    return _sorted(page, after, limit), queue.dead + sum(map(len, orders))
 
 
-def _name_at(letter: Item, node: str) -> str:
-    """The id of a dead letter at the node where it died, or where it is now."""
-    return letter.origin_id if letter.origin == node else letter.item_id
+def _named(
+    service: Queues, node: str, request: Items, outcome: ItemOutcome, now: float
+) -> list[Item]:
+    """The archived items that are asked for by id."""
+    return [
+        item
+        for item_id in frozenset(request.item_ids)
+        for item in service.ended_items.find_archived(node, item_id, outcome)
+        if item.is_kept(now)
+    ]
 
 
 def _cut(page: list[Item], *, last: bool) -> list[Item]:

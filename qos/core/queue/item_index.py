@@ -13,6 +13,7 @@ from collections import Counter
 from qos.core.counting import uncount
 from qos.core.queue.holders import Holders
 from qos.core.queue.item import Item, ItemState
+from qos.core.queue.letters import Letters
 from qos.core.queue.ready_items import ReadyItems
 from qos.core.queue.selector_time import SelectorTime
 from qos.core.queue.seq_order import SeqOrder
@@ -31,7 +32,7 @@ class ItemIndex:
         counts: of those that are available.
         size: bytes of their payloads.
         oversized: how many of those that are available are too large for XMPP workers.
-        letters: the ids of dead letters, by the node that they came from.
+        letters: those that died in other nodes.
         holders: the locks, by holder.
         ready: the items that can be delivered now.
         timers: the times at which items need attention.
@@ -47,7 +48,7 @@ class ItemIndex:
         self.order = SeqOrder()
         self.counts = ItemCounts()
         self.size = self.oversized = 0
-        self.letters: dict[str, set[str]] = {}
+        self.letters = Letters()
         self.holders = Holders()
         self.ready = ReadyItems(self.items, selector_time)
         self.timers = ItemTimers(self.items.get)
@@ -58,8 +59,7 @@ class ItemIndex:
         self.order.put(item)
         self.counts.put(item, now)
         self.size += item.size
-        if item.origin:
-            self.letters.setdefault(item.origin, set()).add(item.item_id)
+        self.letters.put(item)
         if item.state is ItemState.ACQUIRED:
             self.holders.add(item)
         else:
@@ -75,11 +75,7 @@ class ItemIndex:
         self.counts.drop(item)
         self.size -= item.size
         self.ready.discard(item)
-        if item.origin:
-            letters = self.letters[item.origin]
-            letters.discard(item.item_id)
-            if not letters:
-                del self.letters[item.origin]
+        self.letters.drop(item)
         if item.state is ItemState.ACQUIRED:
             self.holders.discard(item)
         else:
@@ -92,7 +88,7 @@ class ItemIndex:
         self.order = SeqOrder()
         self.counts = ItemCounts()
         self.size = self.oversized = 0
-        self.letters = {}
+        self.letters = Letters()
         self.holders.clear()
         self.ready.clear()
         self.timers = ItemTimers(self.items.get)

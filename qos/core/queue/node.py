@@ -210,8 +210,10 @@ class QueueNode:
         Its name may be used again.
         """
         effects: list[QueueEffect] = []
-        for item_id in sorted(self.live.letters.get(origin, ())):
-            item = self.items[item_id]
+        letters = self.live.letters.of(origin)
+        for item in (
+            [] if letters is None else letters.order.after(0, len(letters.order))
+        ):
             after = replace(item, origin="", origin_id="")
             self.live.drop(item)
             self.live.put(after, now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from qos.core.queue import item_lifecycle
 from qos.core.queue.access import affiliation, is_owner
@@ -229,7 +229,10 @@ def requeue(
     dead-letter node and those whose id is in use again.
     """
     queue = _owned(service, request.node, requester)
-    dead_items = _dead_of(service, queue)
+    if request.item_ids:
+        dead_items = _dead_named(service, queue, request.item_ids)
+    else:
+        dead_items = _dead_of(service, queue)
     for item_id in request.item_ids:
         if item_id not in dead_items:
             raise Refusal(
@@ -279,10 +282,27 @@ def _dead_of(service: Queues, queue: QueueNode) -> dict[str, tuple[QueueNode, It
     dead = [(item.item_id, queue, item) for item in _dead_here(service, queue)]
     dead += [
         (item.origin_id, location, item)
-        for location, item in service.letters(queue.node.name)
+        for location, letters in service.letters(queue.node.name)
+        for item in letters.order.after(0, len(letters.order))
     ]
     dead.sort(key=lambda entry: entry[2].seq)
     return {item_id: (location, item) for item_id, location, item in dead}
+
+
+def _dead_named(
+    service: Queues, queue: QueueNode, item_ids: Iterable[str]
+) -> dict[str, tuple[QueueNode, Item]]:
+    """The items with these ids that died in a node, without a look at others."""
+    name, find = queue.node.name, service.ended_items.find_archived
+    locations = list(service.letters(name))
+    dead_items = {}
+    for item_id in item_ids:
+        dead = [(queue, item) for item in find(name, item_id, ItemOutcome.REJECTED)]
+        for location, letters in locations:
+            dead += [(location, item) for item in letters.named(item_id)]
+        if dead:
+            dead_items[item_id] = max(dead, key=lambda entry: entry[1].seq)
+    return dead_items
 
 
 def _dead_here(service: Queues, queue: QueueNode) -> list[Item]:

@@ -6,6 +6,8 @@ an item is added or removed without a look at the others.
 
 from __future__ import annotations
 
+import heapq
+import math
 from bisect import bisect_left, insort
 from collections.abc import Iterable
 from itertools import islice
@@ -18,6 +20,9 @@ __all__ = ["SeqOrder"]
 #: Seqs of one bucket: sorting them takes some 20 µs.
 _BUCKET = 256
 
+#: The number of outdated entries that the heap of times may hold, beyond one a bucket.
+_SLACK = 1000
+
 _seq = attrgetter("seq")
 
 
@@ -28,9 +33,17 @@ class SeqOrder:
         """Begin without items."""
         self._buckets: dict[int, dict[int, Item]] = {}
         self._numbers: list[int] = []
-        # The earliest time of publishing in each bucket; without those that are to be
-        # looked for again.
+        self._count = 0
+        # A time of publishing for each bucket: that of its oldest item. After that item
+        # has gone, until somebody asks, the others are not older, and the bucket is
+        # inexact.
         self._published: dict[int, float] = {}
+        self._inexact: set[int] = set()
+        # The same with the earliest one first, and with entries that are outdated.
+        self._heap: list[tuple[float, int]] = []
+
+    def __len__(self) -> int:
+        return self._count
 
     def put(self, item: Item) -> None:
         """Add an item."""
@@ -39,23 +52,32 @@ class SeqOrder:
         if bucket is None:
             bucket = self._buckets[number] = {}
             insort(self._numbers, number)
-            self._published[number] = item.published_at
-        elif number in self._published:
-            earliest = min(self._published[number], item.published_at)
-            self._published[number] = earliest
+        if item.published_at < self._published.get(number, math.inf):
+            self._note(number, item.published_at)
         bucket[item.seq] = item
+        self._count += 1
 
     def drop(self, item: Item) -> None:
         """Remove an item, given as it was put."""
         number = item.seq // _BUCKET
         bucket = self._buckets[number]
         del bucket[item.seq]
-        if self._published.get(number) == item.published_at:
-            del self._published[number]
+        self._count -= 1
+        if self._published[number] == item.published_at:
+            self._inexact.add(number)
         if not bucket:
-            del self._buckets[number]
-            self._published.pop(number, None)
+            del self._buckets[number], self._published[number]
+            self._inexact.discard(number)
             del self._numbers[bisect_left(self._numbers, number)]
+
+    def _note(self, number: int, published_at: float) -> None:
+        """Note the time of publishing of the oldest item of a bucket."""
+        self._published[number] = published_at
+        self._inexact.discard(number)
+        heapq.heappush(self._heap, (published_at, number))
+        if len(self._heap) > 2 * len(self._buckets) + _SLACK:
+            self._heap = [(at, bucket) for bucket, at in self._published.items()]
+            heapq.heapify(self._heap)
 
     def oldest(self) -> Item | None:
         """The item with the smallest seq; None: there is no item."""
@@ -68,11 +90,17 @@ class SeqOrder:
 
         Dead letters keep theirs, so it need not be that of the smallest seq.
         """
-        published = self._published
-        for number in self._buckets.keys() - published.keys():
-            bucket = self._buckets[number].values()
-            published[number] = min(item.published_at for item in bucket)
-        return min(published.values(), default=None)
+        while self._heap:
+            published_at, number = self._heap[0]
+            if self._published.get(number) != published_at:
+                heapq.heappop(self._heap)
+            elif number in self._inexact:
+                heapq.heappop(self._heap)
+                bucket = self._buckets[number].values()
+                self._note(number, min(item.published_at for item in bucket))
+            else:
+                return published_at
+        return None
 
     def after(self, seq: int, limit: int) -> list[Item]:
         """The first items with a larger seq."""

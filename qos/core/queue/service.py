@@ -24,6 +24,7 @@ from qos.core.queue.effects import (
     RemoveNode,
 )
 from qos.core.queue.item import Item, Node, Subscription
+from qos.core.queue.letters import LettersFrom
 from qos.core.queue.link_time import LinkTime
 from qos.core.queue.node import QueueNode
 from qos.core.queue.node_options import NODE_TYPE
@@ -225,9 +226,7 @@ class Queues:
             Refusal: there is no such node, or the requester may not use it.
         """
         queue = self.shown(name, bare(requester))
-        letters = sum(
-            len(node.live.letters.get(name, ())) for node in self.nodes.values()
-        )
+        letters = sum(len(letters.order) for _, letters in self.letters(name))
         copying = len(self.topics.of(name))
         present = self.presence.present
         return stats(queue, present, letters=letters, copying=copying, now=now)
@@ -470,11 +469,12 @@ class Queues:
         self._touched |= to
         return effects
 
-    def letters(self, origin: str) -> Iterable[tuple[QueueNode, Item]]:
-        """The dead letters that came from a node, each with the node where it is."""
+    def letters(self, origin: str) -> Iterable[tuple[QueueNode, LettersFrom]]:
+        """The dead letters that came from a node, by the node where they are."""
         for queue in self.nodes.values():
-            for item_id in queue.live.letters.get(origin, ()):
-                yield queue, queue.items[item_id]
+            letters = queue.live.letters.of(origin)
+            if letters is not None:
+                yield queue, letters
 
     # -- time and dispatch -------------------------------------------------
 

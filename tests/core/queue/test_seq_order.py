@@ -7,6 +7,7 @@ import pytest
 from qos.core.queue import seq_order
 from qos.core.queue.item import Item
 from qos.core.queue.seq_order import SeqOrder
+from qos.core.record import replace
 
 
 def item(seq: int) -> Item:
@@ -68,3 +69,50 @@ def test_a_page_of_a_long_queue_costs_as_much_as_one_of_a_short_one(
         looked.clear()
         assert len(page(10_000, 100)) == 100
         assert len(looked) <= 2 * seq_order._BUCKET
+
+
+def test_the_earliest_time_is_that_of_all_items_whatever_comes_and_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was looked for in each bucket that had lost its oldest item."""
+    monkeypatch.setattr(seq_order, "_SLACK", 3)
+    chance = random.Random(5)
+    order, there = SeqOrder(), dict[int, Item]()
+    for step in range(3000):
+        seq = chance.randrange(2000)
+        if seq in there:
+            order.drop(there.pop(seq))
+        else:
+            # A dead letter has a time of its own.
+            at = float(chance.choice((seq, 7, chance.randrange(9))))
+            there[seq] = replace(item(seq), published_at=at)
+            order.put(there[seq])
+        if step % 3 == 0:
+            earliest = min((each.published_at for each in there.values()), default=None)
+            assert order.published_at() == earliest
+        assert len(order) == len(there)
+    for each in there.values():
+        order.drop(each)
+    assert (order.published_at(), len(order)) == (None, 0)
+
+
+def test_an_empty_queue_that_is_passed_through_keeps_nothing() -> None:
+    """A million items, one at a time."""
+    order = SeqOrder()
+    for seq in range(4 * seq_order._SLACK):
+        order.put(item(seq))
+        order.drop(item(seq))
+    assert len(order._heap) <= seq_order._SLACK + 1
+
+
+def test_the_earliest_time_needs_no_look_at_other_buckets() -> None:
+    """Workers take the items in any order; who asks for the counts looks at one bucket."""
+    order = SeqOrder()
+    times = [replace(item(seq), published_at=float(seq)) for seq in range(20_000)]
+    for each in times:
+        order.put(each)
+    gone = [each for each in times if each.seq % seq_order._BUCKET == 0]
+    for each in gone:
+        order.drop(each)
+    assert order.published_at() == 1.0
+    assert len(order._inexact) == len(gone) - 1

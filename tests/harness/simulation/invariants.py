@@ -5,7 +5,7 @@ Each looks at the known facts, and returns None, or the problem.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -639,6 +639,18 @@ def what_is_there_has_not_failed(
 def copied_once_with_the_item(item_id: str, count: int) -> str | None:
     """The commit of a topic's item has one copy for each queue that subscribes."""
     return None if count == 1 else f"there are {count} copies of {item_id}"
+
+
+def counts_are_a_recount(
+    node: str, counts: Mapping[str, object], recount: Mapping[str, object]
+) -> str | None:
+    """The counts of a node are those of a look at all of its items."""
+    wrong = {
+        name: (counts[name], value)
+        for name, value in recount.items()
+        if counts[name] != value
+    }
+    return f"{node} counts, and has: {wrong}" if wrong else None
 
 
 def nobody_takes_the_room_of_others(account: str, condition: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from simulation.count_mutants import COUNTS
 from simulation.door_mutants import DOORS
 from simulation.link_mutants import LINKS
 from simulation.message_mutants import CONSUMER, POSTED, RECEIVER, SENDER
@@ -34,4 +35,5 @@ MUTANTS = (
     *LINKS,
     *PRESENCE,
     *ROWS,
+    *COUNTS,
 )

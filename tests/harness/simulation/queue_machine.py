@@ -36,12 +36,14 @@ from qos.core.queue.requests import (
     Unsubscribe,
 )
 from qos.core.queue.results import ExtendResult, Result
+from qos.core.queue.stats import stats
 from qos.core.record import replace
 from qos.core.strings import bare
 from qos.engine.gateway import QueuePorts
 from qos.engine.queue_engine import QueueEngine
 from qos.engine.queue_outputs import Payloads, QueuePort
 from qos.stores.queue_base import QueueStore
+from simulation import invariants
 from simulation.copies import CopyLedger
 from simulation.gate import Gate
 from simulation.items import ItemLedger
@@ -58,6 +60,7 @@ from simulation.pushing import (
     subscribers,
 )
 from simulation.queue_store import QueueServiceDisk, SimulatedQueueStore
+from simulation.recount import AcceptedLedger, recounted
 from simulation.target import PushTarget
 from simulation.unheard import Unheard
 from xep_0254.events import DeliveredItem, Event
@@ -205,10 +208,11 @@ class QueueMachine(Machine, QueuePort):
         # A commit has failed, and the store has not been read since.
         self._recovers = False
         self._copies = CopyLedger(ledger.check)
+        self._accepted = AcceptedLedger(ledger.check)
         self.disk = QueueServiceDisk(
             self.name,
             self._wrote,
-            self._copies.committed,
+            self._committed,
         )
         config = {
             "queue#lock_timeout": f"{settings.lock_s}",
@@ -273,6 +277,7 @@ class QueueMachine(Machine, QueuePort):
 
     def _committing(self, written: asyncio.Future[None]) -> None:
         """A commit has begun."""
+        self._recount()
         self._begins()
         unheard = self._unheard
 
@@ -285,6 +290,24 @@ class QueueMachine(Machine, QueuePort):
                 self._recovers = True
 
         written.add_done_callback(ended)
+
+    def _committed(self) -> None:
+        """A commit is on disk."""
+        self._copies.committed()
+        self._accepted.committed(self.disk.kept.nodes)
+
+    def _recount(self) -> None:
+        """Compare the counts of each node with its items."""
+        core = None if self._engine is None else self._engine._core
+        if self._engine is None or core is None:
+            return
+        now = self._now()
+        for name, queue in core.nodes.items():
+            recount = recounted(core, self._engine._ended_items, name, now)
+            letters = sum(len(each.order) for _, each in core.letters(name))
+            present = core.presence.present
+            counts = stats(queue, present, letters=letters, copying=0, now=now)
+            self.check(invariants.counts_are_a_recount, name, counts, recount)
 
     def _begins(self) -> None:
         """Nobody is heard, or answered, from now on."""
@@ -436,6 +459,7 @@ class QueueMachine(Machine, QueuePort):
             unheard.locked(change.item, self.loop.time(), self._lock_s)
         self._ledger.written(change, self._now(), self.disk.kept.nodes)
         self._copies.written(change, self.disk.kept.nodes)
+        self._accepted.written(change)
         if isinstance(change, RemoveNode) and change.name == MADE:
             self._ledger.lived(self._made)
 

@@ -1,0 +1,126 @@
+"""Dead letters: their numbers and pages, without a look at all of them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from qos.core.queue import browsing, seq_order
+from qos.core.queue.item import Item
+from qos.core.queue.letters import Letters
+from qos.core.queue.requests import Configure, Delete, Items, Requeue
+from qos.core.queue.results import ItemsResult
+from queue_world import BEE, NODE, OWNER, PLAIN, World
+
+GRAVES = "graves"
+
+
+def letter(seq: int, origin: str, origin_id: str) -> Item:
+    return Item(
+        seq=seq,
+        node=GRAVES,
+        item_id=f"l{seq}",
+        origin=origin,
+        origin_id=origin_id,
+        publisher="shop@x",
+        digest="",
+        size=1,
+        published_at=0.0,
+        available_at=0.0,
+    )
+
+
+def world(count: int = 0) -> World:
+    """A node whose dead items go to another, and so many of them."""
+    it = World(PLAIN)
+    it.create(GRAVES, PLAIN)
+    it.ask(Configure(NODE, {"queue#dead_letter_node": GRAVES}), OWNER)
+    if count:
+        it.publish(*(f"i{number}" for number in range(count)))
+        it.subscribe(BEE, count)
+        for item in list(it.live().values()):
+            it.reject(item.item_id, BEE)
+        it.unsubscribe(BEE)
+    return it
+
+
+def test_letters_are_those_of_a_plain_list() -> None:
+    """Whatever comes and goes: all of them, of one node, and with one id."""
+    chance, letters, there = random.Random(1), Letters(), dict[int, Item]()
+    for _ in range(500):
+        seq = chance.randrange(30)
+        if seq in there:
+            letters.drop(there.pop(seq))
+        else:
+            # Every fourth item was published here.
+            origin = chance.choice(("", "a", "b", "c"))
+            there[seq] = letter(seq, origin, chance.choice("xyz") if origin else "")
+            letters.put(there[seq])
+        expected = [there[each] for each in sorted(there) if there[each].origin]
+        assert letters.order.after(-1, 99) == expected
+        assert len(letters.order) == len(expected)
+        for origin in "abc":
+            of = [each for each in expected if each.origin == origin]
+            here = letters.of(origin)
+            assert (here is None) is (not of)
+            if here is not None:
+                assert here.order.after(-1, 99) == of
+                assert len(here.order) == len(of)
+                for name in "xyz":
+                    named = [each for each in of if each.origin_id == name]
+                    assert sorted(here.named(name), key=lambda one: one.seq) == named
+
+
+@pytest.mark.parametrize("node", [NODE, GRAVES])
+def test_a_page_of_dead_letters_costs_as_much_as_one_of_few(
+    monkeypatch: pytest.MonkeyPatch, node: str
+) -> None:
+    """`dead list` of 100,000 letters held up everybody for 330 ms a page."""
+    it = world(600)
+    looked = list[int]()
+
+    def seq_of(item: Item) -> int:
+        looked.append(item.seq)
+        return item.seq
+
+    monkeypatch.setattr(seq_order, "_seq", seq_of)
+    monkeypatch.setattr(seq_order, "_BUCKET", 256)
+    monkeypatch.setattr(browsing, "_seq", seq_of)
+    page = it.ask(Items(node=node, state="dead", max_items=5, after="300"), OWNER)
+    assert isinstance(page, ItemsResult)
+    assert ([item.seq for item in page.items], page.count) == (
+        [301, 302, 303, 304, 305],
+        600,
+    )
+    assert 5 <= len(looked) <= 2 * 256
+    looked.clear()
+    name = "i299" if node == NODE else f"{NODE}/i299"
+    one = it.ask(Items(node=node, state="dead", item_ids=(name,)), OWNER)
+    assert isinstance(one, ItemsResult)
+    assert ([item.seq for item in one.items], one.count) == ([300], 1)
+    assert len(looked) == 1
+    if node == NODE:
+        looked.clear()
+        it.ask(Requeue(NODE, (name,)), OWNER)
+        assert looked == []
+        assert set(it.live()) == {name}
+
+
+def test_dead_letters_are_counted_until_they_are_gone() -> None:
+    """Where they died and where they are: handled there, requeued, or disowned."""
+    it = world(3)
+    assert it.stats()["dead"] == 3
+    it.subscribe(BEE, node=GRAVES)
+    it.retract(f"{NODE}/i0", BEE, node=GRAVES)
+    it.unsubscribe(BEE, node=GRAVES)
+    it.flush()
+    assert it.stats()["dead"] == 2
+    it.ask(Requeue(NODE, ("i2",)), OWNER)
+    assert (it.stats()["dead"], it.stats()["available"]) == (1, 1)
+    it.ask(Delete(NODE), OWNER)
+    it.create(NODE, PLAIN)
+    assert it.stats()["dead"] == 0
+    page = it.ask(Items(node=GRAVES, state="dead"), OWNER)
+    assert isinstance(page, ItemsResult)
+    assert (page.items, page.count) == ((), 0)

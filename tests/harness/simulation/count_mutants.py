@@ -1,0 +1,104 @@
+"""Deliberate faults in the counts of a queue; see `mutant`."""
+
+from __future__ import annotations
+
+from simulation.mutant import Mutant
+
+__all__ = ["COUNTS"]
+
+_BY = ("counts_are_a_recount",)
+_DEAD = "core/queue/test_dead_letters.py::"
+_LETTERS = "core/queue/test_letters.py::"
+_ORDER = "core/queue/test_seq_order.py::"
+
+COUNTS = (
+    Mutant(
+        "locked-items-are-still-available",
+        "qos.core.queue.item_index",
+        "        self.waiting -= 1\n",
+        "        self.waiting -= 0\n",
+        "An item that is given out is not counted as available.",
+        by=_BY,
+    ),
+    Mutant(
+        "bytes-of-what-has-ended-count",
+        "qos.core.queue.item_index",
+        "        self.size -= item.size\n",
+        "        self.size -= 0\n",
+        "An item that has ended takes no bytes of the limits.",
+        by=_BY,
+    ),
+    Mutant(
+        "each-accept-is-the-first",
+        "qos.core.queue.node",
+        "accepted=self.node.accepted + accepted)",
+        "accepted=accepted)",
+        "Every item that was ever accepted is counted.",
+        by=_BY,
+    ),
+    Mutant(
+        "the-dead-are-not-counted",
+        "qos.core.queue.dead_letters",
+        "            queue.dead += 1\n",
+        "            queue.dead += 0\n",
+        "An item that dies and stays is counted as dead.",
+        by=_BY,
+    ),
+    Mutant(
+        "a-start-counts-no-dead",
+        "qos.core.queue.service",
+        "dead=start.dead.get(node.name, 0),",
+        "dead=0,",
+        "After a start the dead of the disk are counted.",
+        by=_BY,
+    ),
+    Mutant(
+        "releases-are-counted-for-ever",
+        "qos.core.queue.item_index",
+        "            uncount(self._releases, item.releases)\n",
+        "            uncount(self._releases, item.releases, 0)\n",
+        "The releases of an item that is taken count no more.",
+        by=_BY,
+        seed=2,
+    ),
+    Mutant(
+        "the-oldest-item-stays-the-oldest",
+        "qos.core.queue.seq_order",
+        "            self._inexact.add(number)\n",
+        "            self._inexact.discard(number)\n",
+        "After the oldest item has ended, the next one is the oldest.",
+        by=_BY,
+    ),
+    Mutant(
+        "requeued-items-are-still-dead",
+        "qos.core.queue.owner_requests",
+        "        queue.dead -= 1\n",
+        "        queue.dead -= 0\n",
+        "A requeued item is dead no more.",
+        test=f"{_DEAD}test_a_requeued_item_is_the_item_itself_again",
+    ),
+    Mutant(
+        "handled-letters-are-still-dead",
+        "qos.core.queue.letters",
+        "            letters.drop(item)\n            if not letters.order:\n",
+        "            if not letters.order:\n",
+        "A dead letter that was handled is not counted where it died.",
+        test=f"{_LETTERS}test_dead_letters_are_counted_until_they_are_gone",
+    ),
+    Mutant(
+        "a-page-of-letters-looks-at-all",
+        "qos.core.queue.browsing",
+        "        page += order.after(after, limit)\n",
+        "        page += order.after(0, len(order))\n",
+        "A page of dead letters costs as much as one of few.",
+        test=f"{_LETTERS}test_a_page_of_dead_letters_costs_as_much_as_one_of_few",
+    ),
+    Mutant(
+        "outdated-times-pile-up",
+        "qos.core.queue.seq_order",
+        "if len(self._heap) > 2 * len(self._buckets) + _SLACK:",
+        "if len(self._heap) < 0:",
+        "What has passed through an empty queue takes no memory.",
+        test=f"{_ORDER}test_an_empty_queue_that_is_passed_through_keeps_nothing",
+    ),
+)
