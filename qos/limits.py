@@ -355,6 +355,13 @@ LIMITS: Final = (
         "qos.core.queue.stats:EXCLUDING_MAX",
         "different sets of excluded workers among which stuck items are counted",
     ),
+    Limit(
+        "qos.core.queue.timers:EXPIRED_MAX", "items of a node that expire in one slice"
+    ),
+    Limit(
+        "qos.core.queue.timers:LOOKED_MAX",
+        "entries that a slice of expiry passes over, or a dispatch",
+    ),
     Limit("qos.core.queue.topics:QUEUES_MAX", "queues that copy from one topic"),
     Limit(
         "qos.core.queue.item_lifecycle:HOLD_S_MAX",

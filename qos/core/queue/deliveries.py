@@ -28,6 +28,7 @@ from qos.core.queue.node_options import NodeOptions
 from qos.core.queue.requests import Settlement
 from qos.core.queue.selector_time import SLICE_S
 from qos.core.queue.subscription_index import SubscriptionIndex
+from qos.core.queue.timers import LOOKED_MAX
 from qos.core.record import replace
 from qos.core.strings import bare
 
@@ -106,7 +107,14 @@ class Deliveries:
             ),
             ready,
         )
+        expired = 0
         while free and (item := ready.pop(free.kinds())) is not None:
+            if item.expires_at is not None and item.expires_at <= now:
+                # It is never given: it ends with its slice; see ItemTimers.expired.
+                expired += 1
+                if expired == LOOKED_MAX:
+                    break
+                continue
             chosen = free.take(item)
             subscription = chosen.subscription
             fresh = holders.candidate(subscription, chosen.holder)

@@ -454,7 +454,7 @@ class QueueNode:
         return []
 
     def due(self, now: float, link: LinkTime) -> list[QueueEffect]:
-        """Handle what is due: locks time out, items expire, delays end.
+        """Handle what is due: locks time out, delays end, and a slice of items expires.
 
         Args:
             now: the time.
@@ -465,10 +465,9 @@ class QueueNode:
             if item.state is ItemState.ACQUIRED:
                 if item.deadline <= now:
                     effects += self._time_out(item, now, link)
-            elif item.expires_at is not None and item.expires_at <= now:
-                effects += self.deliveries.die(
-                    item, item_lifecycle.expired(item, now=now), now
-                )
             elif not item.is_held_back(now):
                 self.live.mark_ready(item)
+        for item in self.live.timers.expired(now):
+            dead = item_lifecycle.expired(item, now=now)
+            effects += self.deliveries.die(item, dead, now)
         return effects

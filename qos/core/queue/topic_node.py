@@ -66,8 +66,9 @@ class TopicNode(QueueNode):
         """See QueueNode: items expire, or have been kept for long enough."""
         effects = self._trim(now)
         for item in self.live.timers.due(now):
-            if item.expires_at is not None and item.expires_at <= now:
-                effects += self._remove(item, now)
+            self.live.mark_ready(item)
+        for item in self.live.timers.expired(now):
+            effects += self._remove(item, now)
         return effects
 
     def _trim(self, now: float) -> list[QueueEffect]:

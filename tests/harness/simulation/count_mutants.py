@@ -1,4 +1,4 @@
-"""Deliberate faults in the counts of a queue; see `mutant`."""
+"""Deliberate faults in the counts and slices of a queue; see `mutant`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ __all__ = ["COUNTS"]
 
 _BY = ("counts_are_a_recount",)
 _DEAD = "core/queue/test_dead_letters.py::"
+_EXPIRY = "core/queue/test_expiry.py::"
 _LETTERS = "core/queue/test_letters.py::"
 _ORDER = "core/queue/test_seq_order.py::"
 
@@ -100,5 +101,40 @@ COUNTS = (
         "if len(self._heap) < 0:",
         "What has passed through an empty queue takes no memory.",
         test=f"{_ORDER}test_an_empty_queue_that_is_passed_through_keeps_nothing",
+    ),
+    Mutant(
+        "all-items-expire-in-one-step",
+        "qos.core.queue.timers",
+        "if count == EXPIRED_MAX or not heap or",
+        "if not heap or",
+        "Others are answered while many items expire.",
+        test=(f"{_EXPIRY}test_many_items_expire_in_slices_with_requests_between_them"),
+    ),
+    Mutant(
+        "the-next-slice-is-not-awaited",
+        "qos.core.queue.timers",
+        "for heap in (self._heap, self._ttl_ends) if heap]",
+        "for heap in (self._heap,) if heap]",
+        "Where more items expire than fit into a slice, the next step goes on.",
+        test=(f"{_EXPIRY}test_many_items_expire_in_slices_with_requests_between_them"),
+    ),
+    Mutant(
+        "an-item-is-given-after-its-ttl",
+        "qos.core.queue.deliveries",
+        "if item.expires_at is not None and item.expires_at <= now:",
+        "if item.expires_at == -1:",
+        "An item whose ttl is over is given to nobody while it waits for its slice.",
+        test=f"{_EXPIRY}test_an_item_whose_ttl_is_over_is_never_given",
+    ),
+    Mutant(
+        "a-locked-item-expires",
+        "qos.core.queue.timers",
+        "            if item.state is ItemState.AVAILABLE:\n                count",
+        "            if item.state:\n                count",
+        "A worker can finish what it has begun.",
+        test=(
+            f"{_EXPIRY}test_a_locked_item_expires_when_it_comes_back_"
+            "and_takes_no_place_in_a_slice"
+        ),
     ),
 )
