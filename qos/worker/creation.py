@@ -78,7 +78,7 @@ class Creation:
     async def _check_existing(self) -> None:
         """Check that the queue that is there is ours; tell which options are others."""
         try:
-            found = await self._plugin.configuration(self._service, self._node)
+            options = await self._plugin.configuration(self._service, self._node)
         except RequestRefused as error:
             if error.condition not in _NOT_OWNED:
                 raise
@@ -91,14 +91,14 @@ class Creation:
                 "to use it, or choose another name",
                 by=self._service,
             ) from None
-        others = [
-            f"{name} is {found[name]!r}, not {value!r}"
+        differing = [
+            f"{name} is {options[name]!r}, not {value!r}"
             for name, value in self._options.items()
-            if found.get(name, value) != value
+            if options.get(name, value) != value
         ]
-        if others:
-            kept = "; ".join(others)
-            log.warning("%r was there, and keeps its options: %s", self._node, kept)
+        if differing:
+            text = "; ".join(differing)
+            log.warning("%r was there, and keeps its options: %s", self._node, text)
 
 
 def node_options(create: object) -> dict[str, str] | None:
