@@ -49,6 +49,9 @@ LOOKS ?= 100
 READS ?= 10000
 KILLS ?= 8
 
+# Of `make sinks`: kills with each number of partitions.
+SINK_KILLS ?= 20
+
 # Messages posted by HTTP to a device, and kills of the service meanwhile.
 SENDS ?= 3000
 SEND_KILLS ?= 40
@@ -65,7 +68,7 @@ MINUTES ?= 10
 HOURS ?= 1
 CAMPAIGN_ARGS ?=
 
-.PHONY: help demo light quick light-test matrix test test-all docs simulate campaign soak power-cut bench bench-guard calls house fuzz flood slow scale looks readers sends pushes proxied newest check format clean system installed java compiler
+.PHONY: help demo light quick light-test matrix test test-all docs simulate campaign soak power-cut bench bench-guard calls house fuzz flood slow scale looks readers sinks sends pushes proxied newest check format clean system installed java compiler
 
 help:
 	@echo 'make demo         see it work: a bad link, killed workers, an audit; no server needed'
@@ -90,6 +93,7 @@ help:
 	@echo 'make looks        what the hundredth look of audit --follow costs; half an hour'
 	@echo 'make docs         the guide, in build/docs/index.html; each warning is an error'
 	@echo 'make readers      $(READS) reads beside audits that are killed, each read a whole audit'
+	@echo 'make sinks        $(SINK_KILLS) kills of a Spark driver between a sink and the commit: each row once'
 	@echo 'make sends        $(SENDS) messages posted to a device, $(SEND_KILLS) kills, answers lost: each once'
 	@echo 'make pushes       $(PUSHES) messages between two services, $(PUSH_KILLS) kills, answers lost: each once'
 	@echo 'make proxied      a day of work behind nginx and haproxy, in MINUTES=10: no dead item'
@@ -191,6 +195,10 @@ looks: .venv/dev.stamp java
 # Reads without a pause, beside audits that are killed: READS of them, and KILLS.
 readers: .venv/dev.stamp java
 	READS=$(READS) KILLS=$(KILLS) $(BIN)/pytest -n 0 -s --no-header tests/spark/test_reader.py
+
+# Both sinks, with 1, 2, 4 and 7 partitions at a time. Half a minute for each kill.
+sinks: .venv/dev.stamp java
+	SINK_KILLS=$(SINK_KILLS) $(BIN)/pytest -n 0 -s --no-header tests/spark/test_sink_kills.py
 
 # Each of them is handed over once, whatever those who posted it have heard.
 sends: .venv/dev.stamp

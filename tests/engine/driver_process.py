@@ -19,15 +19,21 @@ END_S_MAX = 60.0
 
 
 class Driver:
-    """A driver, used as a context; all its processes end with it."""
+    """A driver, used as a context; all its processes end with it.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: its working directory.
+        module: which driver it is, of those in tests/spark.
+    """
+
+    def __init__(self, folder: Path, module: str = "queue_driver") -> None:
         self._folder = folder
+        self._module = module
         self._all: set[int] = set()
 
     async def __aenter__(self) -> Self:
         self._child = await Child.start(
-            "queue_driver",
+            self._module,
             folder=self._folder,
             environment={"PYTHONPATH": str(MODULES)},
             name="driver",
@@ -53,7 +59,7 @@ class Driver:
             print(self._child.log[-20_000:], file=sys.stderr)
 
     async def do(self, what: str, **options: object) -> dict[str, Any]:
-        """Let the driver do something; see queue_driver.py."""
+        """Let the driver do something; see its module."""
         return await self._child.do(what, patience_s=ANSWER_S_MAX, **options)
 
     async def kill(self) -> None:
