@@ -9,11 +9,16 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
 
 from qos.audit import store
 from qos.audit.rules import RULES
 
 __all__ = ["data_quality", "write_problems"]
+
+#: No text: Spark would have to parse it, which a function of a declarative pipeline may
+#: not ask for.
+_RULE = StructType([StructField(name, StringType()) for name in ("rule", "meaning")])
 
 
 def data_quality(problems: DataFrame) -> DataFrame:
@@ -26,9 +31,7 @@ def data_quality(problems: DataFrame) -> DataFrame:
         Columns `rule`, `meaning`, `success`, `count` (of lines or files that break it),
         `places` (how many) and `example` (one, or null).
     """
-    rules = problems.sparkSession.createDataFrame(
-        [*RULES.items()], "rule string, meaning string"
-    )
+    rules = problems.sparkSession.createDataFrame([*RULES.items()], _RULE)
     broken = problems.groupBy(F.col("kind").alias("rule")).agg(
         F.sum("count").alias("broken"),
         F.count_distinct("place").alias("places"),

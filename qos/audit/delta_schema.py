@@ -1,4 +1,4 @@
-"""The schemas of Delta tables: Spark's types, with the comments of the columns."""
+"""The schemas of tables, Delta's and Spark's, with the comments of the columns."""
 
 from __future__ import annotations
 
@@ -10,18 +10,31 @@ from pyspark.sql.types import StructType
 
 from qos.audit import comments
 
-__all__ = ["commented", "delta_schema", "fields_of", "other_types", "with_columns"]
+__all__ = [
+    "commented",
+    "delta_schema",
+    "fields_of",
+    "other_types",
+    "spark_schema",
+    "with_columns",
+]
 
 
 def delta_schema(schema: StructType, table: str) -> Schema:
-    """Delta's schema for Spark's: the JSON is the same. Each column may be null.
+    """Delta's schema for Spark's; see spark_schema: the JSON is the same."""
+    return Schema.from_json(spark_schema(schema, table).json())
+
+
+def spark_schema(schema: StructType, table: str) -> StructType:
+    """The same columns, with their comments. Each column may be null.
 
     Args:
         schema: the columns.
         table: the name of the table, for the comments of its columns.
     """
-    text = json.dumps(_nullable(schema.jsonValue()))
-    return commented(Schema.from_json(text), table)
+    fields = _nullable(schema.jsonValue())["fields"]
+    commented_fields = [_commented(field, table, "") for field in fields]
+    return StructType.fromJson({"type": "struct", "fields": commented_fields})
 
 
 def commented(schema: Schema, table: str) -> Schema:

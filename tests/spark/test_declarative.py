@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,9 +9,9 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-import qos.audit
 from fleets import NOW, Fleets, journals_in
 from parquet import rows_of
+from pipeline_project import make_project, run
 from published import differences, rows, wrong_verdicts
 from qos.audit.batch_tables import TABLES
 from qos.audit.forgetting import FORGOTTEN
@@ -29,52 +25,12 @@ pytestmark = [
 #: Problems of files of which no line is read.
 UNSEEN = ("empty-file", "foreign-file", "open-file")
 
-FOLDER = Path(qos.audit.__path__[0]) / "declarative"
-
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """The folder of a user who has copied it and filled in the settings."""
-    shutil.copytree(FOLDER, tmp_path / "project")
-    spec = tmp_path / "project" / "spark-pipeline.yml"
-    text = spec.read_text()
-    for before, after in (
-        ("file:///var/lib/xmpp-qos/pipeline", f"file://{tmp_path}/storage"),
-        ("/var/lib/xmpp-qos/journals", ",".join(journals_in(tmp_path / "journals"))),
-    ):
-        assert before in text
-        text = text.replace(before, after)
-    spec.write_text(text)
-    return tmp_path / "project"
-
-
-def run(project: Path, **settings: str) -> None:
-    """Run it as the scheduler of a platform team would."""
-    spec = project / "spark-pipeline.yml"
-    text = spec.read_text()
-    for name, value in settings.items():
-        text = text.replace(f'{name}: ""', f'{name}: "{value}"')
-    again = project / "again.yml"
-    again.write_text(text)
-    done = subprocess.run(
-        (
-            Path(sys.executable).with_name("spark-pipelines"),
-            *("run", "--spec", again, "--remote", "local[2]"),
-        ),
-        cwd=project,
-        env={
-            **os.environ,
-            "SPARK_CONF_DIR": str(project),
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            # Otherwise the port is always the same.
-            "SPARK_TESTING": "1",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    """Its journals are not there yet."""
+    journals = journals_in(tmp_path / "journals")
+    return make_project(tmp_path / "project", journals, tmp_path / "storage")
 
 
 @pytest.mark.long

@@ -7,21 +7,25 @@ here: those without a line, and those that do not belong to a journal.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import cache
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from qos.audit import boot_runs, read, tables
+from qos.audit import boot_runs, comments, read, tables
+from qos.audit.batch_tables import without_rows
 from qos.audit.boot_runs import CLOCK_BACK_S
 from qos.audit.data_quality import data_quality as quality_of
+from qos.audit.delta_schema import spark_schema
 from qos.audit.foreign_lines import Tied
 from qos.audit.forgetting import forgotten, is_about_at_all
 from qos.audit.journals import tied_folders
 from qos.audit.locations import local_path
 from qos.audit.named_journals import named_runs
-from qos.audit.new_files import files_since
+from qos.audit.new_files import PROBLEM, files_since
 from qos.audit.schema import EVENT
 from qos.audit.tables import Limits
 
@@ -101,8 +105,12 @@ def _runs() -> DataFrame:
 
 
 def _partitioned(table: DataFrame) -> DataFrame:
+    return _hours_last(_without_forgotten(table))
+
+
+def _hours_last(table: DataFrame) -> DataFrame:
     # Hive requires the partition columns of a table to be the last.
-    return _without_forgotten(table).selectExpr("* EXCEPT (date, hour)", *_BY_HOUR)
+    return table.selectExpr("* EXCEPT (date, hour)", *_BY_HOUR)
 
 
 def _without_forgotten(table: DataFrame) -> DataFrame:
@@ -110,6 +118,29 @@ def _without_forgotten(table: DataFrame) -> DataFrame:
     out = spark.conf.get("spark.xmppQos.forgottenIn", "") or ""
     accounts = forgotten(spark, out) if out else frozenset()
     return table.where(~is_about_at_all(accounts)) if accounts else table
+
+
+@cache
+def _without_rows() -> dict[str, DataFrame]:
+    """The tables of an audit without a row, for their columns."""
+    by_hour = without_rows(spark, _limits())
+    found = spark.createDataFrame([], PROBLEM)
+    return {
+        **{name: _hours_last(table) for name, table in by_hour.items()},
+        "problems": found,
+        "data_quality": quality_of(found),
+    }
+
+
+def _as_in_an_audit(view: Callable[[], DataFrame]) -> None:
+    """Declare a materialized view with the comments that an audit's table has."""
+    name = view.__name__
+    like = _without_rows()[name]
+    dp.materialized_view(
+        comment=comments.TABLES[name],
+        schema=spark_schema(like.schema, name),
+        partition_cols=_BY_HOUR if "hour" in like.columns else None,
+    )(view)
 
 
 @dp.table
@@ -139,7 +170,7 @@ def runs() -> DataFrame:
     return boot_runs.merged(pieces, tolerance_s=CLOCK_BACK_S)
 
 
-@dp.materialized_view
+@_as_in_an_audit
 def problems() -> DataFrame:
     """The problems of the journals, by kind and place."""
     return _without_forgotten(
@@ -150,62 +181,62 @@ def problems() -> DataFrame:
     )
 
 
-@dp.materialized_view
+@_as_in_an_audit
 def data_quality() -> DataFrame:
     """The rules for the journals, whether they were broken or not."""
     return quality_of(spark.read.table("problems"))
 
 
-@dp.materialized_view(partition_cols=_BY_HOUR)
+@_as_in_an_audit
 def deliveries() -> DataFrame:
     """One row for each message, with its verdict."""
     messages = tables.deliveries(_events())
     return _partitioned(tables.judged(messages, _runs(), _limits()))
 
 
-@dp.materialized_view(partition_cols=_BY_HOUR)
+@_as_in_an_audit
 def anomalies() -> DataFrame:
     """Messages that were lost, duplicated or orphaned, are stuck or in doubt."""
     return _partitioned(tables.anomalies(spark.read.table("all_deliveries")))
 
 
-@dp.materialized_view(partition_cols=_BY_HOUR)
+@_as_in_an_audit
 def routes_hourly() -> DataFrame:
     """The results of each route in each hour."""
     return _partitioned(tables.routes_hourly(spark.read.table("all_deliveries")))
 
 
-@dp.materialized_view(partition_cols=_BY_HOUR)
+@_as_in_an_audit
 def unproven_hourly() -> DataFrame:
     """The number of unproven messages of each hour and route, with the reasons."""
     return _partitioned(tables.unproven_hourly(spark.read.table("all_deliveries")))
 
 
-@dp.materialized_view(partition_cols=_BY_HOUR)
+@_as_in_an_audit
 def windows_hourly() -> DataFrame:
     """The counts of both ends of each route in each hour."""
     return _partitioned(tables.windows_hourly(_events()))
 
 
-@dp.materialized_view(partition_cols=_BY_HOUR)
+@_as_in_an_audit
 def refusals() -> DataFrame:
     """The refusals: by whom, of whom and why."""
     return _partitioned(tables.refusals(_events()))
 
 
-@dp.materialized_view(partition_cols=_BY_HOUR)
+@_as_in_an_audit
 def queue_items() -> DataFrame:
     """The life of each item of a queue."""
     return _partitioned(tables.queue_items(_events()))
 
 
-@dp.materialized_view(partition_cols=_BY_HOUR)
+@_as_in_an_audit
 def queues_hourly() -> DataFrame:
     """The results of each queue in each hour."""
     return _partitioned(tables.queues_hourly(tables.queue_items(_events())))
 
 
-@dp.materialized_view(partition_cols=_BY_HOUR)
+@_as_in_an_audit
 def workers_hourly() -> DataFrame:
     """The results of each worker in each hour."""
     return _partitioned(tables.workers_hourly(_events()))
