@@ -33,7 +33,8 @@ Modules, in the order in which the data passes them::
               (`earlier_rows` keeps one row of those whose first day was removed)
     follow    the same, look by look: `follow_lock` locks a folder, `new_files` lists what is
               new, `subject_records` has the earlier records of each of the `subjects`,
-              `step_tables` makes their rows again, `swap` replaces them, and
-              `follow_storage` keeps the rest
+              `step_tables` makes their rows again, `swap` replaces them,
+              `follow_results` writes problems and the report, and `follow_storage` keeps
+              the rest
     declarative  the same tables as a Spark Declarative Pipeline, to be copied
 """

@@ -12,14 +12,12 @@ deltalake would let two writers replace the same day, and keep the rows of both.
 from __future__ import annotations
 
 import contextlib
-import operator
 import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Final, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.fs as pafs
 from deltalake import DeltaTable, PostCommitHookProperties, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -42,11 +40,11 @@ from qos.audit.locations import (
     storage_options,
 )
 from qos.audit.parquet_files import add_actions, file_system
+from qos.audit.snapshot import files
 
 __all__ = [
     "KEEPS_ITS_LOG",
     "CannotWrite",
-    "Where",
     "clear",
     "commit",
     "create",
@@ -61,13 +59,10 @@ __all__ = [
     "sweep",
 ]
 
-#: Partitions, as deltalake names them: [("date", ">=", "2026-01-05")]. None: all.
-Where: TypeAlias = Sequence[tuple[str, str, str]] | None
+#: The first and the last of some days.
+_Days: TypeAlias = tuple[date, date]
 
 _WRITE: Final = "write="
-
-#: The signs of our filters.
-_SIGNS: Final = {">=": operator.ge, "<=": operator.le}
 
 #: Where no lock proves that nobody writes: a write that began earlier has ended.
 _WRITE_TAKES_MAX: Final = timedelta(days=1)
@@ -100,22 +95,19 @@ def replace(
     folder: str,
     *,
     partition_by: Sequence[str] = (),
-    partition_filter: Where = None,
+    replaced_days: _Days | None = None,
     removed: Sequence[RemoveAction] | None = None,
-    data_change: bool = True,
     keeps_columns: bool = True,
     cause: str = "",
 ) -> int:
     """Replace rows of a table by those of a frame, in one commit.
 
     Args:
-        frame: all its rows must match `partition_filter`.
+        frame: all its rows must be of `replaced_days`.
         folder: the folder of the table, which is created if necessary.
         partition_by: columns; their values are in the names of folders.
-        partition_filter: the partitions to be replaced.
-        removed: the files to be replaced, instead of those that match
-            `partition_filter`.
-        data_change: whether the frame has rows that the table did not have.
+        replaced_days: the days whose rows are replaced; None: all.
+        removed: the files to be replaced, instead of those of `replaced_days`.
         keeps_columns: False: the table gets the columns of the frame only, whatever
             it had. Then all rows must be replaced.
         cause: see qos.audit.commits.ours.
@@ -141,12 +133,10 @@ def replace(
     writer.parquet(f"{folder}/{write}")
     with errors_name(folder):
         files = files_of(spark, folder)
-        added = add_actions(files, write, data_change=data_change)
-        if not _changes(table, added, schema, partition_filter, removed):
+        added = add_actions(files, write)
+        if not _changes(table, added, schema, replaced_days, removed):
             return table.version()
-        return commit(
-            table, added, schema, partition_by, partition_filter, removed, cause
-        )
+        return commit(table, added, schema, partition_by, replaced_days, removed, cause)
 
 
 def clear(
@@ -154,7 +144,7 @@ def clear(
     folder: str,
     *,
     partition_by: Sequence[str],
-    partition_filter: Where,
+    replaced_days: _Days,
 ) -> int:
     """Remove rows of a table, in one commit, without any work of Spark.
 
@@ -164,7 +154,7 @@ def clear(
         like: a frame with the columns of the table; it is not computed.
         folder: see replace.
         partition_by: see replace.
-        partition_filter: the partitions to be removed.
+        replaced_days: the days whose rows are removed.
 
     Returns:
         The version of the table.
@@ -174,9 +164,9 @@ def clear(
     """
     table, schema = _table_for(like, folder, partition_by)
     with errors_name(folder):
-        if not _changes(table, [], schema, partition_filter, None):
+        if not _changes(table, [], schema, replaced_days, None):
             return table.version()
-        return commit(table, [], schema, partition_by, partition_filter)
+        return commit(table, [], schema, partition_by, replaced_days)
 
 
 def _table_for(
@@ -197,21 +187,13 @@ def _changes(
     table: DeltaTable,
     added: Sequence[AddAction],
     schema: Schema,
-    partition_filter: Where,
+    replaced_days: _Days | None,
     removed: Sequence[RemoveAction] | None,
 ) -> bool:
     """Whether a commit changes anything; see commit."""
     if added or removed or schema != table.schema():
         return True
-    return removed is None and _has_files(table, partition_filter)
-
-
-def _has_files(table: DeltaTable, partition_filter: Where) -> bool:
-    actions = pa.table(table.get_add_actions(flatten=True))
-    for name, sign, day in partition_filter or ():
-        is_within = _SIGNS[sign](pc.field(f"partition.{name}"), date.fromisoformat(day))
-        actions = actions.filter(is_within)
-    return bool(len(actions))
+    return removed is None and bool(len(files(table, *replaced_days or (None, None))))
 
 
 def _opened(
@@ -226,19 +208,19 @@ def commit(
     added: Sequence[AddAction],
     schema: Schema,
     partition_by: Sequence[str] = (),
-    partition_filter: Where = None,
+    replaced_days: _Days | None = None,
     removed: Sequence[RemoveAction] | None = None,
     cause: str = "",
 ) -> int:
-    """Add files to a table in place of those that match `partition_filter`.
+    """Add files to a table in place of those of `replaced_days`.
 
     Args:
         table: at the version that must still be the last one.
         added: the files.
         schema: the schema of the table from now on.
         partition_by: the partition columns of the table.
-        partition_filter: the partitions to be replaced.
-        removed: see replace.
+        replaced_days: see replace.
+        removed: see there.
         cause: see qos.audit.commits.ours.
 
     Returns:
@@ -255,7 +237,7 @@ def commit(
         mode="overwrite" if removed is None else "append",
         schema=schema,
         partition_by=list(partition_by),
-        partition_filters=None if partition_filter is None else list(partition_filter),
+        partition_filters=None if replaced_days is None else days(*replaced_days),
         commit_properties=ours(cause),
         post_commithook_properties=KEEPS_ITS_LOG,
     )
@@ -382,8 +364,8 @@ def errors_name(folder: str) -> Iterator[None]:
         raise CannotWrite(f"{for_people(folder)}: {line}") from None
 
 
-def days(first: date, last: date) -> Where:
-    """The partitions of these days."""
+def days(first: date, last: date) -> list[tuple[str, str, str]]:
+    """The partitions of these days, as deltalake names them."""
     return [("date", ">=", f"{first}"), ("date", "<=", f"{last}")]
 
 

@@ -18,18 +18,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
-from functools import cached_property, partial
+from datetime import datetime, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from qos.audit import boot_runs, read, store, tables
 from qos.audit.audits import STAGED, Audits
-from qos.audit.batch_tables import without_rows
 from qos.audit.boot_runs import CLOCK_BACK_S
 from qos.audit.carry_over import records_of
-from qos.audit.data_quality import write_problems
 from qos.audit.follow_lock import FOLDER, CannotFollow, alone, check_options
 from qos.audit.follow_marks import marks_after, shown
 from qos.audit.follow_plan import perhaps_again, plan_from, remembered
@@ -38,21 +34,19 @@ from qos.audit.follow_problems import (
     with_contradictions,
     without_files,
 )
+from qos.audit.follow_results import FollowResults
 from qos.audit.follow_storage import FollowStorage, Incomplete, Marks
 from qos.audit.journals import tied_folders, with_folder
 from qos.audit.locations import whole_url
 from qos.audit.named_journals import named_runs
 from qos.audit.new_files import NewFile, file_problems, files_since, is_to_come
 from qos.audit.parallel import in_parallel
-from qos.audit.results import Summary, draw, kept_from
+from qos.audit.results import Summary
 from qos.audit.small_journals import are_small, without_compiling
 from qos.audit.staged_journals import Staged, stage
-from qos.audit.step_tables import MESSAGE, Step, pending
+from qos.audit.step_tables import Step, pending
 from qos.audit.subject_records import Part, Records, RecordStore, gathered
-from qos.audit.swap import join_files
 from qos.audit.tables import Limits
-from qos.audit.tables.columns import domain
-from qos.audit.tables.journal_coverage import names_of
 from qos.audit.upgrade import upgrade
 from qos.journal.schema import Role
 
@@ -164,19 +158,24 @@ class Follower:
         self._out = out = whole_url(out)
         self._limits = limits
         self._lateness = lateness
-        self._keep_days = keep_days
-        #: The first day whose rows are kept: others have been removed.
-        self._oldest: date | None = None
         self._progress = progress
         self._storage = FollowStorage(spark, f"{out}/{FOLDER}")
         self._record_store = RecordStore(spark, f"{out}/{FOLDER}")
         self._audits = Audits(spark, out)
+        self._results = FollowResults(
+            spark,
+            out,
+            self._storage,
+            self._audits,
+            limits=limits,
+            keep_days=keep_days,
+            progress=progress,
+        )
         self._look: Look | None = None
         #: The files of complete steps, by their paths.
         self._files: dict[str, NewFile] | None = None
-        #: The files to come; and those of them that are in the report.
+        #: The files to come.
         self._open: list[NewFile] = []
-        self._drawn_open: list[NewFile] | None = None
 
     def look(self) -> Look:
         """Take in new files, and judge the existing rows again.
@@ -259,23 +258,23 @@ class Follower:
             parts = (*before.parts, part._replace(latest=marks.latest))
         finally:
             store.remove(self._spark, folder)
-        undecided = self._others(boots, before)
+        undecided = self._results.undecided(boots, before)
         now = replace(self._record_store.read(part), roles=records.roles)
         if Role.JOURNAL in now.roles:
             problems = with_contradictions(problems, now.lines)
         messages, _ = in_parallel(
             self._step(earlier, now, parts, undecided, boots, limits).write,
-            lambda: self._write_problems(problems, boots),
+            lambda: self._results.write_problems(problems, boots, self._open),
         )
-        self._join_files(before.open_from, marks.open_from)
-        self._remove_old(limits, again=True)
+        self._results.join_files(before.open_from, marks.open_from)
+        self._results.remove_old(limits, again=True)
         self._audits.record(*shown(marks))
         marks = replace(marks, parts=self._gathered(parts, marks))
         pending_messages = pending(messages, marks.open_from)
         self._storage.save(marks, boots, problems=problems, pending=pending_messages)
         assert self._files is not None
         self._files |= {file.path: file for file in files}
-        summary = self._draw(marks, limits, started_at)
+        summary = self._drawn(marks, limits, started_at)
         return Look(step, True, summary, limits.now)
 
     def _step(
@@ -326,28 +325,6 @@ class Follower:
             .unionByName(late_lines(staged.late_runs, before.open_from, earlier_runs))
         )
 
-    def _others(self, boots: DataFrame, before: Marks) -> DataFrame | None:
-        """The messages of earlier steps whose verdict may now change."""
-        if before.batch < 0:
-            return None
-        like = self._like["deliveries"]
-        undecided = self._storage.pending(before.batch, like.schema)
-        earlier_names = names_of(self._storage.boots(before.batch))
-        new = names_of(boots).join(earlier_names, earlier_names.columns, "left_anti")
-        new = new.select("name").distinct().localCheckpoint()
-        if new.isEmpty():
-            return undecided
-        # A device has begun a journal, or its first files have come, or its clock went
-        # back, or another journal has its name: then there may be another reason.
-        folder = f"{self._out}/deliveries"
-        rows = store.read_table(like, folder, *shown(before))
-        rows = rows.where(F.col("verdict") == "unproven")
-        component = domain(F.col("uncovered"))
-        names = F.array("uncovered", component, "sender_node", "receiver_node")
-        rows = rows.withColumn("name", F.explode(names))
-        rows = rows.join(new, "name", "left_semi").dropDuplicates([*MESSAGE])
-        return undecided.unionByName(rows.select(*like.columns))
-
     def _gathered(self, parts: tuple[Part, ...], marks: Marks) -> tuple[Part, ...]:
         whole_parts = list(parts)
         while group := gathered(whole_parts, marks.open_from):
@@ -357,26 +334,6 @@ class Follower:
             whole_parts[begin : begin + len(group)] = [whole]
         return tuple(whole_parts)
 
-    def _join_files(self, first: date | None, open_from: date | None) -> None:
-        """Merge the files of the days that are closed from now on into a few."""
-        if open_from is None or first == open_from:
-            return
-        self._progress("joining the files of closed days")
-        last = open_from - timedelta(days=1)
-        in_parallel(
-            *(
-                partial(
-                    join_files,
-                    self._spark,
-                    f"{self._out}/{name}",
-                    like.schema,
-                    first,
-                    last,
-                )
-                for name, like in self._like.items()
-            )
-        )
-
     def _again(self, marks: Marks) -> Look:
         """Without new lines: judge rows again whose verdict may change with time."""
         started_at = time.monotonic()
@@ -385,7 +342,8 @@ class Follower:
         boots = self._storage.boots(marks.batch)
         if self._open:
             boots = boots.unionByName(self._named(self._open))
-        undecided = self._storage.pending(marks.batch, self._like["deliveries"].schema)
+        like = self._results.columns["deliveries"]
+        undecided = self._storage.pending(marks.batch, like.schema)
         nothing = self._record_store.nothing()
         step = self._step(nothing, nothing, (), undecided, boots, limits)
         if marks.batch < 0:
@@ -399,57 +357,15 @@ class Follower:
             if is_new:
                 pending_messages = pending(judged, marks.open_from)
                 self._storage.save_again(pending_messages, marks.batch)
-        is_new |= self._remove_old(limits, again=is_new)
-        if before is not None and not is_new and self._open == self._drawn_open:
+        is_new |= self._results.remove_old(limits, again=is_new)
+        if before is not None and not is_new and self._open == self._results.open_files:
             return replace(before, new=False, at=limits.now)
-        self._write_problems(self._storage.problems(marks.batch), boots)
+        problems = self._storage.problems(marks.batch)
+        self._results.write_problems(problems, boots, self._open)
         self._audits.record(*shown(marks))
-        summary = self._draw(marks, limits, started_at)
+        summary = self._drawn(marks, limits, started_at)
         return Look(marks.batch, True, summary, limits.now)
 
-    def _remove_old(self, limits: Limits, *, again: bool) -> bool:
-        """Remove the rows of days that are not kept; returns whether there were any.
-
-        Args:
-            limits: of this look.
-            again: whether rows of such a day may have been written since the last time.
-        """
-        oldest = kept_from(limits.now, self._keep_days)
-        if oldest is None or (oldest == self._oldest and not again):
-            return False
-        self._oldest = oldest
-        return self._audits.remove_before(oldest)
-
-    def _write_problems(self, problems: DataFrame, boots: DataFrame) -> None:
-        self._progress("looking for problems of the journals")
-        boots = boot_runs.together(boots, tolerance_s=CLOCK_BACK_S)
-        rows = (
-            problems.unionByName(file_problems(self._spark, self._open))
-            .unionByName(boot_runs.missing_lines(boots))
-            .unionByName(boot_runs.clocks_back(boots, tolerance_s=CLOCK_BACK_S))
-        )
-        write_problems(rows, self._out)
-        self._drawn_open = self._open
-
-    def _draw(self, marks: Marks, limits: Limits, started_at: float) -> Summary:
-        self._progress("drawing the report")
-        summary = Summary(
-            first=marks.shown_from,
-            last=marks.last,
-            lines=marks.lines,
-            events=marks.events,
-            untied=len(self._folders) - len(self._tied.folders),
-        )
-        frames = {
-            name: store.read_table(table, f"{self._out}/{name}", *shown(marks))
-            for name, table in self._like.items()
-        }
-        like = self._storage.problems(-1)
-        problems = store.read_table(like, f"{self._out}/problems")
-        summary = draw(frames, problems, self._out, summary, limits)
-        return replace(summary, seconds=time.monotonic() - started_at)
-
-    @cached_property
-    def _like(self) -> dict[str, DataFrame]:
-        """Tables that only give the names and types of their columns."""
-        return without_rows(self._spark, self._limits())
+    def _drawn(self, marks: Marks, limits: Limits, started_at: float) -> Summary:
+        untied = len(self._folders) - len(self._tied.folders)
+        return self._results.draw(marks, limits, untied=untied, started_at=started_at)

@@ -33,27 +33,22 @@ def file_system(uri: str, options: dict[str, str] | None) -> pafs.FileSystem:
     return pafs.PyFileSystem(DeltaStorageHandler(uri, options))
 
 
-def add_actions(
-    files: pafs.FileSystem, folder: str, *, data_change: bool = True
-) -> list[AddAction]:
+def add_actions(files: pafs.FileSystem, folder: str) -> list[AddAction]:
     """The entries of a Delta log for the Parquet files in a folder of a table.
 
     Args:
         files: the files of the table.
         folder: a folder of the table, with Hive's names:
             `…/date=2026-01-05/part-….parquet`.
-        data_change: whether they have rows that the table did not have.
     """
     entries = files.get_file_info(pafs.FileSelector(folder, recursive=True))
     infos = [info for info in entries if info.path.endswith(".parquet")]
     with ThreadPoolExecutor(_THREADS) as pool:
-        add = partial(_add_action, files, folder, data_change)
+        add = partial(_add_action, files, folder)
         return list(pool.map(add, infos))
 
 
-def _add_action(
-    files: pafs.FileSystem, folder: str, data_change: bool, info: pafs.FileInfo
-) -> AddAction:
+def _add_action(files: pafs.FileSystem, folder: str, info: pafs.FileInfo) -> AddAction:
     within = info.path.removeprefix(f"{folder}/").split("/")[:-1]
     partition = dict(part.split("=", 1) for part in within)
     with files.open_input_file(info.path) as file:
@@ -63,7 +58,7 @@ def _add_action(
         size=info.size,
         partition_values=partition,
         modification_time=int((info.mtime_ns or 0) / 1_000_000),
-        data_change=data_change,
+        data_change=True,
         stats=json.dumps(_statistics(footer)),
     )
 

@@ -18,7 +18,10 @@ needs Spark.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
+from collections.abc import Sequence
 from datetime import date
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -31,10 +34,18 @@ from qos.audit.commits import foreign_since, shown_version
 from qos.audit.locations import delta_uri, spark_folder
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["AUDITS", "NoAudit", "audits", "files", "snapshot", "spark_frame"]
+__all__ = [
+    "AUDITS",
+    "NoAudit",
+    "audits",
+    "files",
+    "read_files",
+    "snapshot",
+    "spark_frame",
+]
 
 #: The table that has a row for each audit.
 AUDITS = "audits"
@@ -105,19 +116,46 @@ def spark_frame(
     """
     from pyspark.sql.types import StructType
 
-    from qos.audit.read import literal
-
     if schema is None:
         schema = StructType.fromJson(json.loads(table.schema().to_json()))
-    folder = spark_folder(table.table_uri)
     paths = files(table, first, last)["path"].to_pylist()
+    return read_files(spark, table, schema, paths)
+
+
+def read_files(
+    spark: SparkSession,
+    table: DeltaTable,
+    schema: StructType,
+    paths: Sequence[str],
+    *more: Column,
+) -> DataFrame:
+    """Some files of a table as a frame of Spark.
+
+    Args:
+        spark: the session.
+        table: the table.
+        schema: its columns, to choose some.
+        paths: the paths of the files within the folder of the table.
+        more: columns beside those of the schema, made of `_metadata`.
+    """
+    from qos.audit.read import literal
+
     if not paths:
         # Spark knows that this frame is empty, and starts no job to find out.
         return spark.createDataFrame([], schema).limit(0)
-    # Spark knows the partition from the names of folders below this one.
+    folder = spark_folder(table.table_uri)
+    # Files of an audit are in the folder of a write, and those of deltalake are not.
+    # Spark takes each `name=value` of a path below the folder for a partition, and
+    # reads together only files with the same names.
+    by_names = defaultdict(list)
+    for path in paths:
+        names = tuple(part.partition("=")[0] for part in path.split("/")[:-1])
+        by_names[names].append(literal(f"{folder}/{path}"))
     reader = spark.read.option("basePath", folder).schema(schema)
-    names = [literal(f"{folder}/{path}") for path in paths]
-    return reader.parquet(*names).select(*schema.names)
+    frames = [
+        reader.parquet(*same).select(*schema.names, *more) for same in by_names.values()
+    ]
+    return reduce(lambda one, another: one.unionByName(another), frames)
 
 
 def files(

@@ -65,9 +65,8 @@ def replace_days(table: DataFrame, folder: str, first: date, last: date) -> int:
         # This makes few files, without one task for all rows of a big day. If there are
         # few days, each task may have a file for each: this saves moving all rows.
         rows = rows.hint("rebalance", "date")
-    partition_filter = delta.days(first, last)
     return delta.replace(
-        rows, folder, partition_by=["date"], partition_filter=partition_filter
+        rows, folder, partition_by=["date"], replaced_days=(first, last)
     )
 
 
@@ -115,8 +114,7 @@ def clear_days(like: DataFrame, folder: str, first: date, last: date) -> None:
     Raises:
         CannotWrite: see qos.audit.delta.replace.
     """
-    partition_filter = delta.days(first, last)
-    delta.clear(like, folder, partition_by=["date"], partition_filter=partition_filter)
+    delta.clear(like, folder, partition_by=["date"], replaced_days=(first, last))
 
 
 def replace_table(table: DataFrame, folder: str) -> None:

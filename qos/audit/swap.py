@@ -22,10 +22,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from qos.audit import delta, store
+from qos.audit import delta
+from qos.audit.commits import ours
 from qos.audit.forgetting import without_forgotten
-from qos.audit.locations import spark_folder
-from qos.audit.snapshot import files
+from qos.audit.snapshot import files, read_files
 
 __all__ = ["Hour", "erase", "join_files", "read_hours", "swap"]
 
@@ -74,7 +74,7 @@ def swap(
     if len(sizes) > _FILES_FEW and sum(sizes.values()) > _BYTES_FEW:
         sizes = _with_keys(spark, table, rows.schema, sizes, on, keys)
     without = [
-        _read(spark, table, rows.schema, paths)
+        read_files(spark, table, rows.schema, paths)
         .join(_named(keys, on), _same(on), "left_anti")
         .coalesce(1 + sum(sizes[path] for path in paths) // _FILE_BYTES)
         for paths in _apart(sizes)
@@ -92,14 +92,16 @@ def swap(
 
 
 def join_files(
-    spark: SparkSession, folder: str, schema: StructType, first: date | None, last: date
+    spark: SparkSession, folder: str, first: date | None, last: date
 ) -> None:
     """Merge the many files in which some days were written into few. No row changes.
+
+    Files become one in the order in which they were written: so most rows in each file
+    are of few hours.
 
     Args:
         spark: the session.
         folder: the folder of the table.
-        schema: the schema of the table.
         first: the first of the days; None: from the first day on.
         last: the last of the days.
 
@@ -109,19 +111,12 @@ def join_files(
     table = delta.open_table(spark, folder)
     if table is None:
         return
-    groups = _groups(table, first, last)
-    now_ms = round(time.time() * 1000)
-    for start in range(0, len(groups), _KEPT_APART):
-        batch = groups[start : start + _KEPT_APART]
-        parts = [_read(spark, table, schema, paths).coalesce(1) for paths in batch]
-        delta.replace(
-            reduce(DataFrame.unionByName, parts),
-            folder,
-            partition_by=["date"],
-            removed=[
-                RemoveAction(path, False, now_ms) for paths in batch for path in paths
-            ],
-            data_change=False,
+    with delta.errors_name(folder):
+        table.optimize.compact(
+            partition_filters=delta.days(first or date.min, last),
+            target_size=_FILE_BYTES,
+            commit_properties=ours(),
+            post_commithook_properties=delta.KEEPS_ITS_LOG,
         )
 
 
@@ -149,14 +144,13 @@ def erase(
         return False
     schema = StructType.fromJson(json.loads(table.schema().to_json()))
     erased = is_erased(schema)
-    place = F.col("_metadata.file_path").alias("place")
-    rows = _all_of(spark, table, schema, paths)
-    touched = _paths_at(rows.where(erased).select(place), paths)
+    rows = read_files(spark, table, schema, paths, _place())
+    touched = _paths_at(rows.where(erased), paths)
     if not touched:
         return False
     now_ms = round(time.time() * 1000)
     delta.replace(
-        _read(spark, table, schema, touched).where(~erased),
+        read_files(spark, table, schema, touched).where(~erased),
         folder,
         partition_by=table.metadata().partition_columns,
         removed=[RemoveAction(path, True, now_ms) for path in touched],
@@ -172,7 +166,7 @@ def read_hours(
     table = delta.open_table(spark, folder)
     if table is None:
         return spark.createDataFrame([], schema)
-    rows = _read(spark, table, schema, list(_files_of(table, hours)))
+    rows = read_files(spark, table, schema, list(_files_of(table, hours)))
     return rows.where(in_hours(hours))
 
 
@@ -218,8 +212,7 @@ def _with_keys(
     keys: DataFrame,
 ) -> dict[str, int]:
     """Those of these files that have a row with such a key."""
-    place = F.col("_metadata.file_path").alias("place")
-    rows = _all_of(spark, table, schema, list(sizes)).select(place, *on)
+    rows = read_files(spark, table, schema, list(sizes), _place())
     hits = rows.join(_named(keys, on), _same(on), "left_semi")
     return {path: sizes[path] for path in _paths_at(hits, sizes)}
 
@@ -236,29 +229,6 @@ def _paths_at(rows: DataFrame, paths: Collection[str]) -> list[str]:
     return [path for path in paths if path in tails]
 
 
-def _groups(table: DeltaTable, first: date | None, last: date) -> list[list[str]]:
-    """The files that should become one, two or more in each group.
-
-    They are of one day, and were written one after the other: so most rows in each file
-    are of few hours.
-    """
-    table_files: pa.Table = files(table, first, last)
-    if not len(table_files):
-        return []
-    # Many files may be written in the same second, with which `path` begins.
-    order = ["partition.date", "modification_time", "path"]
-    rows = table_files.sort_by([(name, "ascending") for name in order])
-    groups: list[list[str]] = []
-    day, size = None, 0
-    for row in rows.select([*order, "size_bytes"]).to_pylist():
-        size += row["size_bytes"]
-        if row["partition.date"] != day or size > _FILE_BYTES:
-            groups.append([])
-            day, size = row["partition.date"], row["size_bytes"]
-        groups[-1].append(row["path"])
-    return [paths for paths in groups if len(paths) > 1]
-
-
 def _apart(sizes: dict[str, int]) -> list[list[str]]:
     """The files in groups, in the order of writing."""
     paths = sorted(sizes)
@@ -266,20 +236,9 @@ def _apart(sizes: dict[str, int]) -> list[list[str]]:
     return [paths[start : start + size] for start in range(0, len(paths), size)]
 
 
-def _read(
-    spark: SparkSession, table: DeltaTable, schema: StructType, paths: list[str]
-) -> DataFrame:
-    if not paths:
-        return spark.createDataFrame([], schema)
-    return _all_of(spark, table, schema, paths).select(*schema.names)
-
-
-def _all_of(
-    spark: SparkSession, table: DeltaTable, schema: StructType, paths: list[str]
-) -> DataFrame:
-    folder = spark_folder(table.table_uri)
-    names = [store.literal(f"{folder}/{path}") for path in paths]
-    return spark.read.option("basePath", folder).schema(schema).parquet(*names)
+def _place() -> Column:
+    """The file of a row."""
+    return F.col("_metadata.file_path").alias("place")
 
 
 def _named(keys: DataFrame, on: Sequence[str]) -> DataFrame:

@@ -34,9 +34,10 @@ def remove_before(folder: str, table: DeltaTable, day: date, *, cause: str) -> b
         CannotWrite: another process has committed meanwhile.
     """
     partition_by = table.metadata().partition_columns
-    if "date" not in partition_by or not len(files(table, last=day - _DAY)):
+    last = day - _DAY
+    if "date" not in partition_by or not len(files(table, last=last)):
         return False
-    older = [("date", "<", f"{day}")]
+    older = (date.min, last)
     with errors_name(folder):
         commit(table, [], table.schema(), partition_by, older, cause=cause)
         table.update_incremental()

@@ -15,8 +15,7 @@ from pyspark.sql import functions as F
 from benchmarks.synth import Plan, synthesise
 from frames import NOON, Lines, write_journal
 from parquet import SKETCHES
-from qos.audit import boot_runs, step_tables
-from qos.audit import follow as following
+from qos.audit import boot_runs, follow_results, step_tables
 from qos.audit.batch_tables import TABLES
 from qos.audit.delta import CannotWrite
 from qos.audit.driver import audit
@@ -30,7 +29,7 @@ from qos.audit.tables import Limits
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("spark-again"),
     pytest.mark.timeout(600),
 ]
 
@@ -149,7 +148,7 @@ def test_a_stream_that_is_killed_all_the_time_comes_to_what_an_audit_does(
     (journals / "date=2026-01-05").mkdir(parents=True)
     # Of each batch.
     kills: list[list[tuple[object, str, int]]] = [
-        [(FollowStorage, "save", 0), (following, "draw", 0)],
+        [(FollowStorage, "save", 0), (follow_results, "draw", 0)],
         [(step_tables, "swap", 2)],
     ]
     for number, each in enumerate(kills):

@@ -278,7 +278,7 @@ def test_files_of_some_days_are_joined_and_no_row_changes(
     expected = sorted(map(tuple, spark_frame(spark, before).collect()))
     assert len(expected) == 9
     for _ in range(2):
-        join_files(spark, folder, frame.schema, FIFTH, SIXTH)
+        join_files(spark, folder, FIFTH, SIXTH)
         joined = DeltaTable(folder)
         assert joined.version() == before.version() + 1
         for each in (before, joined):
@@ -287,7 +287,7 @@ def test_files_of_some_days_are_joined_and_no_row_changes(
     assert days == {FIFTH: 1, SIXTH: 1, SEVENTH: 3}
     log = Path(folder, "_delta_log", f"{joined.version():020}.json").read_text()
     assert '"dataChange":true' not in log
-    join_files(spark, f"{tmp_path}/none", frame.schema, None, SIXTH)
+    join_files(spark, f"{tmp_path}/none", None, SIXTH)
     assert not (tmp_path / "none").exists()
     # A row of a joined file is found, and replaced.
     again = table(spark, (FIFTH, 2, f"{FIFTH} 2"), (FIFTH, 4, "new"))
@@ -308,7 +308,7 @@ def test_a_joined_file_is_not_too_big(
         swap(frame, folder, on=["hour"], keys=keys, hours=[(FIFTH, hour)])
     size = max(files(DeltaTable(folder))["size_bytes"].to_pylist())
     monkeypatch.setattr("qos.audit.swap._FILE_BYTES", 2 * size)
-    join_files(spark, folder, frame.schema, None, FIFTH)
+    join_files(spark, folder, None, FIFTH)
     found = files(DeltaTable(folder))
     assert sorted(found["num_records"].to_pylist()) == [2, 2, 2]
     spans = zip(
