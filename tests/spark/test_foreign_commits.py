@@ -18,7 +18,7 @@ from qos.audit.snapshot import AUDITS, snapshot
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("spark-again"),
     pytest.mark.timeout(600),
 ]
 

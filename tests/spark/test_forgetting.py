@@ -25,7 +25,7 @@ from qos.cli import main
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("spark-again"),
     pytest.mark.timeout(600),
 ]
 

@@ -18,7 +18,7 @@ from qos.audit.tables import Limits
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("spark-again"),
     pytest.mark.timeout(600),
 ]
 
@@ -47,7 +47,7 @@ def days(out: Path, name: str) -> Counter[date]:
 TABLES = ("deliveries", "routes_hourly", "refusals", "queue_items", "queues_hourly")
 
 
-@pytest.mark.parametrize("follows", [False, True])
+@pytest.mark.parametrize("follows", [pytest.param(False, marks=pytest.mark.long), True])
 def test_rows_of_days_that_are_longer_ago_go(
     spark: SparkSession, tmp_path: Path, follows: bool
 ) -> None:
@@ -59,7 +59,6 @@ def test_rows_of_days_that_are_longer_ago_go(
 
     def look() -> None:
         if follows:
-            follower._keep_days = keep
             follower.look()
         else:
             limits = Limits(now=now)
@@ -92,10 +91,14 @@ def test_rows_of_days_that_are_longer_ago_go(
 def test_a_line_of_a_year_to_come_removes_no_row(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Anybody may write one; so the clock of the machine counts."""
+    """Anybody may write one; so the clock of the machine counts.
+
+    What that clock says is longer ago has no row after the first audit of its lines.
+    """
     journals, out = tmp_path / "journals", tmp_path / "out"
-    for day in (TENTH, date(2199, 1, 1)):
+    for day in (FIFTH, TENTH, date(2199, 1, 1)):
         day_of_lines(journals, day)
-    limits = Limits(now=datetime(2026, 1, 15, tzinfo=UTC))
+    limits = Limits(now=datetime(2026, 1, 16, tzinfo=UTC))
     audit(spark, [str(journals)], str(out), limits=limits, keep_days=10)
-    assert days(out, "deliveries")[TENTH] == 1
+    for name in TABLES:
+        assert (days(out, name)[FIFTH], days(out, name)[TENTH]) == (0, 1), name

@@ -20,7 +20,7 @@ from qos.audit.tables import Limits
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("spark-again"),
     pytest.mark.timeout(300),
 ]
 

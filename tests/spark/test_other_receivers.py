@@ -20,7 +20,7 @@ from qos.audit.tables import Limits
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("spark-again"),
     pytest.mark.timeout(300),
 ]
 
@@ -101,7 +101,11 @@ def test_a_receiver_neither_doubles_nor_clears_a_message_to_another(
     assert {*accused(out)} <= {"h@x"}
 
 
-@pytest.mark.parametrize("first", ["honest", "hostile", "both"])
+@pytest.mark.parametrize(
+    # In one look, nothing is revised: then it is the audit of above.
+    "first",
+    ["honest", "hostile", pytest.param("both", marks=pytest.mark.long)],
+)
 def test_nor_does_it_in_a_look(spark: SparkSession, tmp_path: Path, first: str) -> None:
     """Whoever comes first."""
     journals, out = [*honest(tmp_path), hostile(tmp_path)], tmp_path / "out"

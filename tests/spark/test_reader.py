@@ -25,7 +25,7 @@ from qos.testing.processes import Child
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.crash,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("spark-again"),
     pytest.mark.timeout(7200 if "READS" in os.environ else 600),
 ]
 

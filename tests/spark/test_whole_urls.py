@@ -30,7 +30,7 @@ from qos.cli.audit_folders import journals_of, out_of
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("spark-again"),
     pytest.mark.timeout(600),
 ]
 
