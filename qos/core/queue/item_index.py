@@ -59,7 +59,8 @@ class ItemIndex:
         self.order.put(item)
         self.counts.put(item, now)
         self.size += item.size
-        self.letters.put(item)
+        if item.origin:
+            self.letters.put(item)
         if item.state is ItemState.ACQUIRED:
             self.holders.add(item)
         else:
@@ -75,7 +76,8 @@ class ItemIndex:
         self.counts.drop(item)
         self.size -= item.size
         self.ready.discard(item)
-        self.letters.drop(item)
+        if item.origin:
+            self.letters.drop(item)
         if item.state is ItemState.ACQUIRED:
             self.holders.discard(item)
         else:

@@ -57,19 +57,17 @@ class Letters:
         self._origins: dict[str, LettersFrom] = {}
 
     def put(self, item: Item) -> None:
-        """Add an item, if it is a letter."""
-        if item.origin:
-            self.order.put(item)
-            self._origins.setdefault(item.origin, LettersFrom()).put(item)
+        """Add a letter."""
+        self.order.put(item)
+        self._origins.setdefault(item.origin, LettersFrom()).put(item)
 
     def drop(self, item: Item) -> None:
-        """Remove an item, given as it was put, if it is a letter."""
-        if item.origin:
-            self.order.drop(item)
-            letters = self._origins[item.origin]
-            letters.drop(item)
-            if not letters.order:
-                del self._origins[item.origin]
+        """Remove a letter, given as it was put."""
+        self.order.drop(item)
+        letters = self._origins[item.origin]
+        letters.drop(item)
+        if not letters.order:
+            del self._origins[item.origin]
 
     def of(self, origin: str) -> LettersFrom | None:
         """The letters from this node; None: there is none."""

@@ -81,8 +81,8 @@ COUNTS = (
     Mutant(
         "handled-letters-are-still-dead",
         "qos.core.queue.letters",
-        "            letters.drop(item)\n            if not letters.order:\n",
-        "            if not letters.order:\n",
+        "        letters.drop(item)\n        if not letters.order:\n",
+        "        if not letters.order:\n",
         "A dead letter that was handled is not counted where it died.",
         test=f"{_LETTERS}test_dead_letters_are_counted_until_they_are_gone",
     ),
