@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ __all__ = [
     "count_items",
     "count_messages",
     "examples_of",
+    "held_back_s",
     "unsettled",
 ]
 
@@ -217,6 +219,13 @@ def count_items(files: Files) -> Tally:
         **{name: len(these) for name, these in found.items()},
         examples=examples_of(found, {}),
     )
+
+
+def held_back_s(files: Files) -> float:
+    """Seconds until the item with the longest backoff can be given out again."""
+    sql = "SELECT MAX(available_at) FROM item WHERE state = 'available'"
+    latest = [at for (at,) in _rows(files.queue_store, sql) if at is not None]
+    return max(0.0, max(latest, default=0.0) - time.time())
 
 
 def unsettled(files: Files) -> int:

@@ -18,7 +18,13 @@ from campaign.commands import (
     Home,
     HomeFiles,
 )
-from campaign.count import Tally, count_items, count_messages, unsettled
+from campaign.count import (
+    Tally,
+    count_items,
+    count_messages,
+    held_back_s,
+    unsettled,
+)
 from campaign.disk import SmallDisk
 from campaign.edges import Edges
 from campaign.faults import Faults, Ways
@@ -59,8 +65,10 @@ __all__ = ["SERVERS", "Result", "Run"]
 
 SERVERS: dict[str, type[XmppServer]] = {"prosody": Prosody, "ejabberd": Ejabberd}
 
-#: Seconds that messages in flight have to end after the faults.
+#: Seconds that messages in flight have to end after the faults, and items after their
+#: backoff: after thirteen failures it is more than three minutes.
 _RUN_OUT_S_MAX = 120.0
+_BACKOFF_S_MAX = 900.0
 
 #: Likewise, for a message that was confirmed to its sender.
 _PRINT_S_MAX = 20.0
@@ -417,8 +425,10 @@ class Run:
     async def _run_out(self, supervisor: Supervisor) -> None:
         """Let all accepted messages and items end."""
         self._tell("waiting for what is under way")
+        held_s = await asyncio.to_thread(held_back_s, self.files)
+        within_s = _RUN_OUT_S_MAX + min(held_s, _BACKOFF_S_MAX)
         try:
-            async with asyncio.timeout(_RUN_OUT_S_MAX):
+            async with asyncio.timeout(within_s):
                 # The hub is still there for the messages of `desk`.
                 await supervisor.end(
                     *("publisher", "sender", "desk", "squatter", "greedy", "crowd"),
@@ -436,7 +446,7 @@ class Run:
         except TimeoutError:
             left = [member.name for member in supervisor.members if not member.done]
             self._problems.append(
-                f"not at its end {_RUN_OUT_S_MAX:g} s after the last fault: "
+                f"not at its end {within_s:.0f} s after the last fault: "
                 f"{', '.join(left)}"
             )
 
