@@ -53,7 +53,7 @@ nitpick_ignore_regex = [
     ),
     (
         r"py:(class|attr)",
-        r"(BasePlugin.dependencies|ClientXMPP|ComponentXMPP|DeltaTable|ElementBase"
+        r"(BasePlugin.dependencies|ClientXMPP|Column|ComponentXMPP|DeltaTable|ElementBase"
         r"|JID|Message|Path|SparkSession|StructType|date)",
     ),
     # No part of the public interface, but of its annotations.

@@ -9,6 +9,7 @@ import pytest
 from passing_time import let_pass
 from qos.core.backoff import Backoff
 from qos.core.queue.bounds import QueueBounds
+from qos.core.queue.link_time import LOOK_S
 from queue_roles import query
 from queue_service import (
     EAGER,
@@ -185,10 +186,10 @@ async def test_nobody_answers_the_probe_of_another(queues: Served) -> None:
         assert (await alice.stats(NODE))["available"] == "1"
 
 
-async def test_live_locks_keep_their_deadlines_over_a_restart(
+async def test_locks_wait_while_the_service_is_down_and_end_after_that(
     queues: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A lock that ended while the service was away has timed out, and counts."""
+    """Nobody could be heard. What was left of a lock is left, and its end counts."""
     async with peers(queues, "alice/a", "bob/b", "carol/c") as (alice, bob, carol):
         await alice.create(NODE, LOCKING)
         await bob.subscribe(NODE)
@@ -196,11 +197,15 @@ async def test_live_locks_keep_their_deadlines_over_a_restart(
         await bob.item()
         await queues.stop()
         # The deadline passes while the service is away.
-        later = time.time() + LOCK_S
+        later = time.time() + 2 * LOCK_S
         monkeypatch.setattr("time.time", lambda: later)
         await queues.start()
-        await bob.told("unlock", "1")
         await carol.subscribe(NODE)
+        assert (await alice.stats(NODE))["acquired"] == "1"
+        for seconds in (LOCK_S, LOOK_S):
+            await let_pass(seconds)
+            await alice.synced()
+        await bob.told("unlock", "1")
         assert (await carol.item()).count == 1
 
 

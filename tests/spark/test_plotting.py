@@ -16,7 +16,7 @@ print(matplotlib.rcParams["backend"], os.environ["MPLBACKEND"])
 """
 
 
-@pytest.mark.parametrize("backend", ["module://matplotlib_inline.backend_inline", "qt"])
+@pytest.mark.parametrize("backend", ["module://ipympl.backend_nbagg", "qt"])
 def test_a_backend_that_is_not_here_is_set_aside_with_a_sentence(backend: str) -> None:
     """A cell of a notebook names one for each command that it starts."""
     said, printed = _imported(backend)
