@@ -32,7 +32,7 @@ _YEAR_S: Final = 365 * 24 * 3600.0
 
 @record(frozen=True, slots=True)
 class ClockHistory:
-    """What a store remembers of the clocks of its starts.
+    """By how much a store had to correct the clocks of those who opened it.
 
     Attributes:
         moved_s: by how much all its times have moved since it was created, in seconds.

@@ -71,8 +71,9 @@ log = logging.getLogger(__name__)
 #: How often outdated data is removed from the store.
 _FORGET_EVERY_S = 60.0
 
-#: At least so many seconds between two notes that the service is there. After a start the
-#: locks of XMPP workers last longer by at most that.
+#: At least so many seconds between two notes that the service is there, each with a commit
+#: that is made anyway. After a start the locks of XMPP workers last longer by the time since
+#: the last note: by _FORGET_EVERY_S at most, if nothing was written meanwhile.
 _SEEN_EVERY_S = 1.0
 
 #: The rows that one commit looks at to remove what was purged: a commit of so many takes

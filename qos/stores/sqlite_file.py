@@ -229,7 +229,7 @@ class SqliteFile(DurableStore[_Contents, _Change]):
             self._confirm()
             try:
                 self._connect()
-                self._read_id()
+                self._read_about()
                 if now is not None:
                     self._move(now)
                 return self._contents()
@@ -242,7 +242,7 @@ class SqliteFile(DurableStore[_Contents, _Change]):
             try:
                 version = self._connect_reader()
                 if version == len(self._migrations):
-                    self._read_id()
+                    self._read_about()
                     return True
             except BaseException:
                 self._disconnect()
@@ -375,7 +375,7 @@ class SqliteFile(DurableStore[_Contents, _Change]):
             if verdict != "ok":
                 raise self._damaged(verdict)
 
-    def _read_id(self) -> None:
+    def _read_about(self) -> None:
         about = dict(self._read("SELECT name, value FROM about"))
         if "store_id" not in about:
             raise self._damaged("has lost its id")

@@ -84,12 +84,15 @@ QUEUE_TABLES: Final[dict[str, type]] = {
 
 
 def clock_text(clock: ClockHistory) -> str:
-    """What a store keeps of the clocks of its starts; `clock_from` reads it."""
+    """The text that a store has on disk; `clock_from` reads it."""
     return json.dumps([clock.moved_s, clock.behind_s])
 
 
 def clock_from(text: str | None) -> ClockHistory:
-    """What a store has kept; a store of an earlier version has no text.
+    """Read the text that `clock_text` has made.
+
+    Args:
+        text: None: the store was written by an earlier version, or no time has moved.
 
     Raises:
         ValueError: it is no such text.

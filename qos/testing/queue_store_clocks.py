@@ -130,7 +130,7 @@ class QueueClockContract(QueueEndedContract):
         run(scenario())
 
     def test_a_clock_that_was_an_hour_behind_comes_back(self, tmp_path: Path) -> None:
-        """What was published under it is as old as it is, and is not published twice."""
+        """No hour has passed for any item, and what passes from then on counts."""
 
         async def scenario() -> None:
             await self._fill(tmp_path)

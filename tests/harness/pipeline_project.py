@@ -71,7 +71,7 @@ def described(project: Path, names: Sequence[str]) -> str:
 
 
 def _finished(project: Path, command: Sequence[str], **variables: str) -> str:
-    """What a command prints that ends well."""
+    """Run a command that must end with 0, and return what it prints."""
     done = subprocess.run(
         command,
         cwd=project,

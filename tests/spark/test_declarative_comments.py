@@ -41,7 +41,7 @@ def commented(
 def test_each_table_and_column_of_the_pipeline_has_its_comment_in_the_catalogue(
     tmp_path: Path,
 ) -> None:
-    """Those in Delta's schema are tested in test_comments.py; both are from one list."""
+    """They come from the list of which test_comments.py tests each entry."""
     journals = tmp_path / "journals"
     write_journal(journals, "one", Lines().sent("accepted", "offered"))
     project = make_project(tmp_path / "project", [str(journals)], tmp_path / "storage")

@@ -211,9 +211,7 @@ class QueueNode:
         """
         effects: list[QueueEffect] = []
         letters = self.live.letters.of(origin)
-        for item in (
-            [] if letters is None else letters.order.after(0, len(letters.order))
-        ):
+        for item in [] if letters is None else [*letters.order]:
             after = replace(item, origin="", origin_id="")
             self.live.drop(item)
             self.live.put(after, now)

@@ -283,7 +283,7 @@ def _dead_of(service: Queues, queue: QueueNode) -> dict[str, tuple[QueueNode, It
     dead += [
         (item.origin_id, location, item)
         for location, letters in service.letters(queue.node.name)
-        for item in letters.order.after(0, len(letters.order))
+        for item in letters.order
     ]
     dead.sort(key=lambda entry: entry[2].seq)
     return {item_id: (location, item) for item_id, location, item in dead}

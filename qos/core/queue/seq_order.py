@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from operator import attrgetter
 
@@ -44,6 +44,9 @@ class SeqOrder:
 
     def __len__(self) -> int:
         return self._count
+
+    def __iter__(self) -> Iterator[Item]:
+        return self._in(self._numbers)
 
     def put(self, item: Item) -> None:
         """Add an item."""
@@ -118,7 +121,7 @@ class SeqOrder:
             items += [item for item in self._in((number,), last=True) if item.seq > seq]
         return items[:limit][::-1]
 
-    def _in(self, numbers: Iterable[int], *, last: bool = False) -> Iterable[Item]:
+    def _in(self, numbers: Iterable[int], *, last: bool = False) -> Iterator[Item]:
         """The items of these buckets in order, or with the last one first."""
         for number in numbers:
             yield from sorted(self._buckets[number].values(), key=_seq, reverse=last)

@@ -60,7 +60,7 @@ def test_many_items_expire_in_slices_with_requests_between_them(graves: bool) ->
 
 @pytest.mark.parametrize("kill", range(8))
 def test_a_kill_in_a_slice_loses_and_doubles_nothing(kill: int) -> None:
-    """What was not committed expires again after the start."""
+    """After the start, the items whose end was not yet on disk expire."""
     it = world(graves=True)
     it.now += 5
     for _ in range(kill // 2):
