@@ -73,7 +73,7 @@ _FORGET_EVERY_S = 60.0
 
 #: At least so many seconds between two notes that the service is there, each with a commit
 #: that is made anyway. After a start the locks of XMPP workers last longer by the time since
-#: the last note: by _FORGET_EVERY_S at most, if nothing was written meanwhile.
+#: the last note: by _FORGET_EVERY_S and this at most, if nothing was written meanwhile.
 _SEEN_EVERY_S = 1.0
 
 #: The rows that one commit looks at to remove what was purged: a commit of so many takes
@@ -81,6 +81,11 @@ _SEEN_EVERY_S = 1.0
 #: that the commit brings: who publishes and purges in turn does not fill the disk.
 _PURGED_ROWS = 100
 _PURGED_ROWS_PER_NEW = 2
+
+#: The old rows that one commit removes at most: one that removes so many takes some
+#: milliseconds, and others wait for it. Beyond that there is one for each change of the
+#: commit: the change of an item brings one row at most that becomes old, so more go than come.
+_FORGOTTEN_ROWS = 100
 
 #: Seconds between two lines of the log about repeated items of one account.
 _LOG_S = 60.0
@@ -173,6 +178,8 @@ class QueueEngine(QueueState):
         self._seen_at = -math.inf
         # Whether the next commit removes items that were purged.
         self._has_purged = False
+        # What was old at this time is removed by the next commit; None: it is gone.
+        self._old_at: float | None = None
         effects = core.start(self._clock.now())
         self._commit.add(effects)
         self._ended_items.note(effects)
@@ -562,6 +569,7 @@ class QueueEngine(QueueState):
         self._failing_at = math.inf
         commit, self._commit = self._commit, QueueCommit()
         self._remove_purged(commit)
+        self._forget_old(commit)
         if commit.changes and now >= self._seen_at + _SEEN_EVERY_S:
             commit.changes.append(NoteSeen(now))
             self._seen_at = now
@@ -589,6 +597,12 @@ class QueueEngine(QueueState):
             rows = _PURGED_ROWS + _PURGED_ROWS_PER_NEW * len(commit.payloads)
             changes.append(RemovePurged(rows))
 
+    def _forget_old(self, commit: QueueCommit) -> None:
+        """Let the commit remove some of what was old at the last look."""
+        if self._old_at is not None:
+            rows = _FORGOTTEN_ROWS + len(commit.changes)
+            commit.changes.append(ForgetOld(self._old_at, rows))
+
     def _written(self, commit: QueueCommit, error: BaseException | None) -> None:
         self._busy = False
         self._idle.set()
@@ -611,6 +625,8 @@ class QueueEngine(QueueState):
             if self._core is not None:
                 self._ended_items.written(commit.changes)
                 self._has_purged = self._has_purged and self.store.has_purged()
+                if self._old_at is not None and not self.store.has_old(self._old_at):
+                    self._old_at = None
             self._watchers.written(commit.changes)
             for change in commit.changes:
                 if isinstance(change, RemoveNode):
@@ -660,7 +676,7 @@ class QueueEngine(QueueState):
             self._outputs.restart()
         self._core = None
         # Not at once again: if the disk is full, the next commit must be a small one.
-        self._has_purged = False
+        self._has_purged, self._old_at = False, None
         self._clock.pause()
         self._recovery.set(None, self._wall.now() + _READ_AGAIN_S)
         # Of a request that was refused, too: that may have been based on this commit.
@@ -714,10 +730,11 @@ class QueueEngine(QueueState):
     def _time(self, key: str) -> None:
         if key == "forget":
             now = self._clock.now()
-            self._commit.changes.append(ForgetOld(now))
-            try:
-                self._has_purged |= self.store.has_purged()
-            except StoreError as error:
-                log.error("the store could not be read: %s", error)
+            if self._core is not None:
+                self._old_at = now
+                try:
+                    self._has_purged |= self.store.has_purged()
+                except StoreError as error:
+                    log.error("the store could not be read: %s", error)
             self._timers.set("forget", now + _FORGET_EVERY_S)
         self._flush_soon()

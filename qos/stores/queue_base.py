@@ -60,7 +60,7 @@ class QueueStore(Protocol):
     def seen_at(self) -> float | None:
         """When a service was there last, as the store knew when it was opened.
 
-        The time of the last publish, lock, NoteSeen or ForgetOld, moved as all others.
+        The time of the last publish, lock or NoteSeen, moved as all others.
         None: there is none, or the store was opened without a time.
         """
 
@@ -167,6 +167,12 @@ class QueueStore(Protocol):
 
     def has_purged(self) -> bool:
         """Whether rows of purged items may be there, for RemovePurged."""
+
+    def has_old(self, now: float) -> bool:
+        """Whether ForgetOld with this time would remove anything.
+
+        It takes as long whatever the number of rows is, old ones or not.
+        """
 
     def push_subscribers(self) -> list[PushSubscriber]:
         """All push subscribers, the oldest first."""

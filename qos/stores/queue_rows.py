@@ -37,7 +37,6 @@ from qos.core.queue.item import (
     Subscription,
 )
 from qos.core.queue.push import (
-    LINK_S,
     PushLink,
     PushSubscriber,
     RemovePushLink,
@@ -46,6 +45,7 @@ from qos.core.queue.push import (
     SavePushSubscriber,
 )
 from qos.core.queue.terminus import Terminus
+from qos.stores.queue_forgetting import FORGET_OLD
 from qos.stores.queue_purges import PURGE_NODE, REMOVE_PURGED, purged_row
 from qos.stores.sqlite_changes import Kind, Row, Statement, Value, insert, names
 
@@ -197,23 +197,11 @@ _REMOVE_NODE = Kind(
         )
     ),
 )
-_SEEN = f"INSERT OR REPLACE INTO about VALUES ('{SEEN_AT}', ?)"
-_FORGET_OLD = Kind(
-    "ended",
+_NOTE_SEEN = Kind(
+    "about",
     ("now",),
-    *(
-        Statement(sql, "now")
-        for sql in (
-            "DELETE FROM item_payload"
-            " WHERE seq IN (SELECT seq FROM item WHERE forget_at <= ?)",
-            "DELETE FROM item WHERE forget_at <= ?",
-            "DELETE FROM ended WHERE forget_at <= ?",
-            f"DELETE FROM push_link WHERE kept_at <= ? - {LINK_S}",
-            _SEEN,
-        )
-    ),
+    Statement(f"INSERT OR REPLACE INTO about VALUES ('{SEEN_AT}', ?)", "now"),
 )
-_NOTE_SEEN = Kind("about", ("now",), Statement(_SEEN, "now"))
 
 
 def rows(changes: Iterable[Change]) -> Iterator[Row]:
@@ -273,9 +261,9 @@ def rows(changes: Iterable[Change]) -> Iterator[Row]:
             case RemovePurged(count):
                 new.clear()
                 yield REMOVE_PURGED, None, (count,)
-            case ForgetOld(now):
+            case ForgetOld(now, count):
                 new.clear()
-                yield _FORGET_OLD, None, (now,)
+                yield FORGET_OLD, None, (now, count)
             case NoteSeen(now):
                 yield _NOTE_SEEN, SEEN_AT, (now,)
 

@@ -230,4 +230,6 @@ MIGRATIONS: Migrations = (
             PRIMARY KEY (node, gen)
         ) WITHOUT ROWID""",
     ),
+    # What is old is found without a look at the rest.
+    ("CREATE INDEX push_link_by_age ON push_link (kept_at)",),
 )

@@ -21,6 +21,7 @@ from qos.core.queue.push import PushLink, PushSubscriber
 from qos.core.queue.terminus import Terminus
 from qos.errors import InvalidArgument, StoreError
 from qos.stores.queue_base import QueueStore
+from qos.stores.queue_forgetting import HAS_OLD
 from qos.stores.queue_purges import ENDS, SHOWN
 from qos.stores.queue_rows import (
     ENDED,
@@ -206,6 +207,10 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
     def has_purged(self) -> bool:
         """See QueueStore."""
         return bool(self._read("SELECT EXISTS (SELECT 1 FROM purged)")[0][0])
+
+    def has_old(self, now: float) -> bool:
+        """See QueueStore."""
+        return bool(self._read(HAS_OLD, now, now, now)[0][0])
 
     def push_subscribers(self) -> list[PushSubscriber]:
         """See QueueStore."""

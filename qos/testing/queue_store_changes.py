@@ -95,9 +95,8 @@ class Chance:
         purge = PurgeNode(self._any(PurgedItems, node=node, gen=pick((0, 1))))
         slice_ = RemovePurged(pick((1, 2, 5)))
         at = pick(_TIMES)
-        return pick(
-            (RemoveNode(node), ForgetOld(at), NoteSeen(at), purge, slice_, slice_)
-        )
+        forget = ForgetOld(at, pick((1, 2, 5)))
+        return pick((RemoveNode(node), forget, NoteSeen(at), purge, slice_, slice_))
 
     def _change_of_item(
         self, model: QueueModel, kind: int, node: str, item_id: str
@@ -183,6 +182,8 @@ def check_reads(store: QueueStore, model: QueueModel) -> None:
     assert state_of(store, NODES, IDS) == model.state()
     ages = [subscriber.created_at for subscriber in store.push_subscribers()]
     assert ages == sorted(ages)
+    for now in _TIMES:
+        assert store.has_old(now) == model.has_old(now)
     _check_ended(store, model)
     for node, outcome in product(NODES, ItemOutcome):
         _check_archived(store, model, node, outcome)

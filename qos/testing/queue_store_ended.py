@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from qos.core.queue.effects import (
+    Change,
     ForgetOld,
     PurgeNode,
     RemovePurged,
@@ -104,9 +105,12 @@ class QueueEndedContract(QueueReadContract):
                     SavePushLink(push_link("pushed", 2, kept_at=100.5 - LINK_S)),
                 )
                 before = state_of(store, ["jobs"], ["id-4", "pushed"])
-                await write(store, ForgetOld(99.9))
+                await write(store, ForgetOld(99.9, 9))
                 assert state_of(store, ["jobs"], ["id-4", "pushed"]) == before
-                await write(store, ForgetOld(100.0))
+                assert not store.has_old(99.9)
+                assert store.has_old(100.0)
+                await write(store, ForgetOld(100.0, 9))
+                assert not store.has_old(100.0)
             async with opened(store := self.new_store(tmp_path)):
                 after = state_of(store, ["jobs"], ["id-4", "pushed"])
                 assert after.contents.items == [item(1)]
@@ -114,6 +118,63 @@ class QueueEndedContract(QueueReadContract):
                 assert after.archived == {3: dead}
                 assert after.ended == frozenset()
                 assert after.push_links.keys() == {("pushed", 2)}
+
+        run(scenario())
+
+    def test_what_is_outdated_goes_in_slices_the_oldest_first(
+        self, tmp_path: Path
+    ) -> None:
+        """Whoever is killed between two of them goes on where it was."""
+        items = [archived_item(seq, forget_at=20.0 - seq) for seq in range(1, 4)]
+        ends = [ended_item(9 - seq, forget_at=10.0) for seq in (1, 2)]
+        links = [push_link("pushed", seq, kept_at=0.0) for seq in (1, 2)]
+        rest = (
+            SaveItem(archived_item(4, forget_at=LINK_S + 1.0), "rest"),
+            SaveEnded(ended_item(9, forget_at=LINK_S + 1.0)),
+            SavePushLink(push_link("pushed", 3, kept_at=1.0)),
+        )
+        fills: tuple[Change, ...] = (
+            *rest,
+            *(SaveItem(each, "x") for each in items),
+            *map(SaveEnded, ends),
+            *map(SavePushLink, links),
+        )
+        order = ["id-3", "id-2", "id-1", "id-7", "id-8", 1, 2]
+
+        def there(store: QueueStore) -> list[object]:
+            assert store.payloads([1, 2, 3]).keys() == {
+                each.seq
+                for each in store.archived("jobs", ItemOutcome.ACCEPTED, limit=9)
+            } - {4}
+            archive = store.archived("jobs", ItemOutcome.ACCEPTED, limit=9)
+            keys: set[object] = {each.item_id for each in archive}
+            keys |= store.all_ended("jobs", ["id-7", "id-8"]).keys()
+            keys |= store.push_links("pushed").keys()
+            return [key for key in order if key in keys]
+
+        async def goes(folder: Path, rows: int) -> None:
+            async with opened(store := self.new_store(folder)):
+                await write(store, *fills)
+                assert there(store) == order
+            removed = 0
+            while removed < len(order):
+                async with opened(store := self.new_store(folder)):
+                    assert store.has_old(LINK_S)
+                    await write(store, ForgetOld(LINK_S, rows))
+                    removed = min(removed + rows, len(order))
+                    assert there(store) == order[removed:]
+            async with opened(store := self.new_store(folder)):
+                assert not store.has_old(LINK_S)
+                await write(store, ForgetOld(LINK_S, rows))
+                assert store.payloads([4]) == {4: "rest"}
+                assert len(store.ended("jobs", "id-9")) == 1
+                assert store.push_links("pushed").keys() == {3}
+
+        async def scenario() -> None:
+            for rows in (1, 2, 4, 9):
+                folder = tmp_path / str(rows)
+                folder.mkdir()
+                await goes(folder, rows)
 
         run(scenario())
 

@@ -81,7 +81,8 @@ class QueueFaultContract:
         [SaveItem(item(5), "five")],
         [SaveItem(item(1, state=ItemState.ACQUIRED, holder="w@example.org/1"))],
         [RemoveItem(1), SaveEnded(ended_item(1))],
-        [ForgetOld(100.0)],
+        [ForgetOld(100.0, 1)],
+        [ForgetOld(100.0, 9)],
         [RemoveNode("jobs")],
         [PurgeNode(PurgedItems(node="jobs", gen=0, purged_at=3.0, forget_at=9.0))],
         [

@@ -74,7 +74,7 @@ class QueueModel:
         push_subscribers: by their ids.
         push_links: by the id of a subscriber, and seq.
         last_seq: the largest seq that was ever there.
-        seen_at: when a service was there last, as NoteSeen or ForgetOld says; None: never.
+        seen_at: when a service was there last, as NoteSeen says; None: never.
         clock: what it remembers of the clocks of its starts.
         newest_at: the newest time when it was opened last; None: there was none.
     """
@@ -138,8 +138,8 @@ class QueueModel:
                 self.looked_at[purged.node, purged.gen] = ("", 0)
             case RemovePurged(rows):
                 self._remove_purged(rows)
-            case ForgetOld(now):
-                self._forget(now)
+            case ForgetOld(now, rows):
+                self._forget(now, rows)
             case NoteSeen(now):
                 self.seen_at = now
 
@@ -233,18 +233,45 @@ class QueueModel:
             self.seen_at += by_s
         return by_s
 
-    def _forget(self, now: float) -> None:
-        self.seen_at = now
-        for end in [
-            end for end, memory in self.ended.items() if memory.forget_at <= now
-        ]:
+    def _forget(self, now: float, rows: int) -> None:
+        items, ends, links = self._old(now)
+        for seq in items[:rows]:
+            self._remove(seq)
+        rows -= min(rows, len(items))
+        for end in ends[:rows]:
             del self.ended[end]
-        for seq, item in list(self.items.items()):
-            if item.forget_at is not None and item.forget_at <= now:
-                self._remove(seq)
-        for key, link in list(self.push_links.items()):
-            if link.kept_at <= now - LINK_S:
-                del self.push_links[key]
+        rows -= min(rows, len(ends))
+        for link in links[:rows]:
+            del self.push_links[link]
+
+    def _old(
+        self, now: float
+    ) -> tuple[list[int], list[tuple[str, str, str, int]], list[tuple[str, int]]]:
+        """The keys of what is old, of each kind in the order of ForgetOld."""
+        items = sorted(
+            (item.forget_at, seq)
+            for seq, item in self.items.items()
+            if item.forget_at is not None and item.forget_at <= now
+        )
+        ends = sorted(
+            (end.forget_at, key)
+            for key, end in self.ended.items()
+            if end.forget_at <= now
+        )
+        links = sorted(
+            (link.kept_at, key)
+            for key, link in self.push_links.items()
+            if link.kept_at <= now - LINK_S
+        )
+        return (
+            [seq for _, seq in items],
+            [key for _, key in ends],
+            [key for _, key in links],
+        )
+
+    def has_old(self, now: float) -> bool:
+        """See QueueStore."""
+        return any(self._old(now))
 
     # -- reading ---------------------------------------------------------------
 

@@ -7,10 +7,10 @@ imports nothing of the service but its values.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from qos.core.queue.item import Item, ItemOutcome, ItemState
+from qos.core.queue.item import EndedItem, Item, ItemOutcome, ItemState
 from qos.core.queue.properties import Properties
 from qos.core.strings import bare
 
@@ -366,12 +366,13 @@ class Model:
                 moments += [fact.expires_at] if fact.expires_at is not None else []
         return min(moments, default=None)
 
-    def forget(self, now: float) -> None:
-        """Forget ends whose time is over."""
+    def forget(self, now: float, remembered: Iterable[EndedItem]) -> None:
+        """Forget ends whose time is over, but for those that the disk still has."""
+        keys = {(end.node, end.item_id, end.token, end.seq) for end in remembered}
         for key in [
             key
             for key, end in self.ends.items()
-            if end.ended_at + max(DEDUPE_S, MEMORY_S) <= now
+            if end.ended_at + max(DEDUPE_S, MEMORY_S) <= now and key not in keys
         ]:
             del self.ends[key]
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 from qos.core.queue.bounds import QueueBounds
 from qos.core.queue.effects import (
     Change,
+    ForgetOld,
     Notification,
     NotifyItem,
     PurgeNode,
@@ -62,8 +63,8 @@ PLAIN = {
 
 N = TypeVar("N", bound=Notification)
 
-#: So few that purged items are still there when more happens.
-PURGED_ROWS = 3
+#: So few that purged items, and old ones, are still there when more happens.
+PURGED_ROWS = FORGOTTEN_ROWS = 3
 
 
 def entry(
@@ -119,6 +120,8 @@ class World:
         self.pending: list[Change] = []
         self.waiting: list[Notification] = []
         self.sent: list[Notification] = []
+        #: What was old at this time is removed, some in each commit; None: it is gone.
+        self.old_at: float | None = None
         self.core = Queues(
             self.disk.contents(),
             _Memory(self),
@@ -149,6 +152,10 @@ class World:
             self.disk.apply(change)
         if self.disk.purged:
             self.disk.apply(RemovePurged(PURGED_ROWS))
+        if self.old_at is not None:
+            self.disk.apply(ForgetOld(self.old_at, FORGOTTEN_ROWS))
+            if not self.disk.has_old(self.old_at):
+                self.old_at = None
         self.pending = []
         items = set()
         for told in self.waiting:

@@ -3,14 +3,14 @@
 import asyncio
 import errno
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from qos.core.queue import ready_items
-from qos.core.queue.effects import NotifyUnlock
+from qos.core.queue.effects import Change, ForgetOld, NotifyUnlock
 from qos.core.queue.item import ItemOutcome
 from qos.core.queue.requests import (
     Configure,
@@ -721,6 +721,89 @@ async def test_what_was_purged_is_removed_after_a_restart_too(
     bench.clock.advance(60.0)
     await until(lambda: not bench.store.has_purged())
     assert len(bench.store.payloads(range(99))) == 1
+
+
+async def test_what_is_old_goes_some_rows_in_a_commit_until_nothing_is(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A neighbour's commit waits for some rows, not for all; and all of them go."""
+    monkeypatch.setattr(queue_engine, "_FORGOTTEN_ROWS", 4)
+    names = await _accepted(bench, 20)
+    removals = _removals(bench)
+    bench.clock.advance(3601.0)
+    asked = [bench.ask(Publish(NODE, (entry(f"new {at}"),))) for at in range(3)]
+    assert all(isinstance(each, PublishResult) for each in await asyncio.gather(*asked))
+    await until(lambda: not bench.store.all_ended(NODE, names))
+    await bench.ask(Items(node=NODE))
+    # The first commit brings three items and two locks.
+    bounds = [each.rows for each in removals]
+    assert bounds == [4 + 5, 4, 4, 4]
+    assert len({each.now for each in removals}) == 1
+    # Nothing is old: a minute later one commit finds that.
+    bench.clock.advance(60.0)
+    await bench.ask(Items(node=NODE))
+    await bench.ask(Items(node=NODE))
+    assert len(removals) == len(bounds) + 1
+
+
+async def test_what_is_old_is_forgotten_after_a_restart_too(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever begins anew goes on; after a commit that failed, a minute later."""
+    monkeypatch.setattr(queue_engine, "_FORGOTTEN_ROWS", 1)
+    names = await _accepted(bench, 20)
+    bench.clock.advance(3601.0)
+    await bench.ask(Items(node=NODE))
+    await bench.restart()
+    assert bench.store.all_ended(NODE, names)
+    bench.engine.online()
+    bench.disk.error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert isinstance(await bench.ask(Publish(NODE, (entry("new"),))), Unwritten)
+    bench.disk.error = None
+    bench.clock.advance(1.0)
+    removals = _removals(bench)
+    assert isinstance(await bench.ask(Publish(NODE, (entry("new"),))), PublishResult)
+    assert removals == []
+    bench.clock.advance(60.0)
+    await until(lambda: not bench.store.all_ended(NODE, names))
+    assert {each.rows for each in removals} == {1}
+
+
+async def test_a_service_that_does_nothing_notes_that_it_is_there(
+    bench: Bench,
+) -> None:
+    """Once a minute; otherwise its locks would last longer after a start."""
+    before = bench.disk.commits
+    bench.clock.advance(60.0)
+    await until(lambda: bench.disk.commits > before)
+    await bench.restart(5.0)
+    assert bench.store.seen_at == 1060.0
+
+
+async def _accepted(bench: Bench, count: int) -> list[str]:
+    """Publish so many items and accept them; returns their ids."""
+    names = [f"i{number}" for number in range(count)]
+    for name in names:
+        await bench.ask(Publish(NODE, (entry(name),)))
+        await until(lambda name=name: name in bench.tokens)
+        assert await bench.ask(bench.accept(name), BEE) == Ok()
+    assert len(bench.store.all_ended(NODE, names)) == count
+    return names
+
+
+def _removals(bench: Bench) -> list[ForgetOld]:
+    """The removals of old rows, as they are written from now on, one a commit at most."""
+    removals: list[ForgetOld] = []
+    write = bench.store.write
+
+    def noted(changes: Sequence[Change]) -> asyncio.Future[None] | None:
+        new = [each for each in changes if isinstance(each, ForgetOld)]
+        assert len(new) <= 1
+        removals.extend(new)
+        return write(changes)
+
+    bench.store.write = noted  # type: ignore[method-assign]
+    return removals
 
 
 # -- gateways --------------------------------------------------------------

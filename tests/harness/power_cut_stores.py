@@ -135,7 +135,7 @@ def _queue_writes() -> list[list[Any]]:
         [SaveItem(_item(seq), _PAYLOAD) for seq in range(4, 8)],
         [SaveItem(_item(4, **dead)), RemoveItem(2), SaveEnded(late)],
         [RemoveSubscription("jobs", "bee@example.org/1")],
-        [ForgetOld(10.0), SaveLock(_item(3, **held))],
+        [ForgetOld(10.0, 9), SaveLock(_item(3, **held))],
         [RemoveItem(5), SaveNode(more)],
         [SaveItem(_item(8, node="more"), _PAYLOAD)],
         [RemoveNode("jobs")],

@@ -203,5 +203,5 @@ def test_what_the_store_forgets_is_no_event(world: Journaled) -> None:
     """Its end was recorded long ago."""
     from qos.core.queue.effects import ForgetOld, RemoveItem
 
-    changes: list[Change] = [ForgetOld(1e9), RemoveItem(12345)]
+    changes: list[Change] = [ForgetOld(1e9, 9), RemoveItem(12345)]
     assert world.events.of(changes) == []

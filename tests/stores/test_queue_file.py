@@ -154,9 +154,9 @@ def test_nothing_is_left_of_what_is_removed(path: Path) -> None:
     store = SqliteQueueStore(path)
     run(store, everything)
     assert rows() == [1, 1, 3, 3, 1]
-    run(store, [ForgetOld(99.9)])
+    run(store, [ForgetOld(99.9, 9)])
     assert rows() == [1, 1, 3, 3, 1]
-    run(store, [ForgetOld(100.0)])
+    run(store, [ForgetOld(100.0, 9)])
     assert rows() == [1, 1, 2, 2, 0]
     run(store, [RemoveItem(1), *everything[-2:]])
     assert rows() == [1, 1, 2, 2, 1]
@@ -173,7 +173,10 @@ COSTS: dict[str, Change | Callable[[SqliteQueueStore], object]] = {
     "move": SaveItem(item(9, node="dead")),
     "remove item": RemoveItem(7),
     "remember": SaveEnded(ended("again")),
-    "forget old": ForgetOld(50.0),
+    "forget old": ForgetOld(50.0, 9),
+    "is nothing old": lambda store: not store.has_old(50.0),
+    "is anything old": lambda store: store.has_old(100.0),
+    "forget some of many": ForgetOld(100.0, 9),
     "remove another node": RemoveNode("empty"),
     "count node": SaveNode(replace(NODE, accepted=1)),
     "payloads": lambda store: store.payloads([3, 4]),

@@ -213,7 +213,7 @@ def test_a_file_of_version_1_keeps_what_it_remembers(path: Path) -> None:
         assert store.ended("jobs", "a") == [before]
         await write(store, SaveEnded(again))
         assert store.ended("jobs", "a") == [before, again]
-        await write(store, ForgetOld(100.0))
+        await write(store, ForgetOld(100.0, 9))
         assert store.ended("jobs", "a") == []
         await store.close()
 

@@ -162,12 +162,20 @@ class RemovePurged:
 
 @record(frozen=True, slots=True)
 class ForgetOld:
-    """Remove every remembered end and every item whose `forget_at` is not after now.
+    """Remove some of what is old: whose `forget_at` is not after now.
 
-    It also notes that the service is there at this time.
+    First go archived items, by `forget_at` and seq; then remembered ends, by `forget_at`,
+    node, id, token and seq; then links of push subscribers that are `LINK_S` old, by
+    `kept_at`, subscriber and seq. Nobody asks for what is old, so it does not matter when
+    it goes.
+
+    Attributes:
+        now: the time.
+        rows: to remove at most, at least 1; an item and its payload are one.
     """
 
     now: float
+    rows: int
 
 
 @record(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 
 from qos.core.queue import ready_items
 from qos.core.queue.consumer_jids import consumer_jid
-from qos.core.queue.effects import ForgetOld, NotifyItem, QueueEffect, SaveItem
+from qos.core.queue.effects import NotifyItem, QueueEffect, SaveItem
 from qos.core.queue.item import ItemOutcome
 from qos.core.queue.properties import Properties
 from qos.core.queue.requests import (
@@ -141,7 +141,6 @@ class Queue(RuleBasedStateMachine):
         self.told: list[NotifyItem] = []
         self.tokens = ["no-token"]
         self.said: list[tuple[str, tuple[Settlement, ...], str]] = []
-        self.forgetting: float | None = None
         #: Commit after every step; else only when the rule says so.
         self.eager = False
         self.save()
@@ -573,8 +572,7 @@ class Queue(RuleBasedStateMachine):
 
     @rule()
     def forget_old(self) -> None:
-        self.world.pending.append(ForgetOld(self.now))
-        self.forgetting = self.now
+        self.world.old_at = self.now
 
     @rule()
     def flush(self) -> None:
@@ -596,7 +594,6 @@ class Queue(RuleBasedStateMachine):
             self.dispatch()
             self.commit()
         self.model = copy.deepcopy(self.saved)
-        self.forgetting = None
         self.world.boot()
         self.model.silent = set(WORKERS)
         self.model.gone = set()
@@ -630,14 +627,14 @@ class Queue(RuleBasedStateMachine):
         self.world.add(effects)
 
     def commit(self) -> None:
+        old_at, disk = self.world.old_at, self.world.disk
         self.world.commit()
-        if self.forgetting is not None:
-            self.model.forget(self.forgetting)
+        if old_at is not None:
+            self.model.forget(old_at, disk.all_ends())
             for fact in self.model.facts.values():
-                over = fact.ended_at + self.model.keep_s <= self.forgetting
-                if fact.status == "accepted" and over:
+                over = fact.ended_at + self.model.keep_s <= old_at
+                if fact.status == "accepted" and over and fact.seq not in disk.items:
                     fact.ended_at = -1.0
-            self.forgetting = None
         self.save()
         disk_agrees(self.model, self.world)
         at, next_at = self.model.next_at(self.now), self.world.core.next_at()

@@ -130,6 +130,10 @@ class SimulatedQueueStore:
         """See QueueStore."""
         return bool(self._kept.purged)
 
+    def has_old(self, now: float) -> bool:
+        """See QueueStore."""
+        return self._kept.has_old(now)
+
     def push_subscribers(self) -> list[PushSubscriber]:
         """See QueueStore."""
         found = self._kept.push_subscribers.values()

@@ -1,4 +1,4 @@
-"""Deliberate faults in what a queue service writes of locks and purges; see `mutant`."""
+"""Deliberate faults in what a queue service writes of locks, purges and old rows; see `mutant`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ __all__ = ["ROWS"]
 _OWNERS = "core/queue/test_owners.py::"
 _ENGINE = "engine/test_queue_engine.py::"
 _STORES = "stores/test_queue_store.py::TestContract::"
+_OLD = "test_what_is_old_goes_some_rows_in_a_commit_until_nothing_is"
+_SLICES = "test_what_is_outdated_goes_in_slices_the_oldest_first"
 
 ROWS = (
     Mutant(
@@ -90,5 +92,37 @@ ROWS = (
         "if item_gen == gen",
         "Accepted items are kept for their time, whatever is purged.",
         test=f"{_STORES}test_purged_items_are_ends_and_go_in_slices",
+    ),
+    Mutant(
+        "all-that-is-old-goes-in-one-commit",
+        "qos.engine.queue_engine",
+        "            rows = _FORGOTTEN_ROWS + len(commit.changes)\n",
+        "            rows = 10**9\n",
+        "No commit removes more old rows than others can wait for.",
+        test=f"{_ENGINE}{_OLD}",
+    ),
+    Mutant(
+        "forgetting-stops-after-a-commit",
+        "qos.engine.queue_engine",
+        " and not self.store.has_old(self._old_at)",
+        "",
+        "Commits follow until nothing is old.",
+        test=f"{_ENGINE}{_OLD}",
+    ),
+    Mutant(
+        "each-table-may-lose-so-many-old-rows",
+        "qos.stores.queue_forgetting",
+        "limit -= db.execute(removal, (now, limit)).rowcount",
+        "db.execute(removal, (now, limit))",
+        "The bound of a commit is one for all tables.",
+        test=f"{_STORES}{_SLICES}",
+    ),
+    Mutant(
+        "old-payloads-stay",
+        "qos.stores.queue_forgetting",
+        "            db.execute(_REMOVE_PAYLOADS, (now, limit))\n",
+        "",
+        "A payload goes with its item.",
+        test=f"{_STORES}{_SLICES}",
     ),
 )
