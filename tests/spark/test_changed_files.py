@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -28,14 +29,14 @@ DAY_S = 86_400.0
 WHOLE = ("accepted", "offered", "received", "released", "delivered")
 
 
-def look(spark: SparkSession, folder: Path, late: int = 7) -> Look:
+def look(spark: SparkSession, folder: Path) -> Look:
     """One look of a new process."""
     return Follower(
         spark,
         [str(folder / "journals")],
         str(folder / "out"),
         limits=lambda: LIMITS,
-        lateness=timedelta(days=late),
+        lateness=timedelta(days=7),
     ).look()
 
 
@@ -58,91 +59,31 @@ def journal_file(folder: Path, name: str) -> Path:
     return path
 
 
-def test_a_device_without_a_time_is_told_however_late_it_comes(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """Its lines are of 1970. That day is closed, and is listed in each look."""
-    journals = tmp_path / "journals"
-    whole = Lines("whole.x").sent(*WHOLE, msg_id="whole")
-    write_journal(journals, "whole", whole)
-    look(spark, tmp_path)
-    early = Lines("early.x").sent(*WHOLE, at=-NOON.timestamp())
-    write_journal(journals, "early", early)
-    path = journals / "date=1970-01-01/early-b-1.jsonl"
-    assert look(spark, tmp_path).batch == 1
-    told = Counter({("bad-line", path.name): len(WHOLE)})
-    assert problems(tmp_path / "out") == told
-    # Nor is its file read twice, or by a new process.
-    assert look(spark, tmp_path).batch == 1
-    path.write_text(path.read_text() + "nonsense\n")
-    assert look(spark, tmp_path).batch == 2
-    told[("bad-line", path.name)] += 1
-    assert problems(tmp_path / "out") == told
-    assert messages(tmp_path / "out") == {"whole": "delivered"}
+def written(folder: Path) -> dict[str, bytes]:
+    """Write the journals of the first look, and give the whole content of each by its name.
 
-
-def test_a_file_that_was_seen_half_copied_is_read_when_it_has_grown(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """And is not counted twice: it comes to what an audit of the whole file does.
-
-    One file is empty at first; the day of another is closed when it has grown.
+    Those named first, second and gone change after the kill; torn, empty and old are not
+    complete yet. The days of `old` are closed; the clock of `ahead` is wrong, and `early`
+    has none: it says 1970.
     """
-    journals = tmp_path / "journals"
-    times = {"torn": 0.0, "empty": 10.0, "old": -9 * DAY_S, "other": 0.0}
+    times = dict.fromkeys(("whole", "first", "second", "gone", "torn"), 0.0)
+    times |= {"empty": 10.0, "old": -9 * DAY_S, "ahead": 12 * DAY_S}
+    times["early"] = -NOON.timestamp()
     for name, at in times.items():
         lines = Lines(f"{name}.x").sent(*WHOLE, msg_id=name, at=at)
-        write_journal(journals, name, lines)
-    paths = {name: journal_file(tmp_path, name) for name in ("torn", "empty", "old")}
-    whole = {name: path.read_bytes() for name, path in paths.items()}
-    paths["torn"].write_bytes(whole["torn"][:500])
-    paths["empty"].write_bytes(b"")
-    paths["old"].write_bytes(b"".join(whole["old"].splitlines(keepends=True)[:3]))
-    look(spark, tmp_path)
-    assert messages(tmp_path / "out") == {
-        "torn": None,
-        "old": None,
-        "other": "delivered",
-    }
-    assert problems(tmp_path / "out") == {
-        ("torn-line", "torn-b-1.jsonl"): 1,
-        ("empty-file", "empty-b-1.jsonl"): 1,
-    }
-    for name, content in whole.items():
-        paths[name].write_bytes(content)
-    look(spark, tmp_path)
-    # Only the two lines that are new are late.
-    late = ("late-line", "1")
-    assert messages(tmp_path / "out")["torn"] == "delivered"
-    assert messages(tmp_path / "out")["empty"] == "delivered"
-    assert problems(tmp_path / "out") == {late: 2}
-    # There is nothing more to take in.
-    assert look(spark, tmp_path).batch == 1
+        write_journal(folder / "journals", name, lines)
+    content = {name: journal_file(folder, name).read_bytes() for name in times}
+    journal_file(folder, "torn").write_bytes(content["torn"][:500])
+    journal_file(folder, "empty").write_bytes(b"")
+    some = b"".join(content["old"].splitlines(keepends=True)[:3])
+    journal_file(folder, "old").write_bytes(some)
+    return content
 
 
-def test_a_clock_that_is_ahead_makes_no_line_of_others_late(
-    spark: SparkSession, tmp_path: Path
+def look_that_is_killed(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also not a clock that says what may be the time of the audit."""
-    journals, out = tmp_path / "journals", tmp_path / "out"
-    for name, at in (("ahead", 12 * DAY_S), ("a", 0.0), ("b", 0.0)):
-        lines = Lines(f"{name}.x").sent(*WHOLE, msg_id=name, at=at)
-        write_journal(journals, name, lines)
-    look(spark, tmp_path, late=1)
-    lines = Lines("b.x").sent(*WHOLE, msg_id="fresh", at=DAY_S, boot="two")
-    write_journal(journals, "b2", lines)
-    look(spark, tmp_path, late=1)
-    assert messages(out) == dict.fromkeys(("ahead", "a", "b", "fresh"), "delivered")
-    assert not problems(out)
-
-
-def test_a_plan_that_does_not_hold_is_made_anew(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A follower was killed in a step, and its files were joined or removed meanwhile."""
-    journals, out = tmp_path / "journals", tmp_path / "out"
-    for name in ("first", "second", "gone"):
-        write_journal(journals, name, Lines(f"{name}.x").sent(*WHOLE, msg_id=name))
+    """Its plan is on the disk, and nothing of it is done."""
 
     def killed(*_: object, **__: object) -> None:
         raise InterruptedError
@@ -150,24 +91,67 @@ def test_a_plan_that_does_not_hold_is_made_anew(
     with monkeypatch.context() as patch:
         patch.setattr(following, "stage", killed)
         with pytest.raises(InterruptedError):
-            look(spark, tmp_path)
+            look(spark, folder)
+
+
+@pytest.fixture
+def without_marks(spark: SparkSession) -> Iterator[None]:
+    """Spark writes no `_SUCCESS`, as some clusters want it for all jobs."""
+    name = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
+    spark.conf.set(name, "false")
+    yield
+    spark.conf.unset(name)
+
+
+def test_files_may_change_between_the_looks_of_a_follower(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    without_marks: None,
+) -> None:
+    """All cases in two looks, since a look with one file costs as much as one with ten."""
+    out = tmp_path / "out"
+    whole = written(tmp_path)
+    look_that_is_killed(spark, tmp_path, monkeypatch)
+
+    # Two files were joined, and one removed: the plan of that look does not hold.
     first, second = journal_file(tmp_path, "first"), journal_file(tmp_path, "second")
-    first.with_name("joined-b-2.jsonl").write_bytes(
-        first.read_bytes() + second.read_bytes()
-    )
+    first.with_name("joined-b-2.jsonl").write_bytes(whole["first"] + whole["second"])
     gone = journal_file(tmp_path, "gone")
-    content = gone.read_bytes()
     for path in (first, second, gone):
         path.unlink()
-    look(spark, tmp_path)
-    assert messages(out) == {"first": "delivered", "second": "delivered"}
+    assert look(spark, tmp_path).batch == 0
+    done = dict.fromkeys(("whole", "first", "second", "ahead"), "delivered")
+    assert messages(out) == {**done, "torn": None, "old": None}
     assert problems(out) == {
-        ("unread-file", f"{name}-b-1.jsonl"): 1 for name in ("first", "second", "gone")
+        **{("unread-file", f"{n}-b-1.jsonl"): 1 for n in ("first", "second", "gone")},
+        ("torn-line", "torn-b-1.jsonl"): 1,
+        ("empty-file", "empty-b-1.jsonl"): 1,
+        ("bad-line", "early-b-1.jsonl"): len(WHOLE),
     }
-    gone.write_bytes(content)
-    look(spark, tmp_path)
-    assert messages(out)["gone"] == "delivered"
-    assert ("unread-file", "gone-b-1.jsonl") not in problems(out)
+
+    # What was seen half copied has grown, and is not counted twice. The removed file is
+    # there again. A device that was started anew is a day later than the others, and not
+    # late. The day of the device without a time is closed, and its file has grown.
+    gone.write_bytes(whole["gone"])
+    for name in ("torn", "empty", "old"):
+        journal_file(tmp_path, name).write_bytes(whole[name])
+    fresh = Lines("whole.x").sent(*WHOLE, msg_id="fresh", at=DAY_S, boot="two")
+    write_journal(tmp_path / "journals", "fresh", fresh)
+    early = journal_file(tmp_path, "early")
+    early.write_text(early.read_text() + "nonsense\n")
+    assert look(spark, tmp_path).batch == 1
+    done |= dict.fromkeys(("fresh", "gone", "torn", "empty"), "delivered")
+    assert {**messages(out), "old": None} == {**done, "old": None}
+    # Only the two lines of `old` that are new are late.
+    assert problems(out) == {
+        **{("unread-file", f"{name}-b-1.jsonl"): 1 for name in ("first", "second")},
+        ("late-line", "1"): 2,
+        ("bad-line", "early-b-1.jsonl"): len(WHOLE) + 1,
+    }
+    # There is nothing more to take in, also for a new process.
+    assert look(spark, tmp_path).batch == 1
+    assert not list(out.rglob("_SUCCESS"))
 
 
 def test_a_plan_holds_as_long_as_its_files_are_the_same() -> None:
@@ -186,19 +170,3 @@ def test_a_plan_holds_as_long_as_its_files_are_the_same() -> None:
     # A former version has stored no times.
     assert NewFile(one.path, "", None, 9).is_same(one)
     assert not NewFile(one.path, "", None, 9, "", 4).is_same(one)
-
-
-def test_a_follower_goes_on_where_spark_marks_no_success(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """Some clusters switch those marks off for all jobs."""
-    write_journal(tmp_path / "journals", "a", Lines().sent(*WHOLE, msg_id="one"))
-    name = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
-    spark.conf.set(name, "false")
-    try:
-        assert look(spark, tmp_path).batch == 0
-        write_journal(tmp_path / "journals", "b", Lines("y").sent("accepted"))
-        assert look(spark, tmp_path).batch == 1
-    finally:
-        spark.conf.unset(name)
-    assert not list((tmp_path / "out").rglob("_SUCCESS"))
