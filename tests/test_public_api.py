@@ -165,6 +165,7 @@ async def main() -> None:
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_type_checker_finds_a_typing_mistake(tmp_path: Path) -> None:
     """`mypy --strict`: neither an option nor a level is taken as it comes."""

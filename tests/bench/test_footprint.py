@@ -91,6 +91,7 @@ Tap._filter = slow
 """
 
 
+@pytest.mark.long
 async def test_a_plugin_that_is_slow_is_seen_to_be_slower(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +136,7 @@ def at_prosody(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     return measured
 
 
+@pytest.mark.long
 @pytest.mark.xmpp
 async def test_memory_is_that_of_what_is_held(at_prosody: Callable[..., Any]) -> None:
     """In a store in memory each payload is kept.

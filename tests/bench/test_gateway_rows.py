@@ -122,6 +122,7 @@ async def test_by_http_each_item_is_taken_and_acknowledged_once(tmp_path: Path) 
     assert not processes_in(tmp_path)
 
 
+@pytest.mark.long
 async def test_one_off_links_are_measured_beside_aiohttp_alone(tmp_path: Path) -> None:
     """Each item is posted once and stays; the floor keeps nothing."""
     (tmp_path / "ours").mkdir()

@@ -163,12 +163,9 @@ def test_every_row_on_prosody(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 # With Prosody the guard measures rows in the gate, and one of test_footprint.
+@pytest.mark.long
 @pytest.mark.parametrize(
-    "server",
-    [
-        "--embedded",
-        pytest.param("--nagle", marks=[pytest.mark.xmpp, pytest.mark.long]),
-    ],
+    "server", ["--embedded", pytest.param("--nagle", marks=pytest.mark.xmpp)]
 )
 def test_many_peers_are_rows_beside_one(
     server: str, capsys: pytest.CaptureFixture[str]
@@ -188,6 +185,7 @@ def test_many_peers_are_rows_beside_one(
         assert [*row["ratios"]] == [*row["cpu_ratios"]] == [one] * (name != one)
 
 
+@pytest.mark.long
 async def test_each_of_many_peers_has_its_share_of_the_messages(tmp_path: Path) -> None:
     """In turn, as senders and as receivers: none of them is left out."""
     (tmp_path / "server").mkdir()
@@ -512,6 +510,7 @@ async def test_a_contender_that_is_not_here_is_left_out(tmp_path: Path) -> None:
     assert stopped == ["absent"]
 
 
+@pytest.mark.long
 def test_peers_that_are_not_here_are_told_and_the_rest_is_measured(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

@@ -18,7 +18,7 @@ WORK = Work(window=BATCH, payload_bytes=200, seconds=0.2)
 AGAIN = Work(window=1, payload_bytes=0, seconds=0.05)
 
 
-@pytest.mark.parametrize("batch", [1, BATCH])
+@pytest.mark.parametrize("batch", [pytest.param(1, marks=pytest.mark.long), BATCH])
 async def test_each_item_of_a_row_is_accepted_once_and_nothing_is_left(
     batch: int, tmp_path: Path
 ) -> None:

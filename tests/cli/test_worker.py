@@ -183,6 +183,7 @@ async def all_accepted(commands: Commands, count: int) -> bool:
     return (await left(commands)) == {"accepted": count, "subscribers": 1}
 
 
+@pytest.mark.long
 async def test_two_workers_share_a_queue_and_one_may_die(
     queues: Commands, tmp_path: Path
 ) -> None:

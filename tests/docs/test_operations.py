@@ -56,6 +56,7 @@ async def test_a_store_that_is_open_can_be_backed_up_by_sqlite(tmp_path: Path) -
             ]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_the_container_file_makes_a_listener_with_its_store(tmp_path: Path) -> None:
     """No image can be had here: its lines are run on what looks like a new machine."""

@@ -157,7 +157,9 @@ def check_queue_at_the_end(folder: Path) -> None:
     ("kind", "check", "check_at_the_end"),
     [
         ("node", check_node, check_node_at_the_end),
-        ("queue", check_queue, check_queue_at_the_end),
+        pytest.param(
+            *("queue", check_queue, check_queue_at_the_end), marks=pytest.mark.long
+        ),
     ],
 )
 def test_killed_at_the_nth_step_for_growing_n(

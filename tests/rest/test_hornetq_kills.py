@@ -116,6 +116,7 @@ class Clients:
         await self.request("delete", url, method="DELETE")
 
 
+@pytest.mark.long
 async def test_each_message_of_hornetq_is_made_once_and_seen_once(
     tmp_path: Path,
 ) -> None:

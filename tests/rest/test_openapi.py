@@ -90,6 +90,7 @@ async def schemathesis(folder: Path, web: int, *words: str) -> None:
     assert process.returncode == 0, out.decode()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_no_request_of_schemathesis_is_answered_by_an_undocumented_status(
     tmp_path: Path,

@@ -32,7 +32,11 @@ async def until_tried(bench: RestBench, times: int) -> None:
     await until(enough)
 
 
-@pytest.mark.parametrize("name", PROXIES)
+@pytest.mark.parametrize(
+    # haproxy waits before each 503.
+    "name",
+    [pytest.param(x, marks=[pytest.mark.long] * (x == "haproxy")) for x in PROXIES],
+)
 async def test_a_target_that_is_down_behind_a_proxy_makes_no_message_dead(
     tmp_path: Path, name: str
 ) -> None:

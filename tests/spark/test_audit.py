@@ -233,6 +233,7 @@ def test_an_audit_of_one_day_replaces_that_day(
         assert sorted(paths[0]) == sorted(paths[1])
 
 
+@pytest.mark.long
 def test_an_audit_that_fails_leaves_nothing_behind(
     spark: SparkSession, journals: Path, tmp_path: Path
 ) -> None:
@@ -255,6 +256,7 @@ def test_an_audit_that_fails_leaves_nothing_behind(
         snapshot(str(tmp_path))
 
 
+@pytest.mark.long
 def test_an_audit_of_no_line_is_neither_good_nor_bad(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

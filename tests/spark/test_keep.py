@@ -47,6 +47,7 @@ def days(out: Path, name: str) -> Counter[date]:
 TABLES = ("deliveries", "routes_hourly", "refusals", "queue_items", "queues_hourly")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("follows", [pytest.param(False, marks=pytest.mark.long), True])
 def test_rows_of_days_that_are_longer_ago_go(
     spark: SparkSession, tmp_path: Path, follows: bool

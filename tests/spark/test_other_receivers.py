@@ -89,18 +89,22 @@ def accused(out: Path) -> list[str]:
     return [row["receiver"] for row in rows if row["kind"] == "duplicated"]
 
 
+@pytest.mark.parametrize(
+    "is_hostile", [pytest.param(False, marks=pytest.mark.long), True]
+)
 def test_a_receiver_neither_doubles_nor_clears_a_message_to_another(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, is_hostile: bool
 ) -> None:
     """Its lines are about messages to itself, and can only accuse itself of a repeat."""
-    journals, out = [*honest(tmp_path), hostile(tmp_path)], tmp_path / "out"
-    audit(spark, journals[:2], str(out), limits=LIMITS)
-    assert verdicts(out) == TRUTH
+    journals, out = honest(tmp_path), tmp_path / "out"
+    if is_hostile:
+        journals.append(hostile(tmp_path))
     audit(spark, journals, str(out), limits=LIMITS)
     assert verdicts(out) == TRUTH
     assert {*accused(out)} <= {"h@x"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     # In one look, nothing is revised: then it is the audit of above.
     "first",

@@ -35,6 +35,7 @@ def of_this_thread(*args: Any, **options: Any) -> Iterator[SparkSession]:
 PRINTED = ["Bonn: 100", "Kiel: 100", "Ulm: 100", "the queue is empty"]
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("spark")
 def test_orders_are_counted_by_city(
     spark: SparkSession,

@@ -45,6 +45,7 @@ def judged_at(out: Path) -> dict[str, tuple[str, datetime]]:
     return {row["msg_id"]: (row["verdict"], row["judged_at"]) for row in rows}
 
 
+@pytest.mark.long
 def test_a_second_audit_of_the_same_journals_commits_no_version_of_a_result(
     spark: SparkSession, fleets: Fleets, audited_fleets: Path, tmp_path: Path
 ) -> None:
@@ -98,6 +99,7 @@ def other_half(folder: Path) -> None:
     write_journal(folder, "c", got)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("follows", [pytest.param(False, marks=pytest.mark.long), True])
 def test_the_time_of_a_verdict_changes_with_the_verdict_only(
     spark: SparkSession, tmp_path: Path, follows: bool

@@ -36,7 +36,14 @@ def table(spark: SparkSession, *rows: tuple[date, int, str]) -> DataFrame:
     return spark.createDataFrame(list(rows), "date date, hour int, name string")
 
 
-@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        "",
+        pytest.param("file:", marks=pytest.mark.long),
+        pytest.param("file://", marks=pytest.mark.long),
+    ],
+)
 def test_a_rerun_of_a_day_replaces_it(
     scheme: str, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -65,6 +65,7 @@ def some_lines() -> Lines:
     return lines
 
 
+@pytest.mark.long
 def test_lines_in_any_order_come_to_the_same_rows(
     spark: SparkSession, tmp_path: Path
 ) -> None:

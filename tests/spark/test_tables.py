@@ -433,7 +433,14 @@ def test_a_worker_has_its_hours(spark: SparkSession, lines: Lines) -> None:
 
 @pytest.mark.parametrize(
     ("length_s", "bucket_s"),
-    [(0, 1), (30, 1), (200, 5), (3600, 60), (86_400, 3600), (90 * 86_400, 23 * 3600)],
+    [
+        (0, 1),
+        pytest.param(30, 1, marks=pytest.mark.long),
+        pytest.param(200, 5, marks=pytest.mark.long),
+        (3600, 60),
+        pytest.param(86_400, 3600, marks=pytest.mark.long),
+        (90 * 86_400, 23 * 3600),
+    ],
 )
 def test_a_figure_has_neither_one_point_nor_thousands(
     length_s: int, bucket_s: int, spark: SparkSession

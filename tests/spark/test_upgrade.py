@@ -96,7 +96,7 @@ def new(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("follows", [pytest.param(False, marks=pytest.mark.long), True])
+@pytest.mark.parametrize("follows", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_tables_of_an_earlier_version_get_comments_and_columns_without_new_files(
     spark: SparkSession, new: Path, tmp_path: Path, follows: bool
 ) -> None:

@@ -98,6 +98,7 @@ async def test_a_killed_make_test_leaves_no_process(tmp_path: Path) -> None:
     await kill_when(tmp_path / "ready", command, tmp_path, processes=4)
 
 
+@pytest.mark.long
 @pytest.mark.crash
 @pytest.mark.xmpp
 async def test_a_killed_campaign_leaves_no_process(tmp_path: Path) -> None:
