@@ -159,7 +159,7 @@ class QueueEngine(QueueState):
         self._watchers = Watchers()
         self._logged = RateLimit(_LOG_S)
         contents = store.open(clock.now())
-        #: Away until the first session, and since the service was there last.
+        #: Away until the first session, and since an earlier process had one.
         self._link = LinkTime()
         self._in_session = False
         self._journal = ItemRecorder()
@@ -167,8 +167,8 @@ class QueueEngine(QueueState):
             self._journal = ItemJournal(journal(store.store_id), store, contents.items)
         core = self._new_core(contents)
         super().__init__(core)
-        now, seen_at = self._clock.now(), store.seen_at
-        self._link.lost(now if seen_at is None else min(seen_at, now))
+        now, heard_at = self._clock.now(), store.heard_at
+        self._link.lost(now if heard_at is None else min(heard_at, now))
         # While there is no core: the nodes that may exist, and the names of deleted
         # ones.
         self._former: Mapping[str, QueueNode] = {}
@@ -260,6 +260,8 @@ class QueueEngine(QueueState):
                 # It is done again when the store has been read.
                 self._link.lost(since)
 
+        # With what is given back, so that no later process gives it back again.
+        self._seen_at = -math.inf
         self._commit.outputs.append(PendingAnswer(saved, Ok()))
         return core.link_back(self._clock.now())
 
@@ -570,9 +572,7 @@ class QueueEngine(QueueState):
         commit, self._commit = self._commit, QueueCommit()
         self._remove_purged(commit)
         self._forget_old(commit)
-        if commit.changes and now >= self._seen_at + _SEEN_EVERY_S:
-            commit.changes.append(NoteSeen(now))
-            self._seen_at = now
+        self._note_seen(commit, now)
         try:
             self._journal.note(commit.changes)
             write = self.store.write(commit.final())
@@ -588,6 +588,13 @@ class QueueEngine(QueueState):
         write.add_done_callback(
             lambda future: self._written(commit, future.exception())
         )
+
+    def _note_seen(self, commit: QueueCommit, now: float) -> None:
+        """Let the commit note until when this process was there, and heard workers."""
+        if commit.changes and now >= self._seen_at + _SEEN_EVERY_S:
+            heard_at = self._link.heard_at(now - self._port.silent_s())
+            commit.changes.append(NoteSeen(now, heard_at))
+            self._seen_at = now
 
     def _remove_purged(self, commit: QueueCommit) -> None:
         """Let the commit remove some of the items that were purged, if there are any."""

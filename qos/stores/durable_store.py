@@ -67,7 +67,6 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
         self.url = f"{scheme}:{path}"
         self.store_id = ""
         self.clock = ClockHistory()
-        self.seen_at: float | None = None
         self.probe: Callable[[str], None] = _no_probe
         # Resolved, so that two links to one store share its lock.
         self._path = Path(os.path.realpath(os.path.expanduser(path)))
@@ -186,7 +185,6 @@ class DurableStore(abc.ABC, Generic[_Contents, _Change]):
     def _shift(self, newest: float | None, now: float) -> tuple[float, ClockHistory]:
         """See `shift`; says so if the times in the store are to move."""
         by_s, clock = shift(newest, now, self.clock)
-        self.seen_at = None if newest is None else newest + by_s
         if by_s:
             log.warning(
                 "%s: the clock has jumped by %+.0f s since the last change of the "

@@ -57,11 +57,11 @@ class QueueStore(Protocol):
         """By how much its times have moved so far; valid once it is open."""
 
     @property
-    def seen_at(self) -> float | None:
-        """When a service was there last, as the store knew when it was opened.
+    def heard_at(self) -> float | None:
+        """When XMPP workers could be heard last, as the store knew when it was opened.
 
-        The time of the last publish, lock or NoteSeen, moved as all others.
-        None: there is none, or the store was opened without a time.
+        As the last NoteSeen says, moved as all other times. Without one, the time of the
+        last publish or lock; None: there is none.
         """
 
     def open(self, now: float | None = None) -> QueueContents:

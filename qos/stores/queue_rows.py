@@ -51,6 +51,7 @@ from qos.stores.sqlite_changes import Kind, Row, Statement, Value, insert, names
 
 __all__ = [
     "ENDED",
+    "HEARD_AT",
     "ITEM",
     "NODE",
     "PUSH_LINK",
@@ -73,8 +74,9 @@ TERMINUS = tuple(field.name for field in fields(Terminus))
 PUSH_SUBSCRIBER = tuple(field.name for field in fields(PushSubscriber))
 PUSH_LINK = tuple(field.name for field in fields(PushLink))
 
-#: The name, in the table `about`, of the time at which a service was there last.
-SEEN_AT = "seen_at"
+#: The names, in the table `about`, of the times at which a service was there last, and
+#: could hear XMPP workers last.
+SEEN_AT, HEARD_AT = "seen_at", "heard_at"
 
 #: A step of an item rarely changes these, and they have an index.
 _PLACE = ("node", "item_id")
@@ -199,8 +201,12 @@ _REMOVE_NODE = Kind(
 )
 _NOTE_SEEN = Kind(
     "about",
-    ("now",),
-    Statement(f"INSERT OR REPLACE INTO about VALUES ('{SEEN_AT}', ?)", "now"),
+    ("now", "heard_at"),
+    Statement(
+        f"INSERT OR REPLACE INTO about VALUES ('{SEEN_AT}', ?), ('{HEARD_AT}', ?)",
+        "now",
+        "heard_at",
+    ),
 )
 
 
@@ -264,8 +270,8 @@ def rows(changes: Iterable[Change]) -> Iterator[Row]:
             case ForgetOld(now, count):
                 new.clear()
                 yield FORGET_OLD, None, (now, count)
-            case NoteSeen(now):
-                yield _NOTE_SEEN, SEEN_AT, (now,)
+            case NoteSeen(now, heard_at):
+                yield _NOTE_SEEN, SEEN_AT, (now, heard_at)
 
 
 def _ended_row(end: EndedItem) -> tuple[Value, ...]:

@@ -25,6 +25,7 @@ from qos.stores.queue_forgetting import HAS_OLD
 from qos.stores.queue_purges import ENDS, SHOWN
 from qos.stores.queue_rows import (
     ENDED,
+    HEARD_AT,
     ITEM,
     NODE,
     PUSH_LINK,
@@ -95,9 +96,10 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
         ("ended_at", f"item WHERE state = 'archived' AND {_NOT_SEEN}"),
         ("ended_at", f"ended WHERE {_NOT_SEEN}"),
     )
+    heard_at: float | None = None
     _moves = (
         *moves(QUEUE_TABLES),
-        f"UPDATE about SET value = value + ?1 WHERE name = '{SEEN_AT}'",
+        f"UPDATE about SET value = value + ?1 WHERE name IN ('{SEEN_AT}', '{HEARD_AT}')",
     )
 
     @property
@@ -266,6 +268,11 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
             " GROUP BY node"
         )
         ((last_order,),) = self._read('SELECT COALESCE(MAX("order"), 0) FROM item')
+        noted = self._read(
+            "SELECT CAST(value AS REAL) FROM about WHERE name = ?", HEARD_AT
+        )
+        # A file of an earlier version says only when it was used.
+        ((self.heard_at,),) = noted or self._read(self._newest)
         return QueueContents(
             nodes=self._records(node_from, NODE, nodes),
             subscriptions=self._records(subscription_from, SUBSCRIPTION, subscriptions),

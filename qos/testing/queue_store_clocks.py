@@ -108,7 +108,7 @@ class QueueClockContract(QueueEndedContract):
                 async with opened(store := self.new_store(tmp_path), again):
                     assert _shown(store) == model.state()
                     assert store.clock == model.clock
-                    assert again is None or store.seen_at == model.newest_at
+                    assert store.heard_at == model.heard_at
 
         run(scenario())
 
@@ -145,18 +145,19 @@ class QueueClockContract(QueueEndedContract):
 
     def test_a_service_that_was_there_has_seen_time_pass(self, tmp_path: Path) -> None:
         """It notes that once a minute at least, so that idle time counts."""
-        seen_at = _NEWEST + 3600.0
+        seen_at, heard_at = _NEWEST + 3600.0, _NEWEST + 300.0
 
         async def scenario() -> None:
             await self._fill(tmp_path)
             model = _model()
             async with opened(store := self.new_store(tmp_path)):
-                await write(store, NoteSeen(seen_at))
-                model.apply(NoteSeen(seen_at))
+                await write(store, NoteSeen(seen_at, heard_at))
+                model.apply(NoteSeen(seen_at, heard_at))
             for now in (12.0, 5.0, seen_at):
                 model.move(now)
                 async with opened(store := self.new_store(tmp_path), now) as contents:
                     assert contents.items[0].deadline == now - 3570.0
+                    assert store.heard_at == model.heard_at == now - 3300.0
                     assert _shown(store) == model.state()
 
         run(scenario())

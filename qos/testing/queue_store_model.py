@@ -74,9 +74,8 @@ class QueueModel:
         push_subscribers: by their ids.
         push_links: by the id of a subscriber, and seq.
         last_seq: the largest seq that was ever there.
-        seen_at: when a service was there last, as NoteSeen says; None: never.
+        seen: the last NoteSeen, moved as all times are; None: there was none.
         clock: what it remembers of the clocks of its starts.
-        newest_at: the newest time when it was opened last; None: there was none.
     """
 
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -90,9 +89,8 @@ class QueueModel:
     push_subscribers: dict[str, PushSubscriber] = field(default_factory=dict)
     push_links: dict[tuple[str, int], PushLink] = field(default_factory=dict)
     last_seq: int = 0
-    seen_at: float | None = None
+    seen: NoteSeen | None = None
     clock: ClockHistory = field(default_factory=ClockHistory)
-    newest_at: float | None = None
 
     def make(self, changes: Iterable[Change]) -> None:
         """Make these changes, in their order."""
@@ -140,8 +138,8 @@ class QueueModel:
                 self._remove_purged(rows)
             case ForgetOld(now, rows):
                 self._forget(now, rows)
-            case NoteSeen(now):
-                self.seen_at = now
+            case NoteSeen():
+                self.seen = change
 
     def _remove_pushed(self, subscriber_id: str) -> None:
         self.push_subscribers.pop(subscriber_id, None)
@@ -213,14 +211,7 @@ class QueueModel:
 
     def move(self, now: float) -> float:
         """Move all times, if they do not fit to the present time; returns by how much."""
-        items = self.items.values()
-        times = [item.published_at for item in items]
-        times += [item.locked_at for item in items if item.token]
-        times += [each.ended_at for each in self.ended.values()]
-        times += [] if self.seen_at is None else [self.seen_at]
-        newest = max(times, default=None)
-        by_s, self.clock = shift(newest, now, self.clock)
-        self.newest_at = None if newest is None else newest + by_s
+        by_s, self.clock = shift(self._newest_at(), now, self.clock)
         self.nodes = _moved(self.nodes, by_s)
         self.subscriptions = _moved(self.subscriptions, by_s)
         self.termini = _moved(self.termini, by_s)
@@ -229,9 +220,22 @@ class QueueModel:
         self.purged = _moved(self.purged, by_s)
         self.push_subscribers = _moved(self.push_subscribers, by_s)
         self.push_links = _moved(self.push_links, by_s)
-        if self.seen_at is not None:
-            self.seen_at += by_s
+        if self.seen is not None:
+            self.seen = NoteSeen(self.seen.now + by_s, self.seen.heard_at + by_s)
         return by_s
+
+    @property
+    def heard_at(self) -> float | None:
+        """See QueueStore."""
+        return self._newest_at() if self.seen is None else self.seen.heard_at
+
+    def _newest_at(self) -> float | None:
+        items = self.items.values()
+        times = [item.published_at for item in items]
+        times += [item.locked_at for item in items if item.token]
+        times += [each.ended_at for each in self.ended.values()]
+        times += [] if self.seen is None else [self.seen.now]
+        return max(times, default=None)
 
     def _forget(self, now: float, rows: int) -> None:
         items, ends, links = self._old(now)

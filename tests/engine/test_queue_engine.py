@@ -777,7 +777,7 @@ async def test_a_service_that_does_nothing_notes_that_it_is_there(
     bench.clock.advance(60.0)
     await until(lambda: bench.disk.commits > before)
     await bench.restart(5.0)
-    assert bench.store.seen_at == 1060.0
+    assert bench.store.heard_at == 1060.0
 
 
 async def _accepted(bench: Bench, count: int) -> list[str]:

@@ -267,6 +267,55 @@ async def test_what_was_given_back_is_on_disk(bench: Bench) -> None:
     assert await extended(bench)
 
 
+async def test_what_was_given_back_is_not_given_back_again(bench: Bench) -> None:
+    """By a process that starts at once, before anything else was written."""
+    await passes(bench, 3)
+    bench.engine.offline()
+    await bench.ask(Publish(NODE, (entry("b"),)))
+    await passes(bench, AWAY_S)
+    await bench.ask(Publish(NODE, (entry("c"),)))
+    bench.engine.online()
+    await bench.stats()
+    await bench.restart()
+    bench.engine.online()
+    await passes(bench, int(LOCK_S) - 2)
+    assert await dead(bench) == 1
+
+
+async def test_a_service_that_ends_without_its_connection_takes_nothing(
+    bench: Bench,
+) -> None:
+    """What it writes meanwhile, for a gateway, is no sign that workers are heard."""
+    await passes(bench, 3)
+    bench.engine.offline()
+    for item_id in ("b", "c", "d"):
+        await passes(bench, AWAY_S)
+        await bench.ask(Publish(NODE, (entry(item_id),)))
+        await bench.restart(AWAY_S)
+        bench.engine.begin()
+    bench.engine.online()
+    await passes(bench, int(LOCK_S) - 4)
+    assert await extended(bench)
+    assert await dead(bench) == 0
+
+
+async def test_a_service_that_ends_in_a_silence_takes_nothing(
+    linked: LinkBench,
+) -> None:
+    """Its connection carries nothing any more, and it has not noticed that yet."""
+    await passes(linked, 3)
+    linked.came_at = linked.clock.now()
+    await passes(linked, 5)
+    await linked.ask(Publish(NODE, (entry("b"),)))
+    await linked.restart(AWAY_S)
+    linked.answers()
+    linked.engine.online()
+    await passes(linked, int(LOCK_S) - 6)
+    linked.answers()
+    await passes(linked, 2)
+    assert await extended(linked)
+
+
 async def test_what_could_not_be_written_is_given_back_later(bench: Bench) -> None:
     """The disk fails in the turn in which the session begins."""
     await passes(bench, 3)

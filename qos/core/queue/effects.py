@@ -180,9 +180,15 @@ class ForgetOld:
 
 @record(frozen=True, slots=True)
 class NoteSeen:
-    """Note that the service is there at this time: from then on it may be down."""
+    """Note that the service is there at this time: from then on it may be down.
+
+    Attributes:
+        now: the time.
+        heard_at: when XMPP workers could be heard last, at most `now`; see `LinkTime`.
+    """
 
     now: float
+    heard_at: float
 
 
 Change: TypeAlias = (

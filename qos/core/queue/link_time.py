@@ -48,6 +48,7 @@ class LinkTime:
     def __init__(self) -> None:
         """Begin with a connection that is there, and always heard."""
         self.lost_at: float | None = None
+        self._back_at = -math.inf
         self._heard_at = math.inf
         self._doubted_at = math.inf
         self.in_doubt = False
@@ -63,11 +64,23 @@ class LinkTime:
             self.lost_at = self._heard_at = since
         self._stalls = False
 
-    def back(self) -> None:
-        """Note that XMPP workers can be heard again."""
-        self.lost_at = None
+    def back(self, now: float) -> None:
+        """Note that XMPP workers can be heard again, from now on."""
+        self.lost_at, self._back_at = None, now
         self._heard_at = self._doubted_at = math.inf
         self.in_doubt = self._stalls = False
+
+    def heard_at(self, at: float) -> float:
+        """When XMPP workers could be heard last, for the process after this one.
+
+        That one gives back what was lost since then, and so nothing that this one has
+        given back already.
+
+        Args:
+            at: when something has come last; without effect while the connection is
+                away.
+        """
+        return max(at, self._back_at) if self.lost_at is None else self.lost_at
 
     def heard(self, at: float, now: float) -> bool:
         """Note when something has come last; without effect while the connection is away.

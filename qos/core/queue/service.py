@@ -410,7 +410,7 @@ class Queues:
         Their locks move by the time that the connection was lost; see `LinkTime`.
         """
         since = self.link.lost_at
-        self.link.back()
+        self.link.back(now)
         effects: list[QueueEffect] = []
         if since is not None:
             for name, queue in self.nodes.items():

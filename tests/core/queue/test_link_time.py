@@ -63,7 +63,7 @@ def test_a_server_that_does_not_answer_in_time_was_away() -> None:
     assert link.lost_at == 9.0
     assert not link.heard(9.0, 14.0)
     assert link.heard(20.0, 20.0)
-    link.back()
+    link.back(20.0)
     assert not link.in_doubt
     assert link.is_over(locked(BEE, 10.0), 20.0)
 
@@ -89,6 +89,17 @@ def test_a_session_that_is_lost_in_a_silence_is_lost_since_the_silence_began() -
     link.lost(12.0)
     assert not link.heard(20.0, 20.0)
     assert link.lost_at == 9.0
+
+
+def test_a_process_tells_the_next_one_until_when_workers_were_heard() -> None:
+    """What it has given back itself is over for the next one."""
+    link = LinkTime()
+    assert link.heard_at(5.0) == 5.0
+    link.lost(6.0)
+    assert link.heard_at(30.0) == 6.0
+    link.back(40.0)
+    assert link.heard_at(6.0) == 40.0
+    assert link.heard_at(41.0) == 41.0
 
 
 def test_a_lock_in_doubt_is_looked_at_again_soon() -> None:

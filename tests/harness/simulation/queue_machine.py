@@ -278,7 +278,8 @@ class QueueMachine(Machine, QueuePort):
     def _committing(self, written: asyncio.Future[None]) -> None:
         """A commit has begun."""
         self._recount()
-        self._begins()
+        for each in (self._unheard, self._unheard_by_link):
+            each.decides(self.loop.time())
         unheard = self._unheard
 
         def ended(done: asyncio.Future[None]) -> None:

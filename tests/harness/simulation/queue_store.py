@@ -74,9 +74,9 @@ class SimulatedQueueStore:
         return self.disk.kept.clock
 
     @property
-    def seen_at(self) -> float | None:
+    def heard_at(self) -> float | None:
         """See QueueStore."""
-        return self.disk.kept.newest_at
+        return self.disk.kept.heard_at
 
     @property
     def journal(self) -> Journal | None:

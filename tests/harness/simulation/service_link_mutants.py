@@ -13,11 +13,36 @@ SERVICE_LINK = (
     Mutant(
         "a-lock-runs-while-the-service-is-down",
         "qos.engine.queue_engine",
-        "self._link.lost(now if seen_at is None else min(seen_at, now))",
+        "self._link.lost(now if heard_at is None else min(heard_at, now))",
         "self._link.lost(now)",
         "The time in which there was no service is nobody's.",
         by=("a_lock_lasts_while_nothing_is_heard",),
         seed=35,
+    ),
+    Mutant(
+        "a-commit-is-a-worker-that-is-heard",
+        "qos.engine.queue_engine",
+        "heard_at = self._link.heard_at(now - self._port.silent_s())",
+        "heard_at = now",
+        "What a service writes without its connection shortens no lock.",
+        test=f"{_LINK}a_service_that_ends_without_its_connection_takes_nothing",
+    ),
+    Mutant(
+        "a-silence-is-heard",
+        "qos.engine.queue_engine",
+        "heard_at = self._link.heard_at(now - self._port.silent_s())",
+        "heard_at = self._link.heard_at(now)",
+        "A silence before the end of a service is no time of its workers.",
+        test=f"{_LINK}a_service_that_ends_in_a_silence_takes_nothing",
+    ),
+    Mutant(
+        "it-is-not-noted-that-workers-are-heard-again",
+        "qos.engine.queue_engine",
+        """        self._seen_at = -math.inf
+        self._commit.outputs""",
+        "        self._commit.outputs",
+        "What was lost is given back once, over two processes too.",
+        test=f"{_LINK}what_was_given_back_is_not_given_back_again",
     ),
     Mutant(
         "a-lost-connection-counts",

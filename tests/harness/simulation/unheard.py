@@ -30,6 +30,7 @@ class Unheard:
     def __init__(self) -> None:
         self._open = 0
         self._since_s = 0.0
+        self._decided_at = 0.0
         self._lost_s = 0.0
         # When each lock ends at the earliest, in listened seconds, by its token.
         self._ends: dict[str, float] = {}
@@ -43,6 +44,11 @@ class Unheard:
         if not self._open:
             self._since_s = now
         self._open += 1
+
+    def decides(self, now: float) -> None:
+        """A commit is decided. A period begins, perhaps within another one."""
+        self._decided_at = now
+        self.begins(now)
 
     def ends(self, now: float) -> None:
         """A period ends; harmless if none is open."""
@@ -63,7 +69,7 @@ class Unheard:
 
     def decided_s(self, now: float) -> float:
         """The same at the time when the commit was decided that is written now."""
-        return self.listened_s(self._since_s if self._open else now)
+        return self.listened_s(self._decided_at if self._open else now)
 
     def found(self, token: str) -> None:
         """A lock is from a process before: of its length nothing is promised."""
