@@ -40,6 +40,9 @@ _BYTES_FEW: Final = 1_000_000
 #: If there are more files, they are not each written by themselves.
 _KEPT_APART: Final = 32
 
+#: The column with the file of a row. No table has one with a space in its name.
+_PLACE: Final = "file of the row"
+
 #: The bytes of a file that is written again.
 _FILE_BYTES: Final = 128 * 2**20
 
@@ -218,10 +221,10 @@ def _with_keys(
 
 
 def _paths_at(rows: DataFrame, paths: Collection[str]) -> list[str]:
-    """Those of the paths within a table that are the `place` of a row."""
+    """Those of the paths within a table that are the file of a row."""
     places = [
-        unquote(row["place"]).split("/")
-        for row in rows.select("place").distinct().collect()
+        unquote(row[_PLACE]).split("/")
+        for row in rows.select(_PLACE).distinct().collect()
     ]
     # Ours are in the folder of a write; somebody else may have written others.
     parts = {path.count("/") + 1 for path in paths}
@@ -238,7 +241,7 @@ def _apart(sizes: dict[str, int]) -> list[list[str]]:
 
 def _place() -> Column:
     """The file of a row."""
-    return F.col("_metadata.file_path").alias("place")
+    return F.col("_metadata.file_path").alias(_PLACE)
 
 
 def _named(keys: DataFrame, on: Sequence[str]) -> DataFrame:

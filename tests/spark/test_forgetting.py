@@ -147,8 +147,7 @@ def journals(folder: Path) -> None:
         write_journal(folder, name, lines)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("first", [None, DAY])
+@pytest.mark.parametrize("first", [None, pytest.param(DAY, marks=pytest.mark.long)])
 def test_later_audits_of_the_same_journals_respect_it(
     spark: SparkSession,
     tmp_path: Path,
