@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
+from typing import Final
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +28,7 @@ from qos.audit.foreign_lines import Tied
 from qos.audit.journals import tied_folders, with_folder
 from qos.audit.judging import Judge
 from qos.audit.lines import LineProblem
-from qos.audit.locations import whole_url
+from qos.audit.locations import for_people, whole_url
 from qos.audit.named_journals import named_runs
 from qos.audit.new_files import NewFile, file_problems, files_since
 from qos.audit.parallel import in_parallel
@@ -36,13 +37,17 @@ from qos.audit.small_journals import are_small, without_compiling
 from qos.audit.staged_journals import stage
 from qos.audit.tables import Limits
 from qos.audit.upgrade import upgrade
-from qos.journal.schema import Role
+from qos.journal.schema import YEARS, Role
 
 __all__ = ["MARGIN", "audit"]
 
 #: The time to read before the first day and after the last one: a message that began on
 #: one day may end on another, and a file is in the folder of its first line.
 MARGIN = timedelta(days=2)
+
+#: The days of lines that count.
+_FIRST: Final = date(YEARS[0], 1, 1)
+_LAST: Final = date(YEARS[1], 12, 31)
 
 
 def audit(
@@ -72,12 +77,14 @@ def audit(
         progress: called with a description of the present step.
 
     Raises:
-        CannotWrite: another audit writes there, or the folder has other content.
+        CannotWrite: another audit writes there, or the folder has other content; or
+            all days are before one that has rows and no file any more.
     """
     started_at = time.monotonic()
     folders, tied = tied_folders(with_folder(name, whole_url) for name in journals)
     out = whole_url(out)
     oldest = kept_from(limits.now, keep_days)
+    first, last = _countable(first), _countable(last)
     first = first if oldest is None else max(first or oldest, oldest)
     with alone(out):
         progress("looking for files")
@@ -90,6 +97,11 @@ def audit(
             )
     untied = len(folders) - len(tied.folders)
     return replace(audited, untied=untied, seconds=time.monotonic() - started_at)
+
+
+def _countable(day: date | None) -> date | None:
+    """The next day to this one of which a line counts; no day before or after is read."""
+    return None if day is None else min(max(day, _FIRST), _LAST)
 
 
 def _audit(
@@ -120,9 +132,9 @@ def _audit(
         if first is None and first_day and are_before(spark, out, first_day):
             # The lines of those days are gone, and their rows stay.
             first = first_day
-        if first_day and last_day:
-            between = first or first_day, min(last or last_day, last_day)
-            first = _after_gone(spark, out, files, *between) or first
+        since, until = first or first_day, last or last_day
+        if since and until:
+            first = _after_gone(spark, out, files, since, until) or first
         # An audit of everything starts anew; without any line it has nothing to start with.
         is_empty = first is None and first_day is None
         carried_into = _after(last) if is_empty else first
@@ -184,10 +196,21 @@ def _audit(
 def _after_gone(
     spark: SparkSession, out: str, files: Sequence[NewFile], first: date, last: date
 ) -> date | None:
-    """The day after the last one whose folder is gone and whose rows stay, if any."""
+    """The day after the last one whose folder is gone and whose rows stay, if any.
+
+    Raises:
+        CannotWrite: it is the last day of the audit, or one after it.
+    """
     days = {file.day for file in files if file.problem is None}
-    day = last_gone(spark, out, days, first, last - timedelta(days=1))
-    return None if day is None else day + timedelta(days=1)
+    gone = last_gone(spark, out, days, first, last + MARGIN)
+    if gone is not None and gone >= last:
+        raise store.CannotWrite(
+            f"{for_people(out)}: the rows of {gone} are there, and its files are gone. "
+            "What began earlier may have ended on that day, so the rows of the days up to "
+            "it stay as they are, and there is no later day to audit. Bring the files "
+            "back, or give another folder."
+        )
+    return None if gone is None else gone + timedelta(days=1)
 
 
 def _after(last: date | None) -> date:

@@ -24,10 +24,15 @@ _LOOKED_AT: Final = timedelta(days=31)
 
 _DAY: Final = timedelta(days=1)
 
+#: The tables of what may take more than a day.
+_TABLES: Final = ("deliveries", "queue_items")
+
 
 def are_before(spark: SparkSession, out: str, first: date) -> bool:
     """Whether the tables of messages and items have rows of days before this one."""
-    return _has_rows(spark, out, None, first - _DAY)
+    return any(
+        store.count_rows(spark, f"{out}/{name}", None, first - _DAY) for name in _TABLES
+    )
 
 
 def last_gone(
@@ -35,29 +40,21 @@ def last_gone(
 ) -> date | None:
     """The last day of which the tables have rows, and no file is there any more.
 
-    To replace the rows of these days would remove those of that day, and leave what
-    begins before it without its end.
+    To replace the rows of days before it would leave what begins there and ends on that
+    day without its end.
 
     Args:
         spark: the session.
         out: the folder of the tables.
         days: those of files, as text.
-        first: the first of the days that are to be replaced.
+        first: the first of the days to look at.
         last: the last one.
     """
-    day = last
-    while day >= first:
-        if day.isoformat() not in days and _has_rows(spark, out, day, day):
-            return day
-        day -= _DAY
-    return None
-
-
-def _has_rows(spark: SparkSession, out: str, first: date | None, last: date) -> bool:
-    return any(
-        store.count_rows(spark, f"{out}/{name}", first, last)
-        for name in ("deliveries", "queue_items")
-    )
+    with_rows: set[date] = set()
+    for name in _TABLES:
+        with_rows |= store.days_with_rows(spark, f"{out}/{name}", first, last)
+    gone = (day for day in with_rows if day.isoformat() not in days)
+    return max(gone, default=None)
 
 
 def without_earlier(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import date
 
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -25,6 +26,7 @@ __all__ = [
     "children",
     "clear_days",
     "count_rows",
+    "days_with_rows",
     "has_days",
     "is_complete",
     "literal",
@@ -156,6 +158,17 @@ def count_rows(
     if table is None:
         return 0
     return sum(files(table, first, last)["num_records"].to_pylist())
+
+
+def days_with_rows(
+    spark: SparkSession, folder: str, first: date, last: date
+) -> set[date]:
+    """Those of these days that have a row in a table, from its log."""
+    table = delta.open_table(spark, folder)
+    if table is None:
+        return set()
+    filled = files(table, first, last).filter(pc.field("num_records") > 0)
+    return set(filled["partition.date"].to_pylist())
 
 
 def overwrite(table: DataFrame, folder: str) -> None:

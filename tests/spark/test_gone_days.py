@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from frames import Lines, write_journal
+from qos.audit.delta import CannotWrite
 from qos.audit.driver import audit
 from qos.audit.follow import Follower
 from qos.audit.snapshot import snapshot
@@ -94,9 +95,13 @@ def problems(out: Path) -> set[str]:
 
 
 def batch(
-    spark: SparkSession, journals: Path, out: Path, first: date | None = None
+    spark: SparkSession,
+    journals: Path,
+    out: Path,
+    first: date | None = None,
+    last: date | None = None,
 ) -> None:
-    audit(spark, [str(journals)], str(out), limits=LIMITS, first=first)
+    audit(spark, [str(journals)], str(out), limits=LIMITS, first=first, last=last)
 
 
 def look(
@@ -140,6 +145,52 @@ def test_a_day_that_goes_when_it_was_audited_keeps_its_rows(
     way(spark, journals, out, first)
     assert rows(out) == ALL
     way(spark, journals, out, first)
+    assert rows(out) == ALL
+
+
+@pytest.mark.parametrize(
+    ("gone", "first", "last"),
+    [
+        (SIXTH, date.min, FIFTH),
+        (SIXTH, SIXTH, SIXTH),
+        (SEVENTH, None, FIFTH),
+        (SEVENTH, FIFTH, SIXTH),
+        (SEVENTH, None, None),
+    ],
+)
+def test_days_with_an_end_that_is_gone_keep_their_rows(
+    gone: date,
+    first: date | None,
+    last: date | None,
+    spark: SparkSession,
+    journals: Path,
+    tmp_path: Path,
+) -> None:
+    """What began on them may have ended on the day that is gone, as was known before."""
+    out = tmp_path / "out"
+    batch(spark, journals, out)
+    shutil.rmtree(journals / f"date={gone}")
+    with pytest.raises(CannotWrite, match=f"the rows of {gone} are there") as told:
+        batch(spark, journals, out, first, last)
+    assert str(told.value).startswith(f"{out}: ")
+    assert rows(out) == ALL
+    # What comes later is audited as ever.
+    eighth = Lines()
+    eighth.sent(*SENT, at=SECOND_NIGHT + 90_000, msg_id="eighth")
+    eighth.got(*GOT, at=SECOND_NIGHT + 90_001.5, msg_id="eighth")
+    write_journal(journals, "more", eighth)
+    batch(spark, journals, out)
+    assert rows(out) == ALL | {"eighth": (date(2026, 1, 8), "delivered")}
+
+
+def test_a_last_day_that_is_gone_keeps_its_rows(
+    spark: SparkSession, journals: Path, tmp_path: Path
+) -> None:
+    """All days from it on are audited, and no other has rows."""
+    out = tmp_path / "out"
+    batch(spark, journals, out)
+    shutil.rmtree(journals / f"date={SEVENTH}")
+    batch(spark, journals, out, SEVENTH, date.max)
     assert rows(out) == ALL
 
 
