@@ -279,6 +279,14 @@ LIMITS: Final = (
     ),
     Limit("qos.core.queue.owner_requests:_AFFILIATIONS_MAX", "affiliations of a node"),
     Limit(
+        "qos.core.queue.requeuing:_LOOKED_AT_MAX",
+        "dead items that one request to requeue all looks at",
+    ),
+    Limit(
+        "qos.core.queue.requeuing:_ID_CHARS_MAX",
+        "characters of the ids that it requeues, unless the first one has more",
+    ),
+    Limit(
         "qos.core.queue.bounds:QueueBounds.subscriptions", "subscriptions of a service"
     ),
     Limit(

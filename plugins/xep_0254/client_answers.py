@@ -106,12 +106,13 @@ def extended_by(iq: ET.Element, length: float) -> float:
     return length if granted is None else granted
 
 
-def requeued(iq: ET.Element) -> list[str]:
-    """The ids of the requeued items."""
+def requeued(iq: ET.Element) -> tuple[list[str], str]:
+    """The ids of the requeued items, and after which there may be more; '': no more."""
     element = _answer(iq, extended("requeue"))
     if element is None:
-        return []
-    return [item.get("id", "") for item in element if local(item) == "item"]
+        return [], ""
+    last = iq.findtext(f"{{{PUBSUB}}}pubsub/{{{RSM}}}set/{{{RSM}}}last") or ""
+    return [item.get("id", "") for item in element if local(item) == "item"], last
 
 
 def configuration(iq: ET.Element) -> dict[str, str]:

@@ -325,13 +325,14 @@ def extend(node: str, item_id: str, token: str, length: float) -> str:
     return _pubsub(f"<q:extend{attrs}>{_items([(item_id, token)])}</q:extend>")
 
 
-def requeue(node: str, item_ids: Sequence[str]) -> str:
-    """Put dead items back into their queue; without ids: all of them."""
+def requeue(node: str, item_ids: Sequence[str], after: str = "") -> str:
+    """Put dead items back into their queue; without ids: all, a page (XEP-0059)."""
     _check_node(node)
     arguments.texts("item_ids", item_ids)
     content = _items((item_id, "") for item_id in item_ids)
     return _pubsub(
         f"<requeue xmlns='{EXTENSIONS}'{attributes(node=node)}>{content}</requeue>"
+        + _page("", _carried("after", after))
     )
 
 
@@ -344,9 +345,13 @@ def items(node: str, state: str, max_items: int | None, after: str) -> str:
         arguments.whole("max_items", max_items, least=0)
     arguments.text("after", after)
     limit = "" if max_items is None else f"<max>{max_items}</max>"
-    start = f"<after>{_carried('after', after)}</after>" if after else ""
-    page = f"<set xmlns='{RSM}'>{limit}{start}</set>" if limit or start else ""
+    page = _page(limit, _carried("after", after))
     return _pubsub(f"<items{attributes(node=node, q_state=state)}/>{page}")
+
+
+def _page(limit: str, after: str) -> str:
+    start = f"<after>{after}</after>" if after else ""
+    return f"<set xmlns='{RSM}'>{limit}{start}</set>" if limit or start else ""
 
 
 def info(node: str = "") -> str:

@@ -265,9 +265,39 @@ class XEP_0254(BasePlugin):
     async def requeue(
         self, service: str | JID, node: str, item_ids: Sequence[str] = ()
     ) -> list[str]:
-        """Put dead items back into their queue, () for all; returns their ids."""
+        """Put dead items back into their queue; returns their ids.
+
+        Args:
+            service: the JID of the service.
+            node: the name of the queue where they died.
+            item_ids: the ids that they had there: all of them are put back, or none.
+                (): see requeue_all.
+        """
         content = client_stanza.requeue(node, item_ids)
-        return client_answers.requeued(await self._set(service, content, "requeue"))
+        if not item_ids:
+            return [item_id async for item_id in self.requeue_all(service, node)]
+        answer = await self._set(service, content, "requeue")
+        return client_answers.requeued(answer)[0]
+
+    async def requeue_all(self, service: str | JID, node: str) -> AsyncIterator[str]:
+        """Put all dead items back into their queue, some at a time; yields their ids.
+
+        Those that a worker of the dead-letter node has, and those whose id is in use
+        again, stay where they are. What dies again meanwhile is put back once. Ended in
+        the middle, the rest stays dead, and the next call goes on with it.
+
+        Args: see requeue.
+        """
+        after = ""
+        while True:
+            content = client_stanza.requeue(node, (), after)
+            answer = await self._set(service, content, "requeue")
+            item_ids, last = client_answers.requeued(answer)
+            for item_id in item_ids:
+                yield item_id
+            if last in {"", after}:
+                return
+            after = last
 
     # -- workers -----------------------------------------------------------
 

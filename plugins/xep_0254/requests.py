@@ -222,9 +222,12 @@ _COMPANIONS: dict[str, tuple[str, ...]] = {
     _pubsub("options"): (_pubsub("subscribe"),),
     _pubsub("configure"): (_pubsub("create"),),
     _PUBLISH_OPTIONS: (_pubsub("publish"),),
-    # Only `items` has pages; a client that asks for pages of a short list gets all of
-    # it.
-    _SET: tuple(_pubsub(name) for name in ("items", "subscriptions", "affiliations")),
+    # A client that asks for pages of a short list of subscriptions or affiliations gets
+    # all of it.
+    _SET: (
+        *map(_pubsub, ("items", "subscriptions", "affiliations")),
+        extended("requeue"),
+    ),
 }
 
 
@@ -340,15 +343,7 @@ def _items(raw: _RawRequest) -> Items:
     if raw.companion is not None:
         if (max_element := raw.companion.find(f"{{{RSM}}}max")) is not None:
             limits.append(_count(max_element.text or ""))
-        after = raw.companion.findtext(f"{{{RSM}}}after", "")
-        if any(child.tag in (_RSM_BEFORE, _RSM_INDEX) for child in raw.companion):
-            raise Refusal(
-                "pages go forward only, and have no numbers",  # XEP-0059 §2.5
-                condition="feature-not-implemented",
-                type="cancel",
-            )
-    if len(after) > ITEM_ID_CHARS_MAX:
-        raise bad_request("a page after an id that is too long")
+        after = _after(raw.companion)
     return Items(
         node=raw.node,
         item_ids=read_ids(element),
@@ -356,6 +351,25 @@ def _items(raw: _RawRequest) -> Items:
         after=after,
         state=state,
     )
+
+
+def _after(rsm_set: ET.Element) -> str:
+    """Where a page begins (XEP-0059)."""
+    if any(child.tag in (_RSM_BEFORE, _RSM_INDEX) for child in rsm_set):
+        raise Refusal(
+            "pages go forward only, and have no numbers",  # XEP-0059 §2.5
+            condition="feature-not-implemented",
+            type="cancel",
+        )
+    after = rsm_set.findtext(f"{{{RSM}}}after", "")
+    if len(after) > ITEM_ID_CHARS_MAX:
+        raise bad_request("a page after an id that is too long")
+    return after
+
+
+def _requeue(raw: _RawRequest) -> Requeue:
+    after = "" if raw.companion is None else _after(raw.companion)
+    return Requeue(raw.node, read_ids(raw.element), after)
 
 
 def _count(value: str) -> int:
@@ -427,7 +441,7 @@ _READERS: dict[tuple[str, str], _Reader] = {
     ),
     (_pubsub("create"), "set"): _create,
     (extended("extend"), "set"): _extend,
-    (extended("requeue"), "set"): lambda raw: Requeue(raw.node, read_ids(raw.element)),
+    (extended("requeue"), "set"): _requeue,
     (_owner("default"), "get"): lambda _: DefaultConfig(),
     (_owner("configure"), "get"): lambda raw: GetConfigure(raw.node),
     (_owner("configure"), "set"): _configure,

@@ -202,7 +202,10 @@ def render_result(
             content = _affiliations(result, answer_bytes_max)
         case RequeueResult():
             items = [f"<item{attributes(id=item_id)}/>" for item_id in result.item_ids]
-            content = _list("q:requeue" + _Q, result.node, items, answer_bytes_max)
+            name = "q:requeue" + _Q
+            content = _list(
+                name, result.node, items, answer_bytes_max, last=result.last
+            )
         case ExtendResult():
             attrs = attributes(node=result.node, seconds=seconds(result.seconds))
             content = _inside(
@@ -282,12 +285,18 @@ def _list(
     elements: list[str],
     bytes_max: int,
     xmlns: str = PUBSUB,
+    last: str = "",
 ) -> str:
-    """A list without pages; if it is cut, it has the number of all elements."""
+    """A list; if it is cut, it has the number of all elements.
+
+    With `last` it is a page, and there are more (XEP-0059).
+    """
     shown_elements = cut(elements, bytes_max)
-    pages = ""
+    pages = f"<last>{last}</last>" if last else ""
     if len(shown_elements) < len(elements):
-        pages = f"<set xmlns='{RSM}'><count>{len(elements)}</count></set>"
+        pages += f"<count>{len(elements)}</count>"
+    if pages:
+        pages = f"<set xmlns='{RSM}'>{pages}</set>"
     head = f"<{name}{attributes(node=node or None)}>"
     end = name.partition(" ")[0]
     return _inside(f"{head}{''.join(shown_elements)}</{end}>{pages}", xmlns)

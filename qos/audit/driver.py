@@ -202,15 +202,15 @@ def _after_gone(
         CannotWrite: it is the last day of the audit, or one after it.
     """
     days = {file.day for file in files if file.problem is None}
-    gone = last_gone(spark, out, days, first, last + MARGIN)
-    if gone is not None and gone >= last:
+    day = last_gone(spark, out, days, first, last + MARGIN)
+    if day is not None and day >= last:
         raise store.CannotWrite(
-            f"{for_people(out)}: the rows of {gone} are there, and its files are gone. "
+            f"{for_people(out)}: the rows of {day} are there, and its files are gone. "
             "What began earlier may have ended on that day, so the rows of the days up to "
             "it stay as they are, and there is no later day to audit. Bring the files "
             "back, or give another folder."
         )
-    return None if gone is None else gone + timedelta(days=1)
+    return None if day is None else day + timedelta(days=1)
 
 
 def _after(last: date | None) -> date:

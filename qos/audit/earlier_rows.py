@@ -53,8 +53,7 @@ def last_gone(
     with_rows: set[date] = set()
     for name in _TABLES:
         with_rows |= store.days_with_rows(spark, f"{out}/{name}", first, last)
-    gone = (day for day in with_rows if day.isoformat() not in days)
-    return max(gone, default=None)
+    return max((day for day in with_rows if day.isoformat() not in days), default=None)
 
 
 def without_earlier(

@@ -214,6 +214,11 @@ examples:
 
 NODE is the queue where the items died, not its dead_letter_node. Prints {"id": …} for each
 requeued item. Its former failures do not count any more.
+
+Without ids all are requeued, fifty at a time, so that nobody waits for it. Stopped in the
+middle, the rest stays dead, and the same command goes on. What dies again meanwhile is not
+requeued again. Left as they are: items whose id is in use again, and those that a worker
+of the dead_letter_node has.
 """
 
 #: Name, description, and the end of the help.

@@ -171,10 +171,15 @@ async def _browse(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
 
 async def _requeue(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
     node, ids = arguments.node, arguments.ids
-    requeued = await queueing.requeue(arguments.service, node, ids)
-    for item_id in requeued:
+    if ids:
+        for item_id in await queueing.requeue(arguments.service, node, ids):
+            await print_json({"id": item_id})
+        return
+    count = 0
+    async for item_id in queueing.requeue_all(arguments.service, node):
         await print_json({"id": item_id})
-    if not requeued:
+        count += 1
+    if not count:
         note(
             f"nothing to requeue: no item has died in {node!r}. A dead letter is "
             "requeued in the queue where it died, its `origin` in `dead list`"

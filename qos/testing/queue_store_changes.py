@@ -95,8 +95,8 @@ class Chance:
         purge = PurgeNode(self._any(PurgedItems, node=node, gen=pick((0, 1))))
         slice_ = RemovePurged(pick((1, 2, 5)))
         at = pick(_TIMES)
-        forget, seen = ForgetOld(at, pick((1, 2, 5))), NoteSeen(at, pick(_TIMES))
-        return pick((RemoveNode(node), forget, seen, purge, slice_, slice_))
+        forget, note = ForgetOld(at, pick((1, 2, 5))), NoteSeen(at, pick(_TIMES))
+        return pick((RemoveNode(node), forget, note, purge, slice_, slice_))
 
     def _change_of_item(
         self, model: QueueModel, kind: int, node: str, item_id: str

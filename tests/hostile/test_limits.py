@@ -51,7 +51,7 @@ PACKAGES = (
 NOT_OF_OTHERS = {
     "qos.core.backoff:_DOUBLINGS_MAX": "arithmetic",
     "qos.core.message.flow:_DOUBLINGS_MAX": "arithmetic",
-    "qos.core.queue.browsing:_SEQ_CHARS_MAX": "SQLite's integers",
+    "qos.core.queue.seq_order:_SEQ_CHARS_MAX": "SQLite's integers",
     "qos.core.queue.node_options:_BACKOFF_S_MAX": "when we try again",
     "qos.core.rest.msg_properties:_WHOLE_MAX": "RFC 9651, of a decimal",
     "qos.engine.consuming:_TRANSACTION_S_MAX": "a handler of ours",

@@ -97,6 +97,7 @@ def calls(client: ClientXMPP) -> dict[str, tuple[Given, Wrong]]:
             },
         ),
         "browse": (WHERE, {**NO_NODE, "state": ("", "Live", "locked")}),
+        "requeue_all": (WHERE, NO_NODE),
         "requeue": (WHERE, {**NO_NODE, "item_ids": ("i1", [""], [5], [b"i1"])}),
         "subscribe": (
             {**WHERE, "queue_requests": 1},

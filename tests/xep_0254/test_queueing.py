@@ -602,6 +602,28 @@ async def test_a_worker_gets_items_settles_them_and_reads_the_numbers(
     assert (await plugin.stats(QUEUE, "n"))["subscribers"] == 0
 
 
+async def test_all_dead_items_are_requeued_over_several_requests(
+    bob: ClientXMPP, service: QueueService
+) -> None:
+    """Whoever stops in the middle goes on later."""
+    plugin = XEP_0254.of(bob)
+    await plugin.create(QUEUE, "n", {"queue#ttl": "1"})
+    names = [f"i{number}" for number in range(120)]
+    await plugin.publish(QUEUE, "n", [NewItem("<a xmlns='u:a'/>", n) for n in names])
+
+    async def all_dead() -> bool:
+        return (await plugin.stats(QUEUE, "n"))["dead"] == len(names)
+
+    await until(all_dead)
+    await plugin.configure(QUEUE, "n", {"queue#ttl": ""})
+    requeued = plugin.requeue_all(QUEUE, "n")
+    found = [await anext(requeued) for _ in range(60)]
+    assert (await plugin.stats(QUEUE, "n"))["dead"] == 20
+    found += await plugin.requeue(QUEUE, "n")
+    assert found == [*names[:60], *names[100:]]
+    assert await plugin.requeue(QUEUE, "n") == []
+
+
 async def test_a_worker_gets_only_the_items_that_its_selector_wants(
     bob: ClientXMPP, service: QueueService
 ) -> None:

@@ -275,6 +275,13 @@ REQUESTS: list[tuple[str, str, str, Request]] = [
         PUBSUB,
         Requeue("n", ("a",)),
     ),
+    (
+        "<q:requeue node='n'/>"
+        "<set xmlns='http://jabber.org/protocol/rsm'><after>7.9</after></set>",
+        "set",
+        PUBSUB,
+        Requeue("n", after="7.9"),
+    ),
 ]
 
 #: Requests to read and requests to change, each with its own iq type.

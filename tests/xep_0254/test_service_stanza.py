@@ -164,6 +164,11 @@ def test_the_results_of_publishing_and_the_like_name_node_and_items() -> None:
         "<q:requeue node='n'><item id='a'/><item id='b'/></q:requeue>",
     )
     answered(RequeueResult("n", ()), "<q:requeue node='n'/>")
+    answered(
+        RequeueResult("n", ("a",), "7.9"),
+        "<q:requeue node='n'><item id='a'/></q:requeue>"
+        "<set xmlns='http://jabber.org/protocol/rsm'><last>7.9</last></set>",
+    )
 
 
 def test_subscriptions_are_listed() -> None:

@@ -21,6 +21,7 @@ from qos.core.queue.requests import (
 from qos.core.queue.results import (
     ItemsResult,
 )
+from qos.core.queue.seq_order import is_seq
 from qos.core.queue.service import Queues
 from qos.core.queue.subscriber_requests import check_access
 from qos.core.strings import bare
@@ -31,9 +32,6 @@ __all__ = ["items"]
 #: payloads are read and written in one turn of the loop, which has 5 ms.
 _PAGE_MAX = 200
 _PAGE_BYTES_MAX = 256 * 1024
-
-#: The most digits of a cursor that surely fits into SQLite's 64-bit integers.
-_SEQ_CHARS_MAX = 18
 
 _Effects = list[QueueEffect]
 
@@ -53,7 +51,7 @@ def items(
         )
     limit = _PAGE_MAX if request.max_items is None else request.max_items
     limit = min(limit, _PAGE_MAX)
-    after = int(request.after) if _is_seq(request.after) else 0
+    after = int(request.after) if is_seq(request.after) else 0
     page, count = _page(service, queue, request, after=after, limit=limit, now=now)
     page = _cut(page, last=request.last)
     result = ItemsResult(
@@ -146,11 +144,6 @@ def _cut(page: list[Item], *, last: bool) -> list[Item]:
     sizes = accumulate(item.size for item in (reversed(page) if last else page))
     fits = max(1, sum(size <= _PAGE_BYTES_MAX for size in sizes))
     return page[-fits:] if last else page[:fits]
-
-
-def _is_seq(text: str) -> bool:
-    # Digits that SQLite can compare; the cursors that we give are always such.
-    return text.isascii() and text.isdecimal() and len(text) <= _SEQ_CHARS_MAX
 
 
 _seq = attrgetter("seq")

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from qos.core.queue import browsing, link_requests, owner_requests, subscriber_requests
+from qos.core.queue import (
+    browsing,
+    link_requests,
+    owner_requests,
+    requeuing,
+    subscriber_requests,
+)
 from qos.core.queue.effects import QueueEffect
 from qos.core.queue.requests import (
     Affiliations,
@@ -53,7 +59,7 @@ _HANDLERS: Mapping[type, _Handler] = {
     Delete: owner_requests.delete,
     GetConfigure: owner_requests.get_configure,
     Purge: owner_requests.purge,
-    Requeue: owner_requests.requeue,
+    Requeue: requeuing.requeue,
     SetAffiliations: owner_requests.set_affiliations,
     Subscriptions: owner_requests.subscriptions,
     CloseLink: link_requests.close_link,

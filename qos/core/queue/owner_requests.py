@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from qos.core.queue import item_lifecycle
 from qos.core.queue.access import affiliation, is_owner
 from qos.core.queue.bounds import may_create
 from qos.core.queue.dead_letters import bind, released, shown_config
@@ -12,7 +11,7 @@ from qos.core.queue.effects import (
     QueueEffect,
     SaveNode,
 )
-from qos.core.queue.item import Affiliation, Item, ItemOutcome, ItemState, Node
+from qos.core.queue.item import Affiliation, Node
 from qos.core.queue.node import QueueNode
 from qos.core.queue.node_options import (
     DEAD_LETTER_NODE,
@@ -30,7 +29,6 @@ from qos.core.queue.requests import (
     GetConfigure,
     Purge,
     Refusal,
-    Requeue,
     SetAffiliations,
     Subscriptions,
 )
@@ -39,7 +37,6 @@ from qos.core.queue.results import (
     ConfigureResult,
     CreateResult,
     Ok,
-    RequeueResult,
     SubscriptionsResult,
 )
 from qos.core.queue.service import Queues
@@ -55,17 +52,14 @@ __all__ = [
     "default_config",
     "delete",
     "get_configure",
+    "owned",
     "purge",
-    "requeue",
     "set_affiliations",
     "subscriptions",
 ]
 
 #: The number of affiliations of one node: all of them are written with the node.
 _AFFILIATIONS_MAX = 1000
-
-#: The number of dead items that are read from the store at a time.
-_CHUNK = 500
 
 _Effects = list[QueueEffect]
 
@@ -120,7 +114,7 @@ def get_configure(
     service: Queues, request: GetConfigure, requester: str, _now: float
 ) -> tuple[ConfigureResult, _Effects]:
     """Show the configuration of a node (XEP-0060 §8.2.1)."""
-    node = _owned(service, request.node, requester).node
+    node = owned(service, request.node, requester).node
     return ConfigureResult(shown_config(service.nodes, node)), []
 
 
@@ -128,7 +122,7 @@ def configure(
     service: Queues, request: Configure, requester: str, now: float
 ) -> tuple[Ok, _Effects]:
     """Change the configuration of a node (XEP-0060 §8.2.4); running deadlines stay."""
-    queue = _owned(service, request.node, requester)
+    queue = owned(service, request.node, requester)
     config = _config({**queue.node.config, **request.config})
     check_unchanged(queue.node.config, config)
     node = replace(queue.node, config=config)
@@ -143,7 +137,7 @@ def delete(
     service: Queues, request: Delete, requester: str, now: float
 ) -> tuple[Ok, _Effects]:
     """Delete a node with its locked items; remembered ids end too (XEP-0060 §8.4)."""
-    _owned(service, request.node, requester)
+    owned(service, request.node, requester)
     return Ok(), service.delete(request.node, now)
 
 
@@ -151,7 +145,7 @@ def purge(
     service: Queues, request: Purge, requester: str, now: float
 ) -> tuple[Ok, _Effects]:
     """Remove all items of a node, locked and dead ones too (XEP-0060 §8.5)."""
-    queue = _owned(service, request.node, requester)
+    queue = owned(service, request.node, requester)
     notices = queue.notify_workers("purge")
     return Ok(), [*queue.purge(now), *notices]
 
@@ -162,7 +156,7 @@ def affiliations(
     """List affiliations (XEP-0060 §5.7, §8.9.1)."""
     name = request.node
     if request.owner:
-        node = _owned(service, name, requester).node
+        node = owned(service, name, requester).node
         entries = tuple(
             (name, jid, affiliation_) for jid, affiliation_ in node.affiliations.items()
         )
@@ -184,7 +178,7 @@ def set_affiliations(
 
     An outcast loses subscriptions and locks.
     """
-    queue = _owned(service, request.node, requester)
+    queue = owned(service, request.node, requester)
     changed: dict[str, Affiliation] = dict(queue.node.affiliations)
     for jid, affiliation_ in request.affiliations.items():
         if affiliation_ is Affiliation.NONE:
@@ -206,7 +200,7 @@ def subscriptions(
     """List subscriptions (XEP-0060 §5.6, §8.8.1)."""
     name = request.node
     if request.owner:
-        queue = _owned(service, name, requester)
+        queue = owned(service, name, requester)
         entries = tuple(queue.subscriptions.values())
         return SubscriptionsResult(name, entries, owner=True), []
     account = bare(requester)
@@ -218,101 +212,6 @@ def subscriptions(
         if bare(subscription.jid) == account
     )
     return SubscriptionsResult(name, entries), []
-
-
-def requeue(
-    service: Queues, request: Requeue, requester: str, now: float
-) -> tuple[RequeueResult, _Effects]:
-    """Requeue dead items where they died: all that are named, or none.
-
-    Without names, all dead items are requeued except those that are locked in the
-    dead-letter node and those whose id is in use again.
-    """
-    queue = _owned(service, request.node, requester)
-    if request.item_ids:
-        dead_items = _dead_named(service, queue, request.item_ids)
-    else:
-        dead_items = _dead_of(service, queue)
-    for item_id in request.item_ids:
-        if item_id not in dead_items:
-            raise Refusal(
-                f"there is no dead item {item_id!r}",
-                condition="item-not-found",
-                type="cancel",
-            )
-        location, item = dead_items[item_id]
-        if item.state is ItemState.ACQUIRED:
-            raise _conflict(f"{item_id!r} is locked in {location.node.name!r}")
-        if item_id in queue.items:
-            raise _conflict(f"another item {item_id!r} lives")
-    effects: _Effects = []
-    requeued_ids = []
-    for item_id in request.item_ids or dead_items:
-        location, item = dead_items[item_id]
-        if item.state is ItemState.ACQUIRED or item_id in queue.items:
-            continue
-        effects += _live_again(service, queue, location, item, item_id, now)
-        requeued_ids.append(item_id)
-    return RequeueResult(request.node, tuple(requeued_ids)), effects
-
-
-def _live_again(
-    service: Queues,
-    queue: QueueNode,
-    location: QueueNode,
-    item: Item,
-    item_id: str,
-    now: float,
-) -> _Effects:
-    if item.state is ItemState.AVAILABLE:
-        service.queue(location.node.name).withdraw(item)
-    else:
-        queue.dead -= 1
-    # A dead letter that died again belongs to this node now.
-    alive = item_lifecycle.requeued(item, node=queue.node, item_id=item_id, now=now)
-    return queue.take_in(alive, now)
-
-
-def _dead_of(service: Queues, queue: QueueNode) -> dict[str, tuple[QueueNode, Item]]:
-    """The items that died in a node, by the ids they had there, oldest first.
-
-    Several can have one id, if the id was used again after the dedupe window. Then the
-    one that died last counts.
-    """
-    dead = [(item.item_id, queue, item) for item in _dead_here(service, queue)]
-    dead += [
-        (item.origin_id, location, item)
-        for location, letters in service.letters(queue.node.name)
-        for item in letters.order
-    ]
-    dead.sort(key=lambda entry: entry[2].seq)
-    return {item_id: (location, item) for item_id, location, item in dead}
-
-
-def _dead_named(
-    service: Queues, queue: QueueNode, item_ids: Iterable[str]
-) -> dict[str, tuple[QueueNode, Item]]:
-    """The items with these ids that died in a node, without a look at others."""
-    name, find = queue.node.name, service.ended_items.find_archived
-    locations = list(service.letters(name))
-    dead_items = {}
-    for item_id in item_ids:
-        dead = [(queue, item) for item in find(name, item_id, ItemOutcome.REJECTED)]
-        for location, letters in locations:
-            dead += [(location, item) for item in letters.named(item_id)]
-        if dead:
-            dead_items[item_id] = max(dead, key=lambda entry: entry[1].seq)
-    return dead_items
-
-
-def _dead_here(service: Queues, queue: QueueNode) -> list[Item]:
-    name, items, after = queue.node.name, list[Item](), 0
-    while chunk := service.ended_items.archived(
-        name, ItemOutcome.REJECTED, after=after, limit=_CHUNK
-    ):
-        items += chunk
-        after = chunk[-1].seq
-    return items
 
 
 # -- checks ----------------------------------------------------------------
@@ -331,7 +230,12 @@ def _nodes_for(service: Queues, name: str, account: str) -> list[QueueNode]:
     return [service.shown(name, account)]
 
 
-def _owned(service: Queues, name: str, requester: str) -> QueueNode:
+def owned(service: Queues, name: str, requester: str) -> QueueNode:
+    """The node of this name.
+
+    Raises:
+        Refusal: there is no such node, or the requester does not own it.
+    """
     queue = service.queue(name)
     account = bare(requester)
     if not is_owner(queue.node, account):
@@ -374,7 +278,3 @@ def _check_bound(service: Queues, account: str) -> None:
 
 def _not_acceptable(text: str) -> Refusal:
     return Refusal(text, condition="not-acceptable", type="modify")
-
-
-def _conflict(text: str) -> Refusal:
-    return Refusal(text, condition="conflict", type="cancel")

@@ -421,10 +421,17 @@ class SetAffiliations:
 
 @record(frozen=True, slots=True)
 class Requeue:
-    """Requeue dead items of a node; () for all of them."""
+    """Requeue dead items of a node.
+
+    Attributes:
+        node: the node.
+        item_ids: their ids; () for all of them, some at a time.
+        after: `last` of the answer to the request before; '' for the first one.
+    """
 
     node: str
     item_ids: tuple[str, ...] = ()
+    after: str = ""
 
 
 Request: TypeAlias = (

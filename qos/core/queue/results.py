@@ -136,10 +136,17 @@ class ConfigureResult:
 
 @record(frozen=True, slots=True)
 class RequeueResult:
-    """The ids of the items that were requeued."""
+    """Dead items were requeued.
+
+    Attributes:
+        node: the node.
+        item_ids: the ids that they have there.
+        last: after which the next request goes on; '': there are no more.
+    """
 
     node: str
     item_ids: tuple[str, ...]
+    last: str = ""
 
 
 Result: TypeAlias = (

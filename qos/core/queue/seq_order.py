@@ -15,7 +15,7 @@ from operator import attrgetter
 
 from qos.core.queue.item import Item
 
-__all__ = ["SeqOrder"]
+__all__ = ["SeqOrder", "is_seq"]
 
 #: Seqs of one bucket: sorting them takes some 20 µs.
 _BUCKET = 256
@@ -23,7 +23,15 @@ _BUCKET = 256
 #: The number of outdated entries that the heap of times may hold, beyond one a bucket.
 _SLACK = 1000
 
+#: The most digits of a seq that surely fits into SQLite's 64-bit integers.
+_SEQ_CHARS_MAX = 18
+
 _seq = attrgetter("seq")
+
+
+def is_seq(text: str) -> bool:
+    """Whether a part of a cursor may be a seq; those that we give always are."""
+    return text.isascii() and text.isdecimal() and len(text) <= _SEQ_CHARS_MAX
 
 
 class SeqOrder:

@@ -525,20 +525,114 @@ def test_a_letter_that_died_again_can_be_requeued_where_it_is() -> None:
     assert requeue(it) == ()
 
 
-def test_more_dead_than_one_look_shows_are_all_requeued() -> None:
-    """The store is read in pieces."""
+def dead_world(count: int, *, graves: bool = False) -> tuple[World, list[str]]:
+    """So many dead items, and their ids in order; with graves half of them moved."""
     it = world(graves=False)
     it.subscribe(BEE, 1000)
-    names = [f"i{number}" for number in range(501)]
+    names = [f"i{number}" for number in range(count)]
     it.publish(*names)
-    everything = tuple(
-        Settlement(item_id=name, outcome=ItemOutcome.REJECTED) for name in names
-    )
-    it.ask(Unlock(NODE, everything), BEE)
+    for part in filter(None, (names[::2], names[1::2])):
+        settlements = [
+            Settlement(item_id=name, outcome=ItemOutcome.REJECTED) for name in part
+        ]
+        it.ask(Unlock(NODE, tuple(settlements)), BEE)
+        if graves and GRAVES not in it.core.nodes:
+            it.create(GRAVES, PLAIN)
+            it.ask(Configure(NODE, {"queue#dead_letter_node": GRAVES}), OWNER)
     it.told(NotifyItem)
-    assert it.stats()["dead"] == 501
-    assert requeue(it) == tuple(names)
+    return it, names
+
+
+def requeue_some(it: World, after: str = "") -> RequeueResult:
+    """One request for all."""
+    result = it.ask(Requeue(NODE, after=after), OWNER)
+    assert isinstance(result, RequeueResult)
+    return result
+
+
+@pytest.mark.parametrize("graves", [False, True])
+@pytest.mark.parametrize("count", [1, 49, 50, 51, 100, 120])
+def test_all_dead_items_are_requeued_some_at_a_time(count: int, graves: bool) -> None:
+    """Each request is one commit; after the last one there is nothing to ask for."""
+    it, names = dead_world(count, graves=graves)
+    found, after, requests = list[str](), "", 0
+    while after or not requests:
+        result = requeue_some(it, after)
+        assert 0 < len(result.item_ids) <= 50
+        found += result.item_ids
+        after, requests = result.last, requests + 1
+    assert found == names
+    assert requests == -(-count // 50)
+    assert it.live().keys() == set(names)
+    assert it.stats()["dead"] == 0
     assert [item_id for item_id, _ in it.given()] == names
+
+
+def test_a_request_that_is_repeated_goes_on_where_it_says() -> None:
+    """Its answer was lost, or the service has begun anew meanwhile."""
+    it, names = dead_world(120)
+    first = requeue_some(it)
+    second = requeue_some(it, first.last)
+    it.boot()
+    again = requeue_some(it, first.last)
+    assert (again.item_ids, again.last) == (tuple(names[100:]), "")
+    assert requeue_some(it, second.last) == RequeueResult(NODE, ())
+    assert it.live().keys() == set(names)
+
+
+def test_what_dies_again_meanwhile_is_met_once() -> None:
+    """And what is published meanwhile, and dies, not at all. So it has an end."""
+    it, names = dead_world(120)
+    found, after, requests = list[str](), "", 0
+    while after or not requests:
+        result = requeue_some(it, after)
+        found += result.item_ids
+        for item_id in (*result.item_ids, "i0"):
+            if item_id in it.live():
+                it.reject(item_id, BEE)
+        it.publish(f"new{requests}")
+        it.reject(f"new{requests}", BEE)
+        after, requests = result.last, requests + 1
+    assert found == names
+    assert it.stats()["dead"] == 120 + requests
+
+
+def test_of_several_dead_with_one_id_the_last_counts_wherever_it_is() -> None:
+    """It may come many requests later."""
+    it, names = dead_world(60)
+    it.ask(Configure(NODE, {"queue#dedupe_window": "0"}), OWNER)
+    it.publish(entry("i3", "other"))
+    it.reject("i3", BEE)
+    first = requeue_some(it)
+    assert first.item_ids == (*names[:3], *names[4:50])
+    assert requeue_some(it, first.last).item_ids == (*names[50:], "i3")
+    assert "other" in it.disk.payloads[it.item("i3").seq]
+
+
+def test_long_ids_are_fewer_at_a_time() -> None:
+    """All of them are in the answer."""
+    it = world(graves=False)
+    it.subscribe(BEE, 1000)
+    names = [f"{number:02}" + "x" * 998 for number in range(25)]
+    it.publish(*names)
+    for name in names:
+        it.reject(name, BEE)
+    first = requeue_some(it)
+    assert first.item_ids == tuple(names[:10])
+    assert requeue_some(it, first.last).item_ids == tuple(names[10:20])
+
+
+@pytest.mark.parametrize(
+    "after", ["x", "1", "1.", ".1", "1.x", "-1.2", "1.2.3", "1." + "9" * 19, "1.\u0662"]
+)
+def test_a_requeue_goes_on_only_after_an_answer_of_ours(after: str) -> None:
+    it, _ = dead_world(1)
+    assert it.refused(Requeue(NODE, after=after), OWNER) == (
+        "bad-request",
+        "modify",
+        "",
+    )
+    assert it.stats()["dead"] == 1
 
 
 @pytest.mark.parametrize("request_", [Requeue(NODE), Items(node=NODE, state="dead")])

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from qos.core.queue import ready_items
+from qos.core.queue import ready_items, requeuing
 from qos.core.queue.consumer_jids import consumer_jid
 from qos.core.queue.effects import NotifyItem, QueueEffect, SaveItem
 from qos.core.queue.item import ItemOutcome
@@ -535,18 +535,25 @@ class Queue(RuleBasedStateMachine):
         assert self.ask(Requeue(node, item_ids), OWNER) == expected
         if expected != "ok":
             return
-        done = [
+        possible = {
             item_id
             for item_id in item_ids or dead
             if dead[item_id].status != "locked" and item_id not in live
-        ]
-        assert isinstance(self.answer, RequeueResult)
-        assert set(self.answer.item_ids) == set(done)
-        for item_id in done:
-            fact = dead[item_id]
-            fact.origin = fact.origin_id = ""
-            self.model.revive(fact, node, item_id, self.now)
-        self.done()
+        }
+        while True:
+            result = self.answer
+            assert isinstance(result, RequeueResult)
+            assert possible.issuperset(result.item_ids)
+            possible.difference_update(result.item_ids)
+            for item_id in result.item_ids:
+                fact = dead[item_id]
+                fact.origin = fact.origin_id = ""
+                self.model.revive(fact, node, item_id, self.now)
+            self.done()
+            if not result.last:
+                break
+            assert self.ask(Requeue(node, after=result.last), OWNER) == "ok"
+        assert not possible
 
     @rule(fails_max=st.integers(1, 3))
     def configure(self, fails_max: int) -> None:
@@ -665,6 +672,7 @@ def test_nothing_is_lost_doubled_or_overtaken_whatever_happens(
 ) -> None:
     """The promise of a queue, whatever happens."""
     monkeypatch.setattr(ready_items, "SLICE", 1)
+    monkeypatch.setattr(requeuing, "_LOOKED_AT_MAX", 1)
     run_state_machine_as_test(
         Queue,
         settings=settings(

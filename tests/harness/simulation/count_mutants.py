@@ -72,11 +72,27 @@ COUNTS = (
     ),
     Mutant(
         "requeued-items-are-still-dead",
-        "qos.core.queue.owner_requests",
+        "qos.core.queue.requeuing",
         "        queue.dead -= 1\n",
         "        queue.dead -= 0\n",
         "A requeued item is dead no more.",
         test=f"{_DEAD}test_a_requeued_item_is_the_item_itself_again",
+    ),
+    Mutant(
+        "a-requeue-of-all-has-no-end",
+        "qos.core.queue.requeuing",
+        " if _seq(dead) <= until]",
+        "]",
+        "What comes in while all is requeued, and dies, is not part of it.",
+        test=f"{_DEAD}test_what_dies_again_meanwhile_is_met_once",
+    ),
+    Mutant(
+        "an-older-item-of-an-id-is-requeued",
+        "qos.core.queue.requeuing",
+        "        if item.seq == newest[item_id][1].seq\n",
+        "",
+        "Of several dead items with one id the one that died last is requeued.",
+        test=f"{_DEAD}test_of_several_dead_with_one_id_the_last_counts_wherever_it_is",
     ),
     Mutant(
         "handled-letters-are-still-dead",
