@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -20,7 +21,7 @@ from qos.ids import new_id
 from qos.testing import LoopbackServer, friends, logged_in
 from qos.testing.ports import free_ports
 from qos.testing.processes import Child, Process
-from waiting import LIMIT_S, limit
+from waiting import LIMIT_S, limit, until
 from worker_setup import NODE, QUEUE, SECRET, Queue
 
 __all__ = ["Bridge", "Bridges", "Rabbit", "bridges"]
@@ -219,6 +220,8 @@ class Bridges:
         for word in notes:
             await bridge.note(word)
         await self.queue.until(**counts)
+        # There may be nothing left to carry: it may still be starting.
+        await until(lambda: catches(bridge.process.pid, signal.SIGTERM))
         bridge.process.send_signal(signal.SIGTERM)
         assert await bridge.end() == 0, bridge.said
         return bridge
@@ -230,6 +233,13 @@ class Bridges:
     async def close(self) -> None:
         for each in self._started:
             await each.kill()
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal by now."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    (mask,) = re.findall(r"^SigCgt:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return bool(int(mask, 16) >> (number - 1) & 1)
 
 
 @contextlib.asynccontextmanager

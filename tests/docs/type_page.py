@@ -144,7 +144,11 @@ def type_pages(words: list[str]) -> None:
         if word in _TIMES:
             times = _TIMES[word]
             continue
-        for _ in range(times):
+        for number in range(times):
+            if number:
+                time.sleep(
+                    1
+                )  # Nobody types a page twice in the second that is in a name.
             type_page(Path(word))
 
 

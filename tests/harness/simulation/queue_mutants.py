@@ -68,7 +68,7 @@ QUEUE = (
         "        self._busy",
         "Time in which the service could answer nothing is not that of its workers.",
         by=("a_lock_lasts_while_nothing_is_heard",),
-        seed=261,
+        seed=797,
     ),
     Mutant(
         "count-is-not-kept",
