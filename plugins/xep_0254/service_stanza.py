@@ -201,11 +201,7 @@ def render_result(
         case AffiliationsResult():
             content = _affiliations(result, answer_bytes_max)
         case RequeueResult():
-            items = [f"<item{attributes(id=item_id)}/>" for item_id in result.item_ids]
-            name = "q:requeue" + _Q
-            content = _list(
-                name, result.node, items, answer_bytes_max, last=result.last
-            )
+            content = _requeued(result, answer_bytes_max)
         case ExtendResult():
             attrs = attributes(node=result.node, seconds=seconds(result.seconds))
             content = _inside(
@@ -224,6 +220,11 @@ def render_result(
         case _:
             assert_never(result)
     return answer_to(iq, "result", content, sender=sender)
+
+
+def _requeued(result: RequeueResult, bytes_max: int) -> str:
+    items = [f"<item{attributes(id=item_id)}/>" for item_id in result.item_ids]
+    return _list("q:requeue" + _Q, result.node, items, bytes_max, last=result.last)
 
 
 def _ids(item_ids: Iterable[str]) -> str:

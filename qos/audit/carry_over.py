@@ -82,6 +82,11 @@ class CarryOver:
         if first is not None and self._marks.parts:
             self._former = self._record_store.read(self._marks.parts[0])
 
+    @property
+    def is_used(self) -> bool:
+        """Whether the audit takes up what an earlier one has left."""
+        return self._first is not None
+
     def records(self, new: Records) -> Records:
         """The knowledge carried into the audit, together with what it has read."""
         return self._former + new

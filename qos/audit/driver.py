@@ -7,8 +7,8 @@ made.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Final
 
@@ -34,7 +34,7 @@ from qos.audit.new_files import NewFile, file_problems, files_since
 from qos.audit.parallel import in_parallel
 from qos.audit.results import NEVER, Summary, draw, kept_from
 from qos.audit.small_journals import are_small, without_compiling
-from qos.audit.staged_journals import stage
+from qos.audit.staged_journals import Staged, stage
 from qos.audit.tables import Limits
 from qos.audit.upgrade import upgrade
 from qos.journal.schema import YEARS, Role
@@ -92,9 +92,9 @@ def audit(
         until = None if last is None else last + MARGIN
         files = files_since(spark, folders, since, last=until)
         with without_compiling(spark, active=are_small(file.size for file in files)):
-            audited = _audit(
+            audited = _Audit(
                 spark, folders, files, tied, out, limits, first, last, oldest, progress
-            )
+            ).run()
     untied = len(folders) - len(tied.folders)
     return replace(audited, untied=untied, seconds=time.monotonic() - started_at)
 
@@ -104,139 +104,165 @@ def _countable(day: date | None) -> date | None:
     return None if day is None else min(max(day, _FIRST), _LAST)
 
 
-def _audit(
-    spark: SparkSession,
-    folders: Sequence[str],
-    files: Sequence[NewFile],
-    tied: Tied,
-    out: str,
-    limits: Limits,
-    first: date | None,
-    last: date | None,
-    oldest: date | None,
-    progress: Callable[[str], None],
-) -> Summary:
+@dataclass(frozen=True, slots=True)
+class _Audit:
     """See audit; no other process writes there. Rows before `oldest` are removed."""
-    audits = Audits(spark, out)
-    audits.recover()
-    upgrade(spark, out)
-    staged = f"{out}/{STAGED}"
-    try:
-        progress("reading the journals")
-        sizes = {file.path: file.size for file in files if file.problem is None}
-        contents = stage(spark, sizes, staged, tied=tied)
-        # They are few, and in memory from here on.
-        pieces = contents.runs.localCheckpoint()
-        runs = boot_runs.merged(pieces, tolerance_s=CLOCK_BACK_S).localCheckpoint()
-        count, first_day, last_day = _extent(pieces)
-        if first is None and first_day and are_before(spark, out, first_day):
-            # The lines of those days are gone, and their rows stay.
+
+    spark: SparkSession
+    folders: Sequence[str]
+    files: Sequence[NewFile]
+    tied: Tied
+    out: str
+    limits: Limits
+    first: date | None
+    last: date | None
+    oldest: date | None
+    progress: Callable[[str], None]
+
+    def run(self) -> Summary:
+        """Read, write and draw."""
+        audits = Audits(self.spark, self.out)
+        audits.recover()
+        upgrade(self.spark, self.out)
+        staged = f"{self.out}/{STAGED}"
+        try:
+            self.progress("reading the journals")
+            sizes = {file.path: file.size for file in self._readable()}
+            contents = stage(self.spark, sizes, staged, tied=self.tied)
+            # They are few, and in memory from here on.
+            pieces = contents.runs.localCheckpoint()
+            count, *extent = _extent(pieces)
+            first = self._first_replaced(*extent)
+            days = first or extent[0], self.last or extent[1]
+            # An audit of everything starts anew; without any line it has nothing to
+            # start with.
+            into = _after(self.last) if days[0] is None else first
+            carried = CarryOver(
+                self.spark, self.out, into, self.last, self.oldest, audits.number
+            )
+            problems, frames = self._write(contents, pieces, carried, first, days)
+        finally:
+            store.remove(self.spark, staged)
+        if self.oldest is not None:
+            audits.remove_before(self.oldest)
+        audits.record(*days)
+        lines = count + _bad_lines(problems)
+        summary = Summary(first=days[0], last=days[1], lines=lines, events=count)
+        self.progress("drawing the report")
+        return draw(frames, problems, self.out, summary, self.limits)
+
+    def _readable(self) -> Iterator[NewFile]:
+        return (file for file in self.files if file.problem is None)
+
+    def _first_replaced(
+        self, first_day: date | None, last_day: date | None
+    ) -> date | None:
+        """The first day whose rows are replaced; None: this audit starts anew.
+
+        The rows of days whose lines are gone stay, and those of the days before them:
+        what began there may have ended on a day that is gone.
+
+        Args:
+            first_day: that of the lines; None: there is no line.
+            last_day: the last one.
+
+        Raises:
+            CannotWrite: no day is left.
+        """
+        first = self.first
+        if first is None and first_day and are_before(self.spark, self.out, first_day):
             first = first_day
-        since, until = first or first_day, last or last_day
-        if since and until:
-            first = _after_gone(spark, out, files, since, until) or first
-        # An audit of everything starts anew; without any line it has nothing to start with.
-        is_empty = first is None and first_day is None
-        carried_into = _after(last) if is_empty else first
-        carried = CarryOver(spark, out, carried_into, last, oldest, audits.number)
+        since, until = first or first_day, self.last or last_day
+        if since is None or until is None:
+            return first
+        days = {file.day for file in self._readable()}
+        day = last_gone(self.spark, self.out, days, since, until + MARGIN)
+        if day is not None and day >= until:
+            raise store.CannotWrite(
+                f"{for_people(self.out)}: the rows of {day} are there, and its files are "
+                "gone. What began earlier may have ended on that day, so the rows of the "
+                "days up to it stay as they are, and there is no later day to audit. Bring "
+                "the files back, or give another folder."
+            )
+        return first if day is None else _after(day)
+
+    def _write(
+        self,
+        contents: Staged,
+        pieces: DataFrame,
+        carried: CarryOver,
+        first: date | None,
+        days: tuple[date | None, date | None],
+    ) -> tuple[DataFrame, dict[str, DataFrame]]:
+        """Write the tables; returns the problems and the frames of the tables.
+
+        Args:
+            contents: what was read.
+            pieces: its runs.
+            carried: what an earlier audit has left to this one.
+            first: see _first_replaced.
+            days: the first and the last day; None: there is no line.
+        """
         records = carried.records(records_of(contents))
+        runs = boot_runs.merged(pieces, tolerance_s=CLOCK_BACK_S).localCheckpoint()
         all_runs = runs
-        if carried_into is not None:
+        if carried.is_used:
             all_runs = boot_runs.merged(carried.runs(pieces), tolerance_s=CLOCK_BACK_S)
             all_runs = all_runs.localCheckpoint()
-        judge = _judge(spark, folders, files, tied, all_runs, limits, first or last)
-        days = first or first_day, last or last_day
+        judge = self._judge(all_runs, first or self.last)
         messages_of = (
             pairing.messages_of if contents.has_pairs else tables.deliveries_of
         )
-
         events = records.lines.drop("subject")
         counts = _counts(events, records.roles)
 
         def find_problems() -> DataFrame:
-            progress("looking for problems of the journals")
-            problems = _problems(contents.lines, runs, file_problems(spark, files))
+            self.progress("looking for problems of the journals")
+            of_files = file_problems(self.spark, self.files)
+            problems = _problems(contents.lines, runs, of_files)
             if Role.JOURNAL in records.roles:
                 problems = problems.unionByName(tables.contradicting_counts(counts))
-            return write_problems(problems, out)
+            return write_problems(problems, self.out)
 
         def make_tables() -> dict[str, DataFrame]:
             frames = write_tables(
                 events,
                 judge,
-                out,
+                self.out,
                 # Without a line there is no day, and nothing to replace.
                 (days[0] or NEVER[0], days[1] or NEVER[1]),
                 messages=messages_of(records.messages),
                 counts=counts,
                 roles=records.roles,
                 from_margin=bool(first),
-                progress=progress,
+                progress=self.progress,
             )
-            progress("keeping what has not ended")
+            self.progress("keeping what has not ended")
             carried.write(records, all_runs, frames["deliveries"], judge)
             return frames
 
         problems, frames = in_parallel(find_problems, make_tables)
-    finally:
-        store.remove(spark, staged)
-    if oldest is not None:
-        audits.remove_before(oldest)
-    audits.record(*days)
-    summary = Summary(
-        first=days[0],
-        last=days[1],
-        lines=count + _bad_lines(problems),
-        events=count,
-    )
-    progress("drawing the report")
-    return draw(frames, problems, out, summary, limits)
+        return problems, frames
 
+    def _judge(self, runs: DataFrame, limited_by: date | None) -> Judge:
+        """A judge who knows the journals of all files.
 
-def _after_gone(
-    spark: SparkSession, out: str, files: Sequence[NewFile], first: date, last: date
-) -> date | None:
-    """The day after the last one whose folder is gone and whose rows stay, if any.
+        Args:
+            runs: all that are known.
+            limited_by: a day that limits the given files; None: no day does.
+        """
 
-    Raises:
-        CannotWrite: it is the last day of the audit, or one after it.
-    """
-    days = {file.day for file in files if file.problem is None}
-    day = last_gone(spark, out, days, first, last + MARGIN)
-    if day is not None and day >= last:
-        raise store.CannotWrite(
-            f"{for_people(out)}: the rows of {day} are there, and its files are gone. "
-            "What began earlier may have ended on that day, so the rows of the days up to "
-            "it stay as they are, and there is no later day to audit. Bring the files "
-            "back, or give another folder."
-        )
-    return None if day is None else day + timedelta(days=1)
+        def of_all_days() -> DataFrame:
+            files = files_since(self.spark, self.folders, None)
+            return named_runs(self.spark, files, self.tied)
+
+        runs = runs.unionByName(named_runs(self.spark, self.files, self.tied))
+        return Judge(runs, self.limits, of_all_days if limited_by else None)
 
 
 def _after(last: date | None) -> date:
     """The day after the last one; after all days, if there is no last one."""
     return date.max if last is None else last + timedelta(days=1)
-
-
-def _judge(
-    spark: SparkSession,
-    folders: Sequence[str],
-    files: Sequence[NewFile],
-    tied: Tied,
-    runs: DataFrame,
-    limits: Limits,
-    limited_by: date | None,
-) -> Judge:
-    """A judge who knows the journals of all files.
-
-    Args: see _audit; limited_by: a day that limits the given files; None: no day does.
-    """
-
-    def of_all_days() -> DataFrame:
-        return named_runs(spark, files_since(spark, folders, None), tied)
-
-    runs = runs.unionByName(named_runs(spark, files, tied))
-    return Judge(runs, limits, of_all_days if limited_by else None)
 
 
 def _counts(events: DataFrame, roles: Collection[Role]) -> DataFrame:
