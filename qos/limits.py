@@ -277,6 +277,10 @@ LIMITS: Final = (
         "qos.core.queue.bounds:QueueBounds.bytes_per_account",
         "bytes of items that wait in the nodes created by one account",
     ),
+    Limit(
+        "qos.core.queue.browsing:_COUNTED_MAX",
+        "accepted items that are counted for a page",
+    ),
     Limit("qos.core.queue.owner_requests:_AFFILIATIONS_MAX", "affiliations of a node"),
     Limit(
         "qos.core.queue.requeuing:_LOOKED_AT_MAX",

@@ -172,10 +172,10 @@ def page(iq: ET.Element) -> Page:
     ]
     limits = _answer(iq, f"{{{RSM}}}set")
     if limits is None:
-        return Page(browsed, len(browsed), "")
+        return Page(browsed, len(browsed), "")  # Without pages it has all of them.
     count = whole(limits.findtext(f"{{{RSM}}}count"))
     last = limits.findtext(f"{{{RSM}}}last") or ""
-    return Page(browsed, len(browsed) if count is None else count, last)
+    return Page(browsed, count, last)
 
 
 def _browsed(item: ET.Element, properties: Properties) -> BrowsedItem:

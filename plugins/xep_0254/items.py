@@ -168,10 +168,11 @@ class Page:
 
     Attributes:
         items: in the order of the service.
-        count: the number of all items.
+        count: the number of all items; None: the service has not counted them, as a queue
+            service of this library beyond a thousand accepted items.
         last: use it to ask for the next page; '' if there is none.
     """
 
     items: list[BrowsedItem]
-    count: int
+    count: int | None
     last: str

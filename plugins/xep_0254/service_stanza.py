@@ -338,7 +338,7 @@ def _affiliations(result: AffiliationsResult, bytes_max: int) -> str:
 
 
 def _items(result: ItemsResult, payloads: Mapping[int, str], bytes_max: int) -> str:
-    """The items as a page (XEP-0059); `count` shows that there are more."""
+    """The items as a page (XEP-0059), with their number where it is known."""
     elements = [
         _item(item, payloads.get(item.seq, ""), result.now, result.owner)
         for item in result.items
@@ -356,10 +356,12 @@ def _items(result: ItemsResult, payloads: Mapping[int, str], bytes_max: int) -> 
         # Not the ids: the next page is found even if that item is gone meanwhile.
         first, last = result.items[0].seq, result.items[len(elements) - 1].seq
         pages = f"<first>{first}</first><last>{last}</last>"
+    if result.count is not None:
+        pages += f"<count>{result.count}</count>"
     return _inside(
         f"<items{_Q}{attributes(node=result.node)}>{''.join(elements)}</items>"
         f"{''.join(properties)}"
-        f"<set xmlns='{RSM}'>{pages}<count>{result.count}</count></set>"
+        f"<set xmlns='{RSM}'>{pages}</set>"
     )
 
 

@@ -211,12 +211,12 @@ class PendingEndedItems:
         return sorted(items, key=lambda item: item.seq)
 
     def count_archived(
-        self, node: str, outcome: ItemOutcome, *, now: float = -math.inf
-    ) -> int:
+        self, node: str, outcome: ItemOutcome, *, most: int, now: float = -math.inf
+    ) -> int | None:
         """See qos.core.queue.contents.EndedItems; the state of the last commit."""
         if not self._asks(node, outcome):
             return 0
-        return self._store.count_archived(node, outcome, now=now)
+        return self._store.count_archived(node, outcome, most=most, now=now)
 
 
 K = TypeVar("K")

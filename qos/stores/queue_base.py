@@ -156,9 +156,13 @@ class QueueStore(Protocol):
         """
 
     def count_archived(
-        self, node: str, outcome: ItemOutcome, *, now: float = -math.inf
-    ) -> int:
-        """How many items a node keeps after this outcome; see archived."""
+        self, node: str, outcome: ItemOutcome, *, most: int, now: float = -math.inf
+    ) -> int | None:
+        """How many items a node keeps after this outcome; see archived.
+
+        None: there are more than `most`, perhaps with some whose time is over. It takes
+        as long then as for `most`.
+        """
 
     def find_archived(
         self, node: str, item_id: str, outcome: ItemOutcome

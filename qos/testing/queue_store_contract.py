@@ -197,7 +197,7 @@ class QueueStoreContract(QueueClockContract):
                 lambda: store.all_ended("jobs", ["a"]),
                 lambda: store.settled("jobs", [("a", "t")]),
                 lambda: store.archived("jobs", accepted, limit=1),
-                lambda: store.count_archived("jobs", accepted),
+                lambda: store.count_archived("jobs", accepted, most=9),
                 lambda: store.find_archived("jobs", "a", accepted),
                 store.push_subscribers,
                 lambda: store.push_links("a"),

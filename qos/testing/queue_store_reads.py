@@ -66,7 +66,7 @@ class QueueReadContract(QueueFaultContract):
                 assert store.settled("jobs", [("id-1", "token")]) == {}
                 for outcome in ItemOutcome:
                     assert store.archived("jobs", outcome, limit=9) == []
-                    assert store.count_archived("jobs", outcome) == 0
+                    assert store.count_archived("jobs", outcome, most=0) == 0
                     assert store.find_archived("jobs", "id-1", outcome) == []
                 assert store.push_subscribers() == []
                 assert store.push_links("pushed") == {}

@@ -413,7 +413,7 @@ class _Memory:
         return [item for item in found if item.item_id == item_id]
 
     def count_archived(
-        self, node: str, outcome: ItemOutcome, *, now: float = -math.inf
-    ) -> int:
+        self, node: str, outcome: ItemOutcome, *, most: int, now: float = -math.inf
+    ) -> int | None:
         found = self._world.disk.archived(node, outcome)
-        return sum(item.is_kept(now) for item in found)
+        return None if len(found) > most else sum(each.is_kept(now) for each in found)

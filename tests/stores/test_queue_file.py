@@ -187,7 +187,7 @@ COSTS: dict[str, Change | Callable[[SqliteQueueStore], object]] = {
         "jobs", ItemOutcome.ACCEPTED, after=20, limit=5
     ),
     "count another node": lambda store: store.count_archived(
-        "empty", ItemOutcome.ACCEPTED
+        "empty", ItemOutcome.ACCEPTED, most=1000
     ),
     "find archived": lambda store: store.find_archived(
         "jobs", "id-20", ItemOutcome.ACCEPTED

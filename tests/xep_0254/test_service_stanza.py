@@ -29,6 +29,7 @@ from qos.core.queue.results import (
     SubscribeResult,
     SubscriptionsResult,
 )
+from xep_0254 import client_answers
 from xep_0254.forms import parse_form
 from xep_0254.request_items import ITEM_BYTES_MAX
 from xep_0254.service_stanza import render_result
@@ -331,6 +332,15 @@ def test_a_page_says_where_it_begins_and_ends_and_of_how_many() -> None:
         (f"{RSM}last", "3"),
         (f"{RSM}count", "9"),
     ]
+
+
+def test_a_page_of_more_than_are_counted_has_no_count() -> None:
+    """XEP-0059 §2.6 permits that; its reader knows that there may be more."""
+    answer = read(result(ItemsResult(node="n", items=(ITEM,), count=None, now=NOW)))
+    (rsm_set,) = answer.iter(f"{RSM}set")
+    assert [each.tag for each in rsm_set] == [f"{RSM}first", f"{RSM}last"]
+    page = client_answers.page(answer)
+    assert (page.count, page.last, len(page.items)) == (None, "7", 1)
 
 
 def test_an_empty_page_says_only_how_many_there_are() -> None:

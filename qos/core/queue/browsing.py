@@ -33,6 +33,9 @@ __all__ = ["items"]
 _PAGE_MAX = 200
 _PAGE_BYTES_MAX = 256 * 1024
 
+#: Accepted items that are counted for a page: each is a row that is read.
+_COUNTED_MAX = 1000
+
 _Effects = list[QueueEffect]
 
 
@@ -74,8 +77,8 @@ def _page(
     after: int,
     limit: int,
     now: float,
-) -> tuple[list[Item], int]:
-    """A page of items by seq, and how many there are in total."""
+) -> tuple[list[Item], int | None]:
+    """A page of items by seq, and how many there are in total; see ItemsResult."""
     if request.state == "live":
         if request.item_ids:
             candidates = map(queue.items.get, request.item_ids)
@@ -91,7 +94,7 @@ def _page(
     if request.item_ids:
         matches = _named(service, name, request, outcome, now)
         return _sorted(matches, after, limit), len(matches)
-    count = ended_items.count_archived(name, outcome, now=now)
+    count = ended_items.count_archived(name, outcome, most=_COUNTED_MAX, now=now)
     # Expired items are left out by the query: removed afterwards, they would leave a
     # page short or empty.
     archived = ended_items.archived(name, outcome, after=after, limit=limit, now=now)

@@ -46,9 +46,9 @@ class EndedItems(Protocol):
         """
 
     def count_archived(
-        self, node: str, outcome: ItemOutcome, *, now: float = -math.inf
-    ) -> int:
-        """How many of the archived items are kept at `now`."""
+        self, node: str, outcome: ItemOutcome, *, most: int, now: float = -math.inf
+    ) -> int | None:
+        """How many of the archived items are kept at `now`; None: more than `most`."""
 
 
 @dataclass(slots=True)

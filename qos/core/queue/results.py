@@ -87,7 +87,7 @@ class ItemsResult:
     Attributes:
         node: the name of the node.
         items: in the order of delivery, as far as it is known.
-        count: how many there are in total (XEP-0059).
+        count: how many there are in total (XEP-0059); None: too many to be counted.
         now: the time at which this result is true.
         owner: the requester owned the node at that time; only an owner sees the holders
             of items.
@@ -96,7 +96,7 @@ class ItemsResult:
 
     node: str
     items: tuple[Item, ...]
-    count: int
+    count: int | None
     now: float
     owner: bool = False
     dropped: int = 0

@@ -13,7 +13,9 @@ from qos.core.queue.results import ItemsResult
 from queue_world import ANT, BEE, NODE, OWNER, PLAIN, PUBLISHER, STRANGER, World, entry
 
 
-def browse(it: World, *, by: str = OWNER, **asked: object) -> tuple[list[str], int]:
+def browse(
+    it: World, *, by: str = OWNER, **asked: object
+) -> tuple[list[str], int | None]:
     """The ids of a page, and the total."""
     before = repr(it.disk)
     result = it.ask(Items(node=NODE, **asked), by)  # type: ignore[arg-type]
@@ -186,3 +188,17 @@ def test_who_may_look(
     gone = ("item-not-found", "cancel", "")
     for jid in (PUBLISHER, STRANGER):
         assert it.refused(Items(node="none"), jid) == gone
+
+
+@pytest.mark.parametrize(("most", "count"), [(3, 3), (2, None), (0, None)])
+def test_accepted_items_are_counted_up_to_a_bound(
+    monkeypatch: pytest.MonkeyPatch, most: int, count: int | None
+) -> None:
+    """Each of them would be read, for every page."""
+    monkeypatch.setattr(browsing, "_COUNTED_MAX", most)
+    it = World({**PLAIN, "queue#keep_accepted": "60"})
+    it.subscribe(BEE, 100)
+    it.publish("a", "b", "c")
+    for item_id in "abc":
+        it.retract(item_id, BEE)
+    assert browse(it, state="accepted") == (["a", "b", "c"], count)

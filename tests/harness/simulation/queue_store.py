@@ -175,11 +175,11 @@ class SimulatedQueueStore:
         return kept[:limit]
 
     def count_archived(
-        self, node: str, outcome: ItemOutcome, *, now: float = -math.inf
-    ) -> int:
+        self, node: str, outcome: ItemOutcome, *, most: int, now: float = -math.inf
+    ) -> int | None:
         """See QueueStore."""
         found = self._kept.archived(node, outcome)
-        return sum(item.is_kept(now) for item in found)
+        return None if len(found) > most else sum(each.is_kept(now) for each in found)
 
     def find_archived(
         self, node: str, item_id: str, outcome: ItemOutcome
