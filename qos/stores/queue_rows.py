@@ -234,44 +234,51 @@ def rows(changes: Iterable[Change]) -> Iterator[Row]:
             case RemoveItem(seq):
                 new.pop(seq, None)
                 yield _REMOVE_ITEM, seq, (seq,)
-            case SaveEnded(end):
-                end_key = (end.node, end.item_id, end.token, end.seq)
-                yield _SAVE_ENDED, end_key, _ended_row(end)
-            case SaveSubscription(subscription):
-                pair = (subscription.node, subscription.jid)
-                yield _SAVE_SUBSCRIPTION, pair, _subscription_values(subscription)
-            case RemoveSubscription(node, jid):
-                yield _REMOVE_SUBSCRIPTION, (node, jid), (node, jid)
-            case SaveTerminus(terminus):
-                yield _SAVE_TERMINUS, terminus.jid, _terminus_row(terminus)
-            case RemoveTerminus(jid):
-                yield _REMOVE_TERMINUS, jid, (jid,)
-            case SavePushLink(link):
-                link_key = (link.subscriber_id, link.seq)
-                yield _SAVE_PUSH_LINK, link_key, _push_link_values(link)
-            case RemovePushLink(subscriber_id, seq):
-                link_key = (subscriber_id, seq)
-                yield _REMOVE_PUSH_LINK, link_key, link_key
-            case SavePushSubscriber(subscriber):
-                key = subscriber.subscriber_id
-                yield _SAVE_PUSH_SUBSCRIBER, key, _push_subscriber_row(subscriber)
-            case RemovePushSubscriber(subscriber_id):
-                yield _REMOVE_PUSH_SUBSCRIBER, None, (subscriber_id,)
-            case SaveNode(node):
-                yield _SAVE_NODE, node.name, _node_row(node)
-            case RemoveNode(name):
-                new.clear()
-                yield _REMOVE_NODE, None, (name,)
-            case PurgeNode():
-                yield PURGE_NODE, None, purged_row(change)
-            case RemovePurged(count):
-                new.clear()
-                yield REMOVE_PURGED, None, (count,)
-            case ForgetOld(now, count):
-                new.clear()
-                yield FORGET_OLD, None, (now, count)
-            case NoteSeen(now, heard_at):
-                yield _NOTE_SEEN, SEEN_AT, (now, heard_at)
+            case _:
+                if isinstance(change, (RemoveNode, RemovePurged, ForgetOld)):
+                    new.clear()
+                yield _row_of(change)
+
+
+def _row_of(change: Change) -> Row:
+    """The row of a change that is none of a live item."""
+    match change:
+        case SaveEnded(end):
+            end_key = (end.node, end.item_id, end.token, end.seq)
+            return _SAVE_ENDED, end_key, _ended_row(end)
+        case SaveSubscription(subscription):
+            pair = (subscription.node, subscription.jid)
+            return _SAVE_SUBSCRIPTION, pair, _subscription_values(subscription)
+        case RemoveSubscription(node, jid):
+            return _REMOVE_SUBSCRIPTION, (node, jid), (node, jid)
+        case SaveTerminus(terminus):
+            return _SAVE_TERMINUS, terminus.jid, _terminus_row(terminus)
+        case RemoveTerminus(jid):
+            return _REMOVE_TERMINUS, jid, (jid,)
+        case SavePushLink(link):
+            link_key = (link.subscriber_id, link.seq)
+            return _SAVE_PUSH_LINK, link_key, _push_link_values(link)
+        case RemovePushLink(subscriber_id, seq):
+            link_key = (subscriber_id, seq)
+            return _REMOVE_PUSH_LINK, link_key, link_key
+        case SavePushSubscriber(subscriber):
+            key = subscriber.subscriber_id
+            return _SAVE_PUSH_SUBSCRIBER, key, _push_subscriber_row(subscriber)
+        case RemovePushSubscriber(subscriber_id):
+            return _REMOVE_PUSH_SUBSCRIBER, None, (subscriber_id,)
+        case SaveNode(node):
+            return _SAVE_NODE, node.name, _node_row(node)
+        case RemoveNode(name):
+            return _REMOVE_NODE, None, (name,)
+        case PurgeNode():
+            return PURGE_NODE, None, purged_row(change)
+        case RemovePurged(count):
+            return REMOVE_PURGED, None, (count,)
+        case ForgetOld(now, count):
+            return FORGET_OLD, None, (now, count)
+        case NoteSeen(now, heard_at):
+            return _NOTE_SEEN, SEEN_AT, (now, heard_at)
+    raise TypeError(f"a change that no table has: {change!r}")
 
 
 def _ended_row(end: EndedItem) -> tuple[Value, ...]:

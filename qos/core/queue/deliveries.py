@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 
 from qos.core.queue import item_lifecycle
-from qos.core.queue.dispatch import Candidates
+from qos.core.queue.dispatch import Candidate, Candidates
 from qos.core.queue.effects import (
     NotifyItem,
     NotifyUnlock,
@@ -124,23 +124,29 @@ class Deliveries:
                 if fresh is not None:
                     free.put(fresh)
                 continue
-            self._live.drop(item)
-            item = item_lifecycle.acquired(
-                item,
-                holder=chosen.holder,
-                token=new_token(),
-                durable=subscription.durable_locks,
-                resumable=subscription.resumable_locks,
-                now=now,
-                timeout_s=self.options.lock_timeout,
-            )
-            self._live.put(item, now)
-            holders.served(item.holder)
-            effects += (SaveLock(item), self._notify(item, item.holder))
-            again = holders.candidate(subscription, item.holder)
+            effects += self._lock(item, chosen, new_token(), now)
+            again = holders.candidate(subscription, chosen.holder)
             if again is not None:
                 free.put(again)
         return effects
+
+    def _lock(
+        self, item: Item, by: Candidate, token: str, now: float
+    ) -> tuple[SaveLock, NotifyItem]:
+        subscription = by.subscription
+        self._live.drop(item)
+        item = item_lifecycle.acquired(
+            item,
+            holder=by.holder,
+            token=token,
+            durable=subscription.durable_locks,
+            resumable=subscription.resumable_locks,
+            now=now,
+            timeout_s=self.options.lock_timeout,
+        )
+        self._live.put(item, now)
+        self._live.holders.served(item.holder)
+        return SaveLock(item), self._notify(item, item.holder)
 
     def _notify(self, item: Item, to: str) -> NotifyItem:
         subscription = self._subscriptions.get(to) or self._subscriptions.get(bare(to))

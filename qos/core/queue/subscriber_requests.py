@@ -165,24 +165,7 @@ def subscribe(
     queue, account = service.queue(request.node), bare(requester)
     _check_jid(request.jid, account)
     check_access(queue, account)
-    if isinstance(queue, TopicNode):
-        raise Refusal(
-            f"{request.node!r} is a topic, and nobody takes its items: create a queue "
-            f"that copies from it ({TOPIC}), and subscribe to that",
-            condition="feature-not-implemented",
-            type="cancel",
-            pubsub="unsupported",
-            feature="subscribe",
-        )
-    options = None if request.options is None else _options(request.options)
-    if options is None:
-        raise Refusal(
-            "the subscription needs its options",
-            condition="not-acceptable",
-            type="modify",
-            pubsub="configuration-required",
-            form=True,
-        )
+    options = _options_for(queue, request)
     before = queue.subscriptions.get(request.jid)
     if before is None or before.dormant_since is not None:
         _check_bound(service, account)
@@ -213,6 +196,29 @@ def subscribe(
     ]
     effects += service.place_dead(request.node, now)
     return SubscribeResult(subscription), effects
+
+
+def _options_for(queue: QueueNode, request: Subscribe) -> SubscribeOptions:
+    """The options of a subscription; Refusal: there are none, or it is to a topic."""
+    if isinstance(queue, TopicNode):
+        raise Refusal(
+            f"{request.node!r} is a topic, and nobody takes its items: create a queue "
+            f"that copies from it ({TOPIC}), and subscribe to that",
+            condition="feature-not-implemented",
+            type="cancel",
+            pubsub="unsupported",
+            feature="subscribe",
+        )
+    options = None if request.options is None else _options(request.options)
+    if options is None:
+        raise Refusal(
+            "the subscription needs its options",
+            condition="not-acceptable",
+            type="modify",
+            pubsub="configuration-required",
+            form=True,
+        )
+    return options
 
 
 def unsubscribe(
