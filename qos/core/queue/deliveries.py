@@ -251,7 +251,7 @@ class Deliveries:
             after = item_lifecycle.unheard(item, since=since, now=now)
             self._live.drop(item)
             self._live.put(after, now)
-            effects.append(SaveItem(after))
+            effects.append(SaveLock(after))
         return effects
 
     def replaced(self, jid: str, now: float) -> list[QueueEffect]:

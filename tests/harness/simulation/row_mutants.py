@@ -16,8 +16,8 @@ ROWS = (
     Mutant(
         "take-over-is-written-as-a-lock",
         "qos.core.queue.deliveries",
-        "            effects.append(SaveItem(after))\n        return effects\n\n    def replaced",
-        "            effects.append(SaveLock(after))\n        return effects\n\n    def replaced",
+        "            effects.append(SaveItem(after))\n        return effects\n\n    def unheard",
+        "            effects.append(SaveLock(after))\n        return effects\n\n    def unheard",
         "The place of an item in the order is on disk: a lock alone does not write it.",
         test=(
             "core/queue/test_subscribe.py::"
