@@ -170,11 +170,11 @@ LIMITS: Final = (
         "bytes of plain messages that wait for the application",
     ),
     Limit(
-        "qos.client.arrivals:UNDECIDED_MAX",
+        "qos.client.trust_gate:UNDECIDED_MAX",
         "plain messages that wait for a decision on trust",
     ),
     Limit(
-        "qos.client.arrivals:UNDECIDED_BYTES_MAX",
+        "qos.client.trust_gate:UNDECIDED_BYTES_MAX",
         "bytes of plain messages that wait for a decision on trust",
     ),
     Limit(

@@ -23,9 +23,13 @@ def set_up(gate: ComponentXMPP, switch: Switch, *, trust: str) -> None:
         },
     )
 
+    qos = XEP_QOS.of(gate)
+
     async def received(message: Message) -> None:
-        # When this ends, the sender is told "delivered".
-        await switch(message["to"].user, message["body"])
+        # The plugin leaves plain messages alone: those of strangers come here too.
+        if qos.incoming(message) or await qos.admitted(message):
+            # When this ends, the sender is told "delivered".
+            await switch(message["to"].user, message["body"])
 
     gate.add_event_handler("message", received)
 

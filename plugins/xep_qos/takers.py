@@ -103,7 +103,7 @@ class Takers:
             is_taken = is_taken or not self._applications.isdisjoint(matching)
             tell = stanza.exception
             vars(stanza)["exception"] = functools.partial(_failed, failures, tell)
-            self._run(matching, stanza)
+            internals.handle(self._xmpp, stanza, matching)
             if not tasks:
                 del vars(stanza)["exception"]  # else it would refer to itself
         except Exception as error:
@@ -140,19 +140,6 @@ class Takers:
             for handler, part, no_more in self._able
             if part in parts and (no_more or handler.match(stanza))
         ]
-
-    def _run(self, matching: list[BaseHandler], stanza: StanzaBase) -> None:
-        """Do what slixmpp does with a stanza and the handlers that match it."""
-        for handler in matching:
-            handler.prerun(stanza)
-            try:
-                handler.run(stanza)
-            except Exception as error:  # noqa: BLE001 - the application's
-                stanza.exception(error)
-            if handler.check_delete():
-                internals.handlers(self._xmpp).remove(handler)
-        if not matching:
-            stanza.unhandled()
 
     def _is_awaited(self, event: str) -> bool:
         for function, _ in vars(self._xmpp)[internals.EVENT_HANDLERS].get(event, ()):

@@ -102,12 +102,9 @@ async def run(arguments: argparse.Namespace) -> int:
     async with connection:
         listening = _Listening(connection, arguments.count, fsync=arguments.fsync)
         client, qos = connection.client, connection.qos
-        arrivals = Arrivals(client, qos, "xmpp-qos listen", listening.received)
+        Arrivals(client, qos, "xmpp-qos listen", listening.received)
         printing = listening.until_done(quiet=arguments.quiet)
-        try:
-            await attended(connection, printing, listening.what_stays)
-        finally:
-            arrivals.end()
+        await attended(connection, printing, listening.what_stays)
     return Status.DONE
 
 

@@ -102,7 +102,7 @@ def connect(
         plugins: further plugins of slixmpp to register, with the options of each.
         setup: called with the device when its store is open, before it connects, to
             register handlers of slixmpp, or consumers (`device.qos.consumer`). Messages
-            then go to these, and not to `device.messages`.
+            then go to these, and not to `device.messages`; `trust` counts for them too.
         options: those of the plugin: store, trust, deadline_s … See
             `xep_qos.Settings`. `retry_first_s` and `retry_max_s` are also the
             delays between two connections.

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any, Self
 
+from qos.client.trust_gate import TrustGate
 from qos.stream.login import AccountSession
 from qos.stream.server import Login
 from xep_qos import XEP_QOS
@@ -27,10 +28,12 @@ class Connection(AccountSession):
 
     Attributes:
         qos: the plugin.
+        gate: keeps plain messages of strangers from all handlers.
         announced: set while the peers have been told that we are available.
     """
 
     qos: XEP_QOS
+    gate: TrustGate
 
     def __init__(
         self,
@@ -67,7 +70,14 @@ class Connection(AccountSession):
         """
         self.client.register_plugin("xep_qos", self._options)
         self.qos = XEP_QOS.of(self.client)
+        self.gate = TrustGate(self.client, self.qos)
         return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        """Close the store and the session."""
+        if hasattr(self, "gate"):
+            self.gate.end()
+        await super().__aexit__(*error)
 
     def _during_new_session(self) -> Iterator[Coroutine[Any, Any, None]]:
         self._presence_sent = False

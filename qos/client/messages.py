@@ -56,7 +56,7 @@ class Reception:
         self._failure: QosError | None = None
         self._loops: list[Messages] = []
         self._dropping = False
-        self._arrivals = Arrivals(client, qos, "qos.connect", self._came)
+        Arrivals(client, qos, "qos.connect", self._came)
 
     def new_loop(self, max_redeliveries: int) -> Messages:
         """See Device.messages."""
@@ -75,7 +75,6 @@ class Reception:
         """End the loops; the first failure counts."""
         self._ended = True
         self._failure = self._failure or failure
-        self._arrivals.end()
         self._changed.set()
 
     async def next(self) -> _Entry | None:

@@ -154,7 +154,7 @@ async def test_what_waits_for_a_decision_is_bounded_and_in_its_order(
 ) -> None:
     """A function that never answers must not keep all that comes meanwhile."""
     monkeypatch.setattr(
-        f"qos.client.arrivals.UNDECIDED_{bound}", {"MAX": 2}.get(bound, 500)
+        f"qos.client.trust_gate.UNDECIDED_{bound}", {"MAX": 2}.get(bound, 500)
     )
     decide = asyncio.Event()
 
@@ -192,8 +192,85 @@ async def test_a_device_that_is_closed_decides_on_nothing_more(
         limit(),
     ):
         say(mallory, "on")
-        reception = lamp._reception
-        assert reception is not None
-        await until(lambda: reception._arrivals._undecided)
+        connection = lamp._connection
+        assert connection is not None
+        await until(lambda: connection.gate._undecided)
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == tasks
+
+
+@pytest.mark.parametrize("inside", [False, True])
+async def test_a_handler_of_slixmpp_is_as_safe_as_a_loop(
+    server: LoopbackServer, inside: bool
+) -> None:
+    """Anybody could switch the lamp of a program with handlers of its own.
+
+    Registered by `setup`, or within the block; in this order nothing is overtaken.
+    """
+    heard: list[str] = []
+
+    def register(lamp: Device) -> None:
+        lamp.client.add_event_handler("message", lambda it: heard.append(it["body"]))
+
+    options: dict[str, Any] = {} if inside else {"setup": register}
+    async with (
+        device(server, LAMP, **options) as lamp,
+        device(server, MALLORY) as mallory,
+        device(server, "controller@localhost/1") as controller,
+        limit(),
+    ):
+        if inside:
+            register(lamp)
+        roster_known = lamp.qos._endpoint.guard.roster_known
+        roster_known.clear()
+        say(controller, "waits for the roster")
+        say(mallory, "of a stranger")
+        await asyncio.sleep(1.0)  # by the clock of the loop: nothing is left to do
+        assert heard == []
+        roster_known.set()
+        say(mallory, "again")
+        say(controller, "comes at once")
+        await until(lambda: len(heard) == 2)
+    assert heard == ["waits for the roster", "comes at once"]
+
+
+async def test_a_handler_of_slixmpp_may_hear_anyone_if_the_program_says_so(
+    server: LoopbackServer,
+) -> None:
+    heard: list[str] = []
+
+    def register(lamp: Device) -> None:
+        lamp.client.add_event_handler("message", lambda it: heard.append(it["body"]))
+
+    async with (
+        device(server, LAMP, setup=register, accepts="anyone"),
+        device(server, MALLORY) as mallory,
+        limit(),
+    ):
+        say(mallory, "of a stranger")
+        await until(lambda: heard == ["of a stranger"])
+
+
+async def test_what_came_back_switches_nothing(server: LoopbackServer) -> None:
+    """A stranger needed only the type error: slixmpp raises `message` for it too."""
+    heard: list[str] = []
+
+    def register(lamp: Device) -> None:
+        lamp.client.add_event_handler("message", lambda it: heard.append(it["body"]))
+
+    async with (
+        device(server, LAMP, setup=register) as lamp,
+        device(server, MALLORY) as mallory,
+        device(server, "controller@localhost/1") as controller,
+        limit(),
+    ):
+        for sender in (mallory, controller):
+            returned = asyncio.ensure_future(lamp.client.wait_until("message_error"))
+            error = sender.client.make_message(JID(LAMP), "on", mtype="error")
+            error["error"]["condition"] = "service-unavailable"
+            error.send()
+            message = await returned
+            assert message["error"]["condition"] == "service-unavailable"
+            assert message["body"] == ""
+        say(controller, "off")
+        await until(lambda: heard == ["off"])

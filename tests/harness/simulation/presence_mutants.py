@@ -116,4 +116,20 @@ PRESENCE = (
         "A queue service remembers who is there of the accounts that work at it.",
         by=("nothing_of_a_stranger_is_kept",),
     ),
+    Mutant(
+        "a-handler-hears-strangers",
+        "qos.client.trust_gate",
+        "        return not admitted\n",
+        "        return False\n",
+        "Handlers of slixmpp on a connection of ours hear only those whom `trust` names.",
+        test="client/test_arrivals.py::test_a_handler_of_slixmpp_is_as_safe_as_a_loop",
+    ),
+    Mutant(
+        "what-came-back-has-its-body",
+        "qos.client.trust_gate",
+        "                    message.xml.remove(child)\n",
+        "                    pass\n",
+        "Nobody acts on a plain message that came back, or is said to have done so.",
+        test="client/test_arrivals.py::test_what_came_back_switches_nothing",
+    ),
 )
