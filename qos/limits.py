@@ -278,6 +278,10 @@ LIMITS: Final = (
         "bytes of items that wait in the nodes created by one account",
     ),
     Limit(
+        "qos.core.queue.link_time:_ANSWER_S_MAX",
+        "seconds that the server of a queue service has for a sign of life",
+    ),
+    Limit(
         "qos.core.queue.browsing:_COUNTED_MAX",
         "accepted items that are counted for a page",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -170,6 +171,25 @@ async def test_nobody_who_is_silent_keeps_an_item_on_a_quiet_connection(
     assert await dead(linked) == 0
     linked.answers()
     await passes(linked, 2)
+    assert await dead(linked) == 1
+
+
+@pytest.mark.parametrize("round_trip_s", [1, 4, 7])
+async def test_nobody_who_is_silent_keeps_an_item_on_a_slow_connection(
+    linked: LinkBench, round_trip_s: int
+) -> None:
+    """Each look found a stall, and the item was locked for ever."""
+    answers_at, answered = math.inf, 0
+    for _ in range(6 * int(LOCK_S)):
+        await passes(linked, 1)
+        now = linked.clock.now()
+        if answers_at == math.inf and linked.asked > answered:
+            answers_at = now + round_trip_s  # one question at a time is on its way
+        if answers_at <= now:
+            answers_at, answered = math.inf, linked.asked
+            linked.answers()
+        if await dead(linked):
+            break
     assert await dead(linked) == 1
 
 

@@ -26,9 +26,11 @@ __all__ = ["LOOK_S", "LinkTime", "needs_link"]
 #: Seconds until a lock in doubt is looked at again.
 LOOK_S: Final = 1.0
 
-#: Seconds that the server has for its sign of life. Later than that, the connection has
-#: carried nothing, as if it had been away.
-_ANSWER_S: Final = 2.0
+#: Seconds that the server has for its sign of life: twice as long as the last one took,
+#: within these bounds. Later than that, the connection has carried nothing, as if it had
+#: been away.
+_ANSWER_S_MIN: Final = 2.0
+_ANSWER_S_MAX: Final = 20.0
 
 
 def needs_link(holder: str) -> bool:
@@ -51,6 +53,7 @@ class LinkTime:
         self._back_at = -math.inf
         self._heard_at = math.inf
         self._doubted_at = math.inf
+        self._answer_s = _ANSWER_S_MIN
         self.in_doubt = False
         self._stalls = False
 
@@ -92,11 +95,13 @@ class LinkTime:
         if self.lost_at is not None and not self._stalls:
             return False
         if at > self._doubted_at:
+            answer_s = 2 * (at - self._doubted_at)
+            self._answer_s = min(max(answer_s, _ANSWER_S_MIN), _ANSWER_S_MAX)
             if self._stalls:
                 return True
             self._doubted_at = math.inf
             self.in_doubt = False
-        elif now - self._doubted_at > _ANSWER_S and not self._stalls:
+        elif now - self._doubted_at > self._answer_s and not self._stalls:
             self.lost(at)
             self._stalls = True
         if not self._stalls:

@@ -73,10 +73,18 @@ SERVICE_LINK = (
     Mutant(
         "silence-is-a-loss",
         "qos.core.queue.link_time",
-        "elif now - self._doubted_at > _ANSWER_S and not self._stalls:",
+        "elif now - self._doubted_at > self._answer_s and not self._stalls:",
         "elif now > self._doubted_at and not self._stalls:",
         "A worker that died does not keep its item on a quiet connection.",
         test=f"{_LINK}nobody_who_is_silent_keeps_an_item_on_a_quiet_connection",
+    ),
+    Mutant(
+        "a-slow-connection-stalls-for-ever",
+        "qos.core.queue.link_time",
+        "            self._answer_s = min(max(answer_s, _ANSWER_S_MIN), _ANSWER_S_MAX)\n",
+        "",
+        "The limit of a sign of life follows the round trip.",
+        test=f"{_LINK}nobody_who_is_silent_keeps_an_item_on_a_slow_connection",
     ),
     Mutant(
         "a-worker-does-not-believe-its-server",
