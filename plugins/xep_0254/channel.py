@@ -21,9 +21,11 @@ from slixmpp.basexmpp import BaseXMPP
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
 from qos import arguments
+from qos.core.strings import bare
 from qos.errors import MessageTooLarge, NoAnswer
 from qos.ids import new_id
 from qos.jids import jid_of
+from qos.stream.presences import Presences
 from qos.stream.stream_limits import StreamLimits
 from qos.stream.tap import Part, Tap
 from qos.xml_text import render_iq
@@ -70,12 +72,14 @@ class Channel:
         self._limits = StreamLimits.of(xmpp)
         self._pending: dict[str, _Pending] = {}
         self._listeners: dict[tuple[str, str], list[Listener]] = {}
+        self._presences = Presences(xmpp)
         self._tap = Tap.of(xmpp)
         self._wire = self._tap.wire
         self._part = self._tap.join(
             Part(
                 take_iq=self._take_answer,
                 take_message=self._take_event,
+                saw_presence=self._saw_presence,
                 session_started=self._session_started,
                 session_lost=self._session_lost,
             )
@@ -86,6 +90,21 @@ class Channel:
         self._tap.leave(self._part)
         self._session_lost()
         self._listeners.clear()
+
+    def _saw_presence(self, presence: ET.Element) -> bool:
+        """Whether slixmpp does not see a presence: it would keep an entry for ever.
+
+        Where xep_qos is, it decides: it knows the roster, and whom we have written to.
+        """
+        if self._xmpp.is_component or "xep_qos" in self._xmpp.plugin:
+            return False
+        account, own = bare(presence.get("from", "")), self._xmpp.boundjid.bare
+        if account in {"", own}:
+            return False
+        roster = self._xmpp.roster[own]
+        if roster.has_jid(account) and roster[account]["subscription"] != "none":
+            return False
+        return self._presences.ends_here(presence)
 
     # -- requests ----------------------------------------------------------
 
