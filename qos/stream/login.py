@@ -5,12 +5,14 @@ slixmpp logs in wherever it can. These sessions also decide where it must not.
 
 from __future__ import annotations
 
+import logging
 import ssl
 
 from slixmpp import JID, ClientXMPP, ComponentXMPP
 from slixmpp.stanza import Iq, StreamFeatures
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
+from qos.core.message.session_resource import is_changed
 from qos.stream import internals
 from qos.stream.gate import Gate
 from qos.stream.per_stream import passes_iqs
@@ -19,6 +21,8 @@ from qos.stream.session import Session
 from qos.tls_files import TlsFiles
 
 __all__ = ["AccountSession", "ComponentSession"]
+
+log = logging.getLogger(__name__)
 
 #: The condition by which a server says that it cannot check a login just now (RFC 6120
 #: §6.5).
@@ -50,6 +54,8 @@ class AccountSession(Session):
         self._tls = login.tls
         #: The server's answer to the password in the present attempt.
         self._refusal = ""
+        #: The server has once given another resource than the one asked for.
+        self._is_changed = False
         name = f"{login.host}:{login.port}" if login.host else login.domain
         super().__init__(self.client, login, name=name, quiet=quiet)
         for event, handler in (
@@ -87,6 +93,16 @@ class AccountSession(Session):
             problem = f"{self._name} gave us {bound.full!r} instead of {requested.bare}"
             self._give_up(problem, lasting=bool(bound.full))
             return
+        # With xep_qos it is xep_qos that warns, of what this means for messages.
+        if is_changed(requested.resource, bound.resource) and not self._is_changed:
+            self._is_changed = True
+            if "xep_qos" not in self.client.plugin:
+                log.warning(
+                    "%s has given us the resource %r instead of %r: what others keep for "
+                    "%s, such as locks of its items, cannot come here; it is asked for "
+                    "again at each login",
+                    *(bound.host, bound.resource, requested.resource, requested.full),
+                )
         super()._session_started(event)
 
     def _bound(self, jid: JID) -> None:
