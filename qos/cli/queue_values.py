@@ -140,6 +140,11 @@ def affiliation(text: str) -> tuple[str, Affiliation]:
     account = jid(name)
     if "/" in account:
         raise argparse.ArgumentTypeError(f"{name!r} is not a bare JID")
+    if "@" not in account and "." not in account:
+        raise argparse.ArgumentTypeError(
+            f"{name!r} is no account, such as bee@example.org; access_model=open opens a "
+            "queue to everybody (queue configure)"
+        )
     return account, affiliation
 
 

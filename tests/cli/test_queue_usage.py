@@ -140,3 +140,20 @@ def test_the_config_file_of_the_other_commands_does_for_the_verbs_too(
         words = ("queue", *verb, *SERVICE, "--config", "c.toml")
         line = refused(capsys, *words)
         assert "c.toml: argument --jid: 'a@b@c' is not a JID" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("anyone=member",), "'anyone' is no account, such as bee@example.org"),
+        (("bee=member",), "'bee' is no account"),
+        (("contacts=publisher",), "access_model=open opens a queue to everybody"),
+        (("@example.org=member",), "'@example.org' is not a JID"),
+        (("bee@example.org/1=member",), "is not a bare JID"),
+    ],
+)
+def test_an_affiliation_is_that_of_an_account(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The words of `--trust` and `--creators` were taken, and matched nobody."""
+    assert said in refused(capsys, "queue", "affiliate", *SERVICE, *JID, *words)
