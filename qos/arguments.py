@@ -168,9 +168,12 @@ def path(name: str, value: object) -> str:
 
 
 def callable_of(name: str, value: _C) -> _C:
-    """A function, or anything else that can be called."""
+    """A function, or anything else that can be called; no generator, which would not run."""
     if not callable(value):
         raise InvalidArgument(name, value, "a function")
+    for call in (value, inspect.getattr_static(type(value), "__call__", None)):
+        if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
+            raise InvalidArgument(name, value, "a function without `yield`, which runs")
     return value
 
 

@@ -3,11 +3,12 @@
 import asyncio
 import functools
 import threading
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from slixmpp import ClientXMPP
 
-from qos import LocalProtocolError
+from qos import InvalidArgument, LocalProtocolError
 from qos.worker import Job, UnrecoverableError, Worker
 from waiting import LIMIT_S, until
 from worker_setup import NODE, QUEUE, Queue
@@ -161,3 +162,22 @@ async def test_a_consumer_that_is_no_coroutine_function_is_refused() -> None:
     with pytest.raises(LocalProtocolError, match="`async def`"):
         XEP_QOS.of(client).consumer()(lambda message, handover: None)  # type: ignore[type-var]  # wrong
     await close(client)
+
+
+async def test_a_handler_that_would_never_run_is_refused(bee: ClientXMPP) -> None:
+    """The body of a generator does not run when it is called: its items were accepted."""
+
+    def pack(job: Job) -> Iterator[str]:
+        yield job.id
+
+    async def pack_later(job: Job) -> AsyncIterator[str]:
+        yield job.id
+
+    class Packer:
+        def __call__(self, job: Job) -> Iterator[str]:
+            yield job.id
+
+    worker = Worker(bee, QUEUE, NODE)
+    for handler in (pack, pack_later, functools.partial(pack), Packer()):
+        with pytest.raises(InvalidArgument, match="without `yield`"):
+            await worker.run(handler)
