@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 from urllib.parse import quote
 
-from qos.cli.folders import xdg_folder
+from qos.cli.folders import NO_HOME, xdg_folder
 from qos.errors import StoreError, UsageError
 from qos.options.login import backoff_from, login_from, password_from
 from qos.private import make_private
@@ -116,7 +116,7 @@ def store_url(
         suffix: of the file name of the default store.
 
     Raises:
-        UsageError: neither --store nor a JID is given.
+        UsageError: neither --store nor a JID is given, or there is no home folder.
         StoreError: the folder cannot be created.
     """
     if arguments.store is not None:
@@ -127,6 +127,8 @@ def store_url(
     # Each JID as given, resource included, has a store of its own: two processes can be
     # logged in to one account, but they cannot share a store.
     folder = xdg_folder("XDG_STATE_HOME", ".local/state")
+    if folder is None:
+        raise UsageError(f"{NO_HOME}: give --store, such as --store sqlite:PATH")
     url = f"sqlite:{folder / quote(jid, safe='@ ')}{suffix}"
     if create:
         try:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from qos.cli.folders import xdg_folder
+from qos.cli.folders import NO_HOME, xdg_folder
 from qos.core.message.model import NAMESPACES
 from qos.core.quota import Quotas
 from qos.errors import UsageError
@@ -50,9 +50,13 @@ def parse(parser: Parser, argv: Sequence[str]) -> argparse.Namespace:
         raise UsageError(f"{path}: {error}") from None
 
 
-def usual_config() -> Path:
-    """The file whose options all commands of a user have, if it is there."""
-    return xdg_folder("XDG_CONFIG_HOME", ".config") / "config.toml"
+def usual_config() -> Path | None:
+    """The file whose options all commands of a user have, if it is there.
+
+    None: the user has no home.
+    """
+    folder = xdg_folder("XDG_CONFIG_HOME", ".config")
+    return None if folder is None else folder / "config.toml"
 
 
 def _config_of(arguments: argparse.Namespace) -> Path | None:
@@ -64,9 +68,12 @@ def _config_of(arguments: argparse.Namespace) -> Path | None:
         return path
     # A component is a service of the machine, and not of the user who starts it.
     usual = usual_config()
-    if usual.exists() and getattr(arguments, "component", None) is None:
+    is_there = usual is not None and usual.exists()
+    if is_there and getattr(arguments, "component", None) is None:
         return usual
     if arguments.context is not None:
+        if usual is None:
+            raise UsageError(f"--context {arguments.context}: {NO_HOME}: give --config")
         raise UsageError(f"--context {arguments.context}: there is no file {usual}")
     return None
 

@@ -147,7 +147,8 @@ def _path_of(url: str) -> Path:
     scheme, _, path = url.partition(":")
     if scheme not in {"sqlite", "files"} or not path:
         raise StoreError(url, "is no sqlite:PATH or files:DIR")
-    return Path(path).expanduser()
+    # As in DurableStore: an unknown home is no error, and `~…` is a name then.
+    return Path(os.path.expanduser(path))
 
 
 def _name_of(url: str) -> str:

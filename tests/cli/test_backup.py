@@ -199,6 +199,15 @@ def test_what_is_no_store_is_not_copied(
     assert sorted(each.name for each in tmp_path.iterdir()) == before
 
 
+def test_a_store_in_a_home_that_nobody_knows_is_not_there(
+    tmp_path: Path, run: Run
+) -> None:
+    """The same name as in `--store`, which is a folder `~…` then."""
+    store = "sqlite:~nobody-of-this-name/x.db"
+    status, _, err = run("backup", store, tmp_path / "to")
+    assert (status, "there is no such store" in err) == (5, True)
+
+
 def test_a_folder_with_something_in_it_is_no_place_for_a_backup(
     backup: Path, tmp_path: Path, run: Run
 ) -> None:

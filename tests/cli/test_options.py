@@ -235,6 +235,37 @@ def test_each_jid_has_a_store_of_its_own(
     assert account(*JID).plugin["store"] == expected
 
 
+@pytest.fixture
+def homeless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user without HOME and without a line in /etc/passwd, as in a container."""
+
+    def no_line(uid: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    for variable in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", no_line)
+
+
+@pytest.mark.usefixtures("homeless")
+def test_a_user_without_a_home_needs_no_config_file() -> None:
+    """With --store all that a command needs is given."""
+    assert account(*JID, "--store", "sqlite:x.db").plugin["store"] == "sqlite:x.db"
+    with pytest.raises(UsageError, match=r"no home folder .*HOME.*: give --config"):
+        account(*JID, "--store", "sqlite:x.db", "--context", "home")
+
+
+@pytest.mark.usefixtures("homeless")
+def test_a_user_without_a_home_is_told_to_name_a_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UsageError, match=r"no home folder .*HOME.*: give --store"):
+        account(*JID)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    expected = f"sqlite:{tmp_path}/xmpp-qos/a@example.org.sqlite"
+    assert account(*JID).plugin["store"] == expected
+
+
 @pytest.mark.parametrize(
     ("words", "trust"),
     [
