@@ -18,7 +18,7 @@ from qos.cli.status import CommandError, Status
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SparkRun"]
+__all__ = ["SparkRun", "disk_failure"]
 
 _T = TypeVar("_T")
 
@@ -155,8 +155,7 @@ class SparkRun(abc.ABC, Generic[_T]):
             text = f"Spark was ended by somebody else while {self._step}"
             raise CommandError(text, Status.INTERNAL) from None
         except OSError as error:
-            text = f"{error.filename or self._out}: {error.strerror or error}"
-            raise CommandError(text, Status.OUTPUT) from None
+            raise disk_failure(error, self._out) from None
 
     def _import(self) -> None:
         # The work itself imports the module again, and fails in the same way.
@@ -172,6 +171,20 @@ def _failure(error: Exception, step: str) -> CommandError:
     statuses = {Lack.ROOM: Status.OUTPUT, Lack.SETUP: Status.USAGE}
     status = statuses.get(cause.lack, Status.INTERNAL)
     return CommandError(f"Spark has failed while {step}: {cause.text}", status)
+
+
+def disk_failure(error: OSError, out: str) -> CommandError:
+    """What to tell a user when Python or deltalake could not read or write a file.
+
+    Args:
+        error: deltalake's has a text of several lines, and no number.
+        out: named if the error names no file.
+    """
+    from qos.spark.causes import Lack, cause_of
+
+    cause = cause_of([str(error)])
+    text = cause.text if cause.lack is Lack.ROOM else error.strerror or cause.text
+    return CommandError(f"{error.filename or out}: {text}", Status.OUTPUT)
 
 
 @contextlib.contextmanager

@@ -42,6 +42,11 @@ class Cause:
 #: Lines with places in code.
 _NO_REASON: Final = re.compile(r"at |\.\.\. |Driver stacktrace")
 
+#: Colours of a terminal, the sign before an inner error, and its number: of deltalake.
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+_INNER: Final = "↳"
+_NUMBER: Final = re.compile(r" \(os error [0-9]+\)$")
+
 #: Patterns and what they mean; the first that fits is the cause. The groups of a pattern are named in its text; `python`
 #: and `user` are known as well.
 _KNOWN: Final[Sequence[tuple[str, Lack, str]]] = (
@@ -172,11 +177,14 @@ def _names() -> dict[str, str]:
 
 def _innermost(text: str) -> str:
     """The line of a text that tells the most."""
-    lines = [line.strip() for line in text.splitlines()]
+    lines = [line.strip() for line in _COLOUR.sub("", text).splitlines()]
     lines = [line for line in lines if line and not _NO_REASON.match(line)]
     causes = [line for line in lines if line.startswith("Caused by: ")]
     if causes:
         return causes[-1].removeprefix("Caused by: ")
+    inner = [line for line in lines if line.startswith(_INNER)]
+    if inner:
+        return _NUMBER.sub("", inner[-1].removeprefix(_INNER).strip())
     if "Traceback (most recent call last)" in text:
         return lines[-1]
     errors = [

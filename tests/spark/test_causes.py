@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from qos.cli.spark_run import SparkRun
+from qos.cli.spark_run import SparkRun, disk_failure
 from qos.cli.status import CommandError, Status
 from qos.spark.causes import Lack, cause_of
 
@@ -27,6 +27,12 @@ _NO_EXEC = (
     "java.lang.UnsatisfiedLinkError: /tmp/libzstd-jni-1.5.7-71.so: "
     "/tmp/libzstd-jni-1.5.7-71.so: failed to map segment from shared object\n"
     "no zstd-jni-1.5.7-7 in java.library.path: /usr/lib/jni"
+)
+
+#: Of deltalake, by an OSError without a number and a file.
+_RUST = (
+    "Generic LocalFileSystem error\n          \x1b[31m↳\x1b[0m Unable to copy data to "
+    "file\n           \x1b[31m↳\x1b[0m {}\n"
 )
 
 _CATALOG = (
@@ -137,6 +143,7 @@ def test_the_cause_that_spark_gives_is_one_sentence_with_what_to_do(
         (["a warning\nException in x\n\tat b\nCaused by: c\n\t... 3 more"], "c"),
         (["[PATH_NOT_FOUND] Path does not exist"], "[PATH_NOT_FOUND]"),
         (["", " \n"], "no reason given"),
+        ([_RUST.format("Permission denied (os error 13)")], "Permission denied"),
     ],
 )
 def test_of_an_unknown_cause_the_innermost_error_is_one_line(
@@ -146,7 +153,34 @@ def test_of_an_unknown_cause_the_innermost_error_is_one_line(
     cause = cause_of(texts)
     assert cause.lack == Lack.UNKNOWN
     assert cause.text.startswith(line)
-    assert "\n" not in cause.text
+    assert cause.text.isprintable()
+
+
+_ROOM = (
+    "a disk is full: make room in the folder of the results and in Spark's folder of "
+    "temporary files (SPARK_LOCAL_DIRS, otherwise /tmp)"
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(_RUST.format("No space left on device (os error 28)")), f"o: {_ROOM}"),
+        (OSError(28, "No space left on device"), f"o: {_ROOM}"),
+        (OSError(28, "No space left on device", "o/a"), f"o/a: {_ROOM}"),
+        (OSError(122, "Disk quota exceeded"), f"o: {_ROOM}"),
+        (OSError(_RUST.format("Is a directory (os error 21)")), "o: Is a directory"),
+        (OSError(13, "Permission denied", "o/a"), "o/a: Permission denied"),
+        (OSError("no more"), "o: no more"),
+    ],
+)
+def test_an_error_of_a_disk_outside_of_spark_is_one_sentence(
+    error: OSError, said: str
+) -> None:
+    """That of deltalake has several lines, and the colours of a terminal."""
+    failure = disk_failure(error, "o")
+    assert str(failure) == said
+    assert failure.status == Status.OUTPUT
 
 
 class _Asks(SparkRun[None]):
