@@ -5,6 +5,8 @@ Pure functions: an answer is an iq. See `client_stanza` for the requests.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from xml.etree import ElementTree as ET
 
 from qos.core.queue.item import Affiliation, Failure
@@ -64,6 +66,25 @@ def refusal(iq: ET.Element, *, to: str, action: str) -> RequestRefused:
         text=explained.strip(),
         by=error.get("by", ""),
     )
+
+
+@contextlib.contextmanager
+def missing_named(node: str) -> Iterator[None]:
+    """Add the name of a node to a refusal that says only that something is missing."""
+    try:
+        yield
+    except RequestRefused as error:
+        if error.condition != "item-not-found" or error.text:
+            raise
+        raise RequestRefused(
+            error.condition,
+            to=error.to,
+            what=error.what,
+            type=error.type,
+            pubsub=error.pubsub,
+            text=f"there is no queue {node!r}, or this account may not see it",
+            by=error.by,
+        ) from None
 
 
 def _answer(iq: ET.Element, path: str, of: str = PUBSUB) -> ET.Element | None:

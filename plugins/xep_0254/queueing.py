@@ -175,7 +175,9 @@ class XEP_0254(BasePlugin):
     async def node_info(self, service: str | JID, node: str) -> NodeInfo:
         """The type of a node, `queue` or `topic`, and its counts (XEP-0060 §5.4)."""
         arguments.text("node", node, empty=False)
-        answer = await self._get(service, client_stanza.info(node), "show numbers")
+        content = client_stanza.info(node)
+        with client_answers.missing_named(node):
+            answer = await self._get(service, content, f"describe {node!r}")
         return client_answers.node_info(answer)
 
     # -- publishers --------------------------------------------------------

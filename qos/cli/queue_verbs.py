@@ -119,7 +119,12 @@ async def _ask_about_queues(queueing: XEP_0254, arguments: argparse.Namespace) -
     Raises:
         CommandError: they are not to be deleted, or nobody can be asked.
     """
-    info = await queueing.node_info(arguments.service, arguments.node)
+    try:
+        info = await queueing.node_info(arguments.service, arguments.node)
+    except RequestRefused as error:
+        if error.condition != "item-not-found":
+            raise
+        return  # the service says the same when it is to delete it
     count = info.stats.get("subscribers")
     if info.node_type != "topic" or not count:
         return

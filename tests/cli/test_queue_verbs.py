@@ -86,8 +86,14 @@ async def test_a_queue_is_made_filled_looked_at_and_removed(queues: Commands) ->
     gone = await queues.queue("stats")
     assert (gone.status, gone.out) == (1, [])
     assert gone.err == (
-        f"xmpp-qos: {QUEUES} refused to show numbers: item-not-found: there is none, or "
-        "this account may not see it\n"
+        f"xmpp-qos: {QUEUES} refused to describe 'orders': item-not-found: there is no "
+        "queue 'orders', or this account may not see it\n"
+    )
+    again = await queues.queue("delete")
+    assert (again.status, again.out) == (1, [])
+    assert again.err == (
+        f"xmpp-qos: {QUEUES} refused to delete: item-not-found: there is no node "
+        "'orders'\n"
     )
 
 
