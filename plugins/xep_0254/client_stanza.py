@@ -48,6 +48,9 @@ from xep_0254.namespaces import (
     SUBSCRIBE_OPTIONS,
 )
 
+_SOME_ITEM = "a list of at least one NewItem, unless json or text is given"
+_NO_NULL = "None is not given: JSON null has to be inside of a value, such as [None]"
+
 #: The states of items that can be browsed.
 _STATES = ("live", "accepted", "dead")
 
@@ -165,7 +168,10 @@ def publish(node: str, items: Sequence[NewItem]) -> str:
         InvalidArgument: there is no item, or a payload cannot be sent.
     """
     _check_node(node)
-    for item in arguments.sequence("entries", items, "NewItem", empty=False):
+    entries = arguments.sequence("entries", items, "NewItem")
+    if not entries:
+        raise InvalidArgument("entries", str, _SOME_ITEM, why=_NO_NULL)
+    for item in entries:
         arguments.instance(NewItem, "entries", item, "a list of NewItem")
     content = "".join(map(_new_item, items))
     properties = "".join(

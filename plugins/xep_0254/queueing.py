@@ -202,7 +202,8 @@ class XEP_0254(BasePlugin):
             service: the JID of the service.
             node: the name of the queue.
             entries: the items.
-            json: a value, which is published as one item in JSON; see NewItem.
+            json: a value, which is published as one item in JSON; null has to be
+                inside of a value, see NewItem.
             text: likewise, a text.
             attempts: the most attempts.
 

@@ -127,7 +127,8 @@ class Queue:
 
         Args:
             entries: the items.
-            json: a value, which is published as one item in JSON.
+            json: a value, which is published as one item in JSON; null has to be
+                inside of a value, see NewItem.
             text: likewise, a text.
             attempts: the most attempts of each request.
 

@@ -123,6 +123,24 @@ async def test_a_handler_gets_what_was_published(
     assert (job.id, job.content()) == (published.item_id, expected)
 
 
+async def test_nothing_to_publish_is_refused_with_what_to_give(
+    bee: ClientXMPP, queue: Service
+) -> None:
+    """JSON null is nothing by itself; the error was about a tuple."""
+    said = (
+        "entries must be a list of at least one NewItem, unless json or text is given "
+        "(None is not given: JSON null has to be inside of a value, such as [None])"
+    )
+    orders = Queue(bee, QUEUE, NODE, create=OPEN)
+    for publishing in (
+        orders.publish(json=None),
+        XEP_0254.of(bee).publish(QUEUE, NODE, json=None),
+    ):
+        with pytest.raises(InvalidArgument) as refused:
+            await publishing
+        assert str(refused.value) == said
+
+
 async def test_it_tells_a_new_item_from_a_repeated_one(
     bee: ClientXMPP, queue: Service
 ) -> None:
