@@ -28,6 +28,7 @@ from qos.errors import (
     OutboxFull,
     UsageError,
 )
+from qos.jids import normal_jid
 from qos.options.parser import Parser, address
 from qos.xml_text import CLIENT
 from qos.xml_text import text as xml_text
@@ -116,8 +117,8 @@ def _add_content(parser: Parser) -> None:
         "--xml",
         type=Path,
         metavar="FILE",
-        help="a file with the message, <message>…</message>; its to and from are "
-        "ignored",
+        help="a file with the message, <message>…</message>; its to is ignored, "
+        "and its from, if it has one, must be this account",
     )
     group.add_argument(
         "--lines",
@@ -141,7 +142,7 @@ async def run(arguments: argparse.Namespace) -> int:
     account = account_from(arguments)
     message = None
     if arguments.xml is not None:
-        message = _message_from(arguments.xml)
+        message = _message_from(arguments.xml, bare(account.jid))
     elif arguments.json is not None:
         message = _message_of_json(arguments.json)
     elif arguments.body is not None:
@@ -350,8 +351,12 @@ def _message_of_json(text: str) -> ET.Element:
     return ET.fromstring(payload)  # noqa: S314 - our own
 
 
-def _message_from(path: Path) -> ET.Element:
-    """The message in a file; elements without a namespace are in jabber:client."""
+def _message_from(path: Path, account: str) -> ET.Element:
+    """The message in a file; elements without a namespace are in jabber:client.
+
+    Raises:
+        UsageError: there is no such message, or it is from another account.
+    """
     try:
         message = ET.fromstring(path.read_bytes())  # noqa: S314 - the user's own
     except OSError as error:
@@ -363,4 +368,17 @@ def _message_from(path: Path) -> ET.Element:
             element.tag = f"{{{CLIENT}}}{element.tag}"
     if message.tag != f"{{{CLIENT}}}message":
         raise UsageError(f"--xml {path}: the outermost element must be <message>")
+    sender = message.attrib.pop("from", "")
+    if sender and not _is_of(sender, account):
+        raise UsageError(
+            f"--xml {path}: the message is from {sender!r}, not from {account}: take "
+            "`from` out"
+        )
     return message
+
+
+def _is_of(sender: str, account: str) -> bool:
+    try:
+        return bare(normal_jid(sender)) == account
+    except ValueError:
+        return False

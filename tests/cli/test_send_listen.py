@@ -126,6 +126,26 @@ async def test_a_message_in_a_file_arrives_as_it_is(
         assert control.find("{urn:xmpp:iot:control}boolean") is not None
 
 
+async def test_a_file_with_the_from_of_somebody_else_is_not_sent(
+    commands: Commands, tmp_path: Path
+) -> None:
+    """The message would go out from an account that the file does not name."""
+    file = tmp_path / "set.xml"
+    for sender, end in (
+        ("eve@localhost", ", not from alice@localhost: take `from` out"),
+        ("e@v@e", ", not from alice@localhost: take `from` out"),
+    ):
+        file.write_text(f"<message from='{sender}'><body>on</body></message>")
+        sent = await commands.run("send", TO, "--xml", file, user="alice")
+        assert (sent.status, sent.out) == (2, [])
+        said = f"xmpp-qos: --xml {file}: the message is from {sender!r}{end}\n"
+        assert sent.err == said
+    listener = await commands.listen("bob", "--count", "1")
+    file.write_text("<message from='Alice@localhost/2'><body>on</body></message>")
+    assert (await commands.run("send", TO, "--xml", file, user="alice")).status == 0
+    assert [line["body"] for line in (await listener.end()).out] == ["on"]
+
+
 async def test_an_error_that_is_delivered_with_qos_is_printed(
     commands: Commands, tmp_path: Path
 ) -> None:
