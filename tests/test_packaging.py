@@ -156,3 +156,34 @@ def test_a_command_does_not_pay_for_the_completion(tmp_path: Path) -> None:
     """The script is made only once."""
     modules = modules_after("import qos.cli.entry", tmp_path)
     assert not modules & {"shtab", "qos.cli.completion"}
+
+
+def test_no_text_installs_the_library_by_its_name() -> None:
+    """It is not on PyPI: there is nothing of this name, or what somebody else has put there."""
+    by_name = re.compile(
+        r"\b(?:pipx? install|uv add) (?:(?!in )[\w=-]+ )*['\"]?xmpp-qos\b"
+    )
+    texts = [
+        path
+        for top in (
+            "README.md",
+            "CONTRIBUTING.md",
+            "docs",
+            "examples",
+            "qos",
+            "plugins",
+        )
+        for path in ((ROOT / top).rglob("*") if (ROOT / top).is_dir() else [ROOT / top])
+        if path.suffix in {".md", ".ipynb", ".py", ".sh", ".yml", ".toml"}
+    ]
+    assert len(texts) > 300
+    assert by_name.search("pip install -q jupyterlab 'xmpp-qos[spark]'")
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in texts
+        # This one says why not.
+        if path != ROOT / "qos" / "extras.py"
+        for line in path.read_text().splitlines()
+        if by_name.search(line)
+    ]
+    assert found == []
