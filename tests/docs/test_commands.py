@@ -49,6 +49,20 @@ def test_the_page_on_the_command_lists_all_of_them() -> None:
     assert sorted(re.findall(r"`(\w+)`", "".join(rows))) == sorted(COMMANDS)
 
 
+def test_the_readme_leads_to_each_page_of_the_guide() -> None:
+    """Whoever reads the texts in the repository has no other table of contents.
+
+    The pages left out have a link in a page of the table, or are made from other files.
+    """
+    pages = {path.stem for path in ROOT.glob("docs/*.md")}
+    table = (ROOT / "README.md").read_text()
+    named = set(re.findall(r"\(docs/([\w-]+)\.md[#)]", table))
+    assert pages - named == {
+        *("amqp-checklist", "architecture", "batches", "changelog", "index", "limits"),
+        "rest-checklist",
+    }
+
+
 def test_what_the_page_on_trouble_quotes_is_said_somewhere() -> None:
     """Whoever looks for a text that he has seen finds it."""
     page = (ROOT / "docs" / "troubleshooting.md").read_text()
