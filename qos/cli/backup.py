@@ -53,5 +53,7 @@ async def run(arguments: argparse.Namespace) -> int:
         )
     )
     total = sum(file.bytes for file in copied)
-    note(f"{len(copied)} files, {total:,} bytes, are in {arguments.folder}")
+    count = len(copied)
+    files, are = ("1 file", "is") if count == 1 else (f"{count} files", "are")
+    note(f"{files}, {total:,} bytes, {are} in {arguments.folder}")
     return Status.DONE

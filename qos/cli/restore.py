@@ -42,5 +42,7 @@ async def run(arguments: argparse.Namespace) -> int:
     """See qos.cli.entry.Command."""
     copied = restore(arguments.backup, arguments.to)
     await print_json(*({"file": file.name, "bytes": file.bytes} for file in copied))
-    note(f"{len(copied)} files are in {arguments.to}; what was done since is forgotten")
+    count = len(copied)
+    files, are = ("1 file", "is") if count == 1 else (f"{count} files", "are")
+    note(f"{files} {are} in {arguments.to}; what was done since is forgotten")
     return Status.DONE

@@ -85,10 +85,15 @@ def test_a_store_comes_back_as_it_was(
     status, out, err = run("backup", store.url, tmp_path / "backup")
     assert status == 0, err
     assert all(line["file"].startswith("lamp.store") for line in out)
+    total = sum(line["bytes"] for line in out)
+    files, are = ("1 file", "is") if len(out) == 1 else (f"{len(out)} files", "are")
+    files_are = f"{files} {are}"
+    said = f"{files}, {total:,} bytes, {are} in {tmp_path / 'backup'}\n"
+    assert err == f"xmpp-qos: {said}"
     status, out, err = run("restore", tmp_path / "backup", tmp_path / "new")
     assert (status, err) == (
         0,
-        f"xmpp-qos: {len(out)} files are in {tmp_path / 'new'}; what was done since is "
+        f"xmpp-qos: {files_are} in {tmp_path / 'new'}; what was done since is "
         "forgotten\n",
     )
     copy = kind(tmp_path / "new" / "lamp.store")
