@@ -131,7 +131,8 @@ async def run(arguments: argparse.Namespace) -> int:
     to_read = arguments.action in {"list", "show"}
     async with opened(store_url(arguments), to_read=to_read) as store:
         if arguments.action == "list":
-            async with listing(arguments) as show:
+            empty = "no message is parked" if arguments.parked else "the inbox is empty"
+            async with listing(arguments, empty=empty) as show:
                 for record in _held(store):
                     if record.state is IncomingState.PARKED or not arguments.parked:
                         await show(summary(record))

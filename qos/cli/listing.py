@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 
-from qos.cli.output import print_json, print_text, printable
+from qos.cli.output import note, print_json, print_text, printable
 
 __all__ = ["add_json", "is_for_people", "listing", "print_record"]
 
@@ -36,12 +36,13 @@ def is_for_people(arguments: argparse.Namespace) -> bool:
 
 @asynccontextmanager
 async def listing(
-    arguments: argparse.Namespace,
+    arguments: argparse.Namespace, *, empty: str = ""
 ) -> AsyncIterator[Callable[[_Record], Awaitable[None]]]:
     """A function that shows one record of a list.
 
     Args:
         arguments: with the option of add_json.
+        empty: the line on stderr, for people, if there is no record; '': none.
     """
     if not is_for_people(arguments):
         yield print_json
@@ -49,6 +50,8 @@ async def listing(
     table = _Table()
     yield table.add
     await table.flush()
+    if empty and table.is_empty:
+        note(empty)
 
 
 async def print_record(arguments: argparse.Namespace, record: _Record) -> None:
@@ -74,6 +77,11 @@ class _Table:
         self._rows.append(record)
         if self._widths or len(self._rows) == _ROWS:
             await self.flush()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row was ever added."""
+        return not (self._rows or self._widths)
 
     async def flush(self) -> None:
         """Show the rows that are kept."""

@@ -74,6 +74,9 @@ messages only, though others may go out too.
 """
 
 
+_EMPTY = "the outbox is empty"
+
+
 def parser(prog: str) -> Parser:
     """See qos.cli.entry.Command."""
     parser = Parser(
@@ -117,7 +120,8 @@ async def run(arguments: argparse.Namespace) -> int:
     async with opened(store_url(arguments), to_read=to_read) as store:
         if arguments.action == "list":
             messages = store.ended() if arguments.ended else store.outgoing()
-            async with listing(arguments) as show:
+            empty = "no message that has ended is kept" if arguments.ended else _EMPTY
+            async with listing(arguments, empty=empty) as show:
                 for message in messages:
                     await show(summary(message))
             return Status.DONE
@@ -173,7 +177,7 @@ async def _resend(arguments: argparse.Namespace) -> int:
         # All of them are asked for now: one that ends earlier would be unknown later.
         deliveries = [qos.delivery(msg_id) for msg_id in dict.fromkeys(msg_ids)]
         if not deliveries:
-            note("the outbox is empty")
+            note(_EMPTY)
             return Status.DONE
         results = Results()
         await attended(connection, _wait_for(deliveries, results))

@@ -36,7 +36,8 @@ async def run(arguments: argparse.Namespace) -> int:
 
 
 async def _list(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
-    async with listing(arguments) as show:
+    empty = f"{arguments.service} shows no queue to this account"
+    async with listing(arguments, empty=empty) as show:
         for node in await queueing.nodes(arguments.service):
             try:
                 info = await queueing.node_info(arguments.service, node)

@@ -41,8 +41,9 @@ def stored(path: Path, count: int) -> str:
             for seq in range(1, count + 1)
         ]
         written = store.write([Save(record) for record in records])
-        assert written is not None
-        await written
+        assert (written is None) == (count == 0)
+        if written is not None:
+            await written
         await store.close()
 
     asyncio.run(fill())
@@ -51,14 +52,21 @@ def stored(path: Path, count: int) -> str:
 
 def on_terminal(*words: str) -> list[str]:
     """The lines that the command prints on a terminal."""
+    return lines_and_notes(*words)[0]
+
+
+def lines_and_notes(*words: str) -> tuple[list[str], str]:
+    """The lines that the command prints on a terminal, and its stderr."""
     return run_on_terminal([sys.executable, "-P", "-m", "qos", *words])
 
 
 def run_on_terminal(
     command: Sequence[str], environment: Mapping[str, str] | None = None
-) -> list[str]:
+) -> tuple[list[str], str]:
     ours, its = os.openpty()
-    process = subprocess.Popen(command, env=environment, stdout=its)
+    process = subprocess.Popen(
+        command, env=environment, stdout=its, stderr=subprocess.PIPE, text=True
+    )
     os.close(its)
     found = b""
     # The end of a terminal is an error.
@@ -66,8 +74,9 @@ def run_on_terminal(
         while part := os.read(ours, 65536):
             found += part
     os.close(ours)
-    assert process.wait() == 0
-    return found.decode().splitlines()
+    _, notes = process.communicate()
+    assert process.returncode == 0, notes
+    return found.decode().splitlines(), notes
 
 
 def test_a_list_is_a_table_on_a_terminal(tmp_path: Path) -> None:
@@ -97,20 +106,38 @@ def test_json_is_to_be_had_on_a_terminal(tmp_path: Path) -> None:
     url = stored(tmp_path / "a.db", 1)
     (line,) = on_terminal("outbox", "list", "--store", url, "--json")
     assert line.startswith('{"msg_id": "m1"')
-    assert on_terminal("inbox", "list", "--store", url) == [], "nothing is no table"
+
+
+def test_an_empty_list_says_so_to_people_alone(tmp_path: Path) -> None:
+    """Nothing is no table, and nothing at all looks like a command that did not work."""
+    url = stored(tmp_path / "a.db", 0)
+    for words, said in (
+        (("outbox", "list"), "the outbox is empty"),
+        (("outbox", "list", "--ended"), "no message that has ended is kept"),
+        (("inbox", "list"), "the inbox is empty"),
+        (("inbox", "list", "--parked"), "no message is parked"),
+    ):
+        call = (*words, "--store", url)
+        assert lines_and_notes(*call) == ([], f"xmpp-qos: {said}\n")
+        assert lines_and_notes(*call, "--json") == ([], "")
+    full = stored(tmp_path / "b.db", 1)
+    assert lines_and_notes("outbox", "list", "--store", full)[1] == ""
 
 
 async def queue_on_terminal(commands: Commands, *words: str) -> list[str]:
     """What a verb of `queue` prints on a terminal, as Alice."""
     command = commands.command_line("queue", *words, user="alice")
     environment = commands.environment("alice")
-    return await asyncio.to_thread(run_on_terminal, command, environment)
+    lines, notes = await asyncio.to_thread(run_on_terminal, command, environment)
+    return lines or [notes]
 
 
 async def test_queues_and_their_numbers_are_tables(queues: Commands) -> None:
     """A terminal of its own, and not what only says that it is one."""
     service, node = "queue.localhost", "orders"
     assert (await queues.queue("publish", "--text", "a")).status == 0
+    nothing = await queue_on_terminal(queues, "list", "localhost")
+    assert nothing == ["xmpp-qos: localhost shows no queue to this account\n"]
     head, row = await queue_on_terminal(queues, "list", service)
     assert head.split()[:4] == ["node", "node", "type", "available"]
     assert row.split()[:3] == ["orders", "queue", "1"]
