@@ -10,9 +10,9 @@ even while another one writes or after it was killed::
     spark_frame(spark, tables["routes_hourly"])
 
 What somebody else has changed in a table since that audit is in it, too: rows that were
-deleted are gone at once. They can be read for a week after a newer audit has replaced
-them. Only `spark_frame`
-needs Spark.
+deleted are gone. If another audit has written into the table before, the change is seen
+when that audit has ended, or, if it was killed, the next one. A version can be read for
+a week after a newer audit has replaced it. Only `spark_frame` needs Spark.
 """
 
 from __future__ import annotations
