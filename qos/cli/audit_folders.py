@@ -1,6 +1,6 @@
 """The folders of `xmpp-qos audit`: checked, and in the form of the pipeline.
 
-Nothing here needs Spark: a wrong name is an error before Spark starts.
+Nothing here needs Spark: a wrong name is told before Spark starts.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from pathlib import Path
 
 from qos.audit.locations import for_people, local_path, whole_url, without_links
+from qos.cli.output import note
 from qos.errors import UsageError
 from qos.jids import normal_jid
 
@@ -23,13 +23,18 @@ _FOLLOW = ".follow"
 def journals_of(arguments: argparse.Namespace) -> list[str]:
     """The journals in the form that the pipeline expects; see qos.audit.journals.
 
+    One that cannot be read is a problem in the report. A warning on stderr names it: its
+    name may be a typing mistake.
+
     Raises:
-        UsageError: one of them is no journal, or may not be read.
+        UsageError: none of them can be read, or one is wrong in another way.
     """
     journals: dict[str, tuple[str, str]] = {}
+    unread: list[str] = []
     for text in arguments.journals:
         node, folder = _node_and_folder(text)
-        folder = _folder(folder, arguments)
+        unread += _why_unread(folder, arguments)
+        folder = _folder(folder)
         journal = f"{node}={folder}" if node else folder
         # The same folder may be given by its name, and by that of a link to it.
         place = without_links(folder)
@@ -37,6 +42,10 @@ def journals_of(arguments: argparse.Namespace) -> list[str]:
             raise UsageError(
                 f"{text}: {for_people(folder)} is given twice, not as of the same node"
             )
+    if len(unread) == len(arguments.journals):
+        raise UsageError("; ".join(unread))
+    for reason in dict.fromkeys(unread):
+        note(f"{reason}; it is left out, and a problem in the report")
     return [journal for _, journal in journals.values()]
 
 
@@ -99,7 +108,7 @@ def _is_folder(text: str) -> bool:
     return bool(text) and path is not None and os.path.isdir(path)
 
 
-def _folder(text: str, arguments: argparse.Namespace) -> str:
+def _folder(text: str) -> str:
     """The folder of a journal in the form that the pipeline expects.
 
     Links in its name are followed at each look: they may be moved meanwhile.
@@ -107,32 +116,37 @@ def _folder(text: str, arguments: argparse.Namespace) -> str:
     path = local_path(text)
     if path is None:
         return text
-    # A mount that was there when OUT was begun is reported, and stops no other journal.
-    if not (text and arguments.follow and _is_begun(arguments.out)):
-        _check_journal(text, path, follow=arguments.follow)
-    name = str(path.resolve() if ".." in path.parts else path.absolute())
+    # Path.resolve raises an error at a link to itself.
+    name = os.path.realpath(path) if ".." in path.parts else str(path.absolute())
     return whole_url(_utf8(text, name))
 
 
-def _check_journal(text: str, path: Path, *, follow: bool) -> None:
-    """Check that there is a journal.
+def _why_unread(text: str, arguments: argparse.Namespace) -> list[str]:
+    """The sentence that says why a folder is no journal that can be read, if it is none.
 
     Raises:
-        UsageError: there is none, or it may not be read.
+        UsageError: the name is empty.
     """
+    # Path("") is the current folder, but "" is more likely an unset variable.
+    if not text:
+        raise UsageError(f"{text}: there is no such folder")
+    path = local_path(text)
+    # A mount that was there when a follower began may be away for a while.
+    if path is None or (arguments.follow and _is_begun(arguments.out)):
+        return []
     try:
-        # Path("") is the current folder, but "" is more likely an unset variable.
-        if not text or not path.is_dir():
-            raise UsageError(f"{text}: there is no such folder")
+        if not path.is_dir():
+            return [f"{text}: there is no such folder"]
         names = os.listdir(path)
     except OSError as error:
-        raise UsageError(f"{text}: may not be read: {error.strerror}") from None
+        return [f"{text}: may not be read: {error.strerror}"]
     has_days = any(name.startswith("date=") for name in (path.name, *names))
     # A followed folder may still be empty: its first day may come later.
-    if not has_days and not follow:
-        raise UsageError(f"{text}: no journal: there is no date=… folder in it")
+    if not has_days and not arguments.follow:
+        return [f"{text}: no journal: there is no date=… folder in it"]
     if not os.access(path, os.R_OK | os.X_OK):
-        raise UsageError(f"{text}: may not be read")
+        return [f"{text}: may not be read"]
+    return []
 
 
 def _is_begun(out: str) -> bool:

@@ -208,6 +208,11 @@ AUDIT = [
     (("audit", "full"), "--out"),
     (("audit", "--out", "o"), "JOURNAL"),
     (("audit", "nowhere", "--out", "o"), "nowhere: there is no such folder"),
+    (
+        ("audit", "nowhere", "a@x=other", "--out", "o"),
+        "nowhere: there is no such folder; other: no journal: there is no date=",
+    ),
+    (("audit", "full", "", "--out", "o"), ": there is no such folder"),
     (("audit", "file", "--out", "o"), "file: there is no such folder"),
     (("audit", "other", "--out", "o"), "no date=… folder in it"),
     (("audit", "", "--out", "o"), ": there is no such folder"),

@@ -15,6 +15,7 @@ from qos.audit.lines import checked_in
 from qos.audit.local_folders import files_below
 from qos.audit.new_files import each_file, is_to_come
 from qos.cli.audit_folders import journals_of, out_of
+from qos.cli.output import flush_notes
 from qos.errors import UsageError
 
 DAY = "date=2026-01-05"
@@ -165,6 +166,43 @@ def test_a_folder_whose_name_is_no_utf8_is_refused_with_what_to_do(
             folders_of(given)
     given.journals = [f"a@x/1={link}"]
     assert journals_of(given) == [f"a@x/1=file://{link}"]
+
+
+def test_a_journal_that_cannot_be_read_stops_no_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A mount that is away, a device that has not begun, and a name typed wrongly.
+
+    Each is a problem in the report, and is told: the last one is seen before Spark starts.
+    """
+    whole, empty, file = tmp_path / "whole", tmp_path / "empty", tmp_path / "file"
+    (whole / DAY).mkdir(parents=True)
+    empty.mkdir()
+    file.write_text("")
+    loop = tmp_path / "loop"
+    loop.symlink_to("loop")
+    said = {
+        tmp_path / "gone": "there is no such folder",
+        empty: "no journal: there is no date=… folder in it",
+        file: "there is no such folder",
+        loop / ".." / "x": "there is no such folder",
+    }
+    names = [str(whole), *(f"a@x/1={folder}" for folder in said)]
+    given = Namespace(journals=names, out=str(tmp_path / "out"), follow=False)
+    last = f"a@x/1=file://{tmp_path}/x"
+    assert journals_of(given) == [
+        *(name.replace("/", "file:///", 1) for name in names[:1]),
+        *(f"a@x/1=file://{folder}" for folder in list(said)[:-1]),
+        last,
+    ]
+    flush_notes()
+    assert capsys.readouterr().err.splitlines() == [
+        f"xmpp-qos: {folder}: {reason}; it is left out, and a problem in the report"
+        for folder, reason in said.items()
+    ]
+    given.journals = names[1:3]
+    with pytest.raises(UsageError, match=r"gone: there is .*; .*empty: no journal: "):
+        journals_of(given)
 
 
 def test_a_journal_that_is_gone_stops_no_follower_that_has_begun(
