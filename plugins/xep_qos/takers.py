@@ -26,7 +26,7 @@ from slixmpp.xmlstream.stanzabase import StanzaBase
 from qos.stream import internals
 from qos.stream.tap import Tap
 
-__all__ = ["Takers"]
+__all__ = ["Takers", "handle"]
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +53,31 @@ _XPATH = re.compile(f"({_ELEMENT})(?:/({_ELEMENT})(?=/|$))?")
 
 
 _tag = attrgetter("tag")
+
+
+def handle(
+    xmpp: BaseXMPP, stanza: StanzaBase, matching: list[BaseHandler] | None = None
+) -> None:
+    """Do what slixmpp does with a stanza that has passed the filters.
+
+    Args:
+        xmpp: the stream.
+        stanza: the stanza.
+        matching: the handlers that match it; None: they are asked.
+    """
+    if matching is None:
+        handlers = internals.handlers(xmpp)
+        matching = [handler for handler in handlers if handler.match(stanza)]
+    for handler in matching:
+        handler.prerun(stanza)
+        try:
+            handler.run(stanza)
+        except Exception as error:  # noqa: BLE001 - the application's
+            stanza.exception(error)
+        if handler.check_delete():
+            internals.handlers(xmpp).remove(handler)
+    if not matching:
+        stanza.unhandled()
 
 
 class Takers:
@@ -103,7 +128,7 @@ class Takers:
             is_taken = is_taken or not self._applications.isdisjoint(matching)
             tell = stanza.exception
             vars(stanza)["exception"] = functools.partial(_failed, failures, tell)
-            internals.handle(self._xmpp, stanza, matching)
+            handle(self._xmpp, stanza, matching)
             if not tasks:
                 del vars(stanza)["exception"]  # else it would refer to itself
         except Exception as error:

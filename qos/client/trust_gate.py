@@ -16,9 +16,9 @@ from slixmpp import JID, ClientXMPP
 from slixmpp.stanza import Message
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
-from qos.stream import internals
 from qos.stream.tap import Part, Tap
 from xep_qos import XEP_QOS
+from xep_qos.takers import handle
 
 __all__ = ["UNDECIDED_BYTES_MAX", "UNDECIDED_MAX", "TrustGate"]
 
@@ -108,7 +108,7 @@ class TrustGate:
             self._undecided.popleft()
             self._undecided_bytes -= size
             if admitted:
-                internals.handle(self._client, message)
+                handle(self._client, message)
         self._dropping = False
 
 

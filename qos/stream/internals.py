@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -34,7 +34,6 @@ __all__ = [
     "filters",
     "forget_contact",
     "function_of",
-    "handle",
     "handlers",
     "is_started",
     "is_wanted",
@@ -91,32 +90,6 @@ def forget_contact(xmpp: BaseXMPP, own: str, account: str) -> None:
 def caps_handler(plugin: Any) -> Any:
     """The handler by which the plugin of XEP-0115 asks peers for their capabilities."""
     return plugin._process_caps
-
-
-def handle(
-    xmpp: BaseXMPP, stanza: StanzaBase, matching: Iterable[BaseHandler] | None = None
-) -> None:
-    """Do what slixmpp does with a stanza that has passed the filters.
-
-    Args:
-        xmpp: the stream.
-        stanza: the stanza.
-        matching: the handlers that match it; None: it is asked which do.
-    """
-    if matching is None:
-        matching = [handler for handler in handlers(xmpp) if handler.match(stanza)]
-    is_handled = False
-    for handler in matching:
-        is_handled = True
-        handler.prerun(stanza)
-        try:
-            handler.run(stanza)
-        except Exception as error:  # noqa: BLE001 - the application's
-            stanza.exception(error)
-        if handler.check_delete():
-            handlers(xmpp).remove(handler)
-    if not is_handled:
-        stanza.unhandled()
 
 
 def is_wanted(xmpp: BaseXMPP, xml: ET.Element) -> bool:
