@@ -225,7 +225,8 @@ def _as_json(item: BrowsedItem, node: str) -> dict[str, object]:
     died_here = item.origin == node
     fields: dict[str, object] = {
         "id": item.origin_id if died_here else item.item_id,
-        "state": item.state,
+        # It is available there, to the workers of the other queue; here it is dead.
+        "state": "dead" if died_here and item.state == "available" else item.state,
         "priority": item.priority,
         "delivery_count": item.delivery_count,
         "published": time_text(item.published_at),

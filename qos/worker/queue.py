@@ -17,7 +17,7 @@ from slixmpp.basexmpp import BaseXMPP
 from qos import arguments
 from qos.core.contents import Json
 from qos.engine.retry import Retry
-from qos.errors import InvalidArgument
+from qos.errors import InvalidArgument, LocalProtocolError
 from qos.jids import jid_of
 from qos.journal.writer import JournalWriter
 from qos.worker import signals
@@ -82,8 +82,8 @@ class Queue:
             of slixmpp.
         service: the queue service.
         node: the queue.
-        create: create the queue at the first publish or run, if it is not there. True:
-            with the default options; or options by name, such as `{"lock_timeout": "30"}`,
+        create: create the queue at the first `publish` or `run`, or by `create`, if it is
+            not there. True: with the default options; or options by name, such as `{"lock_timeout": "30"}`,
             with the names that `xmpp-qos queue create --set` takes. A queue that is there
             must belong to this account. It keeps its options, and a warning says which
             differ. False: use the queue that is there.
@@ -108,9 +108,30 @@ class Queue:
         self.service = jid_of("service", service)
         self.node = arguments.text("node", node, empty=False)
         options = node_options(create)
+        self._creates = options is not None
         self._plugin = XEP_0254.of(self._client)
         self._creation = Creation(self._plugin, self.service, self.node, options)
         self._workers: set[Worker] = set()
+
+    async def create(self, *, attempts: int = 5) -> None:
+        """Create the queue now, if it is not there; harmless if it is.
+
+        For a queue to which this program neither publishes nor works, such as one for
+        dead letters.
+
+        Args:
+            attempts: the most attempts.
+
+        Raises:
+            LocalProtocolError: this object was made without `create`.
+            RequestRefused: not done; also if the queue belongs to another account.
+            NoAnswer: no attempt had an answer; it may have been created.
+            CannotConnect: the device has ended.
+        """
+        arguments.whole("attempts", attempts, least=1)
+        if not self._creates:
+            raise LocalProtocolError("say how: Queue(…, create=True), or with options")
+        await self._done(self._create(attempts))
 
     async def publish(
         self,

@@ -266,10 +266,12 @@ async def test_the_dead_are_listed_and_given_a_new_life(queues: Commands) -> Non
     (item,) = listed.out
     assert (item["id"], item["payload"]) == ("late", "<late xmlns='urn:x'/>")
     assert "expired" in str(item["reason"])
+    assert item["state"] == "dead"
     moved = await queues.run("queue", "browse", *service, user="alice")
     assert [(each["origin"], each["origin_id"]) for each in moved.out] == [
         ("orders", "late")
     ]
+    assert [each["state"] for each in moved.out] == ["available"]
     wrong = await queues.queue("dead requeue", "nobody")
     assert (wrong.status, wrong.out) == (1, [])
     assert "item-not-found" in wrong.err

@@ -141,6 +141,24 @@ async def test_nothing_to_publish_is_refused_with_what_to_give(
         assert str(refused.value) == said
 
 
+async def test_a_queue_for_dead_letters_is_created_by_itself(
+    bee: ClientXMPP, queue: Service
+) -> None:
+    """Nobody publishes to it here, or works on it; and a program is started again."""
+    for _ in range(2):
+        dead = Queue(bee, QUEUE, "dead", create=True)
+        await dead.create()
+        await dead.create()
+        orders = Queue(bee, QUEUE, NODE, create={"dead_letter_node": "dead"})
+        await orders.create()
+    config = await XEP_0254.of(bee).configuration(QUEUE, NODE)
+    assert config["queue#dead_letter_node"] == "dead"
+    with pytest.raises(LocalProtocolError, match="create=True"):
+        await Queue(bee, QUEUE, "other").create()
+    with pytest.raises(InvalidArgument, match="attempts"):
+        await dead.create(attempts=0)
+
+
 async def test_it_tells_a_new_item_from_a_repeated_one(
     bee: ClientXMPP, queue: Service
 ) -> None:
