@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import configparser
+import contextlib
 import os
 import shlex
 import signal
@@ -71,9 +72,16 @@ async def test_a_command_that_is_stopped_alone_has_failed(
     assert (await worker.end()).status == 0
 
 
-@pytest.mark.parametrize("how", ["away", "without x"])
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("away", "No such file"),
+        ("without x", "Permission denied"),
+        ("being written", "Text file busy"),
+    ],
+)
 async def test_a_command_that_cannot_be_started_costs_only_its_own_item_a_while(
-    how: str, queues: Commands, tmp_path: Path
+    how: str, reason: str, queues: Commands, tmp_path: Path
 ) -> None:
     """A deployment replaces the program: what runs goes on, and the item comes again."""
     program, path = tmp_path / "program", tmp_path / "run"
@@ -86,13 +94,17 @@ async def test_a_command_that_cannot_be_started_costs_only_its_own_item_a_while(
     await worker.note("ready")
     (first,) = await publish(queues, "a")
     pid = await started(path)
+    deployed = contextlib.ExitStack()
     if how == "away":
         program.rename(tmp_path / "old")
-    else:
+        deployed.callback((tmp_path / "old").rename, program)
+    elif how == "without x":
         program.chmod(0o644)
+        deployed.callback(program.chmod, 0o755)
+    else:
+        deployed.enter_context(program.open("a"))
     (second,) = await publish(queues, "b")
     said = await worker.note("cannot be started")
-    reason = "No such file" if how == "away" else "Permission denied"
     assert reason in said
     assert "1 run; again in" in said
     line = await worker.line()
@@ -101,10 +113,7 @@ async def test_a_command_that_cannot_be_started_costs_only_its_own_item_a_while(
     # A released item may wait a moment, as the service protects itself.
     assert item["state"] in {"available", "delayed"}
     assert item["delivery_count"] == 0
-    if how == "away":
-        (tmp_path / "old").rename(program)
-    else:
-        program.chmod(0o755)
+    deployed.close()
     while (line := await worker.line())["outcome"] == "released":
         assert line["id"] == second
     assert (line["id"], line["outcome"]) == (second, "accepted")
