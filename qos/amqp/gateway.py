@@ -17,6 +17,7 @@ from qos.amqp.termini import KeptTermini
 from qos.amqp.unsettled import Unsettled
 from qos.core.queue.requests import CloseLink, Refusal
 from qos.core.queue.results import Result
+from qos.core.registry import register
 from qos.engine.doors import Door
 from qos.engine.gateway import ConsumersPort
 from qos.engine.queue_engine import QueueEngine
@@ -146,7 +147,7 @@ class Gateway(ConsumersPort[ConsumerLink]):
 
     def joined(self, jid: str, link: ConsumerLink) -> None:
         """See ConnectionHub."""
-        self.consumers[jid] = link
+        register(self.consumers, jid, link)
 
     def left(self, jid: str) -> None:
         """See ConnectionHub."""

@@ -17,6 +17,7 @@ from qos.amqp.termini import Expiry, KeptTerminus
 from qos.amqp.unsettled import Away
 from qos.core.queue.requests import CloseLink, Refusal, Request, Suspend
 from qos.core.queue.results import Result
+from qos.core.registry import register
 
 __all__ = ["Suspended", "SuspendedLinks"]
 
@@ -55,7 +56,7 @@ class SuspendedLinks:
         """
         connection = self._connection
         connection.hub.termini[connection.terminus_name(name)] = link.terminus
-        self._consumers[name] = link
+        register(self._consumers, name, link)
         self._start_timer(name, scope)
 
     def add_publisher(self, name: str, link: Away, scope: int) -> None:

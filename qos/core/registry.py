@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from typing import TypeVar
 
 __all__ = ["register"]
@@ -10,7 +11,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-def register(entries: dict[K, V], key: K, entry: V) -> None:
+def register(entries: MutableMapping[K, V], key: K, entry: V) -> None:
     """Add an entry under a key that is free.
 
     An entry that is written over is found by nobody any more, and so never ended. The

@@ -21,6 +21,7 @@ from qos.core.queue.requests import (
     Unsubscribe,
 )
 from qos.core.queue.results import Result
+from qos.core.registry import register
 from qos.core.rest.waits import Wait
 from qos.engine.gateway import Consumer, ask
 from qos.engine.queue_commit import Unwritten
@@ -129,7 +130,7 @@ class WaitingConsumer:
         options = {QUEUE_REQUESTS: "1"}
         if selector:
             options[SELECTOR] = selector
-        self._host.consumers[self.jid] = self
+        register(self._host.consumers, self.jid, self)
         try:
             # When this is answered, an item that is there has been handed over too.
             subscribe = Subscribe(self._node, self.jid, options, link=True)
