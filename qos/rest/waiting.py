@@ -21,7 +21,6 @@ from qos.core.queue.requests import (
     Unsubscribe,
 )
 from qos.core.queue.results import Result
-from qos.core.registry import register
 from qos.core.rest.waits import Wait
 from qos.engine.gateway import Consumer, ask
 from qos.engine.queue_commit import Unwritten
@@ -130,7 +129,7 @@ class WaitingConsumer:
         options = {QUEUE_REQUESTS: "1"}
         if selector:
             options[SELECTOR] = selector
-        register(self._host.consumers, self.jid, self)
+        self._host.consumers[self.jid] = self
         try:
             # When this is answered, an item that is there has been handed over too.
             subscribe = Subscribe(self._node, self.jid, options, link=True)

@@ -84,6 +84,7 @@ async def test_every_argument_of_a_queue_is_checked_and_nothing_is_left() -> Non
         }
         items = {"entries": [NewItem()]}
         assert await accepted(queue.publish, items, publish) == []
+        assert await accepted(queue.create, {}, {"attempts": (0, -1)}) == []
         run = {"handler": print}
         assert await accepted(queue.run, run, WRONG_OPTIONS) == []
     methods = {
@@ -92,7 +93,7 @@ async def test_every_argument_of_a_queue_is_checked_and_nothing_is_left() -> Non
         if inspect.isfunction(value) and not name.startswith("_")
         if parameters_of(value)
     }
-    assert methods == {"publish", "run"}
+    assert methods == {"create", "publish", "run"}
     assert asyncio.all_tasks() == tasks
     client.plugin.disable("xep_0254")  # type: ignore[attr-defined]  # slixmpp's lack
 
