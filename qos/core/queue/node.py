@@ -353,6 +353,7 @@ class QueueNode:
         connected: Present,
         *,
         defaults: Sequence[Settlement] = (),
+        fails: bool = True,
         now: float,
     ) -> list[QueueEffect]:
         """Unlock and unsubscribe after unavailable presence (XEP-0254 §4).
@@ -364,8 +365,10 @@ class QueueNode:
             jid: the full JID that left.
             connected: the full JIDs that have not left, though they may be silent.
             defaults: the outcomes of some deliveries that it may hold; see `Suspend`.
+            fails: the other deliveries that it holds have failed; else they are released.
             now: the time.
         """
+        input_ = ItemInput.FAIL if fails else ItemInput.RELEASE
         tokens = {self.items[item_id].token for item_id in self.live.holders.held(jid)}
         settlements = [
             settlement for settlement in defaults if settlement.token in tokens
@@ -374,9 +377,7 @@ class QueueNode:
         for item_id in self.live.holders.held(jid):
             item = self.items[item_id]
             if not item.resumable:
-                effects += self.deliveries.give_back(
-                    item, ItemInput.FAIL, now, reason="gone"
-                )
+                effects += self.deliveries.give_back(item, input_, now, reason="gone")
         self.live.holders.departed(jid)
         return effects + self.subscriptions.departed(jid, connected)
 

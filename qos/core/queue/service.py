@@ -241,8 +241,9 @@ class Queues:
     def start(self, now: float) -> list[QueueEffect]:
         """Note that no link of a gateway has outlived the start; call it once.
 
-        A link without a durable terminus has left. The others have their time to come
-        back.
+        A link without a durable terminus has left. Not its consumer has lost it, but this
+        service: what it held is released, and has not failed. The others have their time
+        to come back.
         """
         links = {
             subscription.jid
@@ -252,7 +253,7 @@ class Queues:
         }
         effects: list[QueueEffect] = []
         for jid in sorted(links - self.termini.keys()):
-            effects += self.departed(jid, now)
+            effects += self.departed(jid, now, fails=False)
         effects += self.termini.start(now)
         for terminus in self.termini.values():
             if terminus.until is not None:
@@ -325,8 +326,16 @@ class Queues:
         self._leaving[jid] = until
         return self.termini.time(jid, until)
 
-    def departed(self, jid: str, now: float) -> list[QueueEffect]:
-        """Handle unavailable presence from a full JID (XEP-0254 §4)."""
+    def departed(
+        self, jid: str, now: float, *, fails: bool = True
+    ) -> list[QueueEffect]:
+        """Handle unavailable presence from a full JID (XEP-0254 §4).
+
+        Args:
+            jid: the full JID that left.
+            now: the time.
+            fails: see `QueueNode.departed`.
+        """
         account = bare(jid)
         self._leaving.pop(jid, None)
         self.presence.departed(jid)
@@ -336,7 +345,7 @@ class Queues:
         for name in list(self.presence.nodes_of(account)):
             defaults = request.defaults if request and request.node == name else ()
             effects += self.queue(name).departed(
-                jid, connected, defaults=defaults, now=now
+                jid, connected, defaults=defaults, fails=fails, now=now
             )
             effects += self.place_dead(name, now)
             self.forget(account, name)

@@ -276,6 +276,15 @@ class ItemLedger:
             lock.may_end |= lock.holder == source and not lock.resumable
             lock.left |= lock.holder == source
 
+    def lost_by_service(self, source: str) -> None:
+        """The service has lost a worker, by its own death: the items are given back."""
+        for facts in self.items.values():
+            if facts.locked is not None and facts.locked.holder == source:
+                facts.returned.add(facts.locked.token)
+            if facts.lock is not None and facts.lock.holder == source:
+                facts.returned.add(facts.lock.token)
+                facts.lock.may_end = True
+
     def subscribes(self, source: str) -> None:
         """A worker subscribes that may have come back."""
         for lock in self._locks():

@@ -537,8 +537,8 @@ class QueueMachine(Machine, QueuePort):
         self._made = False
         self._ledger.restarted()
         for each in self.disk.kept.subscriptions.values():
-            if each.link and bare(each.jid) == PULLER:
-                self._ledger.departed(each.jid, self._now())
+            if each.link and each.jid not in self.disk.kept.termini:
+                self._ledger.lost_by_service(each.jid)
         if self._gate is not None:
             self._gate.forget(self._tokens())
         if self._kept is not None:

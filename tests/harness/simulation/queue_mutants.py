@@ -374,11 +374,20 @@ QUEUE = (
     Mutant(
         "gone-is-not-counted",
         "qos.core.queue.node",
-        '                    item, ItemInput.FAIL, now, reason="gone"',
-        '                    item, ItemInput.RELEASE, now, reason="gone"',
+        "input_ = ItemInput.FAIL if fails else ItemInput.RELEASE",
+        "input_ = ItemInput.RELEASE",
         "A delivery whose worker has left has failed.",
         by=("each_failure_is_counted",),
-        seed=2,
+        seed=30,
+    ),
+    Mutant(
+        "death-of-the-service-is-counted",
+        "qos.core.queue.service",
+        "effects += self.departed(jid, now, fails=False)",
+        "effects += self.departed(jid, now)",
+        "What a service has lost by its own death has not failed.",
+        by=("only_failures_are_counted",),
+        seed=1430,
     ),
     Mutant(
         "timeout-is-not-counted",
