@@ -143,15 +143,20 @@ def of_owner(name: str, node: str) -> str:
 
 
 def set_affiliations(node: str, affiliations: Mapping[str, Affiliation]) -> str:
-    """Change affiliations, by bare JID (XEP-0060 §8.9.2)."""
+    """Change affiliations (XEP-0060 §8.9.2): by bare JID, or by `@` and a domain.
+
+    The JID of the domain is sent for that: no JID begins with `@`.
+    """
     _check_node(node)
     arguments.mapping("affiliations", affiliations)
-    changes = {
-        jid_of("affiliations", jid): arguments.member(
-            Affiliation, "affiliations", affiliation
-        )
-        for jid, affiliation in affiliations.items()
-    }
+    changes: dict[str, Affiliation] = {}
+    for name, affiliation in affiliations.items():
+        jid = jid_of("affiliations", _without_at(name))
+        if jid in changes:
+            raise InvalidArgument(
+                "affiliations", name, "named once", why=f"there are two of {jid}"
+            )
+        changes[jid] = arguments.member(Affiliation, "affiliations", affiliation)
     content = "".join(
         f"<affiliation{attributes(jid=jid, affiliation=affiliation.value)}/>"
         for jid, affiliation in changes.items()
@@ -159,6 +164,13 @@ def set_affiliations(node: str, affiliations: Mapping[str, Affiliation]) -> str:
     return _pubsub(
         f"<affiliations{attributes(node=node)}>{content}</affiliations>", OWNER
     )
+
+
+def _without_at(name: object) -> object:
+    """The JID of a domain that is written with an `@` before it; else the name."""
+    if isinstance(name, str) and name.startswith("@") and "@" not in name[1:]:
+        return name[1:]
+    return name
 
 
 def publish(node: str, items: Sequence[NewItem]) -> str:

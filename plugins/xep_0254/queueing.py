@@ -136,9 +136,10 @@ class XEP_0254(BasePlugin):
     async def set_affiliations(
         self, service: str | JID, node: str, affiliations: Mapping[str, Affiliation]
     ) -> None:
-        """Change the affiliations of these bare JIDs with a queue.
+        """Change the affiliations of these bare JIDs with a queue; NONE: remove them.
 
-        NONE: remove them.
+        `@` and a domain: of all its accounts that have none of their own. It is the
+        same as the JID of the domain, as which `affiliations` returns it.
         """
         content = client_stanza.set_affiliations(node, affiliations)
         await self._set(service, content, "change affiliations")

@@ -186,10 +186,13 @@ examples:
   xmpp-qos queue affiliate queue.example.org orders --jid boss@example.org
   xmpp-qos queue affiliate queue.example.org orders --jid boss@example.org \\
     shop@example.org=publisher bee@example.org=member
+  xmpp-qos queue affiliate queue.example.org orders --jid boss@example.org \\
+    @workers.example.org=member
 
-Without any JID it lists the affiliations, one JSON object a line. An owner may do
-everything, a publisher may publish and work, publish-only may publish and see nothing, a
-member may work. An outcast may do nothing, and loses the items that it holds.
+A domain stands for all its accounts that have no affiliation of their own. Without any
+JID it lists the affiliations, one JSON object a line. An owner may do everything, a
+publisher may publish and work, publish-only may publish and see nothing, a member may
+work. An outcast may do nothing, and loses the items that it holds.
 """
 
 DEAD = """\

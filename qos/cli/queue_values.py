@@ -128,7 +128,7 @@ def selector(text: str) -> str:
 
 
 def affiliation(text: str) -> tuple[str, Affiliation]:
-    """JID=AFFILIATION, of a bare JID."""
+    """JID=AFFILIATION, of a bare JID, or of a domain for all its accounts."""
     name, _, word = text.rpartition("=")
     try:
         affiliation = Affiliation(word)
@@ -137,9 +137,12 @@ def affiliation(text: str) -> tuple[str, Affiliation]:
         raise argparse.ArgumentTypeError(
             f"{text!r} does not end in = and one of {words}"
         ) from None
-    account = jid(name)
-    if "/" in account:
-        raise argparse.ArgumentTypeError(f"{name!r} is not a bare JID")
+    account = jid(name.removeprefix("@"))
+    if "/" in account or (name.startswith("@") and "@" in account):
+        raise argparse.ArgumentTypeError(
+            f"{name!r} is neither an account (bee@example.org) nor all accounts of a "
+            "domain (@example.org)"
+        )
     if "@" not in account and "." not in account:
         raise argparse.ArgumentTypeError(
             f"{name!r} is no account, such as bee@example.org; access_model=open opens a "

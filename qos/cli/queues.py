@@ -244,7 +244,8 @@ def _add_verb(
             nargs="*",
             type=queue_values.affiliation,
             metavar="JID=WHAT",
-            help=f"WHAT is {', '.join(affiliation.value for affiliation in Affiliation)}",
+            help="an account, or @DOMAIN for all accounts of a domain; WHAT is "
+            f"{', '.join(affiliation.value for affiliation in Affiliation)}",
         )
     add_login(
         verb,

@@ -148,8 +148,9 @@ def test_the_config_file_of_the_other_commands_does_for_the_verbs_too(
         (("anyone=member",), "'anyone' is no account, such as bee@example.org"),
         (("bee=member",), "'bee' is no account"),
         (("contacts=publisher",), "access_model=open opens a queue to everybody"),
-        (("@example.org=member",), "'@example.org' is not a JID"),
-        (("bee@example.org/1=member",), "is not a bare JID"),
+        (("@=member",), "'' is not a JID"),
+        (("@bee@example.org=member",), "'@bee@example.org' is neither an account"),
+        (("bee@example.org/1=member",), "is neither an account (bee@example.org)"),
     ],
 )
 def test_an_affiliation_is_that_of_an_account(

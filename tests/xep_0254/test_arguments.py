@@ -69,6 +69,8 @@ def calls(client: ClientXMPP) -> dict[str, tuple[Given, Wrong]]:
                 **NO_NODE,
                 "affiliations": (
                     *({"a b@c": Affiliation.MEMBER}, {"": Affiliation.MEMBER}),
+                    *({"@": Affiliation.MEMBER}, {"@a@b": Affiliation.MEMBER}),
+                    {"b": Affiliation.MEMBER, "@b": Affiliation.NONE},
                     *({"a@b": "boss"}, {"a@b": None}, {5: Affiliation.MEMBER}),
                 ),
             },

@@ -523,10 +523,13 @@ async def test_an_owner_sets_a_queue_up_and_takes_it_down(
     config = await plugin.configuration(QUEUE, "n")
     assert config["queue#lock_timeout"] == "7"
     assert config["queue#max_deliveries"] == "2"
-    await plugin.set_affiliations(QUEUE, "n", {"bee@localhost": Affiliation.MEMBER})
+    members = ("bee@localhost", "@example.net")
+    changes = dict.fromkeys(members, Affiliation.MEMBER)
+    await plugin.set_affiliations(QUEUE, "n", changes)
     assert await plugin.affiliations(QUEUE, "n") == {
         "bob@localhost": Affiliation.OWNER,
         "bee@localhost": Affiliation.MEMBER,
+        "example.net": Affiliation.MEMBER,
     }
     await plugin.publish(QUEUE, "n", [NewItem()])
     await plugin.purge(QUEUE, "n")

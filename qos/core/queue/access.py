@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from qos.core.queue.item import Affiliation, Node
 from qos.core.queue.node_options import NodeOptions
+from qos.core.strings import domain_of
 
 __all__ = ["affiliation", "is_owner", "may_publish", "may_subscribe", "may_use"]
 
@@ -14,8 +15,15 @@ _PUBLISHERS = frozenset(
 
 
 def affiliation(node: Node, account: str) -> Affiliation:
-    """The affiliation of this bare JID with the node."""
-    return node.affiliations.get(account, Affiliation.NONE)
+    """The affiliation of this bare JID with the node.
+
+    The JID of a domain stands for all its accounts that have no affiliation of their own,
+    as it does in the lists of XEP-0045 (§9.1).
+    """
+    own = node.affiliations.get(account)
+    if own is None:
+        return node.affiliations.get(domain_of(account), Affiliation.NONE)
+    return own
 
 
 def is_owner(node: Node, account: str) -> bool:

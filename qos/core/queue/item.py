@@ -295,7 +295,8 @@ class Node:
             account.
         config: the values of the configuration form that differ from the default, as
             text, by the names of the form's fields.
-        affiliations: by bare JID; affiliation NONE is left out.
+        affiliations: by bare JID, or by that of a domain for all its accounts; see
+            `access.affiliation`. NONE is left out.
         accepted: how many items have ever been accepted here.
         dead_letter: the identity of the node that `queue#dead_letter_node` names, or
             ''. See `qos.core.queue.dead_letters`.

@@ -162,12 +162,11 @@ def affiliations(
         )
         return AffiliationsResult(name, entries, owner=True), []
     account = bare(requester)
-    queues = _nodes_for(service, name, account)
-    entries = tuple(
+    own = (
         (queue.node.name, account, affiliation(queue.node, account))
-        for queue in queues
-        if account in queue.node.affiliations
+        for queue in _nodes_for(service, name, account)
     )
+    entries = tuple(entry for entry in own if entry[2] is not Affiliation.NONE)
     return AffiliationsResult(name, entries), []
 
 
@@ -225,7 +224,7 @@ def _nodes_for(service: Queues, name: str, account: str) -> list[QueueNode]:
     if not name:
         return list(service.nodes.values())
     queue = service.nodes.get(name)
-    if queue is not None and account in queue.node.affiliations:
+    if queue is not None and affiliation(queue.node, account) is not Affiliation.NONE:
         return [queue]
     return [service.shown(name, account)]
 

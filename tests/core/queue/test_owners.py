@@ -19,6 +19,7 @@ from qos.core.queue.requests import (
     Request,
     Requeue,
     SetAffiliations,
+    Subscribe,
     Subscriptions,
 )
 from qos.core.queue.results import (
@@ -39,6 +40,8 @@ from queue_world import (
     entry,
     retraction,
 )
+
+ONE = {"pubsub#queue_requests": "1"}
 
 FORBIDDEN = ("forbidden", "auth", "")
 NOT_FOUND = ("item-not-found", "cancel", "")
@@ -259,6 +262,33 @@ def test_affiliations_are_changed_by_account_and_listed() -> None:
     here = it.ask(Affiliations(NODE), ANT)
     assert isinstance(here, AffiliationsResult)
     assert here.affiliations == ((NODE, "ant@y", Affiliation.PUBLISHER),)
+
+
+def test_a_domain_stands_for_its_accounts_that_have_no_affiliation() -> None:
+    """Not for those of a domain below it, nor of one that ends the same way."""
+    it = World({**PLAIN, "pubsub#access_model": "whitelist"})
+    given = {
+        "y": Affiliation.MEMBER,
+        "ant@y": Affiliation.PUBLISH_ONLY,
+        "fly@y": Affiliation.OUTCAST,
+    }
+    it.ask(SetAffiliations(NODE, given), OWNER)
+    members = ("cat@y/1", "y/1", "y")
+    for jid in members:
+        it.subscribe(jid)
+    assert it.refused(Subscribe(NODE, "ant@y/1", ONE), "ant@y/1") == FORBIDDEN
+    for jid in ("fly@y/1", "cat@a.y/1", "cat@yy/1", "y@z/1"):
+        assert it.refused(Subscribe(NODE, jid, ONE), jid) == NOT_FOUND
+    own = it.ask(Affiliations(""), "cat@y/1")
+    assert isinstance(own, AffiliationsResult)
+    assert own.affiliations == ((NODE, "cat@y", Affiliation.MEMBER),)
+    assert it.ask(Affiliations(NODE), "cat@y/1") == AffiliationsResult(
+        NODE, own.affiliations
+    )
+    it.ask(SetAffiliations(NODE, {"y": Affiliation.NONE}), OWNER)
+    assert not it.core.nodes[NODE].subscriptions
+    for jid in members:
+        assert it.refused(Affiliations(NODE), jid) == NOT_FOUND
 
 
 def test_a_node_keeps_an_owner() -> None:
