@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 
 from qos.cli.output import note, print_json, print_text, printable
@@ -36,18 +43,20 @@ def is_for_people(arguments: argparse.Namespace) -> bool:
 
 @asynccontextmanager
 async def listing(
-    arguments: argparse.Namespace, *, empty: str = ""
+    arguments: argparse.Namespace, *, empty: str = "", columns: Sequence[str] = ()
 ) -> AsyncIterator[Callable[[_Record], Awaitable[None]]]:
     """A function that shows one record of a list.
 
     Args:
         arguments: with the option of add_json.
         empty: the line on stderr, for people, if there is no record; '': none.
+        columns: the fields that people see, in this order; (): all. A column that is
+            empty in each row is left out.
     """
     if not is_for_people(arguments):
         yield print_json
         return
-    table = _Table()
+    table = _Table(columns)
     yield table.add
     await table.flush()
     if empty and table.is_empty:
@@ -67,7 +76,8 @@ async def print_record(arguments: argparse.Namespace, record: _Record) -> None:
 
 
 class _Table:
-    def __init__(self) -> None:
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._columns = columns
         self._rows: list[_Record] = []
         #: By field, once they are known.
         self._widths: dict[str, int] = {}
@@ -94,6 +104,8 @@ class _Table:
         if self._widths or not rows:
             return rows
         fields = dict.fromkeys(key for row in rows for key in row)
+        if self._columns:
+            fields = dict.fromkeys(key for key in self._columns if key in fields)
         head: _Record = {key: _title(key) for key in fields}
         table = [head, *rows]
         self._widths = {

@@ -141,7 +141,8 @@ examples:
   xmpp-qos queue browse queue.example.org orders --jid boss@example.org
   xmpp-qos queue browse queue.example.org orders --jid boss@example.org --state dead --max 5
 
-One JSON object a line, in the order of delivery as far as it is known.
+A table on a terminal, without payloads, properties and history; else one JSON object a line
+with all of them. The order is that of delivery as far as it is known.
 """
 
 STATS = """\
@@ -163,7 +164,7 @@ example:
 
 A table on a terminal, else one JSON object a line, for each queue or topic that the service
 shows to this account: its name as `node`, and, if this account may see them, its `node_type`
-(queue or topic) and the numbers of `queue stats`.
+(queue or topic) and the numbers of `queue stats`. The table has the most important ones.
 """
 
 WATCH = """\
@@ -189,10 +190,10 @@ examples:
   xmpp-qos queue affiliate queue.example.org orders --jid boss@example.org \\
     @workers.example.org=member
 
-A domain stands for all its accounts that have no affiliation of their own. Without any
-JID it lists the affiliations, one JSON object a line. An owner may do everything, a
-publisher may publish and work, publish-only may publish and see nothing, a member may
-work. An outcast may do nothing, and loses the items that it holds.
+A domain stands for all its accounts that have no affiliation of their own. Without any JID
+it lists the affiliations: a table on a terminal, else one JSON object a line. An owner may
+do everything, a publisher may publish and work, publish-only may publish and see nothing, a
+member may work. An outcast may do nothing, and loses the items that it holds.
 """
 
 DEAD = """\
@@ -205,9 +206,10 @@ DEAD_LIST = """\
 example:
   xmpp-qos queue dead list queue.example.org orders --jid boss@example.org
 
-One JSON object a line; reason and history say what happened. Items that were moved to the
-dead_letter_node of the queue are listed too, under their former id; and for a queue that is
-itself a dead_letter_node, those that were moved there, with their origin.
+A table on a terminal, else one JSON object a line with payload, properties and history too;
+reason and history say what happened. Items that were moved to the dead_letter_node of the
+queue are listed too, under their former id; and for a queue that is itself a
+dead_letter_node, those that were moved there, with their origin.
 """
 
 DEAD_REQUEUE = """\

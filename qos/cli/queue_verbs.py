@@ -19,6 +19,16 @@ from xep_0254.queueing import XEP_0254, BrowsedItem, NodeInfo
 
 __all__ = ["run"]
 
+#: What people see of each queue, and of each item; --json shows all there is.
+_NODE_COLUMNS = (
+    *("node", "node_type", "available", "acquired", "delayed", "dead", "accepted"),
+    *("subscribers", "oldest_seconds", "bytes"),
+)
+_ITEM_COLUMNS = (
+    *("id", "state", "priority", "delivery_count", "published", "holder"),
+    *("origin", "origin_id", "reason"),
+)
+
 
 async def run(arguments: argparse.Namespace) -> int:
     """See qos.cli.entry.Command."""
@@ -37,7 +47,7 @@ async def run(arguments: argparse.Namespace) -> int:
 
 async def _list(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
     empty = f"{arguments.service} shows no queue to this account"
-    async with listing(arguments, empty=empty) as show:
+    async with listing(arguments, empty=empty, columns=_NODE_COLUMNS) as show:
         for node in await queueing.nodes(arguments.service):
             try:
                 info = await queueing.node_info(arguments.service, node)
@@ -157,22 +167,25 @@ def _need_numbers(stats: Mapping[str, object], arguments: argparse.Namespace) ->
 
 
 async def _browse(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
+    state = arguments.state
+    empty = f"{arguments.node!r} has no {state} item"
     count = arguments.max
     after = ""
-    while count is None or count > 0:
-        page = await queueing.items(
-            arguments.service,
-            arguments.node,
-            state=arguments.state,
-            max_items=count,
-            after=after,
-        )
-        for item in page.items[:count]:
-            await print_json(_as_json(item, arguments.node))
-        if not page.items or page.last in {"", after}:
-            return
-        after = page.last
-        count = None if count is None else count - len(page.items)
+    async with listing(arguments, empty=empty, columns=_ITEM_COLUMNS) as show:
+        while count is None or count > 0:
+            page = await queueing.items(
+                arguments.service,
+                arguments.node,
+                state=state,
+                max_items=count,
+                after=after,
+            )
+            for item in page.items[:count]:
+                await show(_as_json(item, arguments.node))
+            if not page.items or page.last in {"", after}:
+                return
+            after = page.last
+            count = None if count is None else count - len(page.items)
 
 
 async def _requeue(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
@@ -198,8 +211,10 @@ async def _affiliate(queueing: XEP_0254, arguments: argparse.Namespace) -> None:
         affiliations = dict(arguments.affiliations)
         await queueing.set_affiliations(service, node, affiliations)
         return
-    for jid, affiliation in (await queueing.affiliations(service, node)).items():
-        await print_json({"jid": jid, "affiliation": affiliation.value})
+    affiliations = await queueing.affiliations(service, node)
+    async with listing(arguments) as show:
+        for jid, affiliation in affiliations.items():
+            await show({"jid": jid, "affiliation": affiliation.value})
 
 
 _VERBS: dict[str, Callable[[XEP_0254, argparse.Namespace], Awaitable[None]]] = {

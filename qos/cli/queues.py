@@ -232,8 +232,6 @@ def _add_verb(
         )
     elif name == "watch":
         _add_watch(verb)
-    elif name == "stats" or (name == "list" and not dead):
-        add_json(verb)
     elif name == "requeue":
         verb.add_argument(
             "ids", nargs="*", metavar="ID", help="the items (default: all dead items)"
@@ -247,6 +245,8 @@ def _add_verb(
             help="an account, or @DOMAIN for all accounts of a domain; WHAT is "
             f"{', '.join(affiliation.value for affiliation in Affiliation)}",
         )
+    if name in {"affiliate", "browse", "list", "stats"}:
+        add_json(verb)
     add_login(
         verb,
         jid_help="your account; a resource is ignored, so that no other session of "

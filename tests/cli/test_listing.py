@@ -141,7 +141,36 @@ async def test_queues_and_their_numbers_are_tables(queues: Commands) -> None:
     head, row = await queue_on_terminal(queues, "list", service)
     assert head.split()[:4] == ["node", "node", "type", "available"]
     assert row.split()[:3] == ["orders", "queue", "1"]
+    assert len(head) < 120
     stats = await queue_on_terminal(queues, "stats", service, node)
     found = dict(line.rsplit(maxsplit=1) for line in stats)
     assert (found["available"], found["acquired"]) == ("1", "0")
     assert "oldest seconds" in found
+
+
+async def test_items_are_a_table_without_what_is_long(queues: Commands) -> None:
+    """The rest is to be had by --json."""
+    where = ("queue.localhost", "orders")
+    words = ("--text", "a long content", "--id", "order-7", "--property", "color=red")
+    assert (await queues.queue("publish", *words)).status == 0
+    head, row = await queue_on_terminal(queues, "browse", *where)
+    assert head.split() == ["id", "state", "priority", "delivery", "count", "published"]
+    assert row.split()[:4] == ["order-7", "available", "4", "0"]
+    (line,) = await queue_on_terminal(queues, "browse", *where, "--json")
+    assert "a long content" in line
+    assert '"color": "red"' in line
+    assert "a long content" in str((await queues.queue("browse")).out)
+    nothing = await queue_on_terminal(queues, "dead", "list", *where)
+    assert nothing == ["xmpp-qos: 'orders' has no dead item\n"]
+
+
+async def test_affiliations_are_a_table(queues: Commands) -> None:
+    rights = ("bob@localhost=member", "@example.net=publisher")
+    assert (await queues.queue("affiliate", *rights)).status == 0
+    lines = await queue_on_terminal(queues, "affiliate", "queue.localhost", "orders")
+    assert [line.split() for line in lines] == [
+        ["jid", "affiliation"],
+        ["alice@localhost", "owner"],
+        ["bob@localhost", "member"],
+        ["example.net", "publisher"],
+    ]
