@@ -16,7 +16,7 @@ from proton import Link, Session
 
 from qos.amqp.deliveries import Delivery, address_of
 from qos.amqp.termini import Expiry
-from qos.core.amqp.frame_shim import Attach, LinkKey
+from qos.core.amqp.frame_parts import Attach, LinkKey
 from qos.core.registry import register
 
 __all__ = [

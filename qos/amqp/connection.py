@@ -33,7 +33,8 @@ from qos.amqp.links import Links
 from qos.amqp.login import Login
 from qos.amqp.ports import Hub
 from qos.amqp.pump import Pump
-from qos.core.amqp.frame_shim import Attach, FrameShim, InUse, Part
+from qos.core.amqp.frame_parts import Attach, InUse, Part
+from qos.core.amqp.frame_shim import FrameShim
 from qos.core.amqp.values import DecodeError
 from qos.core.queue.consumer_jids import consumer_jid
 from qos.core.queue.terminus import TerminusName

@@ -24,7 +24,7 @@ from qos.amqp.ports import LinkHost
 from qos.amqp.rights import check_publish
 from qos.amqp.unsettled import Publication, Publications
 from qos.core.amqp.delivery_states import write_unsettled
-from qos.core.amqp.frame_shim import Attach, AttachAnswer, Transfer
+from qos.core.amqp.frame_parts import Attach, AttachAnswer, Transfer
 from qos.core.amqp.messages import (
     MustDetach,
     ReceivedMessage,

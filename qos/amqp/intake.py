@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 from qos.amqp import bounds
-from qos.core.amqp.frame_shim import FrameShim, Part
+from qos.core.amqp.frame_parts import Part
+from qos.core.amqp.frame_shim import FrameShim
 from qos.engine.payers import STEP_S, Job, Payers
 
 __all__ = ["Intake"]

@@ -22,7 +22,7 @@ from qos.amqp.rights import check_publish
 from qos.amqp.suspended import Suspended, SuspendedLinks
 from qos.amqp.termini import KeptTerminus, expiry_of
 from qos.amqp.unsettled import Away, Sent
-from qos.core.amqp.frame_shim import Attach, Transfer
+from qos.core.amqp.frame_parts import Attach, Transfer
 from qos.core.queue.consumer_jids import consumer_jid
 from qos.core.queue.requests import (
     CloseLink,

@@ -24,7 +24,8 @@ from qos.amqp.ports import LinkHost
 from qos.amqp.resuming import Resuming
 from qos.amqp.unsettled import Sent
 from qos.core.amqp.delivery_states import PeerOutcome
-from qos.core.amqp.frame_shim import ABORTED, RESUMED, Attach, AttachAnswer
+from qos.core.amqp.frame_parts import Attach, AttachAnswer
+from qos.core.amqp.frame_shim import ABORTED, RESUMED
 from qos.core.amqp.item_rendering import render_item
 from qos.core.amqp.resuming import Resumption, Step
 from qos.core.queue.effects import (

@@ -11,7 +11,7 @@ from qos.core.amqp.delivery_states import (
     state_of,
     write_unsettled,
 )
-from qos.core.amqp.frame_shim import Attach, AttachAnswer
+from qos.core.amqp.frame_parts import Attach, AttachAnswer
 from qos.core.amqp.resuming import ABSENT, Absent, Resumption, State, Step, resume
 from qos.core.queue.item import Item, ItemOutcome
 

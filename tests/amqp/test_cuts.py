@@ -16,7 +16,8 @@ from qos.amqp.incoming import IncomingLink
 from qos.amqp.outgoing import OutgoingLink
 from qos.amqp.resuming import Resuming
 from qos.amqp.unsettled import Publications, Unsettled
-from qos.core.amqp.frame_shim import AttachAnswer, FrameShim, LinkKey
+from qos.core.amqp.frame_parts import AttachAnswer, LinkKey
+from qos.core.amqp.frame_shim import FrameShim
 from qos.core.amqp.resuming import ABSENT
 from resuming_ends import Consumer, Publisher, Wrong
 from waiting import LIMIT_S

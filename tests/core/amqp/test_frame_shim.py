@@ -6,16 +6,8 @@ from hypothesis import strategies as st
 
 from qos.core.amqp import frame_shim, values
 from qos.core.amqp.delivery_states import PeerOutcome, write_unsettled
-from qos.core.amqp.frame_shim import (
-    ABORTED,
-    RESUMED,
-    Attach,
-    AttachAnswer,
-    FrameShim,
-    InUse,
-    Part,
-    Transfer,
-)
+from qos.core.amqp.frame_parts import Attach, AttachAnswer, InUse, Part, Transfer
+from qos.core.amqp.frame_shim import ABORTED, RESUMED, FrameShim
 from qos.core.amqp.frames import (
     FrameCutter,
     fields_of,
