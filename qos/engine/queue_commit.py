@@ -1,6 +1,8 @@
 """One commit of a queue service: its changes, and the outputs to send after it.
 
 Nothing is sent before its cause is on disk. If the commit fails, the truth is sent.
+
+Each commit also removes some rows of items that were purged, and some that are old.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from qos.core.queue.effects import (
     Change,
+    ForgetOld,
     Notification,
     NotifyItem,
     NotifyNode,
@@ -18,7 +21,9 @@ from qos.core.queue.effects import (
     NotifySubscription,
     NotifyUnlock,
     Probe,
+    PurgeNode,
     QueueEffect,
+    RemovePurged,
     SaveItem,
     SaveNode,
 )
@@ -26,12 +31,14 @@ from qos.core.queue.requests import Refusal
 from qos.core.queue.results import Result
 from qos.core.record import record
 from qos.errors import StoreError, StoreFull
+from qos.stores.queue_base import QueueStore
 
 __all__ = [
     "NOTIFICATIONS",
     "Answer",
     "PendingAnswer",
     "QueueCommit",
+    "Removals",
     "Unwritten",
     "View",
     "unwritten",
@@ -48,6 +55,17 @@ NOTIFICATIONS = (
     NotifySubscription,
     Probe,
 )
+
+#: The rows that one commit looks at to remove what was purged: a commit of so many takes
+#: some milliseconds, and others wait for it. Beyond that there are twice as many as items
+#: that the commit brings: who publishes and purges in turn does not fill the disk.
+_PURGED_ROWS = 100
+_PURGED_ROWS_PER_NEW = 2
+
+#: The old rows that one commit removes at most: one that removes so many takes some
+#: milliseconds, and others wait for it. Beyond that there is one for each change of the
+#: commit: the change of an item brings one row at most that becomes old, so more go than come.
+_FORGOTTEN_ROWS = 100
 
 #: Called with the answer, and the payloads of the items in it, by seq.
 Answer = Callable[[Result | Refusal, Mapping[int, str]], None]
@@ -110,6 +128,50 @@ class QueueCommit:
             for place, change in enumerate(self.changes)
             if not isinstance(change, SaveNode) or last[change.node.name] == place
         ]
+
+
+class Removals:
+    """The rows that nobody reads any more: purged or old. Commits remove them in slices."""
+
+    def __init__(self, store: QueueStore) -> None:
+        self._store = store
+        # Whether the next commit removes items that were purged.
+        self._has_purged = False
+        # What was old at this time is removed by the next commit; None: it is gone.
+        self._old_at: float | None = None
+
+    def look(self, now: float) -> None:
+        """Let the next commits remove what there is to remove at this time.
+
+        Raises:
+            StoreError: the store could not be read; what is old is removed all the same.
+        """
+        self._old_at = now
+        self._has_purged |= self._store.has_purged()
+
+    def add_to(self, commit: QueueCommit) -> None:
+        """Let the commit remove some of the rows, if there are any."""
+        changes = commit.changes
+        self._has_purged |= any(isinstance(each, PurgeNode) for each in changes)
+        if self._has_purged:
+            rows = _PURGED_ROWS + _PURGED_ROWS_PER_NEW * len(commit.payloads)
+            changes.append(RemovePurged(rows))
+        if self._old_at is not None:
+            rows = _FORGOTTEN_ROWS + len(changes)
+            changes.append(ForgetOld(self._old_at, rows))
+
+    def written(self) -> None:
+        """Note that a commit is on disk: perhaps it has removed the last of them."""
+        self._has_purged = self._has_purged and self._store.has_purged()
+        if self._old_at is not None and not self._store.has_old(self._old_at):
+            self._old_at = None
+
+    def pause(self) -> None:
+        """Remove nothing until the next look.
+
+        A commit has failed: if the disk is full, the next one must be small.
+        """
+        self._has_purged, self._old_at = False, None
 
 
 class Unwritten(Refusal):

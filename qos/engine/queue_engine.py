@@ -28,13 +28,10 @@ from qos.core.queue.bounds import RECOVER_FOR_S, QueueBounds
 from qos.core.queue.contents import QueueContents
 from qos.core.queue.effects import (
     Change,
-    ForgetOld,
     NoteSeen,
     Notification,
-    PurgeNode,
     QueueEffect,
     RemoveNode,
-    RemovePurged,
 )
 from qos.core.queue.handle import handle
 from qos.core.queue.link_time import LinkTime
@@ -53,6 +50,7 @@ from qos.engine.queue_commit import (
     Answer,
     PendingAnswer,
     QueueCommit,
+    Removals,
     Unwritten,
     View,
     unwritten,
@@ -75,17 +73,6 @@ _FORGET_EVERY_S = 60.0
 #: that is made anyway. After a start the locks of XMPP workers last longer by the time since
 #: the last note: by _FORGET_EVERY_S and this at most, if nothing was written meanwhile.
 _SEEN_EVERY_S = 1.0
-
-#: The rows that one commit looks at to remove what was purged: a commit of so many takes
-#: some milliseconds, and others wait for it. Beyond that there are twice as many as items
-#: that the commit brings: who publishes and purges in turn does not fill the disk.
-_PURGED_ROWS = 100
-_PURGED_ROWS_PER_NEW = 2
-
-#: The old rows that one commit removes at most: one that removes so many takes some
-#: milliseconds, and others wait for it. Beyond that there is one for each change of the
-#: commit: the change of an item brings one row at most that becomes old, so more go than come.
-_FORGOTTEN_ROWS = 100
 
 #: Seconds between two lines of the log about repeated items of one account.
 _LOG_S = 60.0
@@ -176,10 +163,7 @@ class QueueEngine(QueueState):
         self._commit = QueueCommit()
         # When a commit has noted last that the service is there.
         self._seen_at = -math.inf
-        # Whether the next commit removes items that were purged.
-        self._has_purged = False
-        # What was old at this time is removed by the next commit; None: it is gone.
-        self._old_at: float | None = None
+        self._removals = Removals(store)
         effects = core.start(self._clock.now())
         self._commit.add(effects)
         self._ended_items.note(effects)
@@ -570,8 +554,7 @@ class QueueEngine(QueueState):
             return
         self._failing_at = math.inf
         commit, self._commit = self._commit, QueueCommit()
-        self._remove_purged(commit)
-        self._forget_old(commit)
+        self._removals.add_to(commit)
         self._note_seen(commit, now)
         try:
             self._journal.note(commit.changes)
@@ -596,20 +579,6 @@ class QueueEngine(QueueState):
             commit.changes.append(NoteSeen(now, heard_at))
             self._seen_at = now
 
-    def _remove_purged(self, commit: QueueCommit) -> None:
-        """Let the commit remove some of the items that were purged, if there are any."""
-        changes = commit.changes
-        self._has_purged |= any(isinstance(each, PurgeNode) for each in changes)
-        if self._has_purged:
-            rows = _PURGED_ROWS + _PURGED_ROWS_PER_NEW * len(commit.payloads)
-            changes.append(RemovePurged(rows))
-
-    def _forget_old(self, commit: QueueCommit) -> None:
-        """Let the commit remove some of what was old at the last look."""
-        if self._old_at is not None:
-            rows = _FORGOTTEN_ROWS + len(commit.changes)
-            commit.changes.append(ForgetOld(self._old_at, rows))
-
     def _written(self, commit: QueueCommit, error: BaseException | None) -> None:
         self._busy = False
         self._idle.set()
@@ -631,9 +600,7 @@ class QueueEngine(QueueState):
         try:
             if self._core is not None:
                 self._ended_items.written(commit.changes)
-                self._has_purged = self._has_purged and self.store.has_purged()
-                if self._old_at is not None and not self.store.has_old(self._old_at):
-                    self._old_at = None
+                self._removals.written()
             self._watchers.written(commit.changes)
             for change in commit.changes:
                 if isinstance(change, RemoveNode):
@@ -682,8 +649,7 @@ class QueueEngine(QueueState):
             self._ended_items.clear()
             self._outputs.restart()
         self._core = None
-        # Not at once again: if the disk is full, the next commit must be a small one.
-        self._has_purged, self._old_at = False, None
+        self._removals.pause()
         self._clock.pause()
         self._recovery.set(None, self._wall.now() + _READ_AGAIN_S)
         # Of a request that was refused, too: that may have been based on this commit.
@@ -738,9 +704,8 @@ class QueueEngine(QueueState):
         if key == "forget":
             now = self._clock.now()
             if self._core is not None:
-                self._old_at = now
                 try:
-                    self._has_purged |= self.store.has_purged()
+                    self._removals.look(now)
                 except StoreError as error:
                     log.error("the store could not be read: %s", error)
             self._timers.set("forget", now + _FORGET_EVERY_S)

@@ -33,7 +33,7 @@ from qos.core.queue.results import (
     Result,
     SubscribeResult,
 )
-from qos.engine import queue_engine, queue_state
+from qos.engine import queue_commit, queue_state
 from qos.engine.queue_engine import Answer, Unwritten
 from queue_bench import BEE, NODE, OTHER_BEE, OWNER, Bench, Sent, entry, opened
 from waiting import until
@@ -669,7 +669,7 @@ async def test_a_purge_is_one_commit_and_its_rows_go_in_later_ones(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A neighbour's commit waits for some rows, not for all."""
-    monkeypatch.setattr(queue_engine, "_PURGED_ROWS", 4)
+    monkeypatch.setattr(queue_commit, "_PURGED_ROWS", 4)
     names = [f"i{number}" for number in range(20)]
     await bench.ask(Publish(NODE, tuple(map(entry, names))))
     await bench.until(2)
@@ -699,7 +699,7 @@ async def test_what_was_purged_is_removed_after_a_restart_too(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The purge was confirmed; whoever begins anew goes on where it was."""
-    monkeypatch.setattr(queue_engine, "_PURGED_ROWS", 1)
+    monkeypatch.setattr(queue_commit, "_PURGED_ROWS", 1)
     names = [f"i{number}" for number in range(20)]
     await bench.ask(Publish(NODE, tuple(map(entry, names))))
     await bench.until(2)
@@ -727,7 +727,7 @@ async def test_what_is_old_goes_some_rows_in_a_commit_until_nothing_is(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A neighbour's commit waits for some rows, not for all; and all of them go."""
-    monkeypatch.setattr(queue_engine, "_FORGOTTEN_ROWS", 4)
+    monkeypatch.setattr(queue_commit, "_FORGOTTEN_ROWS", 4)
     names = await _accepted(bench, 20)
     removals = _removals(bench)
     bench.clock.advance(3601.0)
@@ -750,7 +750,7 @@ async def test_what_is_old_is_forgotten_after_a_restart_too(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever begins anew goes on; after a commit that failed, a minute later."""
-    monkeypatch.setattr(queue_engine, "_FORGOTTEN_ROWS", 1)
+    monkeypatch.setattr(queue_commit, "_FORGOTTEN_ROWS", 1)
     names = await _accepted(bench, 20)
     bench.clock.advance(3601.0)
     await bench.ask(Items(node=NODE))

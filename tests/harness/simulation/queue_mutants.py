@@ -55,8 +55,8 @@ QUEUE = (
     Mutant(
         "failed-commit-is-kept",
         "qos.engine.queue_engine",
-        "        self._core = None\n        # Not at once",
-        "        # Not at once",
+        "        self._core = None\n        self._removals",
+        "        self._removals",
         "A commit that fails takes back all that was decided since.",
         by=("published_is_stored", "no_more_than_wanted"),
         seed=95,
