@@ -97,7 +97,7 @@ def counts_agree(world: World, name: str, now: float) -> None:
         item
         for each in world.core.nodes.values()
         for item in each.items.values()
-        if item.origin == name
+        if item.origin_identity == queue.node.identity
     ]
     counted = sum(len(each.order) for _, each in world.core.letters(name))
     found = stats(queue, present, letters=counted, copying=0, now=now)

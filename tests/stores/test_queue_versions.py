@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import chain
@@ -155,7 +156,8 @@ def test_items_and_subscriptions_of_version_3_have_neither_properties_nor_select
         **dict.fromkeys(("receivers", "excluded", "history"), "[]"),
         "state": "available",
     }
-    del plain["properties"], plain["annotations"], plain["resumable"], plain["gen"]
+    for name in ("properties", "annotations", "resumable", "gen", "origin_identity"):
+        del plain[name]
     wished = {name: getattr(wish, name) for name in queue_rows.SUBSCRIPTION}
     del wished["selector"], wished["link"], wished["resumable_locks"]
     with closing(sqlite3.connect(path)) as db, db:
@@ -239,6 +241,11 @@ def rows_of_version(path: Path) -> None:
         *(SaveItem(one, "<x/>") for one in (item(1), accepted(2), dead)),
         SaveItem(item(4, state=ItemState.ACQUIRED, holder="w@b/1"), "<y/>"),
     ]
+    insert_rows(path, changes)
+
+
+def insert_rows(path: Path, changes: Sequence[Change]) -> None:
+    """Put records into the columns that the file has."""
     with closing(sqlite3.connect(path)) as db, db:
         for kind, _, values in queue_rows.rows(changes):
             # The payload of an item is after these.
@@ -250,6 +257,20 @@ def rows_of_version(path: Path) -> None:
             if kind is queue_rows._SAVE_ITEM:
                 payload = (row["seq"], values[-1])
                 db.execute("INSERT INTO item_payload VALUES (?, ?)", payload)
+
+
+def test_letters_of_version_11_get_the_identity_of_their_node(path: Path) -> None:
+    """Only those whose node is still there: another one may have had its name."""
+    file_of_version(path, 11)
+    letter = replace(item(1), node="graves", origin=NODE.name, origin_id="a")
+    lost = replace(letter, seq=3, item_id="l3", origin="deleted")
+    items = (letter, item(2, node="graves"), lost)
+    node = replace(NODE, identity="i")
+    insert_rows(path, [SaveNode(node), *(SaveItem(one, "<x/>") for one in items)])
+    store = SqliteQueueStore(path)
+    identities = [one.origin_identity for one in store.open().items]
+    asyncio.run(store.close())
+    assert identities == ["i", "", ""]
 
 
 COLUMNS = {

@@ -118,8 +118,7 @@ def place_dead(
             item,
             node=target.node,
             item_id=target.free_id(_letter_id(item), item.seq),
-            origin=queue.node.name,
-            origin_id=item.item_id,
+            origin=queue.node,
             now=now,
         )
         to.add(target.node.name)

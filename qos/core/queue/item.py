@@ -110,6 +110,8 @@ class Item:
         item_id: its id in that node.
         origin: of a dead letter, the node where it died; else ''.
         origin_id: its id there.
+        origin_identity: the identity of that node. It may be deleted, and another one
+            have its name.
         publisher: the bare JID that published it.
         digest: of the payload and the properties (SHA-256, hex).
         size: bytes of the payload and of the properties.
@@ -151,6 +153,7 @@ class Item:
     item_id: str
     origin: str = ""
     origin_id: str = ""
+    origin_identity: str = ""
     publisher: str
     digest: str
     size: int

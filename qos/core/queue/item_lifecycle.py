@@ -291,8 +291,7 @@ def requeued(
     node: Node,
     item_id: str,
     now: float,
-    origin: str = "",
-    origin_id: str = "",
+    origin: Node | None = None,
 ) -> Item:
     """The item as available again, for a new life.
 
@@ -304,7 +303,6 @@ def requeued(
         item_id: its id there.
         now: the time.
         origin: of a dead letter, the node where it died.
-        origin_id: its id there.
     """
     assert item.state is not _ACQUIRED
     if item.state is _ARCHIVED:
@@ -314,8 +312,9 @@ def requeued(
         node=node.name,
         gen=node.gen,
         item_id=item_id,
-        origin=origin,
-        origin_id=origin_id,
+        origin="" if origin is None else origin.name,
+        origin_id="" if origin is None else item.item_id,
+        origin_identity="" if origin is None else origin.identity,
         state=_AVAILABLE,
         available_at=now,
         # The ttl is over or nearly over by now, and the item must not expire at once.

@@ -54,21 +54,22 @@ class Letters:
     def __init__(self) -> None:
         """Begin without letters."""
         self.order = SeqOrder()
+        # By the identity of the node: letters of a deleted one are of no other.
         self._origins: dict[str, LettersFrom] = {}
 
     def put(self, item: Item) -> None:
         """Add a letter."""
         self.order.put(item)
-        self._origins.setdefault(item.origin, LettersFrom()).put(item)
+        self._origins.setdefault(item.origin_identity, LettersFrom()).put(item)
 
     def drop(self, item: Item) -> None:
         """Remove a letter, given as it was put."""
         self.order.drop(item)
-        letters = self._origins[item.origin]
+        letters = self._origins[item.origin_identity]
         letters.drop(item)
         if not letters.order:
-            del self._origins[item.origin]
+            del self._origins[item.origin_identity]
 
-    def of(self, origin: str) -> LettersFrom | None:
-        """The letters from this node; None: there is none."""
-        return self._origins.get(origin)
+    def of(self, identity: str) -> LettersFrom | None:
+        """The letters from the node of this identity; None: there is none."""
+        return self._origins.get(identity)

@@ -204,20 +204,6 @@ class QueueNode:
             item_id = f"{item_id}#{seq}"
         return item_id
 
-    def disown(self, origin: str, now: float) -> list[QueueEffect]:
-        """Clear the origin of dead letters whose node is gone.
-
-        Its name may be used again.
-        """
-        effects: list[QueueEffect] = []
-        letters = self.live.letters.of(origin)
-        for item in [] if letters is None else [*letters.order]:
-            after = replace(item, origin="", origin_id="")
-            self.live.drop(item)
-            self.live.put(after, now)
-            effects.append(SaveItem(after))
-        return effects
-
     # -- workers -----------------------------------------------------------
 
     def settle(

@@ -138,7 +138,7 @@ def delete(
 ) -> tuple[Ok, _Effects]:
     """Delete a node with its locked items; remembered ids end too (XEP-0060 §8.4)."""
     owned(service, request.node, requester)
-    return Ok(), service.delete(request.node, now)
+    return Ok(), service.delete(request.node)
 
 
 def purge(

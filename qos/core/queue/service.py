@@ -200,10 +200,11 @@ class Queues:
         self._timers.stop(name)
         self.presence.deleted(name)
 
-    def delete(self, name: str, now: float) -> list[QueueEffect]:
+    def delete(self, name: str) -> list[QueueEffect]:
         """Delete a node with its locked items, and tell everybody who works there.
 
-        The queues that copy from it are deleted too.
+        The queues that copy from it are deleted too. Its dead letters stay where they
+        are, and are those of no other node, whatever name that has.
         """
         effects: list[QueueEffect] = [
             RemoveNode(name),
@@ -211,10 +212,8 @@ class Queues:
         ]
         copying = list(self.topics.of(name))
         self.drop(name)
-        for queue in self.nodes.values():
-            effects += queue.disown(name, now)
         for queue_name in copying:
-            effects += self.delete(queue_name, now)
+            effects += self.delete(queue_name)
         return effects
 
     def stats(
@@ -448,7 +447,7 @@ class Queues:
         for copying in list(self.topics.of(name)):
             creator = self.nodes[copying].node.creator
             if not may_subscribe(queue.node, queue.options, creator):
-                effects += self.delete(copying, now)
+                effects += self.delete(copying)
         return effects + self.place_dead(name, now)
 
     def _end_subscription(
@@ -478,10 +477,11 @@ class Queues:
         self._touched |= to
         return effects
 
-    def letters(self, origin: str) -> Iterable[tuple[QueueNode, LettersFrom]]:
+    def letters(self, name: str) -> Iterable[tuple[QueueNode, LettersFrom]]:
         """The dead letters that came from a node, by the node where they are."""
+        identity = self.nodes[name].node.identity
         for queue in self.nodes.values():
-            letters = queue.live.letters.of(origin)
+            letters = queue.live.letters.of(identity)
             if letters is not None:
                 yield queue, letters
 
@@ -539,7 +539,7 @@ class Queues:
                 present, new_token=self.new_id, now=now
             )
             if queue.is_over():
-                effects += self.delete(name, now)
+                effects += self.delete(name)
                 continue
             # A step evaluates new selectors for some items only; the next one goes on.
             at = now if queue.deliveries.classifying else queue.next_at()

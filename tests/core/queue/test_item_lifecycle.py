@@ -276,6 +276,7 @@ def test_a_requeued_item_begins_again_with_its_history() -> None:
         forget_at=1.0,
         origin="old",
         origin_id="b",
+        origin_identity="i",
     )
     after = item_lifecycle.requeued(item, node=OTHER, item_id="c", now=400.0)
     assert after == replace(

@@ -7,10 +7,11 @@ import random
 import pytest
 
 from qos.core.queue import browsing, seq_order
+from qos.core.queue.effects import RemoveNode
 from qos.core.queue.item import Item
 from qos.core.queue.letters import Letters
 from qos.core.queue.requests import Configure, Delete, Items, Requeue
-from qos.core.queue.results import ItemsResult
+from qos.core.queue.results import ItemsResult, RequeueResult
 from queue_world import BEE, NODE, OWNER, PLAIN, World
 
 GRAVES = "graves"
@@ -23,6 +24,7 @@ def letter(seq: int, origin: str, origin_id: str) -> Item:
         item_id=f"l{seq}",
         origin=origin,
         origin_id=origin_id,
+        origin_identity=f"node {origin}",
         publisher="shop@x",
         digest="",
         size=1,
@@ -60,7 +62,7 @@ def test_letters_are_those_of_a_plain_list() -> None:
         assert len(letters.order) == len(expected)
         for origin in "abc":
             of = [each for each in expected if each.origin == origin]
-            here = letters.of(origin)
+            here = letters.of(f"node {origin}")
             assert (here is None) is (not of)
             if here is not None:
                 assert here.order.after(-1, 99) == of
@@ -106,7 +108,7 @@ def test_a_page_of_dead_letters_costs_as_much_as_one_of_few(
 
 
 def test_dead_letters_are_counted_until_they_are_gone() -> None:
-    """Where they died and where they are: handled there, requeued, or disowned."""
+    """Where they died and where they are: handled there, requeued, or left alone."""
     it = world(3)
     assert it.stats()["dead"] == 3
     it.subscribe(BEE, node=GRAVES)
@@ -121,4 +123,35 @@ def test_dead_letters_are_counted_until_they_are_gone() -> None:
     assert it.stats()["dead"] == 0
     page = it.ask(Items(node=GRAVES, state="dead"), OWNER)
     assert isinstance(page, ItemsResult)
-    assert (page.items, page.count) == ((), 0)
+    assert ([item.origin for item in page.items], page.count) == ([NODE], 1)
+
+
+def test_a_delete_changes_no_letter_however_many_there_are() -> None:
+    """And a node that has the name later has none of them."""
+    it = world(30)
+    letters = it.live(GRAVES)
+    (identity,) = {item.origin_identity for item in letters.values()}
+    it.ask(Delete(NODE), OWNER, flush=False)
+    assert it.pending == [RemoveNode(NODE)]
+    it.flush()
+    assert it.live(GRAVES) == letters
+    it.create(NODE, PLAIN)
+    assert it.core.nodes[NODE].node.identity != identity
+    for request in (Items(node=NODE, state="dead"), Items(node=NODE, item_ids=("i1",))):
+        page = it.ask(request, OWNER)
+        assert isinstance(page, ItemsResult)
+        assert (page.items, page.count) == ((), 0)
+    assert it.ask(Requeue(NODE), OWNER) == RequeueResult(NODE, ())
+    assert it.refused(Requeue(NODE, ("i1",)), OWNER)[0] == "item-not-found"
+
+
+def test_a_letter_dies_where_it_is_after_the_node_where_it_died_first() -> None:
+    """A dead letter moves once, whatever is deleted meanwhile."""
+    it = world(1)
+    it.create("depths", PLAIN)
+    it.ask(Configure(GRAVES, {"queue#dead_letter_node": "depths"}), OWNER)
+    it.ask(Delete(NODE), OWNER)
+    it.subscribe(BEE, node=GRAVES)
+    it.reject(f"{NODE}/i0", BEE, node=GRAVES)
+    assert not it.live("depths")
+    assert it.stats(GRAVES)["dead"] == 1

@@ -30,7 +30,7 @@ def recounted(
         each
         for other in core.nodes.values()
         for each in other.items.values()
-        if each.origin == name
+        if each.origin_identity == queue.node.identity
     ]
     oldest = min((each.published_at for each in items), default=None)
     return {
