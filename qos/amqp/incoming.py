@@ -1,7 +1,6 @@
 """A link from a publisher: each transfer is published, and settled after the commit.
 
-Messages that are read together are published by one request. If that is refused, each is
-published by itself, and gets its own outcome.
+Messages that are read together are published by one request (`qos.amqp.publishing`).
 
 With rcv-settle-mode second, a delivery is settled when the publisher has settled it;
 until then, and while its link is suspended, its outcome is kept (messaging §3.4.6). It is
@@ -11,9 +10,7 @@ map of unsettled deliveries. To any other one we answer first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 
 from proton import Condition, Link, Receiver
 
@@ -21,27 +18,20 @@ from qos.amqp import bounds, conditions
 from qos.amqp.conditions import condition_of
 from qos.amqp.deliveries import Delivery
 from qos.amqp.ports import LinkHost
+from qos.amqp.publishing import Arrived, Publisher
 from qos.amqp.rights import check_publish
 from qos.amqp.unsettled import Publication, Publications
 from qos.core.amqp.delivery_states import write_unsettled
 from qos.core.amqp.frame_parts import Attach, AttachAnswer, Transfer
 from qos.core.amqp.messages import (
     MustDetach,
-    ReceivedMessage,
     addressed_to,
     read_message,
 )
 from qos.core.amqp.positions import cut_at
 from qos.core.amqp.resuming import Position
 from qos.core.queue.item import ItemOutcome
-from qos.core.queue.requests import (
-    Publish,
-    PublishedItem,
-    Refusal,
-    Request,
-)
-from qos.core.queue.results import Result
-from qos.engine.queue_engine import Answer
+from qos.core.queue.requests import Refusal
 from qos.errors import RemoteProtocolError
 from qos.ids import new_key
 from xep_0254.request_items import ITEM_BYTES_MAX
@@ -67,45 +57,6 @@ class _Coming:
     tag: bytes
     publication: Publication | None = None
     ignored: bool = False
-
-
-@dataclass(slots=True)
-class _Arrived:
-    """A delivery whose message has come.
-
-    Attributes:
-        delivery: proton's.
-        tag: its delivery-tag; b'': not known.
-        publication: what is kept of it.
-        size: the bytes of its message.
-    """
-
-    delivery: Delivery
-    tag: bytes
-    publication: Publication
-    size: int
-
-
-@dataclass(slots=True)
-class _Batch:
-    """Messages that came together, for one request.
-
-    Attributes:
-        node: where all of them go.
-        new_ids: none of them has a message-id; or each of them has one.
-        entries: their items, by id.
-        sources: their deliveries, in the same order.
-    """
-
-    node: str
-    new_ids: bool
-    entries: dict[str, PublishedItem] = field(default_factory=dict)
-    sources: list[_Arrived] = field(default_factory=list)
-
-    def takes(self, node: str, message: ReceivedMessage) -> bool:
-        """Whether a message may join; the ids of a request are different."""
-        alike = (node, message.new_id) == (self.node, self.new_ids)
-        return alike and message.entry.item_id not in self.entries
 
 
 class IncomingLink:
@@ -148,7 +99,7 @@ class IncomingLink:
         if attach is not None and self.tracked:
             connection.shim.tracked.add(attach.key)
         self._content = bytearray()
-        self._new: _Batch | None = None
+        self._publisher = Publisher(connection, self._known)
         self._settled = 0
         self._ended = False
         self._published = published or Publications(node)
@@ -299,13 +250,13 @@ class IncomingLink:
 
     def end(self, *, released: bool) -> None:
         """End the link; messages that are being published go on."""
-        self.flush()
+        self._publisher.flush()
         self._ended = True
         self._clear()
 
     def suspend(self) -> Publications:
         """End the link but not its terminus; returns the unsettled deliveries."""
-        self.flush()
+        self._publisher.flush()
         self._ended = True
         if self._content and self._coming is not None:
             self._published.part_tag = self._coming.tag
@@ -315,7 +266,7 @@ class IncomingLink:
 
     def _read(self, delivery: Delivery, content: bytes, tag: bytes) -> None:
         """Read a message; it is published with the others that came with it."""
-        arrived = _Arrived(delivery, tag, Publication(), len(content))
+        arrived = Arrived(delivery, tag, Publication(), len(content))
         if tag and not delivery.settled:
             self._published.deliveries[tag] = arrived.publication
         now = self._connection.engine.now()
@@ -335,65 +286,9 @@ class IncomingLink:
         except RemoteProtocolError as error:
             self._known(arrived, error)
             return
-        self._connection.pending(len(content))
-        if self._new is not None and not self._new.takes(node, message):
-            self.flush()
-        if self._new is None:
-            self._new = _Batch(node, message.new_id)
-            self._connection.flush_after_read(self.flush)
-        self._new.entries[message.entry.item_id] = message.entry
-        self._new.sources.append(arrived)
+        self._publisher.add(node, message, arrived)
 
-    def flush(self) -> None:
-        """Publish the messages that have come, in their order."""
-        batch, self._new = self._new, None
-        if batch is None:
-            return
-        entries, sources = tuple(batch.entries.values()), batch.sources
-
-        engine, account = self._connection.engine, self._connection.account
-
-        def answer(sources: Sequence[_Arrived]) -> Answer:
-            tell = self._connection.guarded(partial(self._answer, sources))
-
-            def on_result(
-                result: Result | Refusal, payloads: Mapping[int, str]
-            ) -> None:
-                # Also if the connection is gone.
-                engine.payers.written(account, len(sources))
-                tell(result, payloads)
-
-            return on_result
-
-        def publish(entries: tuple[PublishedItem, ...]) -> Publish:
-            return Publish(batch.node, entries, new_ids=batch.new_ids)
-
-        def parts() -> list[tuple[Request, Answer]]:
-            return [
-                (publish((entry,)), answer((source,)))
-                for entry, source in zip(entries, sources, strict=True)
-            ]
-
-        engine.payers.writing(account, len(sources))
-        engine.request(
-            publish(entries),
-            self._connection.jid,
-            answer(sources),
-            parts=parts if len(entries) > 1 else None,
-        )
-
-    def _answer(
-        self,
-        sources: Sequence[_Arrived],
-        result: Result | Refusal,
-        _payloads: Mapping[int, str],
-    ) -> None:
-        refusal = result if isinstance(result, Refusal) else None
-        for arrival in sources:
-            self._connection.pending(-arrival.size)
-            self._known(arrival, refusal)
-
-    def _known(self, arrived: _Arrived, refusal: RemoteProtocolError | None) -> None:
+    def _known(self, arrived: Arrived, refusal: RemoteProtocolError | None) -> None:
         """Note the outcome of a message; tell the publisher, if the link is still attached."""
         publication = arrived.publication
         publication.outcome = ItemOutcome.ACCEPTED

@@ -199,7 +199,8 @@ def lost_before(bench: Bench, answer: str) -> asyncio.Event:
     """Lose the connection of the one link just before this answer to a request of its."""
     links = [each._links for each in bench.gateway._connections]
     (ours,) = [each.ours for link in links for each in link._attached]
-    where = getattr(ours, "_endings", ours)
+    parts = vars(ours)
+    where = parts.get("_endings") or parts["_publisher"]
     done, answered = getattr(where, answer), asyncio.Event()
 
     def lost_first(*args: object) -> None:
@@ -476,7 +477,7 @@ async def test_what_is_being_written_when_a_publisher_is_lost_is_not_stored_twic
     async with FramePeer(bench.port) as peer:
         await peer.attach("pub", target="orders")
         await peer.frame(FLOW)
-        answered = lost_before(bench, "_answer")
+        answered = lost_before(bench, "_written")
         peer.transfer(0, b"t1", MESSAGE)
         async with limit():
             await answered.wait()
