@@ -474,9 +474,9 @@ LIMITS: Final = (
     ),
     Limit("xep_0254.request_items:TIME_S_MAX", "seconds of a ttl or a delay"),
     Limit("xep_0254.disco:_NODES_MAX", "names of nodes in an answer to disco#items"),
-    Limit("xep_0254.service_stanza:ANSWER_BYTES_MAX", "bytes of items in an answer"),
+    Limit("xep_0254.service_lists:ANSWER_BYTES_MAX", "bytes of items in an answer"),
     Limit(
-        "xep_0254.service_stanza:_HISTORY_BYTES_MAX",
+        "xep_0254.service_lists:_HISTORY_BYTES_MAX",
         "bytes of the history of one item in an answer",
     ),
     Limit(

@@ -25,7 +25,8 @@ from xep_0254.namespaces import (
     QUEUEING,
     RSM,
 )
-from xep_0254.service_stanza import ANSWER_BYTES_MAX, answer_to, cut
+from xep_0254.service_lists import ANSWER_BYTES_MAX, cut
+from xep_0254.service_stanza import answer_to
 
 __all__ = [
     "SERVICE_FEATURES",

@@ -15,14 +15,16 @@ from xml.etree import ElementTree as ET
 from qos.core.queue.requests import Refusal
 from qos.steps import Steps, at_once
 from qos.xml_text import attribute, render, rendering
-from xep_0254.namespaces import EXTENSIONS
+from xep_0254.namespaces import EXTENSIONS, PUBSUB
 
 __all__ = [
+    "BIND_Q",
     "BOOLEANS",
     "attributes",
     "bad_request",
     "decimal",
     "extended",
+    "in_pubsub",
     "legal",
     "moment",
     "namespace",
@@ -33,6 +35,9 @@ __all__ = [
     "unsupported",
     "whole",
 ]
+
+#: Binds the prefix of our extensions, as attributes are written.
+BIND_Q = f" xmlns:q='{EXTENSIONS}'"
 
 #: XML Schema part 2 §3.2.2.1.
 BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
@@ -80,6 +85,11 @@ def attributes(**values: str | None) -> str:
 
 
 @cache
+def in_pubsub(content: str, xmlns: str = PUBSUB) -> str:
+    """The content, in the element of all requests and answers (XEP-0060)."""
+    return f"<pubsub xmlns='{xmlns}'>{content}</pubsub>"
+
+
 def _written(name: str) -> str:
     # Only names in our own code come here, so there are few.
     if name.startswith("q_"):

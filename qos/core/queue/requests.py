@@ -1,7 +1,8 @@
 """The requests to a queue service, and their refusal; results: `qos.core.queue.results`.
 
 The words are those of XEP-0060, XEP-0254 and our extensions. Their XML is in
-`xep_0254.requests`, `xep_0254.request_items` and `xep_0254.service_stanza`.
+`xep_0254.requests`, `xep_0254.request_items`, `xep_0254.service_stanza` and
+`xep_0254.service_lists`.
 """
 
 from __future__ import annotations
