@@ -40,6 +40,10 @@ from qos.testing.store_faults import run
 __all__ = ["QueueEndedContract"]
 
 
+#: What the test of outdated rows writes, the oldest first: archived items, and ends.
+_OLD_IDS = ("id-3", "id-2", "id-1", "id-7", "id-8")
+
+
 class QueueEndedContract(QueueReadContract):
     """The tests of remembered ends, archived items, and push subscribers."""
 
@@ -140,30 +144,19 @@ class QueueEndedContract(QueueReadContract):
             *map(SaveEnded, ends),
             *map(SavePushLink, links),
         )
-        order = ["id-3", "id-2", "id-1", "id-7", "id-8", 1, 2]
-
-        def there(store: QueueStore) -> list[object]:
-            assert store.payloads([1, 2, 3]).keys() == {
-                each.seq
-                for each in store.archived("jobs", ItemOutcome.ACCEPTED, limit=9)
-            } - {4}
-            archive = store.archived("jobs", ItemOutcome.ACCEPTED, limit=9)
-            keys: set[object] = {each.item_id for each in archive}
-            keys |= store.all_ended("jobs", ["id-7", "id-8"]).keys()
-            keys |= store.push_links("pushed").keys()
-            return [key for key in order if key in keys]
+        order = [*_OLD_IDS, 1, 2]
 
         async def goes(folder: Path, rows: int) -> None:
             async with opened(store := self.new_store(folder)):
                 await write(store, *fills)
-                assert there(store) == order
+                assert _old_rows(store) == order
             removed = 0
             while removed < len(order):
                 async with opened(store := self.new_store(folder)):
                     assert store.has_old(LINK_S)
                     await write(store, ForgetOld(LINK_S, rows))
                     removed = min(removed + rows, len(order))
-                    assert there(store) == order[removed:]
+                    assert _old_rows(store) == order[removed:]
             async with opened(store := self.new_store(folder)):
                 assert not store.has_old(LINK_S)
                 await write(store, ForgetOld(LINK_S, rows))
@@ -286,3 +279,15 @@ class QueueEndedContract(QueueReadContract):
                 assert store.push_subscribers() == [subscribers[1], subscribers[2]]
 
         run(scenario())
+
+
+def _old_rows(store: QueueStore) -> list[object]:
+    """The ids of _OLD_IDS, and the seqs of links of pushes, that the store still has."""
+    archive = store.archived("jobs", ItemOutcome.ACCEPTED, limit=9)
+    # With an archived item goes its payload.
+    seqs = {archived.seq for archived in archive}
+    assert store.payloads([1, 2, 3]).keys() == seqs - {4}
+    ids = {archived.item_id for archived in archive}
+    ids |= store.all_ended("jobs", ["id-7", "id-8"]).keys()
+    links = store.push_links("pushed").keys() & {1, 2}
+    return [*(item_id for item_id in _OLD_IDS if item_id in ids), *sorted(links)]

@@ -58,16 +58,11 @@ async def queue_service(
         StoreError: the store cannot be opened.
     """
     arguments.instance(LoopbackServer, "server", server, "a LoopbackServer")
-    jid_of("domain", domain)
-    arguments.text("secret", secret, private=True)
     async with contextlib.AsyncExitStack() as stack:
         if store is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             store = f"sqlite:{Path(folder, 'queues.sqlite')}"
-        component = ComponentXMPP(  # type: ignore[no-untyped-call]  # slixmpp's lack
-            domain, secret, server.host, server.component_port
-        )
-        component.enable_direct_tls = False
+        component = _component(server, domain, secret)
         stack.push_async_callback(close, component)
         service = QueueService(
             component, store, creators=creators, journal=journal, relays=relays
@@ -75,3 +70,14 @@ async def queue_service(
         stack.push_async_callback(service.aclose)
         async with connected(component, server.host, server.component_port):
             yield service
+
+
+def _component(server: LoopbackServer, domain: str, secret: str) -> ComponentXMPP:
+    """A component of this server, not connected yet."""
+    jid_of("domain", domain)
+    arguments.text("secret", secret, private=True)
+    component = ComponentXMPP(  # type: ignore[no-untyped-call]  # slixmpp's lack
+        domain, secret, server.host, server.component_port
+    )
+    component.enable_direct_tls = False
+    return component
