@@ -136,27 +136,12 @@ class QueueService:
         if bounds is not None:
             arguments.instance(QueueBounds, "bounds", bounds, "QueueBounds or None")
         self._registers_qos = "xep_qos" not in xmpp.plugin
-        options = {
-            # Not used, like the other options, if xep_qos is registered already.
-            "store": f"{store.url}{MESSAGES}" if self._registers_qos else "memory:",
-            "trust": self._publishes if trust == "publishers" else trust,
-            "journal": journal,
-            **{f"quota_{name}": value for name, value in asdict(quotas).items()},
-            **({"outcomes_max": RELAYED_MAX} if relays else {}),
-        }
-        # Wrong options are refused before anything is opened.
-        Settings.from_config(options)
+        options = self._qos_options(store.url, trust, journal, quotas, relays=relays)
         self._xmpp = xmpp
         own = own_domains(str(xmpp.requested_jid), component=xmpp.is_component)
         bounds = bounds or QueueBounds()
         self._clock = clock = ListeningClock(xmpp.loop)
-        new_journal: Callable[[str], JournalWriter] | None = None
-        if journal is not None:
-            check_folder(journal)
-            node = str(xmpp.requested_jid)
-            new_journal = partial(
-                JournalWriter.of_store, journal, node, clock.now, of_items=True
-            )
+        new_journal = _item_journal(journal, xmpp, clock)
         self._limits = StreamLimits.of(xmpp)
         self._tap = Tap.of(xmpp)
         self._events = EventSender(xmpp, self._tap.wire)
@@ -178,6 +163,29 @@ class QueueService:
             self._register_qos(options)
         self._step_in()
         clock.start()
+
+    def _qos_options(
+        self,
+        queues_url: str,
+        trust: str | Collection[str] | TrustCallback,
+        journal: str | os.PathLike[str] | None,
+        quotas: Quotas,
+        *,
+        relays: bool,
+    ) -> dict[str, object]:
+        """The options of xep_qos; they are not used if it is registered already.
+
+        Wrong ones are refused here, before anything is opened.
+        """
+        options: dict[str, object] = {
+            "store": f"{queues_url}{MESSAGES}" if self._registers_qos else "memory:",
+            "trust": self._publishes if trust == "publishers" else trust,
+            "journal": journal,
+            **{f"quota_{name}": value for name, value in asdict(quotas).items()},
+            **({"outcomes_max": RELAYED_MAX} if relays else {}),
+        }
+        Settings.from_config(options)
+        return options
 
     def _register_qos(self, options: dict[str, object]) -> None:
         """Register xep_qos with these options; if that fails, close the queue store."""
@@ -421,3 +429,16 @@ class QueueService:
 def _is_of_qos(xml: ET.Element) -> bool:
     """Whether an iq is for xep_qos: one request, or several in a batch."""
     return any(child.tag in REQUEST_OR_BATCH for child in xml)
+
+
+def _item_journal(
+    folder: str | os.PathLike[str] | None,
+    xmpp: ClientXMPP | ComponentXMPP,
+    clock: ListeningClock,
+) -> Callable[[str], JournalWriter] | None:
+    """Makes the journal of the items in a store with this id; None: there is none."""
+    if folder is None:
+        return None
+    check_folder(folder)
+    node = str(xmpp.requested_jid)
+    return partial(JournalWriter.of_store, folder, node, clock.now, of_items=True)
