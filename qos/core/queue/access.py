@@ -18,7 +18,7 @@ def affiliation(node: Node, account: str) -> Affiliation:
     """The affiliation of this bare JID with the node.
 
     The JID of a domain stands for all its accounts that have no affiliation of their own,
-    as it does in the lists of XEP-0045 (§9.1).
+    as it does in the lists of XEP-0045 §9.1.
     """
     own = node.affiliations.get(account)
     if own is None:
