@@ -92,6 +92,18 @@ def test_each_target_that_the_page_names_is_there_and_has_a_line_of_help() -> No
     assert named - {"help"} <= helped
 
 
+def test_each_file_that_the_page_names_is_there_and_defines_what_it_should() -> None:
+    """A pointer to a file that was moved costs a newcomer more than none."""
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    names = re.findall(r"`((?:qos|plugins|tests|docs)/[\w./]+)`", page)
+    assert len(names) > 20
+    assert [name for name in names if not (ROOT / name).exists()] == []
+    defined = re.findall(r"`([A-Z]\w+)` in `([\w/]+\.py)`", page)
+    assert {kind for kind, _ in defined} >= {"Disposition", "Store", "QueueStore"}
+    for kind, name in defined:
+        assert f"class {kind}" in (ROOT / name).read_text()
+
+
 def test_ci_runs_only_targets_of_make_and_the_gate() -> None:
     """So whoever has the project can run what CI runs, on each Python."""
     ci = loaded(".github/workflows/ci.yml")
