@@ -9,13 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from qos.core.queue.item import Item, ItemOutcome
 from qos.core.queue.push import PushSubscriber
+from qos.core.queue.requests import Request, Retract, Settlement, Unlock
 from qos.core.record import replace
 from qos.core.rest.forwarding import Fate, Verdict
 
-__all__ = ["disables", "retry_wait_s", "verdict_of"]
+__all__ = ["disables", "retry_wait_s", "settlement_of", "verdict_of"]
 
 _RETRIED = frozenset({Fate.FAILED, Fate.UNSENT})
+
+_OUTCOMES = {
+    Fate.ACCEPTED: ItemOutcome.ACCEPTED,
+    Fate.REJECTED: ItemOutcome.REJECTED,
+    Fate.FAILED: ItemOutcome.MODIFIED,
+}
 
 
 def retry_wait_s(subscriber: PushSubscriber, fates: Sequence[Fate]) -> float | None:
@@ -49,6 +57,23 @@ def verdict_of(
     # reached after that.
     fate = Fate.FAILED if Fate.FAILED in fates else last.fate
     return replace(last, fate=fate)
+
+
+def settlement_of(node: str, item: Item, verdict: Verdict) -> Request:
+    """The request that settles the item of a delivery that is over.
+
+    What has not failed, and was not refused for good, goes back as it was.
+    """
+    settlement = Settlement(
+        item_id=item.item_id,
+        token=item.token,
+        outcome=_OUTCOMES.get(verdict.fate, ItemOutcome.RELEASED),
+        delivery_failed=verdict.fate is Fate.FAILED,
+        reason=verdict.reason if verdict.fate is Fate.REJECTED else "",
+    )
+    if verdict.fate is Fate.ACCEPTED:
+        return Retract(node, (settlement,), notify=False)
+    return Unlock(node, (settlement,))
 
 
 def disables(subscriber: PushSubscriber, failures: int, failures_max: int) -> bool:

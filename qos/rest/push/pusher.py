@@ -27,7 +27,6 @@ from qos.core.queue.requests import (
     Credit,
     Refusal,
     Request,
-    Retract,
     Settlement,
     Subscribe,
     Unlock,
@@ -36,7 +35,7 @@ from qos.core.queue.requests import (
 from qos.core.queue.results import CreditResult, Result
 from qos.core.record import replace
 from qos.core.rest.forwarding import Fate, Verdict
-from qos.core.rest.push_retries import disables
+from qos.core.rest.push_retries import disables, settlement_of
 from qos.engine.gateway import ask
 from qos.engine.queue_outputs import Payloads
 from qos.rest import bounds
@@ -61,12 +60,6 @@ _REQUESTS = 10
 
 #: Turns of the loop in which the messages come that were locked before a restart.
 _TURNS = 3
-
-_OUTCOMES = {
-    Fate.ACCEPTED: ItemOutcome.ACCEPTED,
-    Fate.REJECTED: ItemOutcome.REJECTED,
-    Fate.FAILED: ItemOutcome.MODIFIED,
-}
 
 _PASSING = frozenset({"internal-server-error", "resource-constraint"})
 
@@ -265,7 +258,8 @@ class Pusher:
     async def _settled(self, item: Item, verdict: Verdict) -> None:
         """Settle a message whose delivery is over."""
         fate = verdict.fate
-        steps: list[Coroutine[Any, Any, object]] = [self._settle(item, verdict)]
+        request = settlement_of(self._node, item, verdict)
+        steps: list[Coroutine[Any, Any, object]] = [self.ask(request)]
         over = fate in (Fate.ACCEPTED, Fate.REJECTED)
         if over and self.links.pop(item.seq, None) is not None:
             forget = RemovePushLink(self.subscriber.subscriber_id, item.seq)
@@ -305,20 +299,6 @@ class Pusher:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._over.wait()
-
-    def _settle(self, item: Item, verdict: Verdict) -> Coroutine[Any, Any, object]:
-        outcome = _OUTCOMES.get(verdict.fate, ItemOutcome.RELEASED)
-        settlement = Settlement(
-            item_id=item.item_id,
-            token=item.token,
-            outcome=outcome,
-            delivery_failed=verdict.fate is Fate.FAILED,
-            reason=verdict.reason if verdict.fate is Fate.REJECTED else "",
-        )
-        request: Request = Unlock(self._node, (settlement,))
-        if verdict.fate is Fate.ACCEPTED:
-            request = Retract(self._node, (settlement,), notify=False)
-        return self.ask(request)
 
     async def ask(self, request: Request) -> Result:
         """The answer to a request of this subscriber.

@@ -4,9 +4,17 @@ from collections.abc import Sequence
 
 import pytest
 
+from qos.core.queue.item import ItemOutcome
 from qos.core.queue.push import PushSubscriber
+from qos.core.queue.requests import Retract, Unlock
 from qos.core.rest.forwarding import Fate, Verdict
-from qos.core.rest.push_retries import disables, retry_wait_s, verdict_of
+from qos.core.rest.push_retries import (
+    disables,
+    retry_wait_s,
+    settlement_of,
+    verdict_of,
+)
+from qos.testing.queue_store_records import item
 
 
 def subscriber(
@@ -75,3 +83,30 @@ def test_u8_many_failures_in_a_row_disable_unless_it_is_said_otherwise() -> None
     assert not disables(subscriber(sessions=2), 59, 30)
     assert disables(subscriber(sessions=2), 60, 30)
     assert not disables(subscriber(disable=False), 1000, 30)
+
+
+SETTLEMENTS = {
+    Fate.REJECTED: (ItemOutcome.REJECTED, False, "why"),
+    Fate.FAILED: (ItemOutcome.MODIFIED, True, ""),
+}
+
+
+@pytest.mark.parametrize("fate", Fate)
+def test_a_delivery_that_is_over_settles_its_item(fate: Fate) -> None:
+    """Only a failure counts as one, and only a refusal tells its reason."""
+    delivered = item(1)
+    request = settlement_of("orders", delivered, Verdict(fate, "why"))
+    if fate is Fate.ACCEPTED:
+        assert isinstance(request, Retract)
+        assert not request.notify
+        outcome = ItemOutcome.ACCEPTED, False, ""
+    else:
+        assert isinstance(request, Unlock)
+        outcome = SETTLEMENTS.get(fate, (ItemOutcome.RELEASED, False, ""))
+    (settled,) = request.settlements
+    assert (request.node, settled.item_id, settled.token) == (
+        "orders",
+        delivered.item_id,
+        delivered.token,
+    )
+    assert (settled.outcome, settled.delivery_failed, settled.reason) == outcome
