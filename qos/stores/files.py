@@ -23,17 +23,15 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
-from pathlib import Path
 from typing import Any, TypeVar
 
 from qos.core.message.effects import End, Save
 from qos.core.message.model import Ended, Incoming, Outgoing, OutgoingState
 from qos.core.wall_clock import ClockHistory
-from qos.errors import StoreDamaged, StoreError, StoreReadOnly, StoreTooNew
+from qos.errors import StoreDamaged, StoreError, StoreTooNew
 from qos.stores.base import (
     Change,
     Contents,
@@ -42,7 +40,7 @@ from qos.stores.base import (
     outgoing_from,
 )
 from qos.stores.durable_store import DurableStore, disk_error, sync
-from qos.stores.files_folder import COMMIT, AtomicFolder, Uncancelled
+from qos.stores.files_folder import COMMIT, AtomicFolder, Uncancelled, check_place
 from qos.stores.files_index import (
     LAST,
     MARKER,
@@ -244,7 +242,7 @@ class FilesStore(DurableStore[Contents, Change]):
         for folder in ("", *_FOLDERS):
             place = self._path / folder
             place.mkdir(mode=0o700, exist_ok=True)
-            self._check_folder(place)
+            check_place(place, self.url)
         if not (self._path / _ABOUT).exists():
             self._create()
         self._recover()
@@ -276,24 +274,6 @@ class FilesStore(DurableStore[Contents, Change]):
         self._index.note(changes)
         contents.outgoing = [moved(record, by_s) for record in contents.outgoing]
         contents.incoming = [moved(record, by_s) for record in contents.incoming]
-
-    def _check_folder(self, place: Path) -> None:
-        """Raise unless we can write the folder, and nobody else can.
-
-        Others could put links into it.
-        """
-        status = place.lstat()
-        if not stat.S_ISDIR(status.st_mode):
-            raise StoreDamaged(self.url, f"{place} is not a folder")
-        if not os.access(place, os.W_OK, effective_ids=True):
-            raise StoreReadOnly(self.url, f"{place} cannot be written")
-        user = os.geteuid()
-        if user != 0 and status.st_uid not in {0, user}:
-            raise StoreError(self.url, f"{place} belongs to another user")
-        if status.st_mode & stat.S_IWOTH:
-            raise StoreError(
-                self.url, f"everybody can write into {place}: chmod o-w it first"
-            )
 
     def _create(self) -> None:
         self.store_id = secrets.token_hex(16)

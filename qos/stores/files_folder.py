@@ -16,6 +16,7 @@ import asyncio
 import errno
 import json
 import os
+import stat
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -24,10 +25,11 @@ from typing import Any
 
 import aiofiles.os
 
+from qos.errors import StoreDamaged, StoreError, StoreReadOnly
 from qos.stores.durable_store import sync
 from qos.stores.files_index import MARKER, TEMPORARY, Move, encode
 
-__all__ = ["COMMIT", "AtomicFolder", "Uncancelled"]
+__all__ = ["COMMIT", "AtomicFolder", "Uncancelled", "check_place"]
 
 COMMIT = "commit.json"
 
@@ -257,6 +259,30 @@ class Uncancelled(asyncio.Task[None]):
     def cancel(self, msg: object = None) -> bool:
         """Refuse."""
         return False
+
+
+def check_place(place: Path, url: str) -> None:
+    """Raise unless we can write the folder, and nobody else can.
+
+    Others could put links into it.
+
+    Args:
+        place: the folder.
+        url: of the store, for the error.
+
+    Raises:
+        StoreError: we cannot, or others can.
+    """
+    status = place.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise StoreDamaged(url, f"{place} is not a folder")
+    if not os.access(place, os.W_OK, effective_ids=True):
+        raise StoreReadOnly(url, f"{place} cannot be written")
+    user = os.geteuid()
+    if user != 0 and status.st_uid not in {0, user}:
+        raise StoreError(url, f"{place} belongs to another user")
+    if status.st_mode & stat.S_IWOTH:
+        raise StoreError(url, f"everybody can write into {place}: chmod o-w it first")
 
 
 def _new_file(path: str, flags: int) -> int:
