@@ -84,12 +84,12 @@ def attributes(**values: str | None) -> str:
     )
 
 
-@cache
 def in_pubsub(content: str, xmlns: str = PUBSUB) -> str:
     """The content, in the element of all requests and answers (XEP-0060)."""
     return f"<pubsub xmlns='{xmlns}'>{content}</pubsub>"
 
 
+@cache
 def _written(name: str) -> str:
     # Only names in our own code come here, so there are few.
     if name.startswith("q_"):

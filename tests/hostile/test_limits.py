@@ -66,6 +66,16 @@ NOT_OF_OTHERS = {
     "qos.stream.stream_management:_COUNT_MAX": "where a counter begins anew",
 }
 
+#: The functions whose results are remembered without a bound, with the reason.
+REMEMBERED = {
+    "qos/audit/declarative/tables.py:_without_rows": "no argument",
+    "qos/rest/routes.py:openapi": "the one prefix of the service",
+    "qos/testing/ports.py:_block": "no argument",
+    "qos/xml_text.py:_illegal": "no argument",
+    "qos/xml_text.py:_special_or_not_ascii": "no argument",
+    "plugins/xep_0254/elements.py:_written": "names in our own code",
+}
+
 #: Numeric options of ours that limit nobody.
 NOT_OF_OTHERS_OPTIONS = {"retry_first_s", "retry_max_s", "deadline_s"}
 
@@ -116,6 +126,22 @@ def test_a_limit_has_the_value_that_is_used(limit: Limit) -> None:
     """The value is read from its definition, and no definition is unused."""
     assert 0 < limit.value < math.inf
     assert constants().get(limit.name, True)
+
+
+def test_nothing_of_others_is_remembered_without_a_bound() -> None:
+    """A decorator is one line, and what a peer sends would stay for ever."""
+    top = Path(qos.core.__file__).parents[2]
+    unbounded = {
+        f"{path.relative_to(top).as_posix()}:{node.name}"
+        for folder in ("qos", "plugins")
+        for path in (top / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        for decorator in node.decorator_list
+        if ast.unparse(decorator).removeprefix("functools.")
+        in {"cache", "lru_cache(None)", "lru_cache(maxsize=None)"}
+    }
+    assert unbounded == REMEMBERED.keys()
 
 
 def test_the_table_is_printed_with_values_and_names(
