@@ -17,7 +17,7 @@ from qos.users import hashed
 from waiting import limit
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import Iterator
 
     from qos.testing.server import LoopbackServer
     from tests.cli.conftest import Commands, Running
@@ -52,10 +52,10 @@ class Client:
             return await self._reader.readexactly(len(self._answer)) == self._answer
 
 
-@contextlib.asynccontextmanager
-async def without_descriptors(serving: Running) -> AsyncIterator[None]:
-    """The service may open nothing within."""
-    pid, what = serving.process.pid, resource.RLIMIT_NOFILE
+@contextlib.contextmanager
+def without_descriptors(running: Running) -> Iterator[None]:
+    """The command may open nothing within."""
+    pid, what = running.process.pid, resource.RLIMIT_NOFILE
     before = resource.prlimit(pid, what)
     resource.prlimit(pid, what, (NONE_FREE, before[1]))
     try:
@@ -96,7 +96,7 @@ async def test_each_door_serves_again_when_there_are_descriptors_again(
     assert (await commands.queue("create")).status == 0
     clients = {door: Client(door) for door in ports}
     async with contextlib.AsyncExitStack() as stack:
-        async with without_descriptors(serving):
+        with without_descriptors(serving):
             for door, client in clients.items():
                 writer = await client.connect(ports[door])
                 stack.callback(writer.close)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import configparser
 import contextlib
+import errno
+import functools
 import os
+import resource
 import shlex
 import signal
 import tempfile
@@ -14,11 +17,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
+import fork_settings
 import init_process
 from qos.cli import worker as worker_command
 from qos.cli.child import run_child
 from qos.stream.login import AccountSession
 from qos.stream.server import Login
+from tests.cli.test_no_descriptors import without_descriptors
 from tests.cli.test_worker import SERVICE, WAIT, left, publish, read, started, working
 from waiting import until
 
@@ -31,6 +36,20 @@ UNIT = Path(__file__).parents[2] / "docs" / "code" / "worker.service"
 
 #: As a program that ends well by SIGTERM reports it.
 TRAPPED = "trap 'exit 143' TERM\n" + WAIT
+
+
+#: Free descriptors that the start of a command takes.
+NEEDED = 7
+
+
+def open_descriptors() -> set[int]:
+    """The descriptors of this process."""
+    # Without the one that lists the folder.
+    return {int(name) for name in os.listdir("/proc/self/fd") if _is_open(int(name))}
+
+
+def _is_open(number: int) -> bool:
+    return Path(f"/proc/self/fd/{number}").exists()
 
 
 @pytest.mark.parametrize("script", [WAIT, TRAPPED], ids=["killed", "trapped"])
@@ -78,6 +97,7 @@ async def test_a_command_that_is_stopped_alone_has_failed(
         ("away", "No such file"),
         ("without x", "Permission denied"),
         ("being written", "Text file busy"),
+        ("too few descriptors", "too few files may be open (ulimit -n)"),
     ],
 )
 async def test_a_command_that_cannot_be_started_costs_only_its_own_item_a_while(
@@ -101,6 +121,8 @@ async def test_a_command_that_cannot_be_started_costs_only_its_own_item_a_while(
     elif how == "without x":
         program.chmod(0o644)
         deployed.callback(program.chmod, 0o755)
+    elif how == "too few descriptors":
+        deployed.enter_context(without_descriptors(worker))
     else:
         deployed.enter_context(program.open("a"))
     (second,) = await publish(queues, "b")
@@ -124,6 +146,34 @@ async def test_a_command_that_cannot_be_started_costs_only_its_own_item_a_while(
     assert (line["id"], line["outcome"]) == (first, "accepted")
     worker.process.terminate()
     assert (await worker.end()).status == 0
+
+
+async def test_a_worker_says_how_many_commands_its_descriptors_are_enough_for(
+    queues: Commands, tmp_path: Path
+) -> None:
+    """`ulimit -n 70`: it takes no more items than it can start commands for."""
+    usual = queues.function
+    queues.function = functools.partial(fork_settings.command, files=(70, 70))
+    path = tmp_path / "run"
+    script = (
+        'mkdir "$1.$$" && until [ -e "$1.end" ]; do sleep 0.05; done; rmdir "$1.$$"'
+    )
+    worker = await working(queues, script, path, "--parallel", "9")
+    queues.function = usual
+    said = await worker.note("ulimit -n")
+    assert "may have 70 files open (ulimit -n), so only 3 commands run" in said
+    await worker.note("ready")
+    await publish(queues, *"abcdefghi")
+    await until(lambda: len(list(tmp_path.glob("run.[0-9]*"))) == 3)
+    assert await left(queues) == {"acquired": 3, "available": 6, "subscribers": 1}
+    (tmp_path / "run.end").touch()
+    for _ in range(9):
+        line = await worker.line()
+        assert (line["outcome"], line["delivery_count"]) == ("accepted", 0)
+    worker.process.terminate()
+    ended = await worker.end()
+    assert (ended.status, ended.out) == (0, [])
+    assert "cannot be started" not in ended.err
 
 
 async def test_a_worker_that_can_start_nothing_leaves_the_items_to_others(
@@ -254,6 +304,29 @@ async def test_a_command_gets_its_input_wherever_there_is_room_for_it(
     assert (tmp_path / "got").read_bytes() == content
 
 
+@pytest.mark.parametrize("free", range(10))
+async def test_a_start_that_lacks_a_descriptor_fails_whole_and_takes_none(
+    free: int,
+) -> None:
+    """Each step of a start may be the one that gets none: the pipes, the input, the fork."""
+    await run_child(("true",), stdin=b"x", environment=dict(os.environb))
+    before = open_descriptors()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # New descriptors take the free numbers below the limit.
+    numbers = sorted(set(range(max(before) + 2 + free)) - before)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (numbers[free], hard))
+    lack: int | None = None
+    try:
+        await run_child(("true",), stdin=b"x", environment=dict(os.environb))
+    except OSError as error:
+        lack = error.errno
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    await asyncio.sleep(0)
+    assert open_descriptors() == before
+    assert lack == (errno.EMFILE if free < NEEDED else None)
+
+
 async def test_commands_take_no_descriptors_after_their_end_or_a_failed_start(
     tmp_path: Path,
 ) -> None:
@@ -263,10 +336,10 @@ async def test_commands_take_no_descriptors_after_their_end_or_a_failed_start(
         await run_child(command, stdin=b"x", environment=dict(os.environb))
 
     await run("true")
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     for _ in range(20):
         await run("true")
         with pytest.raises(OSError, match="No such file"):
             await run(str(tmp_path / "none"))
     await asyncio.sleep(0)
-    assert len(os.listdir("/proc/self/fd")) <= before
+    assert open_descriptors() <= before
