@@ -149,11 +149,12 @@ class Bridges:
 
     Attributes:
         queue: the service, with the node `orders`.
+        port: of the XMPP server.
     """
 
     def __init__(self, server: LoopbackServer, queue: Queue, folder: Path) -> None:
         self.queue = queue
-        self._server = server
+        self.port = server.port
         self._folder = folder
         self._started: list[Bridge] = []
 
@@ -163,10 +164,11 @@ class Bridges:
         node: str = NODE,
         password: str | None = _PASSWORD,
         program: Sequence[str] = (),
+        function: Callable[..., int] = forked.command,
     ) -> Bridge:
         """Start a bridge: its direction, the URL, and further options.
 
-        It is a fork, unless a program is given that runs the command.
+        It is a fork, which runs the function; or a program is given that runs the command.
         """
         environment = {
             **os.environ,
@@ -177,7 +179,7 @@ class Bridges:
         command = [
             *("bridge", *map(str, words[:2]), QUEUE, node),
             *("--jid", "owner@localhost", "--host", "127.0.0.1"),
-            *("--port", str(self._server.port), "--tls", "off"),
+            *("--port", str(self.port), "--tls", "off"),
             *("--retry-first", "0.2", "--retry-max", "1", *map(str, words[2:])),
         ]
         process: asyncio.subprocess.Process | Forked
@@ -188,7 +190,7 @@ class Bridges:
                 stderr=subprocess.PIPE,
             )
         else:
-            process = await Forked.start(forked.command, command, environment)
+            process = await Forked.start(function, command, environment)
         bridge = Bridge(process)
         self._started.append(bridge)
         return bridge

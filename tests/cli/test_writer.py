@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import re
 import socket
@@ -16,6 +15,7 @@ import pytest
 from qos.cli import ready
 from qos.cli.output import flush_notes, note, print_json
 from qos.cli.writer import NOTES_BYTES_MAX
+from small_pipe import SmallPipe
 from waiting import limit, until
 
 if TYPE_CHECKING:
@@ -25,38 +25,12 @@ if TYPE_CHECKING:
 
 SERVICE = ("queue.localhost", "orders")
 
-
 _LINE = f"a line of a command {'x' * 80}"
-
-
-class Pipe:
-    """A pipe that takes 4 KiB, and what was read from it."""
-
-    def __init__(self) -> None:
-        self.reader, self.writer = os.pipe()
-        fcntl.fcntl(self.writer, fcntl.F_SETPIPE_SZ, 4096)
-        os.set_blocking(self.reader, False)
-        self.data = b""
-
-    def read(self) -> bytes:
-        """Read what is there; returns all that was read so far."""
-        with contextlib.suppress(BlockingIOError):
-            self.data += os.read(self.reader, 1 << 20)
-        return self.data
-
-    def replace(self, stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Be our stdout or stderr."""
-        file = os.fdopen(self.writer, "w", closefd=False)
-        monkeypatch.setattr(f"sys.{stream}", file)
-
-    def close(self) -> None:
-        os.close(self.reader)
-        os.close(self.writer)
 
 
 @pytest.fixture
 def pipe() -> Any:
-    pipe = Pipe()
+    pipe = SmallPipe()
     yield pipe
     pipe.close()
 
@@ -90,7 +64,7 @@ async def test_a_worker_whose_stderr_nobody_reads_works_on_and_hears_a_signal(
 
 
 async def test_dropped_lines_are_counted_where_they_are_missing(
-    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+    pipe: SmallPipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader that comes back sees the gap, and everything after it."""
     pipe.replace("stderr", monkeypatch)
@@ -112,7 +86,7 @@ async def test_dropped_lines_are_counted_where_they_are_missing(
 
 
 async def test_a_stderr_that_cannot_be_written_and_then_can_tells_the_gap(
-    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+    pipe: SmallPipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such as a log file on a full disk."""
     pipe.replace("stderr", monkeypatch)
@@ -136,7 +110,7 @@ async def test_a_stderr_that_cannot_be_written_and_then_can_tells_the_gap(
 
 
 async def test_notes_and_lines_of_one_pipe_come_in_their_order(
-    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+    pipe: SmallPipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As with `2>&1`, or at a terminal."""
     pipe.replace("stderr", monkeypatch)
@@ -152,7 +126,7 @@ async def test_notes_and_lines_of_one_pipe_come_in_their_order(
 
 @pytest.mark.parametrize("kind", ["file", "pipe"])
 async def test_a_write_that_stands_still_does_not_hold_up_the_loop(
-    kind: str, tmp_path: Path, pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+    kind: str, tmp_path: Path, pipe: SmallPipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file on a lost network; a pipe whose room another process has just taken."""
     file = (tmp_path / "out").open("wb", buffering=0)
@@ -181,7 +155,7 @@ async def test_a_write_that_stands_still_does_not_hold_up_the_loop(
 
 
 async def test_a_line_that_was_given_up_before_its_turn_is_never_written(
-    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+    pipe: SmallPipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What counts as not printed is not there, as far as that can be."""
     pipe.replace("stdout", monkeypatch)

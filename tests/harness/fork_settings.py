@@ -23,6 +23,7 @@ def command(
     umask: int | None = None,
     files: tuple[int, int] | None = None,
     stdout: Connection | None = None,
+    stderr: Connection | None = None,
 ) -> int:
     """Run `xmpp-qos` with these words.
 
@@ -31,15 +32,16 @@ def command(
         environment: all of it.
         umask: for new files.
         files: the soft and the hard limit of open files.
-        stdout: a descriptor, which a connection carries to another process.
+        stdout, stderr: descriptors, which connections carry to another process.
     """
     if umask is not None:
         os.umask(umask)
     if files is not None:
         resource.setrlimit(resource.RLIMIT_NOFILE, files)
-    if stdout is not None:
-        os.dup2(stdout.fileno(), 1)
-        stdout.close()
+    for number, stream in ((1, stdout), (2, stderr)):
+        if stream is not None:
+            os.dup2(stream.fileno(), number)
+            stream.close()
     return turned_clock.command(words, environment)
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from published import differences, wrong_verdicts
 from qos.audit.batch_tables import TABLES
 from qos.cli import main
 from qos.testing.processes import Child
+from small_pipe import SmallPipe
 
 COMMAND = "import sys; from qos.cli import main; sys.exit(main())"
 
@@ -34,7 +36,13 @@ pytestmark = [
 class Process:
     """The command, in a group of processes of its own, as of a shell."""
 
-    def __init__(self, journals: Sequence[str], out: Path, *options: str) -> None:
+    def __init__(
+        self,
+        journals: Sequence[str],
+        out: Path,
+        *options: str,
+        stderr: int = subprocess.PIPE,
+    ) -> None:
         self._process = subprocess.Popen(
             (
                 *(*Child.mortal(), sys.executable),
@@ -43,7 +51,7 @@ class Process:
                 *("--master", "local[2]", "--json", *options),
             ),
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
             text=True,
             start_new_session=True,
         )
@@ -64,6 +72,10 @@ class Process:
     def stop_all(self) -> None:
         os.killpg(self._process.pid, signal.SIGTERM)
 
+    def line(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        return dict(json.loads(self._process.stdout.readline()))
+
     def ended(self) -> tuple[int, list[dict[str, object]], str]:
         out, err = self._process.communicate()
         lines = [json.loads(line) for line in out.splitlines()]
@@ -78,8 +90,8 @@ class Process:
 def start() -> Iterator[Callable[..., Process]]:
     started: list[Process] = []
 
-    def process(*args: object) -> Process:
-        started.append(Process(*args))  # type: ignore[arg-type]  # as they are given
+    def process(*args: object, **options: int) -> Process:
+        started.append(Process(*args, **options))  # type: ignore[arg-type]  # as given
         return started[-1]
 
     yield process
@@ -146,3 +158,36 @@ def test_who_ends_the_whole_group_reads_no_traceback(
     status, lines, err = process.ended()
     assert (status, lines) == (130, [])
     assert err == ""
+
+
+@pytest.fixture
+def pipe() -> Iterator[SmallPipe]:
+    pipe = SmallPipe()
+    yield pipe
+    pipe.close()
+
+
+@pytest.mark.long
+def test_a_follower_whose_stderr_nobody_reads_looks_on_and_hears_a_signal(
+    start: Callable[..., Process], tmp_path: Path, pipe: SmallPipe
+) -> None:
+    """Each missing folder is a note; those that were dropped are counted at their place."""
+    first, second = (tmp_path / name for name in ("first", "second"))
+    plan = Plan(devices=2, messages=20)
+    synthesise(plan, first, processes=1)
+    missing = [f"{number}{'/x' * 1500}" for number in range(120)]
+    second.mkdir()
+    follow = ("--follow", "--every", "0.2")
+    journals = [str(first), str(second), *missing]
+    process = start(journals, tmp_path / "out", *follow, stderr=pipe.writer)
+    lines = process.line()["lines"]
+    assert lines > 0
+    process.until(lambda: bool(pipe.dropped()))
+    (dropped,) = pipe.dropped()
+    assert pipe.read().count(b"left out") + dropped == len(missing)
+    pipe.fill()
+    synthesise(plan, second, processes=1)
+    assert process.line()["lines"] > lines
+    process.stop()
+    status, _, _ = process.ended()
+    assert status in {0, 1}
