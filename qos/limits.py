@@ -553,6 +553,10 @@ LIMITS: Final = (
         "qos.amqp.bounds:IDLE_S",
         "seconds without a frame that a peer is told; it is gone after twice the time",
     ),
+    Limit(
+        "qos.amqp.bounds:BEAT_S",
+        "seconds until the next empty frame, which none asked for",
+    ),
     Limit("qos.amqp.bounds:FRAME_BYTES_MAX", "bytes of a frame"),
     Limit("qos.amqp.bounds:CHANNELS_MAX", "sessions of a connection"),
     Limit("qos.amqp.bounds:LINKS_MAX", "links of a connection"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from xep_0254.request_items import ITEM_BYTES_MAX
 
 __all__ = [
+    "BEAT_S",
     "CHANNELS_MAX",
     "CREDIT",
     "FRAME_BYTES_MAX",
@@ -29,6 +30,10 @@ LINKS_MAX = 256
 #: Seconds within which a peer has to send a frame, as it is told. It counts as gone after
 #: twice that time.
 IDLE_S = 60.0
+
+#: Seconds between two empty frames to a peer that asks for none. haproxy ends a connection
+#: in which one end has sent nothing for 50 s, and nginx after 60 s.
+BEAT_S = 30.0
 
 #: Messages that a publisher may send before one of them is accepted.
 CREDIT = 500

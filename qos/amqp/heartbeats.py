@@ -1,7 +1,8 @@
 """The heartbeats of one connection (transport §2.4.5).
 
 Proton sends an empty frame when the peer has to hear from us, and closes the connection
-when we have heard nothing of the peer for too long. It only has to be called in time.
+when we have heard nothing of the peer for too long; and the pump sends one for proxies. Both
+only have to be called in time.
 """
 
 from __future__ import annotations
@@ -50,5 +51,5 @@ class Heartbeats:
     def _due(self) -> None:
         now = self._loop.time()
         at = self._tick(now)
-        delay = max(_STEP_S, at - now) if at else bounds.IDLE_S / 4
+        delay = max(_STEP_S, at - now) if at else bounds.BEAT_S
         self._timer = self._loop.call_later(delay, self._due)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from proton import Endpoint
 
 from amqp_bench import Bench, gateway
 from frame_peer import OPEN, FramePeer, described
@@ -51,6 +52,21 @@ async def test_the_gateway_sends_heartbeats_as_often_as_its_peer_asks_for(
             assert peer.beats > before
 
 
+@pytest.mark.parametrize("idle_ms", [0, 3_600_000])
+async def test_the_gateway_says_that_it_is_there_though_its_peer_asks_for_less(
+    idle_ms: int, bench: Bench, clock: ManualClock
+) -> None:
+    """A proxy in between asks for nothing, and ends a connection that seems idle to it."""
+    assert bounds.BEAT_S < 50
+    async with FramePeer(bench.port, idle_ms=idle_ms) as peer:
+        await peer.ping()
+        for _ in range(3):
+            before = peer.beats
+            clock.advance(bounds.BEAT_S)
+            await peer.ping()
+            assert peer.beats > before
+
+
 async def test_a_client_with_a_short_heartbeat_stays_at_a_silent_queue(
     bench: Bench, clock: ManualClock
 ) -> None:
@@ -84,9 +100,13 @@ async def test_a_peer_is_told_our_idle_time_out(bench: Bench) -> None:
         assert (await peer.frame(OPEN)).value(4) == 1000 * bounds.IDLE_S
 
 
+@pytest.mark.parametrize(
+    ("asked_s", "every_s"), [(IDLE_S, IDLE_S), (3600.0, bounds.BEAT_S)]
+)
 async def test_the_bridge_sends_heartbeats_as_often_as_its_broker_asks_for(
-    clock: ManualClock,
+    asked_s: float, every_s: float, clock: ManualClock
 ) -> None:
+    """Or more often: for a proxy in between."""
     beats = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -96,7 +116,7 @@ async def test_the_bridge_sends_heartbeats_as_often_as_its_broker_asks_for(
             sasl.output.clear()
         data = sasl.decided(Outcome.OK)
         writer.write(bytes(sasl.output) + AMQP_HEADER)
-        idle = values.uint(int(1000 * IDLE_S))
+        idle = values.uint(int(1000 * asked_s))
         null = values.NULL
         opened = described(OPEN, values.string("broker"), null, null, null, idle)
         size = (8 + len(opened)).to_bytes(4, "big")
@@ -116,10 +136,13 @@ async def test_the_bridge_sends_heartbeats_as_often_as_its_broker_asks_for(
         def is_due() -> bool:
             """The broker has opened the connection, and is told in time that we are there."""
             due = clock.deadline()
-            return due is not None and due <= clock.now() + IDLE_S
+            is_open = (
+                link._pump and link._pump.connection.state & Endpoint.REMOTE_ACTIVE
+            )
+            return bool(is_open) and due is not None and due <= clock.now() + every_s
 
         await until(is_due)
-        clock.advance(IDLE_S)
+        clock.advance(every_s)
         async with limit():
             await beats.wait()
         opening.cancel()
