@@ -26,7 +26,7 @@ from qos.core.backoff import Backoff
 from qos.engine import Delivery, Outcome
 from qos.errors import CannotConnect, InvalidArgument, LocalProtocolError
 from qos.jids import jid_of
-from qos.stream.server import Login
+from qos.stream.server import PING_INTERVAL_S, Login
 from xep_qos import XEP_QOS, Options, SendOptions, Settings
 
 __all__ = ["Device", "connect"]
@@ -54,7 +54,7 @@ def connect(
     tls: Literal["starttls", "direct", "off"] = "starttls",
     ca_file: str | os.PathLike[str] | None = None,
     connect_timeout_s: float = 30.0,
-    ping_interval_s: float = 60.0,
+    ping_interval_s: float = PING_INTERVAL_S,
     ping_timeout_s: float = 30.0,
     stream_management: bool = True,
     receives: bool = True,
@@ -91,8 +91,9 @@ def connect(
         ca_file: the only certificates to trust, as PEM; None: those of the system.
         connect_timeout_s: how long entering waits for the first session; math.inf:
             until there is one.
-        ping_interval_s: when nothing has come for this time, a ping (XEP-0199) asks the
-            server for an answer.
+        ping_interval_s: when nothing has come, or nothing was written, for this time, a
+            ping (XEP-0199) asks the server for an answer. The usual time is below that
+            after which proxies end a connection.
         ping_timeout_s: the connection is lost when nothing has moved for this time after
             the ping, in either direction.
         stream_management: XEP-0198, if the server has it: a session is resumed after a

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import fcntl
 import socket
+import sys
 import termios
 from typing import Any, Final, Self
 
@@ -21,7 +22,7 @@ from slixmpp.exceptions import IqError, IqTimeout
 
 from qos.stream.turns import Turns
 
-__all__ = ["Keepalive", "unsent_bytes"]
+__all__ = ["Keepalive", "unsent_bytes", "unsent_s"]
 
 #: How often to look whether something has moved, as a part of the time-out.
 _LOOKS: Final = 20
@@ -29,13 +30,20 @@ _LOOKS: Final = 20
 #: Linux: the bytes of a socket that its peer has not acknowledged.
 _OUTQ: Final = getattr(termios, "TIOCOUTQ", None)
 
+#: Linux: what the system knows of a connection (`struct tcp_info` of linux/tcp.h), and
+#: where in it are the milliseconds since data was sent last.
+_INFO: Final = getattr(socket, "TCP_INFO", None)
+_LAST_DATA_SENT: Final = 44
+_INFO_BYTES: Final = _LAST_DATA_SENT + 4
+
 
 class Keepalive:
     """Watches the link of one session.
 
     Args:
         xmpp: the stream.
-        interval_s: a ping is sent when nothing has come for so many seconds.
+        interval_s: a ping is sent when nothing has come, or nothing was written, for so
+            many seconds.
         timeout_s: the link is dead when nothing has moved for so many seconds after it.
     """
 
@@ -53,7 +61,9 @@ class Keepalive:
         """
         now = self._xmpp.loop.time
         while True:
-            wait_s = self._turns.came_at + self._interval_s - now()
+            # A proxy in between counts the silence of each end by itself.
+            silent_s = max(now() - self._turns.came_at, unsent_s(self._xmpp.transport))
+            wait_s = self._interval_s - silent_s
             if self._turns.is_held:
                 wait_s = self._interval_s  # while nothing is read, nobody knows
             at_once, asks = False, at_once
@@ -144,3 +154,17 @@ def unsent_bytes(transport: asyncio.Transport | None) -> int:
             fcntl.ioctl(beneath.fileno(), _OUTQ, queued)
         count += queued[0]
     return count
+
+
+def unsent_s(transport: asyncio.BaseTransport | None) -> float:
+    """The seconds since data was sent last, as far as the system tells; else 0."""
+    beneath: socket.socket | None = None
+    if transport is not None:
+        beneath = transport.get_extra_info("socket")
+    if beneath is None or _INFO is None or sys.platform != "linux":
+        return 0.0
+    try:
+        info = beneath.getsockopt(socket.IPPROTO_TCP, _INFO, _INFO_BYTES)
+    except OSError:  # it is closed, or no TCP
+        return 0.0
+    return int.from_bytes(info[_LAST_DATA_SENT:_INFO_BYTES], sys.byteorder) / 1000

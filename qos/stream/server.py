@@ -14,6 +14,7 @@ from qos.core.strings import domain_of, user_of
 
 __all__ = [
     "ALPN",
+    "PING_INTERVAL_S",
     "PORT_COMPONENT",
     "PORT_DIRECT",
     "PORT_STARTTLS",
@@ -37,6 +38,10 @@ TLS_MODES: Final = ("starttls", "direct", "off")
 #: The name of XMPP for clients in TLS (XEP-0368 §3).
 ALPN: Final = "xmpp-client"
 
+#: The usual seconds without bytes in one direction before a ping. haproxy ends a connection
+#: in which one end has sent nothing for 50 s, and nginx after 60 s.
+PING_INTERVAL_S: Final = 40.0
+
 _BACKOFF = Backoff()
 
 
@@ -50,8 +55,8 @@ class Server:
         connect_timeout_s: the time for the first connection, and for each attempt, in
             seconds; math.inf: try until there is a connection.
         backoff: the delays between attempts to connect.
-        ping_interval_s: a ping (XEP-0199) is sent when nothing has come for this time,
-            in seconds.
+        ping_interval_s: a ping (XEP-0199) is sent when nothing has come, or nothing was
+            written, for this time, in seconds.
         ping_timeout_s: a server counts as lost when nothing has moved for this time
             after the ping, in either direction, in seconds.
     """
@@ -60,7 +65,7 @@ class Server:
     port: int
     connect_timeout_s: float = 30.0
     backoff: Backoff = _BACKOFF
-    ping_interval_s: float = 60.0
+    ping_interval_s: float = PING_INTERVAL_S
     ping_timeout_s: float = 30.0
 
 

@@ -18,10 +18,13 @@ from typing import Final
 from qos.testing.ports import free_ports
 from waiting import until
 
-__all__ = ["PROXIES", "WebProxy", "proxy"]
+__all__ = ["PROXIES", "TCP_PROXY", "WebProxy", "proxy"]
 
 #: The programs.
 PROXIES: Final = ("nginx", "haproxy")
+
+#: haproxy for any protocol over TCP, with the same time-outs.
+TCP_PROXY: Final = "haproxy tcp"
 
 #: Debian has both where only the administrator looks for programs.
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
@@ -61,45 +64,59 @@ backend service
     server one 127.0.0.1:{to}
 """
 
+#: As for any other protocol, of which it knows nothing.
+_HAPROXY_TCP = """\
+defaults
+    mode tcp
+    timeout connect 5000
+    timeout client  50000
+    timeout server  50000
+listen service
+    bind 127.0.0.1:{port}
+    server one 127.0.0.1:{to}
+"""
+
+_CONFIGS: Final = {"nginx": _NGINX, "haproxy": _HAPROXY, TCP_PROXY: _HAPROXY_TCP}
+
 
 class WebProxy:
     """A proxy in front of a port.
 
     Args:
-        name: of PROXIES.
+        name: of PROXIES, or TCP_PROXY.
         folder: for its files; it is made.
         to: the port of the service.
         prefix: the path below which the service is.
 
     Attributes:
+        port: where it listens.
         url: of it, with the prefix.
     """
 
     def __init__(self, name: str, folder: Path, to: int, *, prefix: str = "") -> None:
         folder.mkdir()
-        (self._port,) = free_ports(1)
-        self.url = f"http://127.0.0.1:{self._port}{prefix}"
+        (self.port,) = free_ports(1)
+        self.url = f"http://127.0.0.1:{self.port}{prefix}"
         self._name, self._output = name, folder / "output"
         self._running: Process | None = None
         file = folder / "config"
         # A worker of nginx could not use our folder as anybody else.
         user = "user root;\n" if os.geteuid() == 0 else ""
         file.write_text(
-            {"nginx": _NGINX, "haproxy": _HAPROXY}[name].format(
-                folder=folder, port=self._port, to=to, prefix=prefix, user=user
+            _CONFIGS[name].format(
+                folder=folder, port=self.port, to=to, prefix=prefix, user=user
             )
         )
-        words = {
-            "nginx": ("-p", folder, "-c", file, "-e", folder / "errors"),
-            "haproxy": ("-db", "-f", file),
-        }[name]
+        words: tuple[str | Path, ...] = ("-db", "-f", file)
+        if name == "nginx":
+            words = ("-p", folder, "-c", file, "-e", folder / "errors")
         self._words = list(map(str, words))
 
     async def start(self) -> None:
         """Start it, and wait until it listens."""
         with self._output.open("ab") as output:
             self._running = await asyncio.create_subprocess_exec(
-                self._name,
+                self._name.split()[0],
                 *self._words,
                 stdout=output,
                 stderr=output,
@@ -111,7 +128,7 @@ class WebProxy:
         assert self._running is not None
         assert self._running.returncode is None, self._output.read_text()
         try:
-            _, writer = await asyncio.open_connection("127.0.0.1", self._port)
+            _, writer = await asyncio.open_connection("127.0.0.1", self.port)
         except OSError:
             return False
         writer.close()

@@ -19,7 +19,7 @@ from forked import Forked
 from kept_device import INTERVAL_S, NEVER_S, TIMEOUT_S, session
 from passing_time import let_pass
 from proxy import LinkFault, Proxy, Shape
-from qos.stream.keepalive import unsent_bytes
+from qos.stream.keepalive import unsent_bytes, unsent_s
 from qos.stream.login import AccountSession
 from qos.stream.turns import Turns
 from qos.testing import LoopbackServer, friends
@@ -202,6 +202,56 @@ async def test_a_pause_of_ours_is_not_the_servers_silence(
         async with limit():
             await made.client.plugin["xep_0199"].ping(JID("localhost"))
         assert not lost
+
+
+async def test_what_only_receives_says_now_and_then_that_it_is_there(
+    server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy in between counts the silence of each end, and would cut the connection."""
+    async with (
+        session(server.port, "lamp", ping_interval_s=0.5) as lamp,
+        session(server.port, "door", **UNWATCHED) as door,
+    ):
+        pings: list[object] = []
+        came: list[object] = []
+        ping = lamp.client.plugin["xep_0199"].ping
+
+        async def counted(*words: Any, **named: Any) -> object:
+            # Something has come just now: only the silence of this end is a reason.
+            pings.append(lamp.client.loop.time() - Turns.of(lamp.client).came_at < 0.25)
+            return await ping(*words, **named)
+
+        monkeypatch.setattr(lamp.client.plugin["xep_0199"], "ping", counted)
+        lamp.client.add_event_handler("message", came.append)
+        async with limit():
+            while pings.count(True) < 2:
+                door.client.send_message(JID("lamp@localhost/1"), "x")
+                await asyncio.sleep(0.02)
+        assert came
+
+
+async def test_the_system_knows_for_how_long_nothing_was_sent() -> None:
+    """Of each connection by itself; without one, or of what is no TCP, nothing is known."""
+    assert unsent_s(None) == 0.0
+    accepted: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+    listening = await asyncio.start_server(
+        lambda _, writer: accepted.put_nowait(writer), "127.0.0.1", 0
+    )
+    async with listening:
+        port = listening.sockets[0].getsockname()[1]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        other = await accepted.get()
+        writer.write(b"a")
+        await until(lambda: unsent_s(writer.transport) >= 0.2)
+        other.write(b"b")
+        await reader.readexactly(1)
+        assert unsent_s(writer.transport) >= 0.2
+        writer.write(b"c")
+        await until(lambda: unsent_s(writer.transport) < 0.2)
+        for end in (writer, other):
+            end.close()
+            await end.wait_closed()
+        assert unsent_s(writer.transport) == 0.0
 
 
 @pytest.mark.long
