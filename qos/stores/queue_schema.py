@@ -232,8 +232,10 @@ MIGRATIONS: Migrations = (
     ),
     # What is old is found without a look at the rest.
     ("CREATE INDEX push_link_by_age ON push_link (kept_at)",),
-    # Letters know their node by its identity, so that a delete leaves them alone.
+    # Letters know their node by its identity, so that a delete leaves them alone; and what
+    # this service has lost by its own death kills no item.
     (
+        "ALTER TABLE item ADD COLUMN lost INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE item ADD COLUMN origin_identity TEXT NOT NULL DEFAULT ''",
         """UPDATE item SET origin_identity = COALESCE(
                 (SELECT identity FROM node WHERE name = origin), ''

@@ -88,7 +88,10 @@ class _Web(ABC):
             sent["Content-Type"] = kind
         while True:
             answer = await self.ask(path, body.encode(), sent)
-            if answer is not None and answer.status < 500 and answer.status != 429:
+            # 408: this process was stopped, or its machine too busy, within the request.
+            if not (
+                answer is None or answer.status in {408, 429} or answer.status > 499
+            ):
                 return answer
             await asyncio.sleep(_AGAIN_S)
 

@@ -121,6 +121,8 @@ class Item:
         expires_at: when its ttl ends; None: never.
         state: see ItemState.
         delivery_count: prior unsuccessful deliveries (AMQP 1.0 messaging §3.2.1).
+        lost: how many of these ended with a process of this service. They do not count
+            for `max_deliveries`.
         releases: how many times in a row it was released.
         order: 0 before the first redelivery (`first-acquirer`); then a number that
             grows with each redelivery. A take-over of its lock by another worker of the
@@ -163,6 +165,7 @@ class Item:
     expires_at: float | None = None
     state: ItemState = ItemState.AVAILABLE
     delivery_count: int = 0
+    lost: int = 0
     releases: int = 0
     order: int = 0
     receivers: frozenset[str] = frozenset()

@@ -86,6 +86,7 @@ class ItemInput(QuickEnum):
     RELEASE = "release"
     MODIFY = "modify"
     FAIL = "fail"
+    LOSE = "lose"
     REJECT = "reject"
     EXTEND = "extend"
     EXPIRE = "expire"
@@ -106,6 +107,7 @@ TRANSITIONS: Mapping[tuple[ItemState, ItemInput], ItemState] = {
     (_ACQUIRED, ItemInput.MODIFY): _AVAILABLE,
     # If this was the last delivery allowed, the item is dead: see given_back.
     (_ACQUIRED, ItemInput.FAIL): _AVAILABLE,
+    (_ACQUIRED, ItemInput.LOSE): _AVAILABLE,
     (_ACQUIRED, ItemInput.REJECT): _ARCHIVED,
     (_ACQUIRED, ItemInput.EXTEND): _ACQUIRED,
     # Purge and delete remove locked items too.
@@ -230,34 +232,39 @@ def given_back(
     """The item, given back by its worker: available again, perhaps later, or dead.
 
     AMQP 1.0 messaging §3.4: released does not count as a delivery, modified counts if
-    the delivery failed, and rejected ends the item.
+    the delivery failed, and rejected ends the item. What this service has lost by its own
+    death counts as a delivery, since the worker may have handled it, but it kills no item.
 
     Args:
         item: locked.
-        input_: RELEASE, MODIFY, FAIL or REJECT.
+        input_: RELEASE, MODIFY, FAIL, LOSE or REJECT.
         now: the time.
         order: a number larger than that of any earlier redelivery.
         options: of its node.
         reason: of a FAIL or REJECT.
         excluded: do not deliver it to this holder again.
     """
-    counts = input_ in {ItemInput.FAIL, ItemInput.REJECT}
-    count = item.delivery_count + counts
+    fails = input_ in {ItemInput.FAIL, ItemInput.REJECT}
+    is_lost = input_ is ItemInput.LOSE
+    count, lost = item.delivery_count + (fails or is_lost), item.lost + is_lost
     state = _next(item, input_)
-    if counts:
+    if fails:
         item = _failed(item, reason, now)
     # This applies to a release too: the maximum may have been lowered meanwhile.
-    if state is _ARCHIVED or count >= options.max_deliveries:
-        return dead(replace(item, delivery_count=count), now=now)
-    releases = 0 if counts else item.releases + 1
+    if state is _ARCHIVED or count - lost >= options.max_deliveries:
+        return dead(replace(item, delivery_count=count, lost=lost), now=now)
+    releases = 0 if fails or is_lost else item.releases + 1
+    # Nobody waits for what was no failure of a worker.
+    delay_s = 0.0 if is_lost else options.delay_s(count - lost if fails else releases)
     return _unlocked(
         item,
         state=state,
         delivery_count=count,
+        lost=lost,
         releases=releases,
         excluded=_and_holder(item) if excluded else item.excluded,
         order=order,
-        available_at=now + options.delay_s(count if counts else releases),
+        available_at=now + delay_s,
     )
 
 
@@ -320,6 +327,7 @@ def requeued(
         # The ttl is over or nearly over by now, and the item must not expire at once.
         expires_at=None,
         delivery_count=0,
+        lost=0,
         releases=0,
         order=0,
         receivers=frozenset(),

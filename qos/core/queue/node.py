@@ -339,7 +339,7 @@ class QueueNode:
         connected: Present,
         *,
         defaults: Sequence[Settlement] = (),
-        fails: bool = True,
+        input_: ItemInput = ItemInput.FAIL,
         now: float,
     ) -> list[QueueEffect]:
         """Unlock and unsubscribe after unavailable presence (XEP-0254 §4).
@@ -351,10 +351,9 @@ class QueueNode:
             jid: the full JID that left.
             connected: the full JIDs that have not left, though they may be silent.
             defaults: the outcomes of some deliveries that it may hold; see `Suspend`.
-            fails: the other deliveries that it holds have failed; else they are released.
+            input_: of the other deliveries that it holds.
             now: the time.
         """
-        input_ = ItemInput.FAIL if fails else ItemInput.RELEASE
         tokens = {self.items[item_id].token for item_id in self.live.holders.held(jid)}
         settlements = [
             settlement for settlement in defaults if settlement.token in tokens

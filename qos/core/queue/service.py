@@ -24,6 +24,7 @@ from qos.core.queue.effects import (
     RemoveNode,
 )
 from qos.core.queue.item import Item, Node, Subscription
+from qos.core.queue.item_lifecycle import ItemInput
 from qos.core.queue.letters import LettersFrom
 from qos.core.queue.link_time import LinkTime
 from qos.core.queue.node import QueueNode
@@ -241,8 +242,7 @@ class Queues:
         """Note that no link of a gateway has outlived the start; call it once.
 
         A link without a durable terminus has left. Not its consumer has lost it, but this
-        service: what it held is released, and has not failed. The others have their time
-        to come back.
+        service: that kills no item. The others have their time to come back.
         """
         links = {
             subscription.jid
@@ -252,7 +252,7 @@ class Queues:
         }
         effects: list[QueueEffect] = []
         for jid in sorted(links - self.termini.keys()):
-            effects += self.departed(jid, now, fails=False)
+            effects += self.departed(jid, now, input_=ItemInput.LOSE)
         effects += self.termini.start(now)
         for terminus in self.termini.values():
             if terminus.until is not None:
@@ -326,14 +326,14 @@ class Queues:
         return self.termini.time(jid, until)
 
     def departed(
-        self, jid: str, now: float, *, fails: bool = True
+        self, jid: str, now: float, *, input_: ItemInput = ItemInput.FAIL
     ) -> list[QueueEffect]:
         """Handle unavailable presence from a full JID (XEP-0254 §4).
 
         Args:
             jid: the full JID that left.
             now: the time.
-            fails: see `QueueNode.departed`.
+            input_: see `QueueNode.departed`.
         """
         account = bare(jid)
         self._leaving.pop(jid, None)
@@ -344,7 +344,7 @@ class Queues:
         for name in list(self.presence.nodes_of(account)):
             defaults = request.defaults if request and request.node == name else ()
             effects += self.queue(name).departed(
-                jid, connected, defaults=defaults, fails=fails, now=now
+                jid, connected, defaults=defaults, input_=input_, now=now
             )
             effects += self.place_dead(name, now)
             self.forget(account, name)

@@ -57,6 +57,7 @@ TABLE = {
     (ACQUIRED, ItemInput.RELEASE): AVAILABLE,
     (ACQUIRED, ItemInput.MODIFY): AVAILABLE,
     (ACQUIRED, ItemInput.FAIL): AVAILABLE,
+    (ACQUIRED, ItemInput.LOSE): AVAILABLE,
     (ACQUIRED, ItemInput.REJECT): ARCHIVED,
     (ACQUIRED, ItemInput.EXTEND): ACQUIRED,
     (ACQUIRED, ItemInput.WITHDRAW): ARCHIVED,
@@ -145,6 +146,7 @@ def test_payload_and_publisher_never_change() -> None:
         (ItemInput.RELEASE, 1, 3, None),
         (ItemInput.MODIFY, 1, 3, None),
         (ItemInput.FAIL, 2, 0, "why"),
+        (ItemInput.LOSE, 2, 0, None),
         (ItemInput.REJECT, 2, 2, "why"),
     ],
 )
@@ -172,6 +174,26 @@ def test_the_third_failure_of_three_is_the_last(before: int, dead: bool) -> None
     assert (after.state is ARCHIVED) is dead
     assert after.outcome is (ItemOutcome.REJECTED if dead else None)
     assert after.delivery_count == before + 1
+
+
+def test_what_the_service_has_lost_is_told_and_kills_no_item() -> None:
+    """The worker may have handled it; and it comes again at once."""
+    once = options(max_deliveries="1", backoff="9")
+    item = LOCKED
+    for count in (1, 2, 3):
+        after = step(item, ItemInput.LOSE, options=once)
+        assert (after.state, after.delivery_count) == (AVAILABLE, count)
+        assert after.lost == count
+        assert not after.is_held_back(150.0)
+        item = replace(LOCKED, delivery_count=after.delivery_count, lost=after.lost)
+        released = step(item, ItemInput.RELEASE, options=once)
+        assert (released.state, released.lost) == (AVAILABLE, count)
+    last = step(item, ItemInput.FAIL, options=once)
+    assert (last.state, last.delivery_count, last.lost) == (ARCHIVED, 4, 3)
+    twice = options(max_deliveries="2", backoff="2")
+    assert step(item, ItemInput.FAIL, options=twice).available_at == 152.0
+    again = step(last, ItemInput.REQUEUE)
+    assert (again.delivery_count, again.lost) == (0, 0)
 
 
 @pytest.mark.parametrize("input_", [ItemInput.RELEASE, ItemInput.MODIFY])

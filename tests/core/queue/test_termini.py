@@ -66,18 +66,20 @@ def test_the_policy_says_what_starts_the_timer(
     assert found == [7 if runs else None for runs in timers]
 
 
-def test_a_link_ends_with_the_process_and_its_delivery_is_released(
+def test_a_link_ends_with_the_process_and_its_delivery_is_lost(
     world: World,
 ) -> None:
     """Whoever it is: nobody is asked whether it is there.
 
-    Its consumer has done nothing wrong: the service has lost the link.
+    Its consumer may have handled it, and has done nothing wrong: the service has lost
+    the link.
     """
     attach(world, replace(LINK, durability=0))
     world.publish("a")
     restart(world)
     item = world.item("a")
-    assert (item.state, item.delivery_count) == (ItemState.AVAILABLE, 0)
+    assert (item.state, item.delivery_count, item.lost) == (ItemState.AVAILABLE, 1, 1)
+    assert not item.is_held_back(world.now)
     assert BEE not in world.core.nodes[NODE].subscriptions
     assert world.core.termini == world.disk.termini == {}
 

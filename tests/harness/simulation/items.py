@@ -170,7 +170,7 @@ class ItemLedger:
                 facts.deadlines.setdefault(token, deadline)
             if change.item.outcome is ItemOutcome.REJECTED:
                 facts.ended = "dead"
-                count = change.item.delivery_count
+                count = change.item.delivery_count - change.item.lost
                 self._ledger.check(invariants.dead_in_time, facts, count)
         elif isinstance(change, SaveEnded):
             outcome = change.ended.outcome
@@ -184,7 +184,7 @@ class ItemLedger:
                     check(invariants.accepted_was_handled, facts, lock.holder)
 
     def _counts(self, facts: ItemFacts, item: Item, now: float) -> None:
-        locked, count = facts.locked, item.delivery_count
+        locked, count = facts.locked, item.delivery_count - item.lost
         check = self._ledger.check
         failed = locked is not None and self._may_have_failed(facts, locked, now)
         if (
