@@ -161,8 +161,9 @@ class Audits:
             self._vacuum(f"{self._out}/{AUDITS}", self._log_table)
             self._before[AUDITS] = self._log_table.version()
         if is_first_today and former[0]["finished_at"] > now - _LOG_IS_KEPT:
-            for table in (*tables.values(), self._log_table):
-                table.cleanup_metadata()
+            for name, table in {**tables, AUDITS: self._log_table}.items():
+                with delta.errors_name(f"{self._out}/{name}"):
+                    table.cleanup_metadata()
 
     def remove_before(self, day: date) -> bool:
         """Remove the rows of the days before one from all tables of days.

@@ -12,6 +12,8 @@ deltalake would let two writers replace the same day, and keep the rows of both.
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -41,6 +43,7 @@ from qos.audit.locations import (
 )
 from qos.audit.parquet_files import add_actions, file_system
 from qos.audit.snapshot import files
+from qos.spark.causes import Lack, cause_of
 
 __all__ = [
     "KEEPS_ITS_LOG",
@@ -351,6 +354,7 @@ def errors_name(folder: str) -> Iterator[None]:
 
     Raises:
         CannotWrite: instead of that error.
+        OSError: the disk is full.
     """
     try:
         yield
@@ -360,6 +364,9 @@ def errors_name(folder: str) -> Iterator[None]:
             "it meanwhile: start this one again when that one has ended"
         ) from None
     except DeltaError as error:
+        if cause_of([str(error)]).lack is Lack.ROOM:
+            text = os.strerror(errno.ENOSPC)
+            raise OSError(errno.ENOSPC, text, for_people(folder)) from None
         line = (str(error).splitlines() or [type(error).__name__])[0]
         raise CannotWrite(f"{for_people(folder)}: {line}") from None
 

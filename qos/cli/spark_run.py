@@ -16,6 +16,7 @@ from qos.cli.output import ProgressBar
 from qos.cli.status import CommandError, Status
 
 if TYPE_CHECKING:
+    from deltalake.exceptions import DeltaError
     from pyspark.sql import SparkSession
 
 __all__ = ["SparkRun", "disk_failure"]
@@ -131,6 +132,7 @@ class SparkRun(abc.ABC, Generic[_T]):
         )
 
     def _work(self) -> _T:
+        from deltalake.exceptions import DeltaError
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -154,7 +156,7 @@ class SparkRun(abc.ABC, Generic[_T]):
         except ConnectionError:
             text = f"Spark was ended by somebody else while {self._step}"
             raise CommandError(text, Status.INTERNAL) from None
-        except OSError as error:
+        except (OSError, DeltaError) as error:
             raise disk_failure(error, self._out) from None
 
     def _import(self) -> None:
@@ -173,18 +175,22 @@ def _failure(error: Exception, step: str) -> CommandError:
     return CommandError(f"Spark has failed while {step}: {cause.text}", status)
 
 
-def disk_failure(error: OSError, out: str) -> CommandError:
+def disk_failure(error: OSError | DeltaError, out: str) -> CommandError:
     """What to tell a user when Python or deltalake could not read or write a file.
 
     Args:
-        error: deltalake's has a text of several lines, and no number.
+        error: deltalake raises both kinds; neither names a file.
         out: named if the error names no file.
     """
     from qos.spark.causes import Lack, cause_of
 
     cause = cause_of([str(error)])
-    text = cause.text if cause.lack is Lack.ROOM else error.strerror or cause.text
-    return CommandError(f"{error.filename or out}: {text}", Status.OUTPUT)
+    file, text = out, cause.text
+    if isinstance(error, OSError):
+        file = error.filename or out
+        if cause.lack is not Lack.ROOM:
+            text = error.strerror or cause.text
+    return CommandError(f"{file}: {text}", Status.OUTPUT)
 
 
 @contextlib.contextmanager

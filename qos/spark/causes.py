@@ -42,9 +42,10 @@ class Cause:
 #: Lines with places in code.
 _NO_REASON: Final = re.compile(r"at |\.\.\. |Driver stacktrace")
 
-#: Colours of a terminal, the sign before an inner error, and its number: of deltalake.
+#: Colours of a terminal, the signs before an inner error, and its number: of deltalake.
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _INNER: Final = "↳"
+_INNER_IN_LINE: Final = ": "
 _NUMBER: Final = re.compile(r" \(os error [0-9]+\)$")
 
 #: Patterns and what they mean; the first that fits is the cause. The groups of a pattern are named in its text; `python`
@@ -185,6 +186,8 @@ def _innermost(text: str) -> str:
     inner = [line for line in lines if line.startswith(_INNER)]
     if inner:
         return _NUMBER.sub("", inner[-1].removeprefix(_INNER).strip())
+    if lines and _NUMBER.search(lines[-1]):
+        return _NUMBER.sub("", lines[-1].rpartition(_INNER_IN_LINE)[2])
     if "Traceback (most recent call last)" in text:
         return lines[-1]
     errors = [

@@ -1,8 +1,10 @@
 """The cause of a failure of Spark, from the texts of its errors as Spark gave them."""
 
 import pytest
+from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 
+from qos.audit.delta import errors_name
 from qos.cli.spark_run import SparkRun, disk_failure
 from qos.cli.status import CommandError, Status
 from qos.spark.causes import Lack, cause_of
@@ -33,6 +35,12 @@ _NO_EXEC = (
 _RUST = (
     "Generic LocalFileSystem error\n          \x1b[31m↳\x1b[0m Unable to copy data to "
     "file\n           \x1b[31m↳\x1b[0m {}\n"
+)
+
+#: Of deltalake as well, by an error of its own kind.
+_KERNEL = (
+    "Kernel error: Arrow error: External: Generic LocalFileSystem error: Unable to copy "
+    "data to file: {}"
 )
 
 _CATALOG = (
@@ -144,6 +152,7 @@ def test_the_cause_that_spark_gives_is_one_sentence_with_what_to_do(
         (["[PATH_NOT_FOUND] Path does not exist"], "[PATH_NOT_FOUND]"),
         (["", " \n"], "no reason given"),
         ([_RUST.format("Permission denied (os error 13)")], "Permission denied"),
+        ([_KERNEL.format("Permission denied (os error 13)")], "Permission denied"),
     ],
 )
 def test_of_an_unknown_cause_the_innermost_error_is_one_line(
@@ -156,6 +165,8 @@ def test_of_an_unknown_cause_the_innermost_error_is_one_line(
     assert cause.text.isprintable()
 
 
+_FULL = "No space left on device (os error 28)"
+
 _ROOM = (
     "a disk is full: make room in the folder of the results and in Spark's folder of "
     "temporary files (SPARK_LOCAL_DIRS, otherwise /tmp)"
@@ -165,22 +176,59 @@ _ROOM = (
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (OSError(_RUST.format("No space left on device (os error 28)")), f"o: {_ROOM}"),
+        (OSError(_RUST.format(_FULL)), f"o: {_ROOM}"),
         (OSError(28, "No space left on device"), f"o: {_ROOM}"),
         (OSError(28, "No space left on device", "o/a"), f"o/a: {_ROOM}"),
         (OSError(122, "Disk quota exceeded"), f"o: {_ROOM}"),
         (OSError(_RUST.format("Is a directory (os error 21)")), "o: Is a directory"),
         (OSError(13, "Permission denied", "o/a"), "o/a: Permission denied"),
         (OSError("no more"), "o: no more"),
+        (DeltaError(_KERNEL.format(_FULL)), f"o: {_ROOM}"),
+        (
+            DeltaError(_KERNEL.format("Is a directory (os error 21)")),
+            "o: Is a directory",
+        ),
+        (DeltaError("Delta transaction failed"), "o: Delta transaction failed"),
     ],
 )
 def test_an_error_of_a_disk_outside_of_spark_is_one_sentence(
-    error: OSError, said: str
+    error: OSError | DeltaError, said: str
 ) -> None:
     """That of deltalake has several lines, and the colours of a terminal."""
     failure = disk_failure(error, "o")
     assert str(failure) == said
     assert failure.status == Status.OUTPUT
+
+
+def test_a_full_disk_is_no_wrong_usage_in_deltalake_either() -> None:
+    """It was one: the audit would never go on by other words."""
+    with (
+        pytest.raises(OSError, match="No space left") as raised,
+        errors_name("o/refusals"),
+    ):
+        raise DeltaError(_KERNEL.format(_FULL))
+    failure = disk_failure(raised.value, "o")
+    assert (str(failure), failure.status) == (f"o/refusals: {_ROOM}", Status.OUTPUT)
+
+
+class _Commits(SparkRun[None]):
+    """Commits to a table outside of Spark."""
+
+    def _do(self, spark: SparkSession) -> None:
+        raise DeltaError(_KERNEL.format(_FULL))
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+@pytest.mark.timeout(600)
+async def test_an_error_of_deltalake_ends_a_command_with_one_sentence(
+    spark: SparkSession,
+) -> None:
+    """It was called a mistake of ours, with the status for that."""
+    with pytest.raises(CommandError) as raised:
+        await _Commits(master=None, out="o").run()
+    assert raised.value.status == Status.OUTPUT
+    assert str(raised.value) == f"o: {_ROOM}"
 
 
 class _Asks(SparkRun[None]):
