@@ -6,6 +6,7 @@ A follower replaces single rows instead: see qos.audit.step_tables.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from typing import Final
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -14,6 +15,7 @@ from pyspark.sql import functions as F
 from qos.audit import store, tables
 from qos.audit.boot_runs import RUN
 from qos.audit.earlier_rows import without_earlier
+from qos.audit.former_rows import FormerRows
 from qos.audit.judging import Judge
 from qos.audit.parallel import in_parallel
 from qos.audit.results import Days
@@ -26,7 +28,7 @@ from qos.journal.schema import Role
 __all__ = ["TABLES", "without_rows", "write_tables"]
 
 #: The folders that an audit makes, besides `problems`.
-TABLES = (
+TABLES: Final[Sequence[str]] = (
     "deliveries",
     "anomalies",
     "routes_hourly",
@@ -52,6 +54,7 @@ def write_tables(
     out: str,
     days: Days,
     *,
+    former: FormerRows,
     messages: DataFrame,
     counts: DataFrame,
     roles: Collection[Role] = frozenset(Role),
@@ -65,6 +68,7 @@ def write_tables(
         judge: gives messages their verdicts.
         out: see audit.
         days: the days of the tables.
+        former: rows that stay as they are.
         messages: see qos.audit.tables.deliveries.
         counts: see qos.audit.tables.counted.
         roles: the roles that `events` may have.
@@ -75,11 +79,15 @@ def write_tables(
     Returns:
         Each table as it is on disk, for these days.
     """
-    writer = _Writer(out, days, roles, from_margin=from_margin, progress=progress)
+    writer = _Writer(
+        out, days, former, roles, from_margin=from_margin, progress=progress
+    )
     if from_margin:
         # It began before these lines: its row is in the table of that day.
         messages = messages.where(F.col("bytes").isNotNull())
     messages, has_suspects = _judged(messages, judge, writer.new_messages)
+    messages = former.and_new("deliveries", messages)
+    has_suspects = has_suspects or bool(former)
     before = writer.accused_before(messages)
     messages = writer.write_messages(messages)
     in_parallel(
@@ -108,6 +116,7 @@ class _Writer:
         self,
         out: str,
         days: Days,
+        former: FormerRows,
         roles: Collection[Role],
         *,
         from_margin: bool,
@@ -117,6 +126,7 @@ class _Writer:
         self.frames: dict[str, DataFrame] = {}
         self._out = out
         self._days = days
+        self._former = former
         self._roles = roles
         self._from_margin = from_margin
         self._progress = progress
@@ -217,7 +227,8 @@ class _Writer:
     def _write_for(
         self, role: Role, name: str, table: DataFrame, source: str = ""
     ) -> DataFrame:
-        has_rows = role in self._roles
+        has_rows = role in self._roles or bool(self._former)
+        table = self._former.and_new(name, table)
         return self.write(name, table, has_rows=has_rows, source=source)
 
     def new_messages(self, messages: DataFrame) -> DataFrame:

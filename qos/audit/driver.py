@@ -25,14 +25,16 @@ from qos.audit.data_quality import write_problems
 from qos.audit.earlier_rows import are_before, last_gone
 from qos.audit.follow_lock import alone
 from qos.audit.foreign_lines import Tied
+from qos.audit.former_rows import FormerRows, Missing
 from qos.audit.journals import tied_folders, with_folder
+from qos.audit.judged_nodes import JudgedNodes
 from qos.audit.judging import Judge
 from qos.audit.lines import LineProblem
 from qos.audit.locations import for_people, whole_url
 from qos.audit.named_journals import named_runs
-from qos.audit.new_files import NewFile, file_problems, files_since
+from qos.audit.new_files import PROBLEM, NewFile, file_problems, files_since
 from qos.audit.parallel import in_parallel
-from qos.audit.results import NEVER, Summary, draw, kept_from
+from qos.audit.results import NEVER, Days, Summary, draw, kept_from
 from qos.audit.small_journals import are_small, without_compiling
 from qos.audit.staged_journals import Staged, stage
 from qos.audit.tables import Limits
@@ -140,12 +142,18 @@ class _Audit:
             carried = CarryOver(
                 self.spark, self.out, into, self.last, self.oldest, audits.number
             )
-            problems, frames = self._write(contents, pieces, carried, first, days)
+            nodes = JudgedNodes(self.spark, self.out, audits.number)
+            former = self._former_rows(nodes, days)
+            problems, frames = self._write(
+                contents, pieces, carried, first, days, former
+            )
         finally:
             store.remove(self.spark, staged)
         if self.oldest is not None:
             audits.remove_before(self.oldest)
+        nodes.write(self._readable(), *_or_never(*days), self.oldest)
         audits.record(*days)
+        nodes.remove_former()
         lines = count + _bad_lines(problems)
         summary = Summary(first=days[0], last=days[1], lines=lines, events=count)
         self.progress("drawing the report")
@@ -186,6 +194,16 @@ class _Audit:
             )
         return first if day is None else _after(day)
 
+    def _former_rows(
+        self, nodes: JudgedNodes, days: tuple[date | None, date | None]
+    ) -> FormerRows:
+        """The rows that stay, of nodes whose journals are missing."""
+        first, last = _or_never(*days)
+        missing: list[Missing] = []
+        if first <= last:
+            missing = nodes.missing(self._readable(), first, last + MARGIN)
+        return FormerRows(self.out, first, last, missing, MARGIN)
+
     def _write(
         self,
         contents: Staged,
@@ -193,6 +211,7 @@ class _Audit:
         carried: CarryOver,
         first: date | None,
         days: tuple[date | None, date | None],
+        former: FormerRows,
     ) -> tuple[DataFrame, dict[str, DataFrame]]:
         """Write the tables; returns the problems and the frames of the tables.
 
@@ -202,6 +221,7 @@ class _Audit:
             carried: what an earlier audit has left to this one.
             first: see _first_replaced.
             days: the first and the last day; None: there is no line.
+            former: the rows that stay.
         """
         records = carried.records(records_of(contents))
         runs = boot_runs.merged(pieces, tolerance_s=CLOCK_BACK_S).localCheckpoint()
@@ -219,6 +239,7 @@ class _Audit:
         def find_problems() -> DataFrame:
             self.progress("looking for problems of the journals")
             of_files = file_problems(self.spark, self.files)
+            of_files = of_files.unionByName(_missing(self.spark, former.missing))
             problems = _problems(contents.lines, runs, of_files)
             if Role.JOURNAL in records.roles:
                 problems = problems.unionByName(tables.contradicting_counts(counts))
@@ -229,8 +250,8 @@ class _Audit:
                 events,
                 judge,
                 self.out,
-                # Without a line there is no day, and nothing to replace.
-                (days[0] or NEVER[0], days[1] or NEVER[1]),
+                _or_never(*days),
+                former=former,
                 messages=messages_of(records.messages),
                 counts=counts,
                 roles=records.roles,
@@ -263,6 +284,25 @@ class _Audit:
 def _after(last: date | None) -> date:
     """The day after the last one; after all days, if there is no last one."""
     return date.max if last is None else last + timedelta(days=1)
+
+
+def _or_never(first: date | None, last: date | None) -> Days:
+    """Without a line there is no day, and nothing to replace."""
+    return first or NEVER[0], last or NEVER[1]
+
+
+def _missing(spark: SparkSession, nodes: Collection[Missing]) -> DataFrame:
+    """The nodes whose journals are missing, as problems."""
+    rows = [
+        (
+            read.Problem.MISSING_JOURNAL.value,
+            node.node,
+            node.days,
+            f"the rows of {node.first} to {node.last} stay as they were",
+        )
+        for node in nodes
+    ]
+    return spark.createDataFrame(rows, PROBLEM)
 
 
 def _counts(events: DataFrame, roles: Collection[Role]) -> DataFrame:

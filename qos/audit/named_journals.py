@@ -22,12 +22,15 @@ from qos.audit.locations import local_path
 from qos.audit.new_files import NewFile
 from qos.journal.schema import ITEMS
 
-__all__ = ["named_runs"]
+__all__ = ["named_runs", "node_in_name"]
 
 #: NODE-BOOT-N.jsonl, as `qos.journal.files` names files; hidden while they are open. A
 #: file of items says nothing of messages.
 _NAME: Final = re.compile(
     rf"\.?(?P<node>.+)-[^-]*(?<!{ITEMS})-[0-9][^-]*\.jsonl(\.gz|\.zst)?", re.DOTALL
+)
+_NAME_OF_ANY: Final = re.compile(
+    r"\.?(?P<node>.+)-[^-]*-[0-9][^-]*\.jsonl(\.gz|\.zst)?", re.DOTALL
 )
 
 #: The name of a long node is cut, and ends with a digest of it.
@@ -66,6 +69,15 @@ def named_runs(
     # A declarative pipeline permits no createDataFrame.
     rows = F.from_json(F.lit(json.dumps(runs)), f"array<struct<{RUN}>>")
     return spark.range(0, 1, 1, 1).select(F.inline(rows))
+
+
+def node_in_name(path: str) -> str | None:
+    """The node in the name of a file, also of a file of items; None: there is none.
+
+    Of a long node, whose name is cut, it is the name as it is.
+    """
+    match = _NAME_OF_ANY.fullmatch(path.rpartition("/")[2])
+    return None if match is None else unquote(match["node"])
 
 
 def _node_of(path: str, tied: str | None) -> str | None:

@@ -75,6 +75,8 @@ class Problem(enum.Enum):
     #: The folder of a journal without the folder of a day: a device that has not begun
     #: its journal, or a place where something should be mounted.
     EMPTY_FOLDER = "empty-folder"
+    #: A node without a journal of a day of which an earlier audit had one.
+    MISSING_JOURNAL = "missing-journal"
     #: The clock of a node went back.
     CLOCK_BACK = "clock-back"
     #: Lines of a boot that are not in the given files, or that could not be written.

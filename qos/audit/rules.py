@@ -26,6 +26,7 @@ RULES: Final[Mapping[str, str]] = {
     "unread-file": "Each file can be read.",
     "unread-folder": "Each folder can be listed.",
     "empty-folder": "Each folder of a journal has a day.",
+    "missing-journal": "The journals that an earlier audit of a day had are still there.",
     "clock-back": "No clock goes back between two lines.",
     "missing-lines": "Between two lines of a device none is missing.",
     "contradicting-counts": "Lines with the same number count a window alike.",
