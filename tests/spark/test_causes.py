@@ -1,5 +1,10 @@
 """The cause of a failure of Spark, from the texts of its errors as Spark gave them."""
 
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
@@ -8,6 +13,7 @@ from qos.audit.delta import errors_name
 from qos.cli.spark_run import SparkRun, disk_failure
 from qos.cli.status import CommandError, Status
 from qos.spark.causes import Lack, cause_of
+from qos.testing.processes import Child
 
 _TASK = (
     "Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most recent "
@@ -250,3 +256,42 @@ async def test_a_python_that_spark_cannot_start_ends_a_command_with_what_to_do(
         await _Asks(master=None, out="x").run()
     assert raised.value.status == Status.USAGE
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.xdist_group("spark-processes")
+@pytest.mark.timeout(900)
+def test_an_executor_that_is_killed_ends_a_command_with_what_to_do(
+    tmp_path: Path, spark_as_it_comes: dict[str, str]
+) -> None:
+    """Spark says it in fifty lines, between places in its code."""
+    spark = importlib.util.find_spec("pyspark")
+    assert spark is not None
+    assert spark.origin is not None
+    # An executor has its folder in that of Spark.
+    home = tmp_path / "spark"
+    home.mkdir()
+    for part in Path(spark.origin).parent.iterdir():
+        (home / part.name).symlink_to(part)
+    options = "-Dspark.task.maxFailures=1 -Dspark.executor.memory=512m"
+    done = subprocess.run(
+        (
+            *Child.mortal(),
+            sys.executable,
+            Path(__file__).parent / "lost_executor_child.py",
+        ),
+        env={
+            **spark_as_it_comes,
+            "JAVA_TOOL_OPTIONS": f"{spark_as_it_comes['JAVA_TOOL_OPTIONS']} {options}",
+            "SPARK_HOME": str(home),
+        },
+        capture_output=True,
+        text=True,
+        timeout=800,
+    )
+    assert done.stdout == (
+        f"{int(Status.USAGE)} Spark has failed while starting Spark: an executor was lost, "
+        "and with it what it had computed: start this again; if that comes again, give it "
+        "more memory by spark.executor.memory, and look at its log\n"
+    ), done.stderr

@@ -12,6 +12,7 @@ from qos.audit.batch_tables import TABLES
 from qos.audit.tables.anomalies import KINDS
 from qos.audit.tables.journal_coverage import REASONS
 from qos.cli import main
+from qos.cli.status import Status
 from qos.journal.writer import ROTATE_BYTES, ROTATE_S
 from qos.spark import session
 
@@ -102,6 +103,15 @@ def test_the_guide_lists_the_tables_and_the_anomalies() -> None:
     assert listed("verdict") == KINDS
     assert set(listed("reason")) == set(REASONS)
     assert f"{ROTATE_S / 60:.0f} minutes or {ROTATE_BYTES // 2**20} MiB" in guide
+
+
+def test_the_guide_lists_the_statuses_of_an_audit() -> None:
+    """Also those of a fault of ours, and of a full disk: a script asks for them."""
+    guide = (Path(__file__).parents[2] / "docs" / "audit.md").read_text()
+    rows = guide.partition("| exit status |")[2].partition("\n\n")[0]
+    listed = {int(text) for text in re.findall(r"^\| ([0-9]+) \|", rows, re.MULTILINE)}
+    errors = {Status.USAGE, Status.INTERNAL, Status.OUTPUT}
+    assert listed == errors | {Status.DONE, Status.NOT_DELIVERED, Status.IN_DOUBT}
 
 
 @pytest.mark.parametrize(
