@@ -1,4 +1,4 @@
-"""An audit on a machine whose disk is full, or whose /tmp executes nothing."""
+"""An audit on a machine that lacks room, a /tmp that executes, the user's name, or a jar."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -26,6 +26,10 @@ _HERE = Path(__file__).parent
 
 #: Users may mount in a namespace of their own; nobody else sees it.
 _APART = (*Child.mortal(), "unshare", "--user", "--map-root-user", "--mount")
+#: As a user without a name, who may read what we may.
+_NAMELESS = (*Child.mortal(), "unshare", "--user", "--map-user=54321")
+
+_AUDIT = (sys.executable, "-P", "-m", "qos", "audit")
 
 _ROOM = (
     "a disk is full: make room in the folder of the results and in Spark's folder of "
@@ -35,6 +39,8 @@ _ROOM = (
 #: The disk is full while lines are staged, while Spark writes one table or another, while
 #: deltalake commits one; and on the last one there is room.
 _SIZES = ("16k", "64k", "128k", "160k", "192k", "224k", "256k", "320k", "8m")
+
+_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 #: In /tmp nothing is executed, in the folder that is named first anything.
 _NOTHING_IN_TMP = (
@@ -90,12 +96,11 @@ def test_a_tmp_that_executes_nothing_ends_an_audit_with_what_to_do(
     """Java unpacks the library there that compresses; the advice is true."""
     other = tmp_path / "other"
     other.mkdir()
-    command = (sys.executable, "-P", "-m", "qos", "audit", journals, "--out")
 
     def audit(out: str, *options: str) -> subprocess.CompletedProcess[str]:
         env = {**spark_as_it_comes}
         env["JAVA_TOOL_OPTIONS"] = " ".join((env["JAVA_TOOL_OPTIONS"], *options))
-        words = (*command, tmp_path / out)
+        words = (*_AUDIT, journals, "--out", tmp_path / out)
         return apart("sh", "-c", _NOTHING_IN_TMP, "sh", other, *words, env=env)
 
     done = audit("out")
@@ -105,3 +110,44 @@ def test_a_tmp_that_executes_nothing_ends_an_audit_with_what_to_do(
     assert "set JAVA_TOOL_OPTIONS=-Djava.io.tmpdir=DIR" in done.stderr
     done = audit("again", f"-Djava.io.tmpdir={other}")
     assert done.returncode == Status.NOT_DELIVERED, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("begin", "option", "said"),
+    [
+        (
+            _NAMELESS,
+            "",
+            "Spark does not start: the user 54321 has no line in /etc/passwd, and Java "
+            "needs its name: add a line, or start this as another user",
+        ),
+        (
+            Child.mortal(),
+            f"-Dspark.sql.catalog.spark_catalog={_CATALOG}",
+            f"Spark has no jar with {_CATALOG}, which spark.sql.catalog.spark_catalog "
+            "needs: name the jar in spark.jars.packages, or take that line out of "
+            "spark-defaults.conf",
+        ),
+    ],
+    ids=["user", "jar"],
+)
+def test_what_a_machine_lacks_is_one_sentence_with_what_to_do(
+    tmp_path: Path,
+    journals: Path,
+    spark_as_it_comes: dict[str, str],
+    begin: Sequence[str],
+    option: str,
+    said: str,
+) -> None:
+    """Spark says it among a hundred lines."""
+    options = f"{spark_as_it_comes['JAVA_TOOL_OPTIONS']} {option}"
+    done = subprocess.run(
+        (*begin, *_AUDIT, journals, "--out", tmp_path / "out"),
+        env={**spark_as_it_comes, "JAVA_TOOL_OPTIONS": options},
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == Status.USAGE, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.endswith(f"{said}\n")
