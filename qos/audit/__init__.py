@@ -31,6 +31,8 @@ Modules, in the order in which the data passes them::
     driver    all of them in order: an audit
     carry_over  what one audit leaves to the next: messages and items without an end
               (`earlier_rows` keeps one row of those whose first day was removed)
+    former_rows  leaves the rows about nodes whose journals are missing: `judged_nodes` has
+              the nodes of each audited day
     follow    the same, look by look: `follow_lock` locks a folder, `new_files` lists what is
               new, `subject_records` has the earlier records of each of the `subjects`,
               `step_tables` makes their rows again, `swap` replaces them,

@@ -115,6 +115,7 @@ def test_the_alerts_ask_for_numbers_that_there_are() -> None:
         asked = set(re.findall(r"xmpp_qos_audit_\w+", rule["expr"]))
         assert asked
         assert asked <= names
-        for kinds in re.findall(r'kind=~"(.*?)"', rule["expr"]):
+        of_kinds = re.findall(r'audit_(\w+){kind=~?"(.*?)"', rule["expr"])
+        for name, kinds in of_kinds:
             for kind in kinds.split("|"):
-                assert value(made(ReportData()), "anomalies", kind=kind) == 0
+                assert value(made(ReportData()), name, kind=kind) == 0, kind
