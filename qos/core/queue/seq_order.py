@@ -53,9 +53,6 @@ class SeqOrder:
     def __len__(self) -> int:
         return self._count
 
-    def __iter__(self) -> Iterator[Item]:
-        return self._in(self._numbers)
-
     def put(self, item: Item) -> None:
         """Add an item."""
         number = item.seq // _BUCKET
