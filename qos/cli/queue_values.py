@@ -137,8 +137,9 @@ def affiliation(text: str) -> tuple[str, Affiliation]:
         raise argparse.ArgumentTypeError(
             f"{text!r} does not end in = and one of {words}"
         ) from None
-    account = jid(name.removeprefix("@"))
-    if "/" in account or (name.startswith("@") and "@" in account):
+    of_domain = name.startswith("@")
+    account = name if name == "@" else jid(name[of_domain:])
+    if "/" in account or (of_domain and "@" in account):
         raise argparse.ArgumentTypeError(
             f"{name!r} is neither an account (bee@example.org) nor all accounts of a "
             "domain (@example.org)"

@@ -148,7 +148,7 @@ def test_the_config_file_of_the_other_commands_does_for_the_verbs_too(
         (("anyone=member",), "'anyone' is no account, such as bee@example.org"),
         (("bee=member",), "'bee' is no account"),
         (("contacts=publisher",), "access_model=open opens a queue to everybody"),
-        (("@=member",), "'' is not a JID"),
+        (("@=member",), "'@' is neither an account"),
         (("@bee@example.org=member",), "'@bee@example.org' is neither an account"),
         (("bee@example.org/1=member",), "is neither an account (bee@example.org)"),
     ],
