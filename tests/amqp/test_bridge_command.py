@@ -208,3 +208,16 @@ async def test_a_bridge_whose_stderr_nobody_reads_works_on_and_hears_a_signal(
         bridge.process.send_signal(signal.SIGTERM)
         assert await bridge.end() == 0
     assert sorted(await place.at_broker()) == ["string:first", "string:second"]
+
+
+async def test_a_bridge_goes_on_at_a_sighup(place: Place) -> None:
+    async with place.link:
+        bridge = await place.start(TO)
+        await bridge.note("ready")
+        bridge.process.send_signal(signal.SIGHUP)
+        await bridge.note("SIGHUP: going on")
+        await place.bench.queue.publish("later")
+        await place.bench.queue.until(accepted=1)
+        bridge.process.send_signal(signal.SIGTERM)
+        assert await bridge.end() == 0
+    assert await place.at_broker() == ["string:later"]

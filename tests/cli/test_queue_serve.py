@@ -123,6 +123,17 @@ async def test_it_ends_in_order_and_goes_on_with_what_there_was(
     assert [item["id"] for item in (await queues.queue("browse")).out] == ["i"]
 
 
+async def test_a_service_goes_on_at_a_sighup(
+    queues: Commands, serving: Running
+) -> None:
+    """Service managers send it so that files are read again."""
+    serving.process.send_signal(signal.SIGHUP)
+    await serving.note("SIGHUP: going on")
+    assert (await queues.queue("publish", "--text", "a")).status == 0
+    serving.process.send_signal(signal.SIGTERM)
+    assert (await serving.end()).status == 0
+
+
 async def test_what_was_published_is_there_after_a_kill(
     queues: Commands, serving: Running
 ) -> None:

@@ -215,6 +215,17 @@ async def test_a_stranger_is_told_that_it_is_not_delivered(commands: Commands) -
     assert (await listener.end()).out == []
 
 
+async def test_what_a_stranger_says_is_printed_at_no_level(commands: Commands) -> None:
+    """`listen --trust nobody` printed plain and acknowledged messages of anybody."""
+    listener = await commands.listen("bob", "--count", "1")
+    for level, status in (("unacknowledged", 0), ("acknowledged", 1), ("assured", 1)):
+        words = ("send", TO, "--body", level, "--level", level)
+        assert (await commands.run(*words, user="mallory")).status == status
+    words = ("send", TO, "--body", "of a contact", "--level", "unacknowledged")
+    assert (await commands.run(*words, user="alice")).status == 0
+    assert [line["body"] for line in (await listener.end()).out] == ["of a contact"]
+
+
 async def test_trust_can_name_a_stranger(commands: Commands) -> None:
     """By the option --trust of `listen`."""
     listener = await commands.listen(

@@ -286,6 +286,20 @@ async def test_stopped_it_finishes_what_runs_and_gives_the_rest_back(
     assert await left(queues) == {"available": 1, "accepted": 1}
 
 
+async def test_a_worker_goes_on_at_a_sighup(queues: Commands, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    worker = await working(queues, WAIT, path, "--grace", "600")
+    await worker.note("ready")
+    await publish(queues, "a")
+    await started(path)
+    worker.process.send_signal(signal.SIGHUP)
+    await worker.note("SIGHUP: going on")
+    (tmp_path / "run.end").touch()
+    assert (await worker.line())["outcome"] == "accepted"
+    worker.process.send_signal(signal.SIGTERM)
+    assert (await worker.end()).status == 0
+
+
 @pytest.mark.parametrize("grace", ["0.2", "600"])
 async def test_what_does_not_end_in_the_grace_time_is_killed_and_given_back(
     grace: str, queues: Commands, tmp_path: Path

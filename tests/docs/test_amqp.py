@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from amqp_bench import DOMAIN, gateway, rhea_folder
+from proxy import LinkFault, Proxy
 from qos.core.queue.item import Affiliation
 from qos.core.queue.requests import SetAffiliations
 from qos.testing.ports import free_ports
@@ -72,6 +73,49 @@ async def test_the_javascript_of_the_guide(tmp_path: Path) -> None:
                 "on the disk of the service",
                 "order 1 0",
             ]
+
+
+@pytest.mark.parametrize("language", ["python", "javascript"])
+async def test_a_listing_whose_connection_is_cut_ends(
+    tmp_path: Path, language: str
+) -> None:
+    """While it waits for its messages, which another consumer has."""
+    node = shutil.which("node")
+    assert node is not None
+    async with gateway(tmp_path) as bench, Proxy(bench.port) as proxy, limit():
+        await bench.create("orders")
+        users = (f"{name}:{hashed('secret')}\n" for name in ("alice", "shop"))
+        bench.users_file.write_text("".join(users))
+        shop = {f"shop@{DOMAIN}": Affiliation.OWNER}
+        await bench.ask(SetAffiliations("orders", shop))
+        stays = asyncio.Event()
+        other = asyncio.create_task(
+            bench.rhea("receive", node="orders", outcome="nothing", stays=stays)
+        )
+        await bench.publish("orders", "<x/>")
+        await bench.until_locked("orders")
+        command: dict[str, tuple[str | Path, ...]] = {
+            "python": (
+                *(sys.executable, CODE / "amqp_orders.py"),
+                *(f"amqp://shop@127.0.0.1:{proxy.port}", "orders"),
+            ),
+            "javascript": (
+                *(node, CODE / "amqp_orders.js", "localhost", str(proxy.port)),
+                "orders",
+            ),
+        }
+        program = await asyncio.create_subprocess_exec(
+            *command[language],
+            env=os.environ | {"NODE_PATH": str(rhea_folder()), "PASSWORD": "secret"},
+            stderr=asyncio.subprocess.PIPE,
+        )
+        await bench.until_locked("orders", 4 if language == "python" else 2)
+        await proxy.inflict(LinkFault.CUT, 0)
+        _, said = await program.communicate()
+        assert program.returncode == 1
+        assert re.search("(?i)connection.*(lost|disconnected|closed)", said.decode())
+        stays.set()
+        await other
 
 
 async def test_the_javascript_of_the_guide_ends_with_its_connection() -> None:

@@ -256,6 +256,19 @@ async def test_an_unknown_option_is_named_and_so_are_the_known_ones() -> None:
         register(client, retry_frist_s=1.0)
 
 
+@pytest.mark.parametrize("store", [None, "memory:"])
+async def test_a_store_that_nobody_chose_is_warned_of_once(
+    store: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is lost with the process is nothing to find out by losing it."""
+    client = make_client()
+    register(client, **({} if store is None else {"store": store}))
+    warnings = [line for line in caplog.messages if "kept in memory" in line]
+    assert len(warnings) == (store is None)
+    assert all("store='sqlite:PATH'" in line for line in warnings)
+    await close(client)
+
+
 NUMBERS = (
     *("retry_first_s", "retry_max_s", "hold_ttl_s", "tombstone_ttl_s"),
     *("quota_messages", "quota_bytes", "quota_total_messages"),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from slixmpp import ClientXMPP
+from slixmpp import JID, ClientXMPP
 from slixmpp.plugins.xep_0004.stanza.field import FormField
 from slixmpp.stanza import Message
 from slixmpp.xmlstream.handler import Callback, CoroutineCallback, Waiter
@@ -62,6 +62,41 @@ async def pair(
         logged_in(server, "bob/1", {"xep_0085": {}}, prepare=prepare) as bob,
     ):
         yield XEP_QOS.of(alice), bob
+
+
+async def test_the_plugin_alone_leaves_plain_messages_of_strangers_alone() -> None:
+    """They are those of another application; `qos.connect` asks whom `trust` names."""
+    bodies: list[str] = []
+
+    def prepare(client: ClientXMPP) -> None:
+        client.add_event_handler(
+            "message", lambda message: bodies.append(message["body"])
+        )
+
+    accounts = dict.fromkeys(("bob", "mallory"), "secret")
+    async with (
+        LoopbackServer(accounts=accounts) as server,
+        logged_in(server, "bob/1", prepare=prepare),
+        logged_in(server, "mallory/1") as mallory,
+    ):
+        mallory.send_message(JID("bob@localhost/1"), "plain")
+        await until(lambda: bodies == ["plain"])
+
+
+async def test_an_address_and_a_text_are_submitted_as_they_are_sent(
+    server: LoopbackServer,
+) -> None:
+    bodies: list[str] = []
+
+    def prepare(client: ClientXMPP) -> None:
+        client.add_event_handler(
+            "message", lambda message: bodies.append(message["body"])
+        )
+
+    async with pair(server, prepare) as (alice, _):
+        delivery = await alice.submit("bob@localhost/1", "one")
+        assert (await delivery.outcome()).status is OutgoingState.DELIVERED
+    assert bodies == ["one"]
 
 
 async def status(
