@@ -13,6 +13,7 @@ from qos.core.message.model import Level, OutgoingState
 from qos.core.queue.access import is_owner, may_publish
 from qos.core.queue.node_options import node_options
 from qos.core.queue.publishing import ONCE_S_MAX
+from qos.core.strings import bare
 from simulation.plan import (
     FAILS_MAX,
     HANDOVERS_MAX,
@@ -608,6 +609,20 @@ def nothing_is_there(still: list[Item], selector: str) -> str | None:
                 f"nothing is there for {selector!r}, it is told; and {item.item_id} is"
             )
     return None
+
+
+def what_comes_again_says_so(facts: ItemFacts, to: str, count: int) -> str | None:
+    """An item that somebody may have handled has a count, unless he gave it back.
+
+    The count is the only sign of it that a consumer by AMQP or HTTP gets. The durable lock
+    of an account has not ended if another of its workers takes it over.
+    """
+    before = facts.lock
+    if before is None or count or before.token in facts.returned - facts.lost:
+        return None
+    if before.durable and bare(before.holder) == bare(to):
+        return None
+    return f"{facts} was given to {before.holder}, and comes again as if it was new"
 
 
 def given_outlives_the_service(given: tuple[str, str], subscribed: bool) -> str | None:

@@ -82,6 +82,7 @@ class ItemFacts:
         counted: the tokens of the failed deliveries that the service knows of.
         said_to_have_failed: the tokens of deliveries that a worker reported as failed.
         returned: the tokens of deliveries that came back in another way.
+        lost: the tokens of those of them that the service lost by its own death.
         count: the failed deliveries, as on disk.
         locked: the item as on disk, if it is locked there.
         done: its effects that happened.
@@ -107,6 +108,7 @@ class ItemFacts:
     counted: set[str] = field(default_factory=set)
     said_to_have_failed: set[str] = field(default_factory=set)
     returned: set[str] = field(default_factory=set)
+    lost: set[str] = field(default_factory=set)
     count: int = 0
     locked: Item | None = None
     done: int = 0
@@ -281,8 +283,10 @@ class ItemLedger:
         for facts in self.items.values():
             if facts.locked is not None and facts.locked.holder == source:
                 facts.returned.add(facts.locked.token)
+                facts.lost.add(facts.locked.token)
             if facts.lock is not None and facts.lock.holder == source:
                 facts.returned.add(facts.lock.token)
+                facts.lost.add(facts.lock.token)
                 facts.lock.may_end = True
 
     def subscribes(self, source: str) -> None:
@@ -349,6 +353,9 @@ class ItemLedger:
             check(invariants.nobody_else_gets_what_is_posted, facts, to, self._ledger)
             if before is None or before.token != item.token:
                 check(invariants.one_holder, facts, to, now)
+                check(
+                    invariants.what_comes_again_says_so, facts, to, item.delivery_count
+                )
                 facts.lock = Lock(item.token, to, item.durable, item.resumable)
                 is_new = True
             else:

@@ -390,6 +390,15 @@ QUEUE = (
         seed=482,
     ),
     Mutant(
+        "what-the-service-has-lost-comes-as-new",
+        "qos.core.queue.service",
+        "effects += self.departed(jid, now, input_=ItemInput.LOSE)",
+        "effects += self.departed(jid, now, input_=ItemInput.RELEASE)",
+        "Who gets an item that may have been handled is told so.",
+        by=("what_comes_again_says_so",),
+        seed=373,
+    ),
+    Mutant(
         "death-of-the-service-is-counted",
         "qos.core.queue.service",
         "effects += self.departed(jid, now, input_=ItemInput.LOSE)",
