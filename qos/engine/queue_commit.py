@@ -23,6 +23,7 @@ from qos.core.queue.effects import (
     Probe,
     PurgeNode,
     QueueEffect,
+    RemoveNode,
     RemovePurged,
     SaveItem,
     SaveNode,
@@ -131,11 +132,14 @@ class QueueCommit:
 
 
 class Removals:
-    """The rows that nobody reads any more: purged or old. Commits remove them in slices."""
+    """The rows that nobody reads any more: purged, deleted with their node, or old.
+
+    Commits remove them in slices.
+    """
 
     def __init__(self, store: QueueStore) -> None:
         self._store = store
-        # Whether the next commit removes items that were purged.
+        # Whether the next commit removes some that were purged, or deleted.
         self._has_purged = False
         # What was old at this time is removed by the next commit; None: it is gone.
         self._old_at: float | None = None
@@ -152,7 +156,9 @@ class Removals:
     def add_to(self, commit: QueueCommit) -> None:
         """Let the commit remove some of the rows, if there are any."""
         changes = commit.changes
-        self._has_purged |= any(isinstance(each, PurgeNode) for each in changes)
+        self._has_purged |= any(
+            isinstance(each, (PurgeNode, RemoveNode)) for each in changes
+        )
         if self._has_purged:
             rows = _PURGED_ROWS + _PURGED_ROWS_PER_NEW * len(commit.payloads)
             changes.append(RemovePurged(rows))

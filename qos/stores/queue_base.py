@@ -170,7 +170,7 @@ class QueueStore(Protocol):
         """The items with this id that a node keeps after this outcome, by seq."""
 
     def has_purged(self) -> bool:
-        """Whether rows of purged items may be there, for RemovePurged."""
+        """Whether rows of purged items or deleted nodes may be there, for RemovePurged."""
 
     def has_old(self, now: float) -> bool:
         """Whether ForgetOld with this time would remove anything.

@@ -1,8 +1,9 @@
-"""Purges in the database of a queue service: items that nobody sees, and their removal.
+"""Purges and deleted nodes in the database of a queue service.
 
-A purge is one row of `purged`, whatever the number of items. Every query of items leaves
-out those that it names (`SHOWN`), and its live ones count as remembered ends (`ENDS`).
-Their rows go later, some in each commit.
+A purge is one row of `purged`, and a deleted node one row of `deleted`, whatever the number
+of items. Every query of items leaves out those that they name (`SHOWN`), and every query
+of remembered ends those of deleted nodes (`SHOWN_ENDS`). The live items of a purge count as
+remembered ends (`ENDS`). The rows of all these go later, some in each commit.
 """
 
 # ruff: noqa: S608 - the SQL is put together of our own names; values are bound
@@ -11,12 +12,23 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import fields
+from typing import Final
 
 from qos.core.queue.effects import PurgeNode
 from qos.core.queue.item import EndedItem, PurgedItems
 from qos.stores.sqlite_changes import Kind, Statement, Value, insert, names
 
-__all__ = ["ENDS", "PURGE_NODE", "REMOVE_PURGED", "SHOWN", "purged_row"]
+__all__ = [
+    "ENDS",
+    "HAS_PURGED",
+    "HIDE_DELETED",
+    "NEXT_GEN",
+    "PURGE_NODE",
+    "REMOVE_PURGED",
+    "SHOWN",
+    "SHOWN_ENDS",
+    "purged_row",
+]
 
 _PURGED = tuple(field.name for field in fields(PurgedItems))
 _ENDED = tuple(field.name for field in fields(EndedItem))
@@ -26,14 +38,46 @@ _IS_PURGED = (
     "purged.node = item.node AND purged.gen = item.gen AND outcome IS NOT 'accepted'"
 )
 
-#: The condition on an item that no purge has removed.
-SHOWN = f"NOT EXISTS (SELECT 1 FROM purged WHERE {_IS_PURGED})"
+
+def _is_not_deleted(table: str) -> str:
+    """The condition on a row of this table whose node was not deleted; see RemoveNode."""
+    return (
+        "NOT EXISTS (SELECT 1 FROM deleted"
+        f" WHERE deleted.node = {table}.node AND deleted.gen >= {table}.gen)"
+    )
+
+
+#: The condition on an item that no purge has removed, and no deletion of its node.
+SHOWN: Final = f"NOT EXISTS (SELECT 1 FROM purged WHERE {_IS_PURGED}) AND {_is_not_deleted('item')}"
+
+#: The condition on an end whose node was not deleted.
+SHOWN_ENDS: Final = _is_not_deleted("ended")
 
 #: The ends of purged items, with the columns of ENDED: see PurgedItems.end_of.
-ENDS = (
+ENDS: Final = (
     "SELECT seq, item.node, item_id, publisher, digest, purged_at, purged.forget_at,"
-    " '', '', NULL FROM purged CROSS JOIN item"
-    f" WHERE {_IS_PURGED} AND state <> 'archived'"
+    " '', '', NULL, item.gen FROM purged CROSS JOIN item"
+    f" WHERE {_IS_PURGED} AND state <> 'archived' AND {_is_not_deleted('item')}"
+)
+
+#: See QueueStore.has_purged.
+HAS_PURGED: Final = (
+    "SELECT EXISTS (SELECT 1 FROM purged) OR EXISTS (SELECT 1 FROM deleted)"
+)
+
+#: See QueueContents.next_gen.
+NEXT_GEN: Final = "SELECT COALESCE(MAX(gen) + 1, 0) FROM deleted"
+
+#: Hide the items and the ends of a node that is deleted, and begin to look at them.
+HIDE_DELETED: Final = (
+    Statement("DELETE FROM purged WHERE node = ? AND gen <= ?", "node", "gen"),
+    Statement(
+        "INSERT INTO deleted (node, gen) VALUES (?, ?) ON CONFLICT DO UPDATE"
+        " SET gen = MAX(gen, excluded.gen), after_id = '', after_token = NULL,"
+        " after_seq = 0",
+        "node",
+        "gen",
+    ),
 )
 
 
@@ -51,41 +95,98 @@ class _RemovePurged(Kind):
     def make(self, db: sqlite3.Connection, rows: Sequence[tuple[Value, ...]]) -> None:
         """See Kind."""
         for (limit,) in rows:
-            first = db.execute(
+            assert isinstance(limit, int)
+            if deleted := db.execute(
+                "SELECT node, gen, after_id, after_seq, after_token FROM deleted"
+                " ORDER BY node LIMIT 1"
+            ).fetchone():
+                _look_at_deleted(db, *deleted, limit)
+            elif purged := db.execute(
                 "SELECT node, gen, after_id, after_seq FROM purged"
                 " ORDER BY node, gen LIMIT 1"
-            ).fetchone()
-            if first is not None:
-                self._look(db, first, limit)
+            ).fetchone():
+                _look_at_purged(db, *purged, limit)
 
-    def _look(
-        self, db: sqlite3.Connection, first: tuple[str, int, str, int], limit: Value
-    ) -> None:
-        node, gen, *after = first
-        looked_at = db.execute(
-            "SELECT item_id, seq, gen, outcome FROM item INDEXED BY item_by_id"
-            " WHERE node = ? AND (item_id, seq) > (?, ?)"
-            " ORDER BY item_id, seq LIMIT ?",
-            (node, *after, limit),
+
+def _look_at_deleted(
+    db: sqlite3.Connection,
+    node: str,
+    gen: int,
+    after_id: str,
+    after_seq: int,
+    after_token: str | None,
+    limit: int,
+) -> None:
+    if after_token is None:
+        items = _next_items(db, node, after_id, after_seq, limit)
+        _remove(db, [(seq,) for _, seq, item_gen, _ in items if item_gen <= gen])
+        # When all items have been looked at, the ends are next.
+        ends_next = len(items) < limit
+        last = ("", "", 0) if ends_next else (items[-1][0], None, items[-1][1])
+    else:
+        ends = db.execute(
+            "SELECT item_id, token, seq, gen FROM ended"
+            " WHERE node = ? AND (item_id, token, seq) > (?, ?, ?)"
+            " ORDER BY item_id, token, seq LIMIT ?",
+            (node, after_id, after_token, after_seq, limit),
         ).fetchall()
-        seqs = [
-            (seq,)
-            for _, seq, item_gen, outcome in looked_at
-            if item_gen == gen and outcome != "accepted"
-        ]
         db.executemany(
-            f"INSERT OR REPLACE INTO ended ({names(_ENDED)}) {ENDS} AND seq = ?", seqs
+            "DELETE FROM ended WHERE node = ? AND item_id = ? AND token = ? AND seq = ?",
+            [(node, *key) for *key, end_gen in ends if end_gen <= gen],
         )
-        for table in ("item_payload", "item"):
-            db.executemany(f"DELETE FROM {table} WHERE seq = ?", seqs)
-        if len(looked_at) == limit:
-            db.execute(
-                "UPDATE purged SET after_id = ?, after_seq = ?"
-                " WHERE node = ? AND gen = ?",
-                (*looked_at[-1][:2], node, gen),
-            )
-        else:
-            db.execute("DELETE FROM purged WHERE node = ? AND gen = ?", (node, gen))
+        if len(ends) < limit:
+            db.execute("DELETE FROM deleted WHERE node = ?", (node,))
+            return
+        last = ends[-1][:3]
+    db.execute(
+        "UPDATE deleted SET after_id = ?, after_token = ?, after_seq = ?"
+        " WHERE node = ?",
+        (*last, node),
+    )
+
+
+def _look_at_purged(
+    db: sqlite3.Connection,
+    node: str,
+    gen: int,
+    after_id: str,
+    after_seq: int,
+    limit: int,
+) -> None:
+    items = _next_items(db, node, after_id, after_seq, limit)
+    seqs = [
+        (seq,)
+        for _, seq, item_gen, outcome in items
+        if item_gen == gen and outcome != "accepted"
+    ]
+    db.executemany(
+        f"INSERT OR REPLACE INTO ended ({names(_ENDED)}) {ENDS} AND seq = ?", seqs
+    )
+    _remove(db, seqs)
+    if len(items) == limit:
+        db.execute(
+            "UPDATE purged SET after_id = ?, after_seq = ? WHERE node = ? AND gen = ?",
+            (*items[-1][:2], node, gen),
+        )
+    else:
+        db.execute("DELETE FROM purged WHERE node = ? AND gen = ?", (node, gen))
+
+
+def _next_items(
+    db: sqlite3.Connection, node: str, after_id: str, after_seq: int, limit: int
+) -> list[tuple[str, int, int, str | None]]:
+    """Id, seq, generation and outcome of the next items of a node, by id and seq."""
+    return db.execute(
+        "SELECT item_id, seq, gen, outcome FROM item INDEXED BY item_by_id"
+        " WHERE node = ? AND (item_id, seq) > (?, ?)"
+        " ORDER BY item_id, seq LIMIT ?",
+        (node, after_id, after_seq, limit),
+    ).fetchall()
+
+
+def _remove(db: sqlite3.Connection, seqs: Sequence[tuple[int]]) -> None:
+    for table in ("item_payload", "item"):
+        db.executemany(f"DELETE FROM {table} WHERE seq = ?", seqs)
 
 
 PURGE_NODE = Kind(

@@ -46,7 +46,12 @@ from qos.core.queue.push import (
 )
 from qos.core.queue.terminus import Terminus
 from qos.stores.queue_forgetting import FORGET_OLD
-from qos.stores.queue_purges import PURGE_NODE, REMOVE_PURGED, purged_row
+from qos.stores.queue_purges import (
+    HIDE_DELETED,
+    PURGE_NODE,
+    REMOVE_PURGED,
+    purged_row,
+)
 from qos.stores.sqlite_changes import Kind, Row, Statement, Value, insert, names
 
 __all__ = [
@@ -182,14 +187,11 @@ _REMOVE_PUSH_LINK = Kind(
 _SAVE_NODE = Kind("node", NODE, _replace("node", NODE))
 _REMOVE_NODE = Kind(
     "node",
-    ("node",),
+    ("node", "gen"),
+    *HIDE_DELETED,
     *(
         Statement(sql, "node")
         for sql in (
-            "DELETE FROM item_payload WHERE seq IN (SELECT seq FROM item WHERE node = ?)",
-            "DELETE FROM item WHERE node = ?",
-            "DELETE FROM ended WHERE node = ?",
-            "DELETE FROM purged WHERE node = ?",
             "DELETE FROM subscription WHERE node = ?",
             "DELETE FROM terminus WHERE node = ?",
             "DELETE FROM push_link WHERE subscriber_id IN"
@@ -268,8 +270,8 @@ def _row_of(change: Change) -> Row:
             return _REMOVE_PUSH_SUBSCRIBER, None, (subscriber_id,)
         case SaveNode(node):
             return _SAVE_NODE, node.name, _node_row(node)
-        case RemoveNode(name):
-            return _REMOVE_NODE, None, (name,)
+        case RemoveNode(name, gen):
+            return _REMOVE_NODE, None, (name, gen)
         case PurgeNode():
             return PURGE_NODE, None, purged_row(change)
         case RemovePurged(count):

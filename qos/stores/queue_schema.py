@@ -242,4 +242,16 @@ MIGRATIONS: Migrations = (
             )
             WHERE origin <> ''""",
     ),
+    # The deleted nodes whose items and ends are still there: those up to this generation.
+    # While items are looked at, there is no token; then it is that of the last end.
+    (
+        "ALTER TABLE ended ADD COLUMN gen INTEGER NOT NULL DEFAULT 0",
+        """CREATE TABLE deleted (
+            node TEXT PRIMARY KEY,
+            gen INTEGER NOT NULL,
+            after_id TEXT NOT NULL DEFAULT '',
+            after_token TEXT,
+            after_seq INTEGER NOT NULL DEFAULT 0
+        ) WITHOUT ROWID""",
+    ),
 )

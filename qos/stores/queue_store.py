@@ -22,7 +22,7 @@ from qos.core.queue.terminus import Terminus
 from qos.errors import InvalidArgument, StoreError
 from qos.stores.queue_base import QueueStore
 from qos.stores.queue_forgetting import HAS_OLD
-from qos.stores.queue_purges import ENDS, SHOWN
+from qos.stores.queue_purges import ENDS, HAS_PURGED, NEXT_GEN, SHOWN, SHOWN_ENDS
 from qos.stores.queue_rows import (
     ENDED,
     HEARD_AT,
@@ -71,7 +71,7 @@ _USED_AT = (
 )
 _NOT_SEEN = f"NOT EXISTS (SELECT 1 FROM about WHERE name = '{SEEN_AT}')"
 
-_SELECT_ENDED = f"SELECT {names(ENDED)} FROM ended WHERE node = ? AND"
+_SELECT_ENDED = f"SELECT {names(ENDED)} FROM ended WHERE {SHOWN_ENDS} AND node = ? AND"
 
 
 class SqliteQueueStore(SqliteFile[QueueContents, Change]):
@@ -86,6 +86,7 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
         "item",
         "ended",
         "purged",
+        "deleted",
         "push_subscriber",
         "push_link",
     )
@@ -206,7 +207,7 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
 
     def has_purged(self) -> bool:
         """See QueueStore."""
-        return bool(self._read("SELECT EXISTS (SELECT 1 FROM purged)")[0][0])
+        return bool(self._read(HAS_PURGED)[0][0])
 
     def has_old(self, now: float) -> bool:
         """See QueueStore."""
@@ -279,6 +280,7 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
             dead=dict(dead),
             next_seq=self._next_seq("item"),
             next_order=last_order + 1,
+            next_gen=self._read(NEXT_GEN)[0][0],
         )
 
     def _rows(self, changes: Iterable[Change]) -> Iterator[Row]:

@@ -7,13 +7,16 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from qos.core.queue.contents import QueueContents
 from qos.core.queue.effects import (
     Change,
     ForgetOld,
     PurgeNode,
+    RemoveNode,
     RemovePurged,
     SaveEnded,
     SaveItem,
+    SaveNode,
 )
 from qos.core.queue.item import ItemOutcome, PurgedItems
 from qos.core.queue.push import (
@@ -30,6 +33,7 @@ from qos.testing.queue_store_records import (
     archived_item,
     ended_item,
     item,
+    node,
     opened,
     push_link,
     push_subscriber,
@@ -246,6 +250,56 @@ class QueueEndedContract(QueueReadContract):
                     check(store)
                     purging = store.has_purged()
             assert rows[-1] == 3
+
+        run(scenario())
+
+    def test_items_and_ends_of_a_deleted_node_go_in_slices(
+        self, tmp_path: Path
+    ) -> None:
+        """A new node of this name has none of them, however many are still there."""
+        before = [item(seq, gen=seq % 2) for seq in range(1, 4)]
+        before += [archived_item(4), archived_item(5, ItemOutcome.REJECTED, gen=1)]
+        ends = [ended_item(6), ended_item(7, gen=1), ended_item(7, token="t")]
+        # Of the new node; the second has come as a dead letter, with an old seq.
+        live = [item(2, gen=2), item(9, gen=2), item(10, node="others")]
+        again = ended_item(9, item_id="id-6", gen=2)
+        dead = archived_item(8, ItemOutcome.REJECTED, gen=2)
+        ids = [f"id-{seq}" for seq in range(1, 11)]
+
+        def check(store: QueueStore) -> None:
+            contents = store.contents()
+            assert (contents.items, contents.dead) == (live, {"jobs": 1})
+            assert contents.next_gen == (2 if store.has_purged() else 0)
+            assert store.all_ended("jobs", ids) == {"id-6": [again]}
+            assert store.settled("jobs", [("id-7", "t"), ("id-7", "")]) == {}
+            for outcome, seqs in ((ItemOutcome.ACCEPTED, []), (dead.outcome, [8])):
+                assert outcome is not None
+                page = store.archived("jobs", outcome, limit=9)
+                assert [entry.seq for entry in page] == seqs
+                assert store.count_archived("jobs", outcome, most=9) == len(seqs)
+            assert not store.find_archived("jobs", "id-4", ItemOutcome.ACCEPTED)
+            assert not store.find_archived("jobs", "id-5", ItemOutcome.REJECTED)
+
+        async def scenario() -> None:
+            async with opened(store := self.new_store(tmp_path)):
+                await write(store, *(SaveItem(entry, "x") for entry in before))
+                await write(store, *map(SaveEnded, ends), SaveNode(node()))
+                await write(store, RemoveNode("jobs", 1))
+                assert store.contents() == QueueContents(next_seq=6, next_gen=2)
+                items = (*live, dead)
+                await write(store, *(SaveItem(entry, "y") for entry in items))
+                await write(store, SaveEnded(again), SaveNode(node(gen=2)))
+            rows, purging = [8], True
+            while purging:
+                async with opened(store := self.new_store(tmp_path)):
+                    check(store)
+                    await write(store, RemovePurged(2))
+                    rows.append(len(store.payloads(range(11))))
+                    assert 0 <= rows[-2] - rows[-1] <= 2
+                    check(store)
+                    purging = store.has_purged()
+            assert rows[-1] == len((*live, dead))
+            assert len(rows) > 5
 
         run(scenario())
 

@@ -83,7 +83,8 @@ class QueueFaultContract:
         [RemoveItem(1), SaveEnded(ended_item(1))],
         [ForgetOld(100.0, 1)],
         [ForgetOld(100.0, 9)],
-        [RemoveNode("jobs")],
+        [RemoveNode("jobs", 0)],
+        [RemoveNode("jobs", 0), RemovePurged(2), RemovePurged(2), RemovePurged(2)],
         [PurgeNode(PurgedItems(node="jobs", gen=0, purged_at=3.0, forget_at=9.0))],
         [
             PurgeNode(PurgedItems(node="jobs", gen=0, purged_at=3.0, forget_at=9.0)),

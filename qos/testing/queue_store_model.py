@@ -71,6 +71,10 @@ class QueueModel:
             items that are still there.
         purged: the purges whose items may still be there, by node and generation.
         looked_at: of each of them, id and seq of the item that was looked at last.
+        deleted: the last generation of each deleted node whose items or ends may still be
+            there, by its name.
+        deleted_looked_at: of each of them, id, token and seq of the item or the end that
+            was looked at last; while items are looked at, the token is None.
         push_subscribers: by their ids.
         push_links: by the id of a subscriber, and seq.
         last_seq: the largest seq that was ever there.
@@ -86,6 +90,10 @@ class QueueModel:
     ended: dict[tuple[str, str, str, int], EndedItem] = field(default_factory=dict)
     purged: dict[tuple[str, int], PurgedItems] = field(default_factory=dict)
     looked_at: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
+    deleted: dict[str, int] = field(default_factory=dict)
+    deleted_looked_at: dict[str, tuple[str, str | None, int]] = field(
+        default_factory=dict
+    )
     push_subscribers: dict[str, PushSubscriber] = field(default_factory=dict)
     push_links: dict[tuple[str, int], PushLink] = field(default_factory=dict)
     last_seq: int = 0
@@ -129,8 +137,8 @@ class QueueModel:
                 self.push_links.pop((subscriber_id, seq), None)
             case SaveNode(saved):
                 self.nodes[saved.name] = saved
-            case RemoveNode(name):
-                self._remove_node(name)
+            case RemoveNode(name, gen):
+                self._remove_node(name, gen)
             case PurgeNode(purged):
                 self.purged[purged.node, purged.gen] = purged
                 self.looked_at[purged.node, purged.gen] = ("", 0)
@@ -150,20 +158,19 @@ class QueueModel:
         self.items.pop(seq, None)
         self.payloads.pop(seq, None)
 
-    def _remove_node(self, name: str) -> None:
+    def _remove_node(self, name: str, gen: int) -> None:
         self.nodes.pop(name, None)
-        for seq in [seq for seq, item in self.items.items() if item.node == name]:
-            self._remove(seq)
+        self.deleted[name] = max(gen, self.deleted.get(name, gen))
+        self.deleted_looked_at[name] = ("", None, 0)
         for key in [key for key in self.subscriptions if key[0] == name]:
             del self.subscriptions[key]
         for terminus in [
             terminus for terminus in self.termini.values() if terminus.node == name
         ]:
             del self.termini[terminus.jid]
-        for end in [end for end in self.ended if end[0] == name]:
-            del self.ended[end]
         for purge in [purge for purge in self.purged if purge[0] == name]:
-            del self.purged[purge], self.looked_at[purge]
+            if purge[1] <= gen:
+                del self.purged[purge], self.looked_at[purge]
         for subscriber in [
             subscriber
             for subscriber in self.push_subscribers.values()
@@ -172,15 +179,14 @@ class QueueModel:
             self._remove_pushed(subscriber.subscriber_id)
 
     def _remove_purged(self, rows: int) -> None:
+        if self.deleted:
+            self._remove_deleted(min(self.deleted), rows)
+            return
         if not self.purged:
             return
         key = min(self.purged)
         purged = self.purged[key]
-        behind = sorted(
-            (item.item_id, seq)
-            for seq, item in self.items.items()
-            if item.node == purged.node and (item.item_id, seq) > self.looked_at[key]
-        )
+        behind = self._items_behind(purged.node, *self.looked_at[key])
         for _, seq in behind[:rows]:
             item = self.items[seq]
             if not purged.has(item):
@@ -193,21 +199,66 @@ class QueueModel:
         else:
             self.looked_at[key] = behind[rows - 1]
 
-    def is_shown(self, item: Item) -> bool:
-        """Whether no purge has removed this item."""
+    def _remove_deleted(self, name: str, rows: int) -> None:
+        after_id, after_token, after_seq = self.deleted_looked_at[name]
+        if after_token is None:
+            items = self._items_behind(name, after_id, after_seq)
+            for _, seq in items[:rows]:
+                if self._is_deleted(self.items[seq]):
+                    self._remove(seq)
+            if len(items) < rows:
+                self.deleted_looked_at[name] = ("", "", 0)
+            else:
+                last_id, last_seq = items[rows - 1]
+                self.deleted_looked_at[name] = (last_id, None, last_seq)
+            return
+        after = (name, after_id, after_token, after_seq)
+        ends = sorted(key for key in self.ended if key[0] == name and key > after)
+        for key in ends[:rows]:
+            if self._is_deleted(self.ended[key]):
+                del self.ended[key]
+        if len(ends) < rows:
+            del self.deleted[name], self.deleted_looked_at[name]
+        else:
+            self.deleted_looked_at[name] = ends[rows - 1][1:]
+
+    def _items_behind(
+        self, node: str, after_id: str, after_seq: int
+    ) -> list[tuple[str, int]]:
+        """Id and seq of the items of a node behind these, in this order."""
+        return sorted(
+            (item.item_id, seq)
+            for seq, item in self.items.items()
+            if item.node == node and (item.item_id, seq) > (after_id, after_seq)
+        )
+
+    def _is_deleted(self, record: Item | EndedItem) -> bool:
+        """Whether it was in a node that was deleted."""
+        return record.gen <= self.deleted.get(record.node, -1)
+
+    def _purge_of(self, item: Item) -> PurgedItems | None:
+        """The purge that has removed this item."""
         purged = self.purged.get((item.node, item.gen))
-        return purged is None or not purged.has(item)
+        return purged if purged is not None and purged.has(item) else None
+
+    def is_shown(self, item: Item) -> bool:
+        """Whether no purge has removed this item, and no deletion of its node."""
+        return self._purge_of(item) is None and not self._is_deleted(item)
+
+    def written_ends(self) -> list[EndedItem]:
+        """The remembered ends, without those of purged items that are still there."""
+        return [end for end in self.ended.values() if not self._is_deleted(end)]
 
     def all_ends(self) -> list[EndedItem]:
-        """The remembered ends, with those of purged items that are still there."""
-        return [
-            *self.ended.values(),
-            *(
-                self.purged[item.node, item.gen].end_of(item)
-                for item in self.items.values()
-                if item.state is not ItemState.ARCHIVED and not self.is_shown(item)
-            ),
+        """The remembered ends."""
+        purged_ends = [
+            purged.end_of(item)
+            for item in self.items.values()
+            if item.state is not ItemState.ARCHIVED
+            and (purged := self._purge_of(item)) is not None
+            and not self._is_deleted(item)
         ]
+        return self.written_ends() + purged_ends
 
     def move(self, now: float) -> float:
         """Move all times, if they do not fit to the present time; returns by how much."""
@@ -273,6 +324,10 @@ class QueueModel:
             [key for _, key in links],
         )
 
+    def has_purged(self) -> bool:
+        """See QueueStore."""
+        return bool(self.purged or self.deleted)
+
     def has_old(self, now: float) -> bool:
         """See QueueStore."""
         return any(self._old(now))
@@ -300,6 +355,7 @@ class QueueModel:
             dead=dict(dead),
             next_seq=self.last_seq + 1,
             next_order=1 + last_order,
+            next_gen=1 + max(self.deleted.values(), default=-1),
         )
 
     def archived(self, node: str, outcome: ItemOutcome) -> list[Item]:
@@ -326,7 +382,7 @@ class QueueModel:
             payloads=dict(self.payloads),
             archived=archived,
             ended=frozenset(self.all_ends()),
-            has_purged=bool(self.purged),
+            has_purged=self.has_purged(),
             push_subscribers=dict(self.push_subscribers),
             push_links=dict(self.push_links),
         )

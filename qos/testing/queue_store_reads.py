@@ -12,6 +12,7 @@ from qos.core.queue.effects import (
     Change,
     RemoveItem,
     RemoveNode,
+    RemovePurged,
     RemoveSubscription,
     RemoveTerminus,
     SaveEnded,
@@ -152,7 +153,7 @@ class QueueReadContract(QueueFaultContract):
             RemoveTerminus("w@b/2"),
             RemovePushLink("pushed", 1),
             RemovePushSubscriber("pushed"),
-            RemoveNode("jobs"),
+            RemoveNode("jobs", 0),
         ]
 
         async def scenario() -> None:
@@ -169,6 +170,8 @@ class QueueReadContract(QueueFaultContract):
                 )
                 for removal in (*removals, *removals):
                     await write(store, removal)
+                while store.has_purged():
+                    await write(store, RemovePurged(1))
                 empty = QueueContents(next_seq=2)
                 assert store.contents() == empty
                 assert store.payloads([1]) == {}
@@ -182,15 +185,15 @@ class QueueReadContract(QueueFaultContract):
     def test_with_a_node_goes_everything_in_it(self, tmp_path: Path) -> None:
         """A new node with this name must not find anything; other nodes keep theirs."""
 
-        def of(name: str, number: int) -> list[Change]:
+        def of(name: str, number: int, gen: int = 0) -> list[Change]:
             jid = f"w@b/{number}"
             return [
-                SaveNode(node(name)),
+                SaveNode(replace(node(name), gen=gen)),
                 SaveSubscription(subscription(jid, node=name)),
                 SaveTerminus(terminus(jid, node=name)),
-                SaveItem(item(number, node=name), name),
-                SaveItem(archived_item(number + 1, node=name), name),
-                SaveEnded(ended_item(9, node=name)),
+                SaveItem(item(number, node=name, gen=gen), name),
+                SaveItem(archived_item(number + 1, node=name, gen=gen), name),
+                SaveEnded(ended_item(9, node=name, gen=gen)),
                 SavePushSubscriber(push_subscriber(f"{number}", node=name)),
                 SavePushLink(push_link(f"{number}", number)),
             ]
@@ -201,9 +204,11 @@ class QueueReadContract(QueueFaultContract):
             async with opened(store):
                 await write(store, *of("others", 1))
                 expected = state_of(store, names, ids)
-                await write(store, *of("jobs", 3), RemoveNode("jobs"))
-                await write(store, *of("jobs", 3))
-                await write(store, RemoveNode("jobs"))
+                await write(store, *of("jobs", 3), RemoveNode("jobs", 0))
+                await write(store, *of("jobs", 5, gen=1))
+                await write(store, RemoveNode("jobs", 1))
+                while store.has_purged():
+                    await write(store, RemovePurged(3))
                 state = state_of(store, names, ids)
                 contents = replace(state.contents, next_seq=3)
                 assert replace(state, contents=contents) == expected

@@ -150,7 +150,7 @@ class World:
         """Commit the decided effects, and notify."""
         for change in self.pending:
             self.disk.apply(change)
-        if self.disk.purged:
+        if self.disk.has_purged():
             self.disk.apply(RemovePurged(PURGED_ROWS))
         if self.old_at is not None:
             self.disk.apply(ForgetOld(self.old_at, FORGOTTEN_ROWS))
@@ -168,8 +168,8 @@ class World:
         self.waiting = []
 
     def remove_purged(self) -> None:
-        """Commit until the disk has no items that were purged."""
-        while self.disk.purged:
+        """Commit until the disk has no rows that were purged, or deleted with their node."""
+        while self.disk.has_purged():
             self.flush()
 
     def ask(self, request: Request, requester: str, *, flush: bool = True) -> Result:
@@ -369,7 +369,7 @@ class _Memory:
                 case PurgeNode(purged, items):
                     for item in items.values():
                         soon.apply(SaveEnded(purged.end_of(item)))
-                case RemoveNode(name):
+                case RemoveNode(name, _):
                     soon.ended = {
                         key: each for key, each in soon.ended.items() if key[0] != name
                     }
@@ -387,7 +387,7 @@ class _Memory:
         changing = set[int]()
         for change in self._world.pending:
             match change:
-                case RemoveNode(name) if name == node:
+                case RemoveNode(name, _) if name == node:
                     return []
                 case SaveItem(item):
                     changing.add(item.seq)

@@ -723,6 +723,35 @@ async def test_what_was_purged_is_removed_after_a_restart_too(
     assert len(bench.store.payloads(range(99))) == 1
 
 
+async def test_a_delete_is_one_commit_and_its_rows_go_in_later_ones(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for all of them, and they go after a restart too."""
+    monkeypatch.setattr(queue_commit, "_PURGED_ROWS", 4)
+    names = [f"i{number}" for number in range(20)]
+    for _ in range(2):
+        await bench.ask(Publish(NODE, tuple(map(entry, names))))
+        before = bench.disk.commits
+        assert await bench.ask(Delete(NODE)) == Ok()
+        assert len(bench.store.payloads(range(99))) > 12
+        await until(lambda: not bench.store.has_purged())
+        assert bench.disk.commits - before >= 4
+        assert bench.store.payloads(range(99)) == {}
+        assert isinstance(await bench.ask(Create(NODE, {})), CreateResult)
+    await bench.ask(Publish(NODE, tuple(map(entry, names))))
+    assert await bench.ask(Delete(NODE)) == Ok()
+    await bench.restart()
+    assert bench.store.contents().items == []
+    bench.engine.online()
+    assert isinstance(await bench.ask(Create(NODE, {})), CreateResult)
+    result = await bench.ask(Publish(NODE, (entry("i3"),)))
+    assert isinstance(result, PublishResult)
+    assert result.repeated == ()
+    bench.clock.advance(60.0)
+    await until(lambda: not bench.store.has_purged())
+    assert len(bench.store.payloads(range(99))) == 1
+
+
 async def test_what_is_old_goes_some_rows_in_a_commit_until_nothing_is(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

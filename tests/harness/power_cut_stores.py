@@ -138,7 +138,7 @@ def _queue_writes() -> list[list[Any]]:
         [ForgetOld(10.0, 9), SaveLock(_item(3, **held))],
         [RemoveItem(5), SaveNode(more)],
         [SaveItem(_item(8, node="more"), _PAYLOAD)],
-        [RemoveNode("jobs")],
+        [RemoveNode("jobs", 0)],
         [SaveItem(_item(9, node="more"), "<y/>")],
         # An item of a topic, which drops an older one, and its copies; one has no room.
         [

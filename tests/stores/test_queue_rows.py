@@ -100,7 +100,7 @@ def test_a_step_of_an_item_that_was_removed_is_still_there_to_fail() -> None:
         queue_rows._REMOVE_ITEM,
         step_item,
     ]
-    assert kinds(new, RemoveNode("n"), step) == [
+    assert kinds(new, RemoveNode("n", 0), step) == [
         save_item,
         queue_rows._REMOVE_NODE,
         step_item,

@@ -63,6 +63,8 @@ class QueueContents:
         dead: how many items each node keeps as dead; a node with none is left out.
         next_seq: one more than the largest seq that was ever used.
         next_order: one more than the largest `Item.order` of an item that is there.
+        next_gen: one more than the largest generation of a deleted node of which something
+            is there; 0: there is none.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -72,3 +74,4 @@ class QueueContents:
     dead: dict[str, int] = field(default_factory=dict)
     next_seq: int = 1
     next_order: int = 1
+    next_gen: int = 0

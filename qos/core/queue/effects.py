@@ -123,10 +123,17 @@ class SaveNode:
 class RemoveNode:
     """Remove the node and everything in it: items, subscriptions, termini, remembered ends.
 
-    Dead letters that came from it stay in their dead-letter node.
+    From then on nobody sees its items and remembered ends, however many there are.
+    RemovePurged makes the store agree. Dead letters that came from it stay in their
+    dead-letter node.
+
+    Attributes:
+        name: its name.
+        gen: its last generation. A new node of this name has a later one.
     """
 
     name: str
+    gen: int
 
 
 @record(frozen=True, slots=True)
@@ -147,11 +154,13 @@ class PurgeNode:
 
 @record(frozen=True, slots=True)
 class RemovePurged:
-    """Look at the next rows of a node with purged items, and remove those.
+    """Look at the next rows of a deleted node or of a purge, and remove what is theirs.
 
-    The purge that comes first by the node's name and the generation has its turn until all
-    rows of that node have been looked at, by id and seq. Where an item had not ended, its
-    end takes its place. Nobody sees a difference.
+    Deleted nodes come first, by name, and of each of them its items, by id and seq; when
+    fewer than `rows` are left, remembered ends follow with the next change, by id, token
+    and seq. Then the purge that comes first by the node's name and the generation has its
+    turn, until all items of that node have been looked at, by id and seq. Where an item
+    had not ended, its end takes its place. Nobody sees a difference.
 
     Attributes:
         rows: to look at, at least 1.

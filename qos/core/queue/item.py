@@ -237,6 +237,7 @@ class EndedItem:
         account: the bare JID that settled it, or ''.
         outcome: the outcome that it was settled with; None: it was purged, it expired,
             or its owner or publisher retracted it.
+        gen: the generation of the item.
     """
 
     seq: int
@@ -249,6 +250,7 @@ class EndedItem:
     token: str = ""
     account: str = ""
     outcome: ItemOutcome | None = None
+    gen: int = 0
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -285,6 +287,7 @@ class PurgedItems:
             digest=item.digest,
             ended_at=self.purged_at,
             forget_at=self.forget_at,
+            gen=item.gen,
         )
 
 
@@ -311,8 +314,8 @@ class Node:
         dropped: of a topic, the seq of the last item that it no longer keeps because of
             its limits; 0: none.
         missed: how many items of its topic found no room here.
-        gen: its generation: 0, and one more with each purge. The items of an earlier one
-            have been purged.
+        gen: its generation: one more with each purge. The items of an earlier one have
+            been purged, or were those of a deleted node of this name.
     """
 
     name: str

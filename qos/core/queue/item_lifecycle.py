@@ -367,6 +367,7 @@ def ended(
         token=item.token if by else "",
         account=bare(by),
         outcome=outcome,
+        gen=item.gen,
     )
 
 

@@ -97,6 +97,7 @@ def create(
         config=config,
         affiliations={account: Affiliation.OWNER},
         lifetime="" if request.lifetime is None else request.lifetime.value,
+        gen=service.next_gen,
     )
     node = bind(service.nodes, node, account)
     service.add(node, now=now)

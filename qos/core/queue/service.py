@@ -60,6 +60,7 @@ class Queues:
         selector_time: measures selectors.
         link: what was heard by the XMPP connection.
         new_id: makes an id of 128 random bits, as text, never given before.
+        next_gen: the generation of a new node: later than that of each deleted one.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Queues:
         self.presence = Presence()
         self.next_seq = itertools.count(start.next_seq).__next__
         self._next_order = itertools.count(start.next_order).__next__
+        self.next_gen = start.next_gen
         # The nodes that have changed since the last dispatch.
         self._touched: set[str] = set()
         self._timers = NodeTimers()
@@ -183,6 +185,7 @@ class Queues:
     def drop(self, name: str) -> None:
         """Remove a node with its contents."""
         queue = self.nodes.pop(name)
+        self.next_gen = max(self.next_gen, queue.node.gen + 1)
         queue.subscriptions.end_all()
         self.topics.drop(queue)
         self.termini.end_at(name)
@@ -208,7 +211,7 @@ class Queues:
         are, and are those of no other node, whatever name that has.
         """
         effects: list[QueueEffect] = [
-            RemoveNode(name),
+            RemoveNode(name, self.nodes[name].node.gen),
             *self.nodes[name].notify_workers("delete"),
         ]
         copying = list(self.topics.of(name))

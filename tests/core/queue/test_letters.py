@@ -132,7 +132,7 @@ def test_a_delete_changes_no_letter_however_many_there_are() -> None:
     letters = it.live(GRAVES)
     (identity,) = {item.origin_identity for item in letters.values()}
     it.ask(Delete(NODE), OWNER, flush=False)
-    assert it.pending == [RemoveNode(NODE)]
+    assert it.pending == [RemoveNode(NODE, 0)]
     it.flush()
     assert it.live(GRAVES) == letters
     it.create(NODE, PLAIN)

@@ -454,13 +454,67 @@ def test_a_deleted_node_is_gone_with_all_that_was_in_it() -> None:
     assert it.item("b").holder == BEE
     it.ask(Delete(NODE), OWNER)
     assert set(it.disk.nodes) == {"other"}
-    assert [item.item_id for item in it.disk.items.values()] == ["kept"]
-    assert (it.disk.subscriptions, it.disk.ended) == ({}, {})
+    assert it.live() == {}
+    assert (it.disk.subscriptions, it.disk.all_ends()) == ({}, [])
     assert it.refused(retraction("b"), BEE) == NOT_FOUND
     it.create(NODE, PLAIN, by=STRANGER)
     assert it.stats()["accepted"] == 0
     it.publish("a", by=PUBLISHER)
     assert set(it.live()) == {"a"}
+
+
+def test_a_delete_is_one_change_and_what_was_there_goes_in_slices() -> None:
+    """Whatever is still there, over any crash, is nothing to a new node of its name."""
+    keeping = {**PLAIN, "queue#keep_accepted": "60"}
+    it = World(keeping)
+    it.create("graves", PLAIN)
+    it.create("other", {**PLAIN, "queue#dead_letter_node": "graves"})
+    it.subscribe(BEE, 9, node="other")
+    it.publish("old", node="other")
+    for round_ in range(3):
+        names = [f"{round_}{letter}" for letter in "abcdefghijklmnopqrstuvwx"]
+        it.publish(*names, "again")
+        it.subscribe(BEE, 2)
+        held = [item_id for item_id, item in it.live().items() if item.holder == BEE]
+        it.retract(held[0], BEE)
+        it.reject(held[1], BEE)
+        if round_ == 1:
+            it.ask(Purge(NODE), OWNER)
+        it.ask(Delete(NODE), OWNER)
+        it.create(NODE, keeping)
+        # What was remembered, accepted or counted was that of another node.
+        assert it.stats()["available"] == 0
+        it.publish("again", "last", "gone")
+        it.ask(retraction("gone"), OWNER)
+        for _ in range(2):
+            it.publish("gone")
+            assert it.live().keys() == {"again", "last"}
+            it.boot()
+        assert it.disk.has_purged()
+    it.remove_purged()
+    assert it.live().keys() == {"again", "last"}
+    assert {item.node for item in it.disk.items.values()} == {NODE, "other"}
+    assert len(it.disk.items) == 3
+    assert [end.item_id for end in it.disk.ended.values()] == ["gone"]
+
+
+def test_a_letter_with_an_old_number_is_of_the_new_node() -> None:
+    """It came after the delete, though it was published before."""
+    it = World({**PLAIN, "queue#max_deliveries": "1"})
+    it.create("graves", PLAIN)
+    it.create("jobs", {**PLAIN, "queue#dead_letter_node": "graves"})
+    it.subscribe(BEE, 9, node="jobs")
+    it.publish("old", node="jobs")
+    it.publish(*"abcdefgh", node="graves")
+    it.ask(Delete("graves"), OWNER)
+    it.create("graves", PLAIN)
+    config = {"queue#dead_letter_node": "graves"}
+    it.ask(Configure("jobs", config), OWNER)
+    it.reject("old", BEE, node="jobs")
+    for _ in range(2):
+        assert it.live("graves").keys() == {"jobs/old"}
+        it.remove_purged()
+        it.boot()
 
 
 def test_a_delete_tells_subscribers_and_holders() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from qos.core.message.model import Level, OutgoingState
 from qos.core.queue.access import is_owner, may_publish
+from qos.core.queue.effects import SaveEnded, SaveItem
 from qos.core.queue.node_options import node_options
 from qos.core.queue.publishing import ONCE_S_MAX
 from qos.core.strings import bare
@@ -24,10 +25,12 @@ from simulation.plan import (
 )
 
 if TYPE_CHECKING:
+    from qos.core.queue.effects import Change as QueueChange
     from qos.core.queue.item import EndedItem, Item, Node
     from qos.core.queue.properties import Properties
     from simulation.items import ItemFacts
     from simulation.ledger import Ledger, MessageFacts
+    from simulation.queue_disk import QueueDisk
 
 __all__ = ["Violation"]
 
@@ -608,6 +611,19 @@ def nothing_is_there(still: list[Item], selector: str) -> str | None:
             return (
                 f"nothing is there for {selector!r}, it is told; and {item.item_id} is"
             )
+    return None
+
+
+def what_is_written_is_shown(change: QueueChange, disk: QueueDisk) -> str | None:
+    """What a service writes of an item is not of a purge or of a deleted node.
+
+    It would be lost at the next start, though it is on disk.
+    """
+    match change:
+        case SaveItem(item) if not disk.is_shown(item):
+            return f"{item.item_id} of {item.node!r} is written, and nobody sees it"
+        case SaveEnded(end) if end not in disk.written_ends():
+            return f"the end of {end.item_id} in {end.node!r} is written, and not known"
     return None
 
 

@@ -47,8 +47,9 @@ class QueueDisk(QueueModel):
                 assert (node, jid) in self.subscriptions, "removed, but not there"
             case RemoveTerminus(jid):
                 assert jid in self.termini, "removed, but not there"
-            case RemoveNode(name):
+            case RemoveNode(name, gen):
                 assert name in self.nodes, "removed, but not there"
+                assert gen == self.nodes[name].gen, "not its last generation"
             case _:
                 pass
         super().apply(change)
@@ -69,9 +70,9 @@ class QueueDisk(QueueModel):
     ) -> dict[str, EndedItem]:
         """The ends with these tokens, each with its item's id, by id."""
         return {
-            item_id: each
-            for (at, item_id, token, _), each in self.ended.items()
-            if at == node and (item_id, token) in tokens
+            each.item_id: each
+            for each in self.written_ends()
+            if each.node == node and (each.item_id, each.token) in tokens
         }
 
     def live(self, node: str) -> list[Item]:

@@ -458,6 +458,7 @@ class QueueMachine(Machine, QueuePort):
         if isinstance(change, SaveItem) and change.item.token and not found:
             unheard = self._unheard_of(change.item.holder)
             unheard.locked(change.item, self.loop.time(), self._lock_s)
+        self._ledger.check(invariants.what_is_written_is_shown, change, self.disk.kept)
         self._ledger.written(change, self._now(), self.disk.kept.nodes)
         self._copies.written(change, self.disk.kept.nodes)
         self._accepted.written(change)

@@ -128,7 +128,7 @@ class SimulatedQueueStore:
 
     def has_purged(self) -> bool:
         """See QueueStore."""
-        return bool(self._kept.purged)
+        return self._kept.has_purged()
 
     def has_old(self, now: float) -> bool:
         """See QueueStore."""

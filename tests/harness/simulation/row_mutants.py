@@ -10,6 +10,7 @@ _OWNERS = "core/queue/test_owners.py::"
 _ENGINE = "engine/test_queue_engine.py::"
 _STORES = "stores/test_queue_store.py::TestContract::"
 _OLD = "test_what_is_old_goes_some_rows_in_a_commit_until_nothing_is"
+_DELETED = "test_items_and_ends_of_a_deleted_node_go_in_slices"
 _SLICES = "test_what_is_outdated_goes_in_slices_the_oldest_first"
 
 ROWS = (
@@ -48,8 +49,8 @@ ROWS = (
     Mutant(
         "a-purge-forgets-its-ids",
         "qos.stores.queue_purges",
-        '        db.executemany(\n            f"INSERT OR REPLACE INTO ended',
-        '        db.executemany(\n            f"INSERT OR REPLACE INTO temp.ended',
+        '    db.executemany(\n        f"INSERT OR REPLACE INTO ended',
+        '    db.executemany(\n        f"INSERT OR REPLACE INTO temp.ended',
         "A purged item is a remembered end, also when its row is gone.",
         test=f"{_STORES}test_purged_items_are_ends_and_go_in_slices",
     ),
@@ -92,6 +93,92 @@ ROWS = (
         "if item_gen == gen",
         "Accepted items are kept for their time, whatever is purged.",
         test=f"{_STORES}test_purged_items_are_ends_and_go_in_slices",
+    ),
+    Mutant(
+        "deleted-items-are-back",
+        "qos.stores.queue_purges",
+        "WHERE {_IS_PURGED}) AND {_is_not_deleted('item')}\"",
+        'WHERE {_IS_PURGED})"',
+        "A delete holds for every read, though the rows are there.",
+        test=f"{_STORES}{_DELETED}",
+    ),
+    Mutant(
+        "a-new-node-knows-the-ends-of-a-deleted-one",
+        "qos.stores.queue_purges",
+        'SHOWN_ENDS: Final = _is_not_deleted("ended")',
+        'SHOWN_ENDS: Final = "TRUE"',
+        "A delete holds for remembered ends too.",
+        test=f"{_STORES}{_DELETED}",
+    ),
+    Mutant(
+        "a-delete-takes-items-of-the-new-node",
+        "qos.stores.queue_purges",
+        "for _, seq, item_gen, _ in items if item_gen <= gen",
+        "for _, seq, item_gen, _ in items",
+        "Only what was there when the node was deleted goes.",
+        test=f"{_STORES}{_DELETED}",
+    ),
+    Mutant(
+        "a-delete-takes-ends-of-the-new-node",
+        "qos.stores.queue_purges",
+        "for *key, end_gen in ends if end_gen <= gen",
+        "for *key, end_gen in ends",
+        "Only what was remembered when the node was deleted goes.",
+        test=f"{_STORES}{_DELETED}",
+    ),
+    Mutant(
+        "a-delete-leaves-the-ends",
+        "qos.stores.queue_purges",
+        "        ends_next = len(items) < limit\n",
+        "        ends_next = len(items) < limit\n        if ends_next:\n            "
+        'db.execute("DELETE FROM deleted WHERE node = ?", (node,))\n',
+        "The ends of a deleted node are hidden until the last of them is gone.",
+        test=f"{_STORES}{_DELETED}",
+    ),
+    Mutant(
+        "a-start-forgets-the-generations-of-deleted-nodes",
+        "qos.stores.queue_purges",
+        "SELECT COALESCE(MAX(gen) + 1, 0) FROM deleted",
+        "SELECT 0",
+        "A new node of the name of a deleted one has a later generation, also after a "
+        "start.",
+        test=f"{_STORES}{_DELETED}",
+    ),
+    Mutant(
+        "a-new-node-begins-at-generation-zero",
+        "qos.core.queue.owner_requests",
+        "        gen=service.next_gen,\n",
+        "",
+        "A new node of the name of a deleted one has a later generation.",
+        by=("what_is_written_is_shown",),
+        seed=3,
+    ),
+    Mutant(
+        "a-delete-counts-no-generation",
+        "qos.core.queue.service",
+        "        self.next_gen = max(self.next_gen, queue.node.gen + 1)\n",
+        "",
+        "The generation of a new node is later than that of each deleted one.",
+        by=("what_is_written_is_shown",),
+        seed=3,
+    ),
+    Mutant(
+        "an-end-has-no-generation",
+        "qos.core.queue.item_lifecycle",
+        "        outcome=outcome,\n        gen=item.gen,\n",
+        "        outcome=outcome,\n",
+        "The ends in a new node are not those of the deleted one of its name.",
+        test=(
+            f"{_OWNERS}test_a_delete_is_one_change_and_what_was_there_goes_in_slices"
+        ),
+    ),
+    Mutant(
+        "a-delete-stops-with-its-commit",
+        "qos.engine.queue_commit",
+        "isinstance(each, (PurgeNode, RemoveNode)) for each in changes",
+        "isinstance(each, PurgeNode) for each in changes",
+        "The rows of a deleted node go, though nothing was purged.",
+        test=(f"{_ENGINE}test_a_delete_is_one_commit_and_its_rows_go_in_later_ones"),
     ),
     Mutant(
         "all-that-is-old-goes-in-one-commit",

@@ -37,6 +37,9 @@ _CLOSED = {"pubsub#access_model": "whitelist", "pubsub#publish_model": "publishe
 #: Items that are published there die at once, and become dead letters.
 _DYING = {"queue#ttl": "0.1", "queue#dead_letter_node": _LETTERS}
 
+#: The items of each node that a link has made: their rows go in as many commits.
+_REPLIES = 60
+
 _ANSWER_S = 2.0
 _AGAIN_S = 0.5
 
@@ -73,13 +76,16 @@ class _Scripted(QueueUser):
                 return "ok"
         return condition
 
-    async def _publish(self, node: str, item_id: str) -> None:
+    async def _publish(self, node: str, *item_ids: str) -> None:
         payload = f"<of>{self.name}</of>"
         digest = hashlib.sha256(payload.encode()).hexdigest()
-        entry = PublishedItem(
-            item_id=item_id, payload=payload, digest=digest, size=len(payload)
+        entries = (
+            PublishedItem(
+                item_id=item_id, payload=payload, digest=digest, size=len(payload)
+            )
+            for item_id in item_ids
         )
-        await self._ask(Publish(node, (entry,)))
+        await self._ask(Publish(node, tuple(entries)))
 
 
 class Owner(_Scripted):
@@ -100,11 +106,13 @@ class Owner(_Scripted):
             await asyncio.sleep(1.0)
             await self._publish(_VAULT, f"later-{number}")
         await self._ask(Create("more", {}))
-        # As a client of a gateway: it attaches a link that makes its node.
-        await self._ask(Create(MADE, {}, Lifetime.DELETE_ON_CLOSE))
-        await self._publish(MADE, "reply")
-        await asyncio.sleep(1.0)
-        await self._ask(CloseLink(MADE))
+        # As a client of a gateway: it attaches a link that makes its node. What the last
+        # node of this name had may still be on disk.
+        for number in range(3):
+            await self._ask(Create(MADE, {}, Lifetime.DELETE_ON_CLOSE))
+            await self._publish(MADE, *(f"reply-{each}" for each in range(_REPLIES)))
+            await asyncio.sleep(1.0 if not number else 0.0)
+            await self._ask(CloseLink(MADE))
         await self._have_news()
 
     async def _have_news(self) -> None:
