@@ -33,10 +33,9 @@ from qos.stream.caps import PromptCaps
 from qos.stream.gate import in_session
 from qos.stream.per_stream import plugin_of
 from xep_qos.batch import features as batch_features
-from xep_qos.consumers import Consumer, HandlerT, Match
 from xep_qos.content import Json, SendOptions, addressed
 from xep_qos.endpoint import Endpoint
-from xep_qos.feed import IncomingInfo
+from xep_qos.feed import Consumer, HandlerT, IncomingInfo, Match
 from xep_qos.settings import Settings
 
 __all__ = ["XEP_QOS"]
