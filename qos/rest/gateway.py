@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
-from qos.core.payers import BURST_S, Rates
+from qos.core.payers import BURST_S, Rates, TokenBuckets
 from qos.core.queue.requests import Refusal
 from qos.core.rest.hornetq.names import check_header
 from qos.core.rest.one_off import OneOffLinks
 from qos.core.rest.origins import prefix_of
 from qos.core.rest.push_targets import PushRules
-from qos.core.token_bucket import TokenBuckets
 from qos.engine.doors import Door
 from qos.engine.gateway import ConsumersPort
 from qos.engine.queue_engine import QueueEngine

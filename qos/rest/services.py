@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
+from qos.core.payers import TokenBuckets
 from qos.core.rest.one_off import OneOffLinks
-from qos.core.token_bucket import TokenBuckets
 from qos.rest.pull.registry import PullConsumers
 from qos.rest.push.pushers import Pushers
 from qos.rest.targets import Targets

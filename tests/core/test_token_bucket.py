@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qos.core.token_bucket import TokenBuckets
+from qos.core.payers import TokenBuckets
 
 RATE, BURST_S = 8.0, 2.0
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TypeAlias
 
+from qos.core.payers import TokenBuckets
 from qos.core.queue.selector import Names, Selector
-from qos.core.token_bucket import TokenBuckets
 
 __all__ = [
     "ACCOUNT_S",
