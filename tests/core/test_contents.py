@@ -14,8 +14,8 @@ from qos.core.contents import (
     json_payload_of,
     read_json,
     text_payload,
+    wrap,
 )
-from qos.core.opaque_body import wrap
 from qos.errors import InvalidArgument
 from qos.xml_text import is_legal
 

@@ -12,8 +12,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from qos.core.backoff import Backoff
+from qos.core.contents import unwrap
 from qos.core.message.model import Ended, Outgoing
-from qos.core.opaque_body import unwrap
 from qos.core.payers import BURST_S
 from qos.core.queue.publishing import ONCE_S_MAX
 from qos.engine.account_room import AccountRoom

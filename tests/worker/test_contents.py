@@ -7,8 +7,7 @@ from slixmpp import ClientXMPP
 
 from qos.core.amqp import values
 from qos.core.amqp.sections import Section, section
-from qos.core.contents import Json
-from qos.core.opaque_body import wrap
+from qos.core.contents import Json, wrap
 from qos.worker import Job, Worker
 from worker_setup import NODE, QUEUE, Queue
 from xep_0254 import NewItem

@@ -7,7 +7,7 @@ from qos.core.amqp.message_ids import id_property, id_text
 from qos.core.amqp.sections import Section, Sections, split
 from qos.core.amqp.values import DecodeError, decode, decode_carried, elements
 from qos.core.content_headers import is_media_type
-from qos.core.opaque_body import OCTETS
+from qos.core.contents import OCTETS
 
 __all__ = ["body_of", "message_id_of"]
 

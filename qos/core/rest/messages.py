@@ -1,7 +1,7 @@
 """An HTTP message as a queue item, and a queue item as an HTTP message.
 
 A body is kept byte for byte. A body that is an XML element, and can be in a stanza as it
-is, is the payload itself. JSON is what XMPP calls JSON (XEP-0335). Any other body is stored as `qos.core.opaque_body` says. If such
+is, is the payload itself. JSON is what XMPP calls JSON (XEP-0335). Any other body is stored as `qos.core.contents` says. If such
 a body is XML too (with a declaration, or without a namespace), XMPP workers get it as an
 element beside the bytes. The headers that are kept are properties of the item, so that
 selectors can read them: `Content-Type` is `http_content$type`, as in HornetQ.
@@ -18,8 +18,15 @@ from qos.core.amqp.bodies import body_of
 from qos.core.amqp.item_rendering import NAMESPACE as AMQP_NAMESPACE
 from qos.core.amqp.message_ids import CORRELATION_ID
 from qos.core.content_headers import KEPT, why_no_header
-from qos.core.contents import NAMESPACES, content_of, is_json, json_payload_of
-from qos.core.opaque_body import BODY, NAMESPACE, wrap
+from qos.core.contents import (
+    BODY,
+    BODY_NAMESPACE,
+    NAMESPACES,
+    content_of,
+    is_json,
+    json_payload_of,
+    wrap,
+)
 from qos.core.queue.item import PRIORITIES, Item
 from qos.core.queue.properties import (
     HOPS,
@@ -62,7 +69,8 @@ _XML_TYPE = "application/xml"
 
 #: Namespaces that the element of a payload cannot have.
 _RESERVED = tuple(
-    f"{{{each}}}" for each in (NAMESPACE, AMQP_NAMESPACE, XML_NAMESPACE, *NAMESPACES)
+    f"{{{each}}}"
+    for each in (BODY_NAMESPACE, AMQP_NAMESPACE, XML_NAMESPACE, *NAMESPACES)
 )
 
 _NOT_UTF8 = re.compile(r"charset\s*=\s*\"?(?!utf-?8\b|us-ascii\b)", re.IGNORECASE)

@@ -1,7 +1,7 @@
 """An HTTP message as an assured message to a device, and its outcome as JSON.
 
 A text becomes the `<body/>` of the message. An XML element is a child of the message, as
-it is. Any other body is in the element of `qos.core.opaque_body`.
+it is. Any other body is in the element that `qos.core.contents` has for it.
 
 The service sends for its users. If it is a component, a message is from the address of
 the user, at the domain of the component. Otherwise it can only be from the service

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
-from qos.core.opaque_body import OCTETS
+from qos.core.contents import OCTETS
 from qos.core.queue.item import Item
 from qos.core.queue.properties import hops_of, why_stop
 from qos.core.queue.push import PushLink, PushSubscriber, SavePushLink

@@ -27,7 +27,7 @@ from qos.core.amqp.messages import (
 )
 from qos.core.amqp.sections import Section, section, split
 from qos.core.amqp.values import DecodeError, decode, elements
-from qos.core.opaque_body import OCTETS, wrap
+from qos.core.contents import OCTETS, wrap
 from qos.core.queue.item import Item
 from qos.core.queue.properties import Properties, properties_size
 from qos.core.queue.requests import PublishedItem, Refusal

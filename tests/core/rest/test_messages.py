@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qos.core.contents import JSON_TYPE, TEXT_TYPE, json_payload, text_payload
-from qos.core.opaque_body import NAMESPACE
+from qos.core.contents import (
+    BODY_NAMESPACE,
+    JSON_TYPE,
+    TEXT_TYPE,
+    json_payload,
+    text_payload,
+)
 from qos.core.queue.item import Item
 from qos.core.queue.properties import Properties
 from qos.core.queue.requests import PublishedItem, Refusal
@@ -89,7 +94,7 @@ def test_json_is_what_xmpp_calls_json(body: bytes, kind: str) -> None:
 @pytest.mark.parametrize("body", [b"", b" \n", b"1\r\n", b"\xff", b'"\0"', b"&" * 1000])
 def test_json_that_xml_would_change_or_blow_up_is_bytes(body: bytes) -> None:
     entry = read(body, "application/json")
-    assert root_of(entry).tag == f"{{{NAMESPACE}}}body"
+    assert root_of(entry).tag == f"{{{BODY_NAMESPACE}}}body"
     assert back(entry) == (body, {"content-type": "application/json"})
     assert len(entry.payload) < len(body) * 4 / 3 + 100
 
@@ -141,7 +146,7 @@ def test_an_element_with_a_namespace_is_the_payload_itself(
         (f"{ORDER}\n", ORDER),
         ("<s:o xmlns:s='shop'><n/></s:o>", "<o xmlns='shop'><n xmlns=''/></o>"),
         ("<o xmlns='shop'>\r\n</o>", "<o xmlns='shop'>\n</o>"),
-        (f"<body xmlns='{NAMESPACE}'/>", "<body/>"),
+        (f"<body xmlns='{BODY_NAMESPACE}'/>", "<body/>"),
         ("<message xmlns='xmpp-qos:amqp:0'/>", "<message xmlns='xmpp-qos:amqp:0'/>"),
         ("<json xmlns='urn:xmpp:json:0'/>", "<json xmlns='urn:xmpp:json:0'/>"),
     ],
@@ -170,7 +175,7 @@ def test_another_element_can_be_read_beside_its_bytes(body: str, readable: str) 
 def test_what_is_no_plain_xml_is_bytes(body: bytes, content_type: str) -> None:
     entry = read(body, content_type)
     root = root_of(entry)
-    assert (root.tag, len(root)) == (f"{{{NAMESPACE}}}body", 0)
+    assert (root.tag, len(root)) == (f"{{{BODY_NAMESPACE}}}body", 0)
     assert back(entry)[0] == body
 
 
@@ -295,8 +300,8 @@ def test_a_parameter_out_of_range_is_refused(query: dict[str, str]) -> None:
     [
         ("", b""),
         (ORDER, ORDER.encode()),
-        (f"<body xmlns='{NAMESPACE}'>no base64</body>", None),
-        (f"<a xmlns='{NAMESPACE}'/>", None),
+        (f"<body xmlns='{BODY_NAMESPACE}'>no base64</body>", None),
+        (f"<a xmlns='{BODY_NAMESPACE}'/>", None),
     ],
 )
 def test_what_was_published_by_xmpp_is_xml(payload: str, body: bytes | None) -> None:
@@ -308,7 +313,7 @@ def test_what_was_published_by_xmpp_is_xml(payload: str, body: bytes | None) -> 
 
 def test_what_an_xmpp_client_has_put_into_a_header_cannot_do_harm() -> None:
     """It may choose any property, and any attribute of such an element."""
-    payload = f"<body xmlns='{NAMESPACE}' content-type='a&#10;b'>eA==</body>"
+    payload = f"<body xmlns='{BODY_NAMESPACE}' content-type='a&#10;b'>eA==</body>"
     properties: Properties = {
         "http_link": "a\r\nSet-Cookie: b",
         "http_content$language": 5,
@@ -347,7 +352,7 @@ def test_a_publisher_gives_no_links_that_are_the_service_s_to_give(
 
 
 def test_an_empty_body_made_by_an_xmpp_client_is_empty() -> None:
-    payload = f"<body xmlns='{NAMESPACE}' content-type='a/b'/>"
+    payload = f"<body xmlns='{BODY_NAMESPACE}' content-type='a/b'/>"
     it = replace(item(read(b"")), properties={})
     assert render_message(it, payload) == (b"", {"content-type": "a/b"})
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from qos.core.contents import unwrap
 from qos.core.message.model import Ended, Level, Outgoing, OutgoingState
-from qos.core.opaque_body import unwrap
 from qos.core.queue.requests import Refusal
 from qos.core.record import replace
 from qos.core.rest.one_off import OneOffLinks
