@@ -20,8 +20,7 @@ from qos.core.rest.origins import base_of, is_cross_site, without_prefix
 from qos.core.rest.statuses import Act
 from qos.engine.doors import Arrival, Door
 from qos.rest import bounds
-from qos.rest.bodies import BodyError, drained, is_unread, read_body
-from qos.rest.body_room import Room
+from qos.rest.bodies import BodyError, Room, drained, is_unread, read_body
 from qos.rest.calls import Answer, Call, as_text
 from qos.rest.handlers import answer_before_body, handled, refused
 from qos.rest.hornetq.paths import BASE as HORNETQ
