@@ -11,8 +11,7 @@ from qos.core.rest.replying import CORRELATION_BYTES_MAX, QUERY
 from qos.core.rest.statuses import Act
 from qos.rest import bounds, consuming, discovery, posting
 from qos.rest import pushing as push
-from qos.rest.route import Route
-from qos.rest.route_rights import Need
+from qos.rest.route import Need, Route
 from qos.rest.schemas import (
     ATOM,
     BINARY,

@@ -16,7 +16,7 @@ from qos.core.queue.requests import (
 )
 from qos.rest.calls import Call
 from qos.rest.paths import url
-from qos.rest.route_rights import Need
+from qos.rest.route import Need
 
 __all__ = ["check_right", "may_not_subscribe", "why_not_here"]
 

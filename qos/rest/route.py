@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final, TypeAlias
 
 from qos.core.rest.statuses import Act
 from qos.rest.calls import Answer, Call
-from qos.rest.route_rights import Need
 from qos.rest.schemas import Answers, Body, Parameters
 
-__all__ = ["SAFE", "First", "Route", "Run"]
+__all__ = ["SAFE", "First", "Need", "Route", "Run"]
+
 
 #: The methods that change nothing (RFC 9110 §9.2.1).
 SAFE: Final = frozenset({"GET", "HEAD"})
@@ -22,6 +23,30 @@ Run: TypeAlias = Callable[[Call], Awaitable[Answer]]
 #: Looks at a request before its body is read, after `Route.need`. It raises a Refusal, or
 #: answers a request whose body is not needed, or returns None.
 First: TypeAlias = Callable[[Call], Awaitable[Answer | None]]
+
+
+class Need(Enum):
+    """The right that a route needs; it is looked at before a body is read.
+
+    Attributes:
+        LOGIN: none that others do not have; the handler looks at what it shows.
+        SEE: to use the node of the path.
+        PUBLISH: to publish to it.
+        SUBSCRIBE: to subscribe to it, and to read it.
+        SETTLE: to use it, or to hold a lock of it.
+        CREATE: to make nodes.
+        SEND: to send to the device of the path.
+        OWN: what the path names is the user's own; its handler knows how that is seen.
+    """
+
+    LOGIN = "login"
+    SEE = "see"
+    PUBLISH = "publish"
+    SUBSCRIBE = "subscribe"
+    SETTLE = "settle"
+    CREATE = "create"
+    SEND = "send"
+    OWN = "own"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,7 @@ from qos.rest.hornetq.paths import PATHS as HORNETQ_PATHS
 from qos.rest.hornetq.routes import ROUTES as HORNETQ_ROUTES
 from qos.rest.openapi import document
 from qos.rest.queue_routes import FACTORY, KEY, MESSAGE_BODY, TOO_OLD, USED
-from qos.rest.route import Route
-from qos.rest.route_rights import Need
+from qos.rest.route import Need, Route
 from qos.rest.schemas import (
     BINARY,
     WAITS,

@@ -8,8 +8,7 @@ from typing import Final
 from qos.core.rest.statuses import Act
 from qos.rest import discovery, topics
 from qos.rest.queue_routes import MESSAGE_PARTS, MESSAGES, NODE, NONE_YET
-from qos.rest.route import Route
-from qos.rest.route_rights import Need
+from qos.rest.route import Need, Route
 from qos.rest.schemas import (
     IN_PART,
     MESSAGE,

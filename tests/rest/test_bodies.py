@@ -13,8 +13,7 @@ from qos.core.payers import Rates
 from qos.core.queue.item import Affiliation
 from qos.core.queue.requests import SetAffiliations
 from qos.rest import bounds
-from qos.rest.route import Route
-from qos.rest.route_rights import Need
+from qos.rest.route import Need, Route
 from qos.rest.routes import PATHS, ROUTES
 from qos.testing import ManualClock
 from raw_http import AUTH, Raw

@@ -10,8 +10,7 @@ from qos.core.rest.statuses import Act
 from qos.core.rest.waits import WAIT_S_MAX
 from qos.rest.hornetq import consuming, creating, pushing, subscribing
 from qos.rest.hornetq.links import with_links_first, with_links_run
-from qos.rest.route import Route
-from qos.rest.route_rights import Need
+from qos.rest.route import Need, Route
 from qos.rest.schemas import (
     BINARY,
     BOOLEAN,
