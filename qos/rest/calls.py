@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from qos.core.queue.requests import Request, no_node
+from qos.core.queue.requests import Refusal, Request, no_node
 from qos.core.queue.results import Result
 from qos.core.rest.header_room import room_for_links
 from qos.core.rest.link_header import Link, fitting, render_links
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from qos.rest.services import Services
     from qos.users import Grant
 
-__all__ = ["Answer", "Call", "as_text", "no_node"]
+__all__ = ["Answer", "Call", "as_text", "may_not_subscribe", "no_node"]
 
 T = TypeVar("T")
 
@@ -150,3 +150,10 @@ def as_text(status: int, text: str, **headers: str) -> Answer:
     """An answer with a sentence for people."""
     extra = {name.replace("_", "-"): value for name, value in headers.items()}
     return Answer(status, {"Content-Type": TEXT, **extra}, body=f"{text}\n".encode())
+
+
+def may_not_subscribe(name: str, account: str) -> Refusal:
+    """The account knows the node, but may not subscribe to it."""
+    return Refusal(
+        f"{account} may not subscribe to {name!r}", condition="forbidden", type="auth"
+    )

@@ -1,14 +1,23 @@
 """The answer to a request, by the route of its URL: first its rights, then its handler.
 
+The rights are looked at before the body is read. A handler looks again, at the moment when
+it does something: rights may change while a body comes.
+
 An answer with a message has two forms: its headers are those of the answer, or in its
 body. See `qos.core.rest.header_room` for the reason.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from qos.core.queue.requests import Refusal
+from qos.core.queue.consumer_jids import consumer_jid
+from qos.core.queue.requests import (
+    Refusal,
+    may_not_publish,
+    no_node,
+)
 from qos.core.rest.header_room import (
     HEADERS_BYTES_MAX,
     MULTIPART,
@@ -20,10 +29,10 @@ from qos.core.rest.header_room import (
 from qos.core.rest.link_header import Link, render_links
 from qos.core.rest.statuses import RETRY_AFTER_S, status_of
 from qos.ids import new_id
-from qos.rest.calls import Answer, Call, as_text
+from qos.rest.calls import Answer, Call, as_text, may_not_subscribe
 from qos.rest.login import CHALLENGES
-from qos.rest.rights import check_right, why_not_here
-from qos.rest.route import Route
+from qos.rest.paths import url
+from qos.rest.route import Need, Route
 
 __all__ = ["answer_before_body", "handled", "refused"]
 
@@ -35,11 +44,13 @@ async def answer_before_body(route: Route, call: Call) -> Answer | None:
         route: of the request.
         call: without its body.
     """
-    why = "" if route.name.startswith("hornetq-") else why_not_here(call)
+    why = "" if route.name.startswith("hornetq-") else _why_not_here(call)
     if why:
         return as_text(404, why)
     try:
-        check_right(route.need, call)
+        check = _CHECKS.get(route.need)
+        if check is not None:
+            check(call)
         answer = None if route.first is None else await route.first(call)
     except Refusal as refusal:
         return refused(status_of(route.act_of(call.method), refusal), str(refusal))
@@ -79,6 +90,64 @@ def refused(status: int, why: str) -> Answer:
     if status in RETRY_AFTER_S:
         answer.headers["Retry-After"] = str(RETRY_AFTER_S[status])
     return answer
+
+
+# -- rights ----------------------------------------------------------------
+
+
+def _see(call: Call) -> None:
+    call.rights()
+
+
+def _publish(call: Call) -> None:
+    if not call.rights().publish:
+        raise may_not_publish(call.node, call.account)
+
+
+def _subscribe(call: Call) -> None:
+    if not call.rights().subscribe:
+        raise may_not_subscribe(call.node, call.account)
+
+
+def _settle(call: Call) -> None:
+    """A user keeps its locks when it has lost its rights."""
+    engine = call.services.engine
+    jid = consumer_jid(call.account, "http", call.path["etag"].partition(".")[0])
+    if engine.rights(call.node, jid) is None and not engine.held(call.node, jid):
+        raise no_node(call.node)
+
+
+def _create(call: Call) -> None:
+    if not call.services.engine.creates(call.account):
+        text = f"{call.account} may not create nodes here"
+        raise Refusal(text, condition="forbidden", type="auth")
+
+
+#: Raise a Refusal if the user of a call, without its body, has not the right that its
+#: route needs. The other needs are looked at by the handler of the route: `Route.first`.
+_CHECKS: Mapping[Need, Callable[[Call], None]] = {
+    Need.SEE: _see,
+    Need.PUBLISH: _publish,
+    Need.SUBSCRIBE: _subscribe,
+    Need.SETTLE: _settle,
+    Need.CREATE: _create,
+}
+
+
+def _why_not_here(call: Call) -> str:
+    """The error if the URL is one of a queue, but the node a topic, or vice versa; '': none."""
+    node = call.path.get("node", "")
+    node_type = call.services.engine.node_type(node)
+    if node_type in {None, "topic" if call.topic else "queue"}:
+        return ""
+    if call.services.engine.rights(node, call.jid) is None:
+        # The handler answers as for a node that is not there.
+        return ""
+    node_url = call.below(url(str(node_type), node=node))
+    return f"{node!r} is a {node_type}: its URL is {node_url}"
+
+
+# -- the form of a message ---------------------------------------------------
 
 
 def _in_form(call: Call, answer: Answer) -> Answer:

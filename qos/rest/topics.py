@@ -25,10 +25,9 @@ from qos.core.rest.subscriptions import (
     read_subscription,
 )
 from qos.core.rest.waits import wait_of
-from qos.rest.calls import Answer, Call
+from qos.rest.calls import Answer, Call, may_not_subscribe
 from qos.rest.consuming import form_of, none_yet, shown
 from qos.rest.paths import next_url, url
-from qos.rest.rights import may_not_subscribe
 from xep_0254.requests import NODE_CHARS_MAX
 
 __all__ = [

@@ -11,7 +11,7 @@ from qos.core.rest.link_header import Link
 from qos.core.rest.messages import render_headers
 from qos.core.rest.waits import wait_of
 from qos.ids import new_id
-from qos.rest.calls import Answer, Call, as_text
+from qos.rest.calls import Answer, Call, as_text, may_not_subscribe
 from qos.rest.consuming import form_of, message_answer
 from qos.rest.hornetq.creating import rights_at
 from qos.rest.hornetq.paths import url
@@ -26,7 +26,6 @@ from qos.rest.pull.consumers import (
     is_late,
     settled,
 )
-from qos.rest.rights import may_not_subscribe
 
 __all__ = [
     "acknowledge",
