@@ -24,31 +24,26 @@ class Path:
     Attributes:
         template: of the path; a variable has no slash and no semicolon, unless quoted.
         earlier: the template of earlier versions, which is still read; '': none.
+        patterns: of both. A group has the value of a variable as it came.
     """
 
     template: str
     earlier: str = ""
-    _patterns: tuple[re.Pattern[str], ...] = field(init=False, repr=False)
+    patterns: tuple[re.Pattern[str], ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         templates = filter(None, (self.template, self.earlier))
-        object.__setattr__(self, "_patterns", tuple(map(_pattern, templates)))
+        object.__setattr__(self, "patterns", tuple(map(_pattern, templates)))
 
     @property
     def variables(self) -> list[str]:
         """The names of the variables."""
         return _VARIABLE.findall(self.template)
 
-    def match(self, path: str) -> re.Match[str] | None:
-        """The variables of a path as they came; None: it is not of this kind."""
-        matches = (pattern.fullmatch(path) for pattern in self._patterns)
-        return next(filter(None, matches), None)
-
     def url(self, **variables: str) -> str:
         """The URL, as a path."""
-        return _VARIABLE.sub(
-            lambda found: quote(variables[found[1]], safe=""), self.template
-        )
+        quoted = {name: quote(value, safe="") for name, value in variables.items()}
+        return self.template.format(**quoted)
 
 
 def _pattern(template: str) -> re.Pattern[str]:
@@ -117,15 +112,21 @@ def find(
     path: str, paths: Mapping[str, Path] = PATHS
 ) -> tuple[str, dict[str, str]] | None:
     """The name of the route of a path as it came, and the values of its variables."""
-    for name, template in paths.items():
-        match = template.match(path)
-        if match is not None:
-            try:
-                values = {
-                    variable: unquote_to_bytes(value).decode()
-                    for variable, value in match.groupdict().items()
-                }
-            except UnicodeDecodeError:
-                return None
-            return name, values
+    for name, kind in paths.items():
+        for pattern in kind.patterns:
+            match = pattern.fullmatch(path)
+            if match is not None:
+                values = _values(match)
+                return None if values is None else (name, values)
     return None
+
+
+def _values(match: re.Match[str]) -> dict[str, str] | None:
+    """The values of the variables; None: one of them is not UTF-8."""
+    try:
+        return {
+            variable: unquote_to_bytes(value).decode()
+            for variable, value in match.groupdict().items()
+        }
+    except UnicodeDecodeError:
+        return None

@@ -69,6 +69,7 @@ class Route:
             HEAD.
         methods: that can be used, beside OPTIONS.
         query: the names of its parameters in the query.
+        body_max: the most bytes of a body.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Route:
     first: First | None = None
     methods: tuple[str, ...] = field(init=False)
     query: tuple[str, ...] = field(init=False)
+    body_max: int = field(init=False)
 
     def __post_init__(self) -> None:
         reads = ("GET", "HEAD") if "GET" in self.answers else ()
@@ -94,12 +96,9 @@ class Route:
         )
         object.__setattr__(self, "methods", (*reads, *rest))
         object.__setattr__(self, "query", tuple(query))
+        body_max = 0 if self.body is None else self.body.bytes_max
+        object.__setattr__(self, "body_max", body_max)
 
     def act_of(self, method: str) -> Act:
         """The kind of a request with this method, by which refusals get a status."""
         return Act.READ if method in SAFE else self.act
-
-    @property
-    def body_max(self) -> int:
-        """The most bytes of a body."""
-        return 0 if self.body is None else self.body.bytes_max
