@@ -19,13 +19,12 @@ from qos.core.message.model import Ended, Level, Outgoing
 from qos.core.message.sender_table import SenderInput
 from qos.core.quota import CREDIT_MAX
 from qos.engine.account_room import AccountRoom
-from qos.engine.backlog import Backlog
 from qos.engine.clock import Clock, Timers
 from qos.engine.delivery import Deliveries, Delivery, Outcome
 from qos.engine.in_flight import InFlight
-from qos.engine.kept_outcomes import KeptOutcomes
 from qos.engine.outbox_message import AccountFlow, Message, Port, Stanzas
 from qos.engine.outstanding import Outstanding
+from qos.engine.stored_messages import Backlog, KeptOutcomes
 from qos.errors import (
     CannotWithdraw,
     LocalProtocolError,

@@ -91,7 +91,7 @@ SENDER = (
     ),
     Mutant(
         "queue-is-read-again",
-        "qos.engine.backlog",
+        "qos.engine.stored_messages",
         "if chunk[0].seq not in self._ending:",
         "if chunk[0].seq >= 0:",
         "A message that ends while it is queued is not offered.",
@@ -655,7 +655,7 @@ POSTED = (
     ),
     Mutant(
         "what-has-ended-may-be-posted-again",
-        "qos.engine.kept_outcomes",
+        "qos.engine.stored_messages",
         "return end if end is not None and end.ended_at > since else None",
         "return None",
         "A post is known as long as the outcome of its message is kept.",
