@@ -721,11 +721,11 @@ LIMITS: Final = (
     Limit("qos.core.rest.messages:TIME_MS_MAX", "milliseconds of a ttl or a delay"),
     Limit("qos.core.amqp.delays:DELAY_S_MAX", "seconds of a delay by AMQP"),
     Limit(
-        "qos.core.rest.acknowledgement:REASON_CHARS_MAX",
+        "qos.core.rest.forms:REASON_CHARS_MAX",
         "characters of the reason of a rejected item",
     ),
     Limit(
-        "qos.core.rest.acknowledgement:EXTEND_S_MAX",
+        "qos.core.rest.forms:EXTEND_S_MAX",
         "seconds of one extension of a lock",
     ),
     Limit(

@@ -18,7 +18,7 @@ from qos.core.queue.requests import (
     Refusal,
 )
 from qos.core.queue.results import ItemsResult, Ok
-from qos.core.rest.acknowledgement import read_acknowledgement
+from qos.core.rest.forms import read_acknowledgement
 from qos.core.rest.link_header import Link
 from qos.core.rest.messages import render_headers, render_message
 from qos.core.rest.waits import wait_of

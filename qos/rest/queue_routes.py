@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from qos.core.queue.item import PRIORITIES
-from qos.core.rest.acknowledgement import EXTEND_S_MAX
+from qos.core.rest.forms import EXTEND_S_MAX
 from qos.core.rest.messages import TIME_MS_MAX
 from qos.core.rest.replying import CORRELATION_BYTES_MAX, QUERY
 from qos.core.rest.statuses import Act

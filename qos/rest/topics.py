@@ -18,12 +18,12 @@ from qos.core.queue.requests import (
     Refusal,
 )
 from qos.core.queue.results import ConfigureResult, ItemsResult
-from qos.core.rest.link_header import Link
-from qos.core.rest.subscriptions import (
+from qos.core.rest.forms import (
     SubscriptionForm,
     read_cursor,
     read_subscription,
 )
+from qos.core.rest.link_header import Link
 from qos.core.rest.waits import wait_of
 from qos.rest.calls import Answer, Call, may_not_subscribe
 from qos.rest.consuming import form_of, none_yet, shown

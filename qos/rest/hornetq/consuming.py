@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qos.core.queue.requests import Refusal
-from qos.core.rest.acknowledgement import read_acknowledgement
+from qos.core.rest.forms import read_acknowledgement
 from qos.core.rest.hornetq.forms import pull_form
 from qos.core.rest.hornetq.names import headers_of
 from qos.core.rest.hornetq.position import START

@@ -11,7 +11,7 @@ from qos.core.queue.requests import (
     Settlement,
     Unlock,
 )
-from qos.core.rest.acknowledgement import EXTEND_S_MAX, read_acknowledgement
+from qos.core.rest.forms import EXTEND_S_MAX, read_acknowledgement
 
 ACCEPTED, RELEASED, MODIFIED, REJECTED = ItemOutcome
 

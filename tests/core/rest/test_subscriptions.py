@@ -6,7 +6,7 @@ The rows are those of docs/rest-checklist.md.
 import pytest
 
 from qos.core.queue.requests import Refusal
-from qos.core.rest.subscriptions import (
+from qos.core.rest.forms import (
     SubscriptionForm,
     read_cursor,
     read_subscription,
