@@ -18,7 +18,6 @@ __all__ = [
     "BURST_S",
     "BYTES_PER_S",
     "REQUESTS_PER_S",
-    "Budgets",
     "FairOrder",
     "Rates",
     "TokenBuckets",
@@ -55,41 +54,6 @@ class Rates:
     bytes: int = BYTES_PER_S
 
 
-class Budgets:
-    """The requests and bytes of each payer.
-
-    Attributes:
-        rates: of one payer.
-    """
-
-    def __init__(self, rates: Rates) -> None:
-        self.rates = rates
-        self._requests = TokenBuckets(rates.requests, BURST_S)
-        self._bytes = TokenBuckets(rates.bytes, BURST_S)
-
-    def requests_wait_s(self, payer: str, now: float) -> float:
-        """The seconds until it may send a request; 0: it may now."""
-        return self._requests.wait_s(payer, now)
-
-    def bytes_wait_s(self, payer: str, now: float) -> float:
-        """The seconds until it may send bytes; 0: it may now."""
-        return self._bytes.wait_s(payer, now)
-
-    def take(self, payer: str, now: float, *, requests: int = 0, size: int = 0) -> None:
-        """Count requests, and bytes; less than 0: they were not used.
-
-        Args:
-            payer: that has sent them.
-            now: the time, of a clock that is never set back.
-            requests: their number.
-            size: bytes.
-        """
-        if requests:
-            self._requests.take(payer, requests, now)
-        if size:
-            self._bytes.take(payer, size, now)
-
-
 class FairOrder:
     """The payers that wait for work to be done: who has used least time is first.
 
@@ -104,10 +68,6 @@ class FairOrder:
         self._number = 0
         # Those that have used more than that; the one that was charged longest ago first.
         self._used_s: OrderedDict[str, float] = OrderedDict()
-
-    def __len__(self) -> int:
-        """The number of payers that wait."""
-        return len(self._waiting)
 
     @property
     def first(self) -> str:

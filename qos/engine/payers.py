@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from qos.core.counting import uncount
-from qos.core.payers import Budgets, FairOrder, Rates
+from qos.core.payers import BURST_S, FairOrder, Rates, TokenBuckets
 from qos.core.rate import RateLimit
 from qos.steps import Steps
 
@@ -110,6 +110,7 @@ class Payers:
     Attributes:
         now: seconds, of a clock that is never set back.
         turn_until: when the present turn has to end.
+        rates: of each payer.
     """
 
     def __init__(self, now: Callable[[], float], rates: Rates | None = None) -> None:
@@ -121,7 +122,7 @@ class Payers:
         """
         self.now = now
         self.turn_until = 0.0
-        self._budgets = Budgets(rates or Rates())
+        self.limit(rates or Rates())
         self._order = FairOrder()
         # By payer, those that have any: one of them is the running one, or it waits.
         self._jobs: dict[str, deque[Job]] = {}
@@ -143,14 +144,11 @@ class Payers:
 
     # -- rates -------------------------------------------------------------
 
-    @property
-    def rates(self) -> Rates:
-        """The rates of each payer."""
-        return self._budgets.rates
-
     def limit(self, rates: Rates) -> None:
         """Set the rates of each payer; what was used before is forgotten."""
-        self._budgets = Budgets(rates)
+        self.rates = rates
+        self._requests = TokenBuckets(rates.requests, BURST_S)
+        self._bytes = TokenBuckets(rates.bytes, BURST_S)
 
     def over(self, payer: str, *, requests: bool = True) -> Over | None:
         """Whether a payer has to wait before it sends more; says so in the log.
@@ -162,9 +160,9 @@ class Payers:
         Returns:
             None: it need not wait.
         """
-        now, rates = self.now(), self._budgets.rates
-        bytes_s = self._budgets.bytes_wait_s(payer, now)
-        requests_s = self._budgets.requests_wait_s(payer, now) if requests else 0.0
+        now, rates = self.now(), self.rates
+        bytes_s = self._bytes.wait_s(payer, now)
+        requests_s = self._requests.wait_s(payer, now) if requests else 0.0
         if not requests_s and not bytes_s:
             return None
         rate = f"{rates.requests} requests" if requests_s else f"{rates.bytes} bytes"
@@ -174,7 +172,11 @@ class Payers:
 
     def take(self, payer: str, *, requests: int = 0, size: int = 0) -> None:
         """Count requests, and bytes; less than 0: they were not used."""
-        self._budgets.take(payer, self.now(), requests=requests, size=size)
+        now = self.now()
+        if requests:
+            self._requests.take(payer, requests, now)
+        if size:
+            self._bytes.take(payer, size, now)
 
     # -- what is written --------------------------------------------------
 
@@ -343,7 +345,7 @@ class Payers:
         now = self.now()
         began_at = self._tasks_end(now)
         self.turn_until = began_at + TURN_S
-        while self._order:
+        while self._jobs:
             if self._tasks and not self._may_choose(self._jobs[self._order.first][0]):
                 # The tasks wait for nothing else.
                 break
@@ -367,7 +369,7 @@ class Payers:
             if not self._tasks and now - began_at >= TURN_S:
                 break
         self._turn_handle = None
-        if self._order or self._tasks:
+        if self._jobs or self._tasks:
             self._turn_soon()
         else:
             self._order.rest()

@@ -1,4 +1,4 @@
-"""Who pays: rates of requests and bytes, and the order in which work is done."""
+"""Who pays: the order in which work is done."""
 
 from __future__ import annotations
 
@@ -6,19 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qos.core import payers
-from qos.core.payers import Budgets, FairOrder, Rates
-
-
-def test_requests_and_bytes_are_limited_each_by_itself() -> None:
-    budgets = Budgets(Rates(requests=1, bytes=100))
-    budgets.take("a", 0.0, requests=3)
-    assert budgets.requests_wait_s("a", 0.0) == 1.0
-    assert budgets.bytes_wait_s("a", 0.0) == 0.0
-    budgets.take("b", 0.0, size=500)
-    assert budgets.requests_wait_s("b", 0.0) == 0.0
-    assert budgets.bytes_wait_s("b", 0.0) == 3.0
-    budgets.take("b", 0.0, size=-300)
-    assert budgets.bytes_wait_s("b", 0.0) == 0.0
+from qos.core.payers import FairOrder
 
 
 def served(
@@ -64,10 +52,8 @@ def test_those_who_have_used_the_same_are_served_in_order() -> None:
     order = FairOrder()
     for payer in "abc":
         order.add(payer)
-    assert len(order) == 3
     assert order.first == "a"
     assert [order.take() for _ in range(3)] == ["a", "b", "c"]
-    assert len(order) == 0
 
 
 def test_one_whose_work_could_not_be_cut_does_not_wait_for_ever() -> None:

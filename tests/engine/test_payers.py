@@ -358,6 +358,8 @@ async def test_who_is_over_its_rate_is_told_for_how_long(
     assert over is not None
     assert (over.wait_s, over.rate) == (2.0, "1000 bytes")
     assert payers.over(B) is None
+    payers.take(A, size=-4000)
+    assert payers.over(A, requests=False) is None
     # Once a minute.
     assert caplog.text.count("a@example.org sends more than 10 requests a second") == 1
     payers.limit(Rates(requests=0, bytes=0))
