@@ -77,11 +77,11 @@ def attributes(**values: str | None) -> str:
         **values: None: left out. `_` in a name is written `-`; a name that begins with
             `q_` is one of our extensions, whose prefix `q` must be bound.
     """
-    return "".join(
-        f" {_written(name)}={attribute(value)}"
-        for name, value in values.items()
-        if value is not None
-    )
+    written = ""
+    for name, value in values.items():
+        if value is not None:
+            written += f" {_written(name)}={attribute(value)}"
+    return written
 
 
 def in_pubsub(content: str, xmlns: str = PUBSUB) -> str:

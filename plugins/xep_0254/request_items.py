@@ -106,7 +106,7 @@ def reading_entries(
     if not items:
         raise bad_request("there is no item to publish", "item-required")
     ids = _distinct([_id(item, new_id) for item in items])
-    properties_by_id = read_properties(properties, ids)
+    properties_by_id = read_properties(properties, ids) if properties else {}
     entries: list[PublishedItem] = []
     for item, item_id in zip(items, ids, strict=True):
         own = {**(headers or {}), **properties_by_id.get(item_id, {})}

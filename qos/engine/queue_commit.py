@@ -63,6 +63,9 @@ NOTIFICATIONS = (
 _PURGED_ROWS = 100
 _PURGED_ROWS_PER_NEW = 2
 
+#: The changes after which there are such rows.
+_REMOVALS = frozenset((PurgeNode, RemoveNode))
+
 #: The old rows that one commit removes at most: one that removes so many takes some
 #: milliseconds, and others wait for it. Beyond that there is one for each change of the
 #: commit: the change of an item brings one row at most that becomes old, so more go than come.
@@ -156,9 +159,7 @@ class Removals:
     def add_to(self, commit: QueueCommit) -> None:
         """Let the commit remove some of the rows, if there are any."""
         changes = commit.changes
-        self._has_purged |= any(
-            isinstance(each, (PurgeNode, RemoveNode)) for each in changes
-        )
+        self._has_purged |= not _REMOVALS.isdisjoint(map(type, changes))
         if self._has_purged:
             rows = _PURGED_ROWS + _PURGED_ROWS_PER_NEW * len(commit.payloads)
             changes.append(RemovePurged(rows))

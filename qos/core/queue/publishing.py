@@ -66,7 +66,7 @@ def new_items(
     _check_room(live, new, node.name, options, bytes_left)
     items = []
     for entry in new:
-        names = names_of_payload(entry.payload, payload_names)
+        names = names_of_payload(entry.payload, payload_names) if payload_names else {}
         item = new_item(entry, publisher, node, options, names, next_seq(), now)
         items.append((item, entry.payload))
     return items

@@ -175,8 +175,8 @@ ROWS = (
     Mutant(
         "a-delete-stops-with-its-commit",
         "qos.engine.queue_commit",
-        "isinstance(each, (PurgeNode, RemoveNode)) for each in changes",
-        "isinstance(each, PurgeNode) for each in changes",
+        "frozenset((PurgeNode, RemoveNode))",
+        "frozenset((PurgeNode,))",
         "The rows of a deleted node go, though nothing was purged.",
         test=(f"{_ENGINE}test_a_delete_is_one_commit_and_its_rows_go_in_later_ones"),
     ),
