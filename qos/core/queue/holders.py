@@ -113,10 +113,12 @@ class Holders:
 
     def own(self, jid: str) -> int:
         """How many items this full JID holds, with either kind of lock."""
-        account = bare(jid)
+        return self._own(bare(jid), jid)
+
+    def _own(self, account: str, jid: str) -> int:
         durable = self._durable.get(account, {}).values()
         item_ids = self._held.get(account, {}).get(jid, ())
-        return len(item_ids) + sum(holder == jid for holder in durable)
+        return len(item_ids) + list(durable).count(jid)
 
     # -- departed holders --------------------------------------------------
 
@@ -209,7 +211,7 @@ class Holders:
             return len(ids_by_holder.get(holder, ())) + len(durable)
         # Without durable locks, it never takes over the items of its account's other
         # workers.
-        return self.own(holder)
+        return self._own(account, holder)
 
     def served(self, holder: str) -> None:
         """Put the full JID last in turn, and use up one of its credit."""
@@ -241,9 +243,9 @@ class Holders:
 
 def resources(subscription: Subscription, present: Present) -> list[str]:
     """The full JIDs to which the events of a subscription can go."""
-    jid = subscription.jid
-    full_jids = present.get(bare(jid), {})
-    if jid != bare(jid):
+    jid, account = subscription.jid, bare(subscription.jid)
+    full_jids = present.get(account, {})
+    if jid != account:
         return [jid] if jid in full_jids else []
     # A resource that never sent available presence may not handle events: it may only
     # publish.
