@@ -619,7 +619,7 @@ LIMITS: Final = (
     Limit("qos.core.amqp.sasl:FRAME_BYTES_MAX", "bytes of a frame before the login"),
     # -- an HTTP gateway
     Limit(
-        "qos.rest.shares:DELAY_S_MAX",
+        "qos.rest.admission:DELAY_S_MAX",
         "seconds for which a request over a rate waits before it is refused",
     ),
     Limit("qos.rest.bounds:IDLE_S", "seconds until the next headers are complete"),

@@ -20,7 +20,15 @@ from qos.core.rest.origins import base_of, is_cross_site, without_prefix
 from qos.core.rest.statuses import Act
 from qos.engine.doors import Arrival, Door
 from qos.rest import bounds
-from qos.rest.bodies import BodyError, Room, drained, is_unread, read_body
+from qos.rest.admission import (
+    BodyError,
+    NoRoom,
+    Room,
+    Shares,
+    drained,
+    is_unread,
+    read_body,
+)
 from qos.rest.calls import Answer, Call, as_text
 from qos.rest.handlers import answer_before_body, handled, refused
 from qos.rest.hornetq.paths import BASE as HORNETQ
@@ -31,7 +39,6 @@ from qos.rest.login import Login
 from qos.rest.paths import PATHS, find
 from qos.rest.route import Route
 from qos.rest.routes import ROUTES
-from qos.rest.shares import NoRoom, Shares
 from qos.tls_files import Tls
 from qos.users import Grant, TooBusy
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from qos.rest import bodies, waiting
+from qos.rest import admission, waiting
 from qos.rest.push import client
 from qos.testing import ManualClock
 from turned_time import turned
@@ -13,8 +13,8 @@ __all__ = ["body_clock", "patient"]
 
 @pytest.fixture(autouse=True)
 def body_clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
-    """The clock by which bodies have to come; it stands still unless a test moves it."""
-    return turned(monkeypatch, bodies)
+    """The clock by which requests and bodies have to come; it stands still unless a test moves it."""
+    return turned(monkeypatch, admission)
 
 
 @pytest.fixture(autouse=True)

@@ -27,8 +27,7 @@ from qos.core.payers import Rates
 from qos.core.queue.item import Affiliation
 from qos.core.queue.requests import SetAffiliations
 from qos.engine import doors
-from qos.rest import bounds, discovery
-from qos.rest import shares as request_shares
+from qos.rest import admission, bounds, discovery
 from qos.rest.paths import url
 from qos.testing import ManualClock
 from qos.users import hashed, hashed_token
@@ -466,7 +465,7 @@ async def test_requests_over_the_rate_of_a_user_wait_and_are_refused_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P14: others go on, and so does who waits as long as it is told."""
-    clock = turned(monkeypatch, request_shares, clock=ManualClock())
+    clock = turned(monkeypatch, admission, clock=ManualClock())
     async with rest(tmp_path, rates=Rates(requests=4, bytes=1000)) as bench:
         bench.engine.payers.now = clock.now
         await bench.create("orders")
@@ -490,7 +489,7 @@ async def test_requests_of_strangers_wait_for_the_rate_of_their_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a login, with a header twice: each answer is work that somebody pays."""
-    clock = turned(monkeypatch, request_shares, clock=ManualClock())
+    clock = turned(monkeypatch, admission, clock=ManualClock())
     async with (
         rest(tmp_path, rates=Rates(requests=5, bytes=1000)) as bench,
         Raw(bench) as raw,

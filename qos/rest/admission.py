@@ -1,7 +1,9 @@
-"""The body of a request: read after the rights are known, in the room that there is for it.
+"""The admission of requests: how many a client may send, and how their bodies are read.
 
-A body that nobody wants is not read. Its client gets the answer at once, and a bounded
-rest is thrown away, so that a client which only sends can read the answer too.
+Each request waits for the rate of its payer, and for its turn. Its body is read after the
+rights are known. A body that nobody wants is not read: its client gets the answer at once,
+and a bounded rest is thrown away, so that a client which only sends can read the answer
+too.
 
 Bodies are in memory, so they have a bounded room, which they take as their bytes come.
 Each account may hold half of it. If there is no more, the account that holds most gives
@@ -12,18 +14,86 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 
 from aiohttp import web
 
+from qos.engine.payers import Payers
 from qos.rest import bounds
 from qos.rest.route import Route
-from qos.rest.shares import NoRoom
 
-__all__ = ["Body", "BodyError", "Room", "drained", "is_unread", "read_body"]
+__all__ = [
+    "DELAY_S_MAX",
+    "Body",
+    "BodyError",
+    "NoRoom",
+    "Room",
+    "Shares",
+    "drained",
+    "is_unread",
+    "read_body",
+]
+
+#: The most seconds for which a request waits for the rate of its payer. The requests of as
+#: many connections as a payer may have wait for less.
+DELAY_S_MAX = 2.0
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class NoRoom(Exception):
+    """There is no room for a request at this moment.
+
+    Attributes:
+        status: that says so: 429 if the account or address itself has too much.
+        retry_after_s: when there is room, in whole seconds; None: it is not known.
+    """
+
+    def __init__(self, status: int, why: str, retry_after_s: int | None = None) -> None:
+        super().__init__(why)
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+class Shares:
+    """Counts requests, and the bytes of their bodies."""
+
+    def __init__(self, payers: Payers) -> None:
+        """Begin without requests.
+
+        Args:
+            payers: have the rates of each account, over all doors.
+        """
+        self._payers = payers
+
+    async def admit(self, payer: str) -> None:
+        """Count a request, which waits for the rate of its payer, and for its turn.
+
+        To refuse one costs as much as to answer one, and often a new connection more.
+
+        Args:
+            payer: an account; or an address, for a request that has no right.
+
+        Raises:
+            NoRoom: so many requests or bytes came that this one would wait too long.
+        """
+        over = self._payers.over(payer)
+        if over is not None and over.wait_s > DELAY_S_MAX:
+            text = f"at most {over.rate} a second are taken of {payer}"
+            raise NoRoom(429, text, math.ceil(over.wait_s))
+        self._payers.take(payer, requests=1)
+        if over is not None:
+            await asyncio.sleep(over.wait_s)
+        await self._payers.turn(payer)
+
+    def received(self, account: str, size: int) -> None:
+        """Count bytes of a body of an account."""
+        self._payers.take(account, size=size)
+
+
+# -- the body of a request -----------------------------------------------------
 
 
 class BodyError(Exception):
