@@ -30,7 +30,7 @@ __all__ = [
     "BodyError",
     "NoRoom",
     "Room",
-    "Shares",
+    "admit",
     "drained",
     "is_unread",
     "read_body",
@@ -57,40 +57,26 @@ class NoRoom(Exception):
         self.retry_after_s = retry_after_s
 
 
-class Shares:
-    """Counts requests, and the bytes of their bodies."""
+async def admit(payers: Payers, payer: str) -> None:
+    """Count a request, which waits for the rate of its payer, and for its turn.
 
-    def __init__(self, payers: Payers) -> None:
-        """Begin without requests.
+    To refuse one costs as much as to answer one, and often a new connection more.
 
-        Args:
-            payers: have the rates of each account, over all doors.
-        """
-        self._payers = payers
+    Args:
+        payers: have the rates of each account, over all doors.
+        payer: an account; or an address, for a request that has no right.
 
-    async def admit(self, payer: str) -> None:
-        """Count a request, which waits for the rate of its payer, and for its turn.
-
-        To refuse one costs as much as to answer one, and often a new connection more.
-
-        Args:
-            payer: an account; or an address, for a request that has no right.
-
-        Raises:
-            NoRoom: so many requests or bytes came that this one would wait too long.
-        """
-        over = self._payers.over(payer)
-        if over is not None and over.wait_s > DELAY_S_MAX:
-            text = f"at most {over.rate} a second are taken of {payer}"
-            raise NoRoom(429, text, math.ceil(over.wait_s))
-        self._payers.take(payer, requests=1)
-        if over is not None:
-            await asyncio.sleep(over.wait_s)
-        await self._payers.turn(payer)
-
-    def received(self, account: str, size: int) -> None:
-        """Count bytes of a body of an account."""
-        self._payers.take(account, size=size)
+    Raises:
+        NoRoom: so many requests or bytes came that this one would wait too long.
+    """
+    over = payers.over(payer)
+    if over is not None and over.wait_s > DELAY_S_MAX:
+        text = f"at most {over.rate} a second are taken of {payer}"
+        raise NoRoom(429, text, math.ceil(over.wait_s))
+    payers.take(payer, requests=1)
+    if over is not None:
+        await asyncio.sleep(over.wait_s)
+    await payers.turn(payer)
 
 
 # -- the body of a request -----------------------------------------------------

@@ -24,7 +24,7 @@ from qos.rest.admission import (
     BodyError,
     NoRoom,
     Room,
-    Shares,
+    admit,
     drained,
     is_unread,
     read_body,
@@ -80,7 +80,6 @@ class HttpServer:
         self._services = services
         self._login = login
         self._payers = services.engine.payers
-        self._shares = Shares(self._payers)
         self._room = Room()
         self._arrivals: dict[asyncio.BaseProtocol, Arrival] = {}
         self._web = web.Server(self._handle, handler_cancellation=True)
@@ -149,7 +148,7 @@ class HttpServer:
 
         def count(size: int) -> None:
             if account:
-                self._shares.received(account, size)
+                self._payers.take(account, size=size)
 
         return count
 
@@ -161,14 +160,14 @@ class HttpServer:
         twice = _twice(request)
         try:
             if twice:
-                await self._shares.admit(arrival.payer)
+                await admit(self._payers, arrival.payer)
                 return as_text(400, f"{twice} is given twice")
             grant = await self._grant(arrival, headers)
             if grant is None:
-                await self._shares.admit(arrival.payer)
+                await admit(self._payers, arrival.payer)
                 return refused(401, "log in")
             request[_ACCOUNT] = grant.account
-            await self._shares.admit(grant.account)
+            await admit(self._payers, grant.account)
             if not self._services.users.stands(grant):
                 return refused(401, "log in")
             return await self._routed(request, headers, grant)
