@@ -180,7 +180,6 @@ def spark_session(
         NoSpark: no session is possible.
     """
     java = check_spark()
-    import pyspark
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
@@ -190,35 +189,19 @@ def spark_session(
     submitted = _SUBMITTED in os.environ
     if master is None and not submitted:
         master = "local[*]"
+    local = master is not None and master.startswith("local")
     options = {**_ALWAYS, "spark.app.name": name}
     if master is not None:
         options["spark.master"] = master
-    local = master is not None and master.startswith("local")
     if local:
-        options |= _LOCAL
-        by_user = _user_defaults()
-        defaults = dict(_LOCAL_DEFAULTS)
-        if ours and java:
-            of = (java, pyspark.__version__, pyspark.__file__)
-            defaults[_JAVA_OPTIONS] = java_options(*of, short=short)
-        for key, value in defaults.items():
-            if key not in by_user:
-                options[key] = value
+        options |= _local_options(java if ours else "", short=short)
         if not submitted:
             os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     with without_connect():
         spark = _started(options, redirect=quiet and ours and not submitted)
         try:
             if ours:
-                # Options of Java, and the locale of spark-submit, may have set another one:
-                # it would write the digits in the names of files.
-                locale = cast(Any, spark)._jvm.java.util.Locale
-                locale.setDefault(locale.forLanguageTag("en-US"))
-                spark.sparkContext.setLogLevel("ERROR")
-                conf = spark.sparkContext.getConf()
-                for key, value in _USUAL.items() if local else ():
-                    if not conf.contains(key):
-                        spark.conf.set(key, value)
+                _set_up(spark, local=local)
             # A session that existed before has its own time zone.
             spark.conf.set("spark.sql.session.timeZone", "UTC")
             yield spark
@@ -227,6 +210,24 @@ def spark_session(
                 # Java may have ended before us.
                 with contextlib.suppress(Py4JError, OSError):
                     spark.stop()
+
+
+def _local_options(java: str, *, short: bool) -> dict[str, str]:
+    """The options of a session on this machine; the user's own defaults come first.
+
+    Args:
+        java: its text about its version; "": it runs already.
+        short: see spark_session.
+    """
+    import pyspark
+
+    defaults = dict(_LOCAL_DEFAULTS)
+    if java:
+        of = (java, pyspark.__version__, pyspark.__file__)
+        defaults[_JAVA_OPTIONS] = java_options(*of, short=short)
+    by_user = _user_defaults()
+    own = {key: value for key, value in defaults.items() if key not in by_user}
+    return {**_LOCAL, **own}
 
 
 def _started(options: Mapping[str, str], *, redirect: bool) -> SparkSession:
@@ -256,6 +257,19 @@ def _started(options: Mapping[str, str], *, redirect: bool) -> SparkSession:
             if cause.lack == Lack.UNKNOWN and not is_of_spark:
                 raise
             raise NoSpark(f"Spark does not start: {cause.text}") from None
+
+
+def _set_up(spark: SparkSession, *, local: bool) -> None:
+    """Set up a session that was made here; `local`: it runs on this machine."""
+    # Options of Java, and the locale of spark-submit, may have set another one: it would
+    # write the digits in the names of files.
+    locale = cast(Any, spark)._jvm.java.util.Locale
+    locale.setDefault(locale.forLanguageTag("en-US"))
+    spark.sparkContext.setLogLevel("ERROR")
+    conf = spark.sparkContext.getConf()
+    for key, value in _USUAL.items() if local else ():
+        if not conf.contains(key):
+            spark.conf.set(key, value)
 
 
 def _user_defaults() -> frozenset[str]:
