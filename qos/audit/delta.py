@@ -5,8 +5,9 @@ them until one commit adds them to the log and removes the files that they repla
 Spark or this process dies before that, the table is unchanged, and the files belong to
 no version.
 
-A commit fails if another process has committed since the write began. Otherwise
-deltalake would let two writers replace the same day, and keep the rows of both.
+A commit fails if another process has committed since the write began, or since the
+table was opened whose rows are written again. Otherwise deltalake would let two writers
+replace the same day, and keep the rows of both.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Final, TypeAlias
 
@@ -57,6 +59,7 @@ __all__ = [
     "name_of",
     "new_write",
     "open_table",
+    "opened",
     "replace",
     "set_schema",
     "sweep",
@@ -99,7 +102,8 @@ def replace(
     *,
     partition_by: Sequence[str] = (),
     replaced_days: _Days | None = None,
-    removed: Sequence[RemoveAction] | None = None,
+    removed: Collection[str] | None = None,
+    table: DeltaTable | None = None,
     keeps_columns: bool = True,
     cause: str = "",
 ) -> int:
@@ -110,7 +114,10 @@ def replace(
         folder: the folder of the table, which is created if necessary.
         partition_by: columns; their values are in the names of folders.
         replaced_days: the days whose rows are replaced; None: all.
-        removed: the files to be replaced, instead of those of `replaced_days`.
+        removed: the paths of the files to be replaced, instead of those of
+            `replaced_days`.
+        table: the table as it was opened to find `removed`, or the rows of the frame;
+            None: as it is now.
         keeps_columns: False: the table gets the columns of the frame only, whatever
             it had. Then all rows must be replaced.
         cause: see qos.audit.commits.ours.
@@ -124,10 +131,11 @@ def replace(
             table, or one with other types.
     """
     spark = frame.sparkSession
+    if table is None:
+        table = opened(spark, folder, frame.schema, partition_by)
     if keeps_columns:
-        table, schema = _table_for(frame, folder, partition_by)
+        schema = _schema_for(frame, folder, table)
     else:
-        table = _opened(spark, folder, frame.schema, partition_by)
         schema = delta_schema(frame.schema, name_of(folder))
     write = new_write()
     writer = frame.write.options(**_PARQUET, **_without_dictionaries(frame.schema))
@@ -165,25 +173,23 @@ def clear(
     Raises:
         CannotWrite: see replace.
     """
-    table, schema = _table_for(like, folder, partition_by)
+    table = opened(like.sparkSession, folder, like.schema, partition_by)
+    schema = _schema_for(like, folder, table)
     with errors_name(folder):
         if not _changes(table, [], schema, replaced_days, None):
             return table.version()
         return commit(table, [], schema, partition_by, replaced_days)
 
 
-def _table_for(
-    frame: DataFrame, folder: str, partition_by: Sequence[str]
-) -> tuple[DeltaTable, Schema]:
-    """The table for rows of a frame, and its schema from now on."""
-    table = _opened(frame.sparkSession, folder, frame.schema, partition_by)
+def _schema_for(frame: DataFrame, folder: str, table: DeltaTable) -> Schema:
+    """The schema of a table from now on, for rows of a frame."""
     columns = delta_schema(frame.schema, name_of(folder))
     if others := other_types(table, columns):
         raise CannotWrite(
             f"{for_people(folder)}: its column {others[0]} is of another version of "
             "this library: give another folder, or remove this one"
         )
-    return table, with_columns(table, columns)
+    return with_columns(table, columns)
 
 
 def _changes(
@@ -191,7 +197,7 @@ def _changes(
     added: Sequence[AddAction],
     schema: Schema,
     replaced_days: _Days | None,
-    removed: Sequence[RemoveAction] | None,
+    removed: Collection[str] | None,
 ) -> bool:
     """Whether a commit changes anything; see commit."""
     if added or removed or schema != table.schema():
@@ -199,9 +205,10 @@ def _changes(
     return removed is None and bool(len(files(table, *replaced_days or (None, None))))
 
 
-def _opened(
+def opened(
     spark: SparkSession, folder: str, schema: StructType, partition_by: Sequence[str]
 ) -> DeltaTable:
+    """A table at its last version, which is created if necessary; see create."""
     table = open_table(spark, folder)
     return create(spark, folder, schema, partition_by) if table is None else table
 
@@ -212,7 +219,7 @@ def commit(
     schema: Schema,
     partition_by: Sequence[str] = (),
     replaced_days: _Days | None = None,
-    removed: Sequence[RemoveAction] | None = None,
+    removed: Collection[str] | None = None,
     cause: str = "",
 ) -> int:
     """Add files to a table in place of those of `replaced_days`.
@@ -235,8 +242,9 @@ def commit(
     if removed is not None and partition_by and schema != table.schema():
         # A commit that names the files to be removed leaves the schema as it is.
         set_schema(table, schema)
+    now_ms = round(time.time() * 1000)
     table.create_write_transaction(
-        [*added, *(removed or ())],
+        [*added, *(RemoveAction(path, True, now_ms) for path in removed or ())],
         mode="overwrite" if removed is None else "append",
         schema=schema,
         partition_by=list(partition_by),
@@ -259,7 +267,8 @@ def set_schema(table: DeltaTable, schema: Schema) -> None:
         commit_properties=ours(),
         post_commithook_properties=KEEPS_ITS_LOG,
     )
-    table.update_incremental()
+    # Not at the last version, which may have a later commit of somebody else.
+    table.load_as_version(table.version() + 1)
 
 
 def name_of(folder: str) -> str:

@@ -8,7 +8,6 @@ When rows will not change any more, many files are merged into few.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Collection, Sequence
 from datetime import date
 from functools import reduce
@@ -17,7 +16,6 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.transaction import RemoveAction
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -68,9 +66,7 @@ def swap(
         CannotWrite: see qos.audit.delta.replace.
     """
     spark = rows.sparkSession
-    table = delta.open_table(spark, folder)
-    if table is None:
-        table = delta.create(spark, folder, rows.schema, ["date"])
+    table = delta.opened(spark, folder, rows.schema, ["date"])
     if not hours:
         return
     sizes = _files_of(table, hours)
@@ -85,12 +81,12 @@ def swap(
     # This makes few files, without one task for all rows of a big day.
     new = without_forgotten(rows, folder).hint("rebalance", "date")
     parts = [new, *without]
-    now_ms = round(time.time() * 1000)
     delta.replace(
         reduce(DataFrame.unionByName, parts),
         folder,
         partition_by=["date"],
-        removed=[RemoveAction(path, True, now_ms) for path in sizes],
+        removed=sizes,
+        table=table,
     )
 
 
@@ -151,12 +147,12 @@ def erase(
     touched = _paths_at(rows.where(erased), paths)
     if not touched:
         return False
-    now_ms = round(time.time() * 1000)
     delta.replace(
         read_files(spark, table, schema, touched).where(~erased),
         folder,
         partition_by=table.metadata().partition_columns,
-        removed=[RemoveAction(path, True, now_ms) for path in touched],
+        removed=touched,
+        table=table,
         cause="forget",
     )
     return True

@@ -60,7 +60,11 @@ def _rewrite(spark: SparkSession, folder: str, name: str, table: DeltaTable) -> 
     rows = spark_frame(spark, table)
     rows = _anomalies(rows, like) if name == "anomalies" else _refusals(rows)
     delta.replace(
-        rows.select(*like.names), folder, partition_by=["date"], keeps_columns=False
+        rows.select(*like.names),
+        folder,
+        partition_by=["date"],
+        table=table,
+        keeps_columns=False,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from qos.audit import commits, store
+from qos.audit import commits, store, swap
 from qos.audit.audits import Audits
 from qos.audit.delta import CannotWrite
 from qos.audit.snapshot import AUDITS, snapshot
@@ -157,6 +159,40 @@ def test_what_is_deleted_after_a_killed_audit_or_during_one_stays_deleted(
     deletions = [text for text in caplog.messages if "DELETE" in text]
     # The first is named at each start, until an audit has ended: three times.
     assert len(deletions) == 5
+
+
+@pytest.mark.parametrize("looks_for_files", ["_files_of", "_paths_at"])
+def test_rows_that_somebody_deletes_while_their_files_are_looked_for_come_not_again(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    looks_for_files: str,
+) -> None:
+    """The files to be written again are those of the version that was opened."""
+    folder = str(tmp_path / ONE)
+    frame = rows(spark, DAY, "hub", "lamp", "old").withColumn("hour", F.lit(1))
+    store.replace_days(frame.coalesce(1), folder, DAY, DAY)
+    hub = frame.where("name = 'hub'")
+    writes: dict[str, Callable[[], object]] = {
+        "_files_of": lambda: swap.swap(
+            hub, folder, on=["name"], keys=hub, hours=[(DAY, 1)]
+        ),
+        "_paths_at": lambda: swap.erase(
+            spark, folder, lambda columns: F.col("name") == "old"
+        ),
+    }
+    real = getattr(swap, looks_for_files)
+
+    def meanwhile(*args: object) -> object:
+        found = real(*args)
+        DeltaTable(folder).delete("name = 'lamp'")
+        return found
+
+    monkeypatch.setattr(swap, looks_for_files, meanwhile)
+    with pytest.raises(CannotWrite, match="or somebody else, has written into it"):
+        writes[looks_for_files]()
+    names_now = DeltaTable(folder).to_pyarrow_table()["name"].to_pylist()
+    assert sorted(names_now) == ["hub", "old"]
 
 
 def test_a_version_whose_files_somebody_has_removed_is_not_restored(
