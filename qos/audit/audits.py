@@ -220,8 +220,10 @@ class Audits:
             if recorded is not None and is_last:
                 self._restore(folder, table, shown)
             elif recorded is None and is_last and not foreign:
-                delta.commit(table, [], table.schema(), _partition_by(table))
-                table.update_incremental()
+                table.delete(
+                    commit_properties=commits.ours(),
+                    post_commithook_properties=delta.KEEPS_ITS_LOG,
+                )
         delta.sweep(self._spark, folder, table)
         return table.version()
 
@@ -310,7 +312,3 @@ class Audits:
             table = self._log_table
             delta.commit(table, add_actions(files, write), table.schema())
             table.update_incremental()
-
-
-def _partition_by(table: DeltaTable) -> list[str]:
-    return list(table.metadata().partition_columns)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
-from typing import Final
+from datetime import date
 
 from deltalake import DeltaTable
 
 from qos.audit import comments
 from qos.audit.commits import described, ours
-from qos.audit.delta import KEEPS_ITS_LOG, commit, errors_name, name_of, set_schema
+from qos.audit.delta import KEEPS_ITS_LOG, errors_name, name_of, set_schema
 from qos.audit.delta_schema import commented
-from qos.audit.snapshot import files
 
 __all__ = ["describe", "remove_before"]
-
-_DAY: Final = timedelta(days=1)
 
 
 def remove_before(folder: str, table: DeltaTable, day: date, *, cause: str) -> bool:
@@ -33,15 +29,16 @@ def remove_before(folder: str, table: DeltaTable, day: date, *, cause: str) -> b
     Raises:
         CannotWrite: another process has committed meanwhile.
     """
-    partition_by = table.metadata().partition_columns
-    last = day - _DAY
-    if "date" not in partition_by or not len(files(table, last=last)):
+    if "date" not in table.metadata().partition_columns:
         return False
-    older = (date.min, last)
     with errors_name(folder):
-        commit(table, [], table.schema(), partition_by, older, cause=cause)
-        table.update_incremental()
-    return True
+        # If there is no such row, nothing is committed.
+        removed = table.delete(
+            f"date < '{day}'",
+            commit_properties=ours(cause),
+            post_commithook_properties=KEEPS_ITS_LOG,
+        )
+    return bool(removed["num_removed_files"])
 
 
 def describe(folder: str, table: DeltaTable) -> None:
