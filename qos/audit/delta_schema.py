@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow as pa
 from deltalake import DeltaTable, Schema
 from pyspark.sql.types import StructType
 
@@ -32,7 +33,7 @@ def spark_schema(schema: StructType, table: str) -> StructType:
         schema: the columns.
         table: the name of the table, for the comments of its columns.
     """
-    fields = _nullable(schema.jsonValue())["fields"]
+    fields = schema.toNullable().jsonValue()["fields"]
     commented_fields = [_commented(field, table, "") for field in fields]
     return StructType.fromJson({"type": "struct", "fields": commented_fields})
 
@@ -56,27 +57,18 @@ def with_columns(table: DeltaTable, columns: Schema) -> Schema:
 
 def other_types(table: DeltaTable, columns: Schema) -> list[str]:
     """The columns that have another type in a table."""
-    before = {field["name"]: field for field in fields_of(table.schema())}
+    # Types of Arrow are compared without the comments of their parts.
+    before, after = pa.schema(table.schema()), pa.schema(columns)
     return [
-        field["name"]
-        for field in fields_of(columns)
-        if field["name"] in before
-        and _bare(before[field["name"]]["type"]) != _bare(field["type"])
+        name
+        for name in after.names
+        if name in before.names and before.field(name).type != after.field(name).type
     ]
 
 
 def fields_of(schema: Schema) -> list[dict[str, Any]]:
     """The columns of a schema, as Delta's log has them."""
     return list(json.loads(schema.to_json())["fields"])
-
-
-def _nullable(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_nullable(element) for element in value]
-    if not isinstance(value, dict):
-        return value
-    always = {"nullable", "containsNull", "valueContainsNull"}
-    return {key: key in always or _nullable(inner) for key, inner in value.items()}
 
 
 def _commented(field: dict[str, Any], table: str, within: str) -> dict[str, Any]:
@@ -99,12 +91,3 @@ def _parts_commented(kind: Any, table: str, within: str) -> Any:
             "elementType": _parts_commented(kind["elementType"], table, within)
         }
     return kind
-
-
-def _bare(kind: Any) -> Any:
-    """A type without comments."""
-    if isinstance(kind, list):
-        return [_bare(part) for part in kind]
-    if not isinstance(kind, dict):
-        return kind
-    return {key: _bare(part) for key, part in kind.items() if key != "metadata"}
