@@ -106,8 +106,10 @@ def replace(
     table: DeltaTable | None = None,
     keeps_columns: bool = True,
     cause: str = "",
-) -> int:
+) -> None:
     """Replace rows of a table by those of a frame, in one commit.
+
+    Where there is no row to be written and none to be replaced, nothing is committed.
 
     Args:
         frame: all its rows must be of `replaced_days`.
@@ -121,10 +123,6 @@ def replace(
         keeps_columns: False: the table gets the columns of the frame only, whatever
             it had. Then all rows must be replaced.
         cause: see qos.audit.commits.ours.
-
-    Returns:
-        The new version of the table; the last one, if there is no row to be written and
-        none to be replaced.
 
     Raises:
         CannotWrite: another process has committed meanwhile; or the folder has no
@@ -145,9 +143,7 @@ def replace(
     with errors_name(folder):
         files = files_of(spark, folder)
         added = add_actions(files, write)
-        if not _changes(table, added, schema, replaced_days, removed):
-            return table.version()
-        return commit(table, added, schema, partition_by, replaced_days, removed, cause)
+        commit(table, added, schema, partition_by, replaced_days, removed, cause)
 
 
 def clear(
@@ -156,7 +152,7 @@ def clear(
     *,
     partition_by: Sequence[str],
     replaced_days: _Days,
-) -> int:
+) -> None:
     """Remove rows of a table, in one commit, without any work of Spark.
 
     Where there is none, nothing is committed.
@@ -167,18 +163,13 @@ def clear(
         partition_by: see replace.
         replaced_days: the days whose rows are removed.
 
-    Returns:
-        The version of the table.
-
     Raises:
         CannotWrite: see replace.
     """
     table = opened(like.sparkSession, folder, like.schema, partition_by)
     schema = _schema_for(like, folder, table)
     with errors_name(folder):
-        if not _changes(table, [], schema, replaced_days, None):
-            return table.version()
-        return commit(table, [], schema, partition_by, replaced_days)
+        commit(table, [], schema, partition_by, replaced_days)
 
 
 def _schema_for(frame: DataFrame, folder: str, table: DeltaTable) -> Schema:
@@ -190,19 +181,6 @@ def _schema_for(frame: DataFrame, folder: str, table: DeltaTable) -> Schema:
             "this library: give another folder, or remove this one"
         )
     return with_columns(table, columns)
-
-
-def _changes(
-    table: DeltaTable,
-    added: Sequence[AddAction],
-    schema: Schema,
-    replaced_days: _Days | None,
-    removed: Collection[str] | None,
-) -> bool:
-    """Whether a commit changes anything; see commit."""
-    if added or removed or schema != table.schema():
-        return True
-    return removed is None and bool(len(files(table, *replaced_days or (None, None))))
 
 
 def opened(
@@ -221,8 +199,8 @@ def commit(
     replaced_days: _Days | None = None,
     removed: Collection[str] | None = None,
     cause: str = "",
-) -> int:
-    """Add files to a table in place of those of `replaced_days`.
+) -> None:
+    """Add files to a table in place of those of `replaced_days`, if that changes it.
 
     Args:
         table: at the version that must still be the last one.
@@ -233,12 +211,14 @@ def commit(
         removed: see there.
         cause: see qos.audit.commits.ours.
 
-    Returns:
-        The new version.
-
     Raises:
         CommitFailedError: there is a newer version.
     """
+    former = removed
+    if former is None:
+        former = files(table, *replaced_days or (None, None))["path"]
+    if not added and not len(former) and schema == table.schema():
+        return
     if removed is not None and partition_by and schema != table.schema():
         # A commit that names the files to be removed leaves the schema as it is.
         set_schema(table, schema)
@@ -252,7 +232,6 @@ def commit(
         commit_properties=ours(cause),
         post_commithook_properties=KEEPS_ITS_LOG,
     )
-    return table.version() + 1
 
 
 def set_schema(table: DeltaTable, schema: Schema) -> None:
@@ -307,15 +286,13 @@ def create(
         )
 
 
-def open_table(
-    spark: SparkSession, folder: str, version: int | None = None
-) -> DeltaTable | None:
-    """A table at a version, or at the last one; None: there is no table."""
+def open_table(spark: SparkSession, folder: str) -> DeltaTable | None:
+    """A table at its last version; None: there is no table."""
     uri, options = delta_uri(folder), storage_options(spark, folder)
     with errors_name(folder):
         if not DeltaTable.is_deltatable(uri, options):
             return None
-        return DeltaTable(uri, version, options)
+        return DeltaTable(uri, None, options)
 
 
 def files_of(spark: SparkSession, folder: str) -> pafs.FileSystem:

@@ -45,7 +45,7 @@ _COMPLETE = "_complete"
 _DAYS_FEW = 3
 
 
-def replace_days(table: DataFrame, folder: str, first: date, last: date) -> int:
+def replace_days(table: DataFrame, folder: str, first: date, last: date) -> None:
     """Write the rows of these days, replacing the existing rows of these days.
 
     No row is there twice, however often this is interrupted or repeated.
@@ -56,9 +56,6 @@ def replace_days(table: DataFrame, folder: str, first: date, last: date) -> int:
         first: the first day.
         last: the last day.
 
-    Returns:
-        The new version of the table.
-
     Raises:
         CannotWrite: see qos.audit.delta.replace.
     """
@@ -67,9 +64,7 @@ def replace_days(table: DataFrame, folder: str, first: date, last: date) -> int:
         # This makes few files, without one task for all rows of a big day. If there are
         # few days, each task may have a file for each: this saves moving all rows.
         rows = rows.hint("rebalance", "date")
-    return delta.replace(
-        rows, folder, partition_by=["date"], replaced_days=(first, last)
-    )
+    delta.replace(rows, folder, partition_by=["date"], replaced_days=(first, last))
 
 
 def has_days(table: DataFrame, folder: str, first: date, last: date) -> bool:
