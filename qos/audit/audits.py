@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from qos.audit import commits, delta, hadoop, table_upkeep
 from qos.audit.batch_tables import TABLES
 from qos.audit.delta import CannotWrite
-from qos.audit.locations import for_people, local_path
+from qos.audit.locations import for_people
 from qos.audit.parquet_files import add_actions
 from qos.audit.snapshot import AUDITS, audits
 
@@ -303,8 +303,6 @@ class Audits:
     def _write(self, rows: list[dict[str, Any]]) -> None:
         folder = f"{self._out}/{AUDITS}"
         files, write = delta.files_of(self._spark, folder), delta.new_write()
-        if local_path(folder) is not None:
-            files.create_dir(write)
         with files.open_output_stream(f"{write}/part.parquet") as file:
             pq.write_table(pa.Table.from_pylist(rows, _ROW), file)
         with delta.errors_name(folder):

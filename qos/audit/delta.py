@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake import DeltaTable, PostCommitHookProperties, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType, TimestampType
@@ -43,7 +44,7 @@ from qos.audit.locations import (
     local_path,
     storage_options,
 )
-from qos.audit.parquet_files import add_actions, file_system
+from qos.audit.parquet_files import add_actions
 from qos.audit.snapshot import files
 from qos.spark.causes import Lack, cause_of
 
@@ -300,7 +301,8 @@ def files_of(spark: SparkSession, folder: str) -> pafs.FileSystem:
     path = local_path(folder)
     if path is not None:
         path.mkdir(parents=True, exist_ok=True)
-    return file_system(delta_uri(folder), storage_options(spark, folder))
+    storage = DeltaStorageHandler(delta_uri(folder), storage_options(spark, folder))
+    return pafs.PyFileSystem(storage)
 
 
 def sweep(spark: SparkSession, folder: str, table: DeltaTable) -> list[str]:

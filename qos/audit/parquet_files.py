@@ -13,10 +13,9 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
-from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 
-__all__ = ["add_actions", "file_system"]
+__all__ = ["add_actions"]
 
 #: An object store answers slowly, but handles many requests at once.
 _THREADS: Final = 16
@@ -26,11 +25,6 @@ _TEXT_CHARS_MAX: Final = 64
 
 #: A smallest or largest value, in the form for JSON.
 _Bound: TypeAlias = int | str
-
-
-def file_system(uri: str, options: dict[str, str] | None) -> pafs.FileSystem:
-    """The files of a table, named by their paths within it."""
-    return pafs.PyFileSystem(DeltaStorageHandler(uri, options))
 
 
 def add_actions(files: pafs.FileSystem, folder: str) -> list[AddAction]:
