@@ -3,6 +3,31 @@
 Only the files with such rows are written again, each by itself. So a file keeps its
 hours, and is found by them. Everything is one commit, and repeating it changes nothing.
 When rows will not change any more, many files are merged into few.
+
+What deltalake 1.6.6 has was tried in place of this: a merge (its source has the keys to
+be deleted and the rows to be inserted), and an overwrite of the hours by a predicate. Both
+make the same rows, carry the mark of our commits, and fail if somebody else has committed
+since. Measured was `deliveries` with 1,000,000 rows of three days, 106 MB, a file for each
+hour. Keys of the last day got other rows: each way once, in turn, on a copy of that table,
+in one process on two busy processors. *CPU* is seconds of Java and Python, *memory* the
+peak of Python above what it had before, and *hour* the files with the rows of one hour
+afterwards, which the next look at it reads::
+
+    keys, files         here                merge               overwrite
+                        CPU  memory hour    CPU  memory hour    CPU  memory hour
+    9,974 in 2           1.8   1 MB  2 MB   1.3  86 MB   3 MB   2.6  38 MB   3 MB
+    104 in 24           27.6   3 MB  1 MB   3.1 251 MB  38 MB   9.1 518 MB  41 MB
+    10,095 in 24        19.6   1 MB  3 MB   2.7 349 MB  38 MB   7.9 519 MB  41 MB
+    100,097 in 24       31.5   3 MB 12 MB   5.1 542 MB  39 MB  12.2 344 MB  41 MB
+
+Neither was kept, though they take less CPU for many files, each of which is a plan of its
+own here. They write all files of a day as one. So a look at an hour, with a few late rows
+of the hour before, writes the whole day again: the twelfth look wrote 21 MB by merge, and
+here 3 MB, as the second. All these rows pass through the memory of the driver, on a cluster too, and new
+rows are written twice, since they leave Spark by files. Nor is it shorter: 56 lines in
+place of 60. Whole days (333,333 rows) took 6.1 s of CPU and 583 MB by overwrite, and 4.5 s
+and 5 MB by Spark. A delete by a predicate, for erase, would write the name of an account
+that asked to be forgotten into the history of the table.
 """
 
 from __future__ import annotations

@@ -304,6 +304,25 @@ def test_files_of_some_days_are_joined_and_no_row_changes(
     assert rows == sorted([*expected, (FIFTH, 4, "new")])
 
 
+def test_a_file_keeps_its_hours_when_rows_of_the_hour_before_are_swapped(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Otherwise each look would write the whole day again, and read it for an hour."""
+    folder = f"{tmp_path}/table"
+    for hour in range(4):
+        rows = [(FIFTH, hour, f"{hour}"), (FIFTH, hour, f"late {hour}")]
+        hours = [(FIFTH, hour)]
+        if hour:
+            rows.append((FIFTH, hour - 1, f"late {hour - 1}"))
+            hours.append((FIFTH, hour - 1))
+        frame = table(spark, *rows)
+        swap(frame, folder, on=["name"], keys=frame.select("name"), hours=hours)
+    found = files(DeltaTable(folder))
+    assert sum(found["num_records"].to_pylist()) == 8
+    least, most = (found[f"{end}.hour"].to_pylist() for end in ("min", "max"))
+    assert all(last - first <= 1 for first, last in zip(least, most, strict=True))
+
+
 def test_a_joined_file_is_not_too_big(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
