@@ -57,7 +57,7 @@ nitpick_ignore_regex = [
         r"|JID|Message|Path|SparkSession|StructType|date)",
     ),
     # No part of the public interface, but of its annotations.
-    (r"py:class", r"qos\.(core|engine|stores\.base)\..*|xep_qos\.consumers\.HandlerT"),
+    (r"py:class", r"qos\.(core|engine|stores\.base)\..*|xep_qos\.feed\.HandlerT"),
     (r"py:.*", r"Connected|JournalWriter|Json|LevelOrWord|NoSpark|ServerOptions"),
 ]
 
