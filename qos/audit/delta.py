@@ -20,6 +20,7 @@ import uuid
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Final, TypeAlias
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -309,26 +310,41 @@ def sweep(spark: SparkSession, folder: str, table: DeltaTable) -> list[str]:
     """Remove the files that killed writers have left in a table.
 
     Files that belong to any version stay. Where no lock keeps other writers away, files
-    of the last day stay as well.
+    of the last day stay as well: in the folders of writes that are not on this machine,
+    and in the folders of days, where deltalake writes, for us and for others.
 
     Returns:
-        The folders that were removed.
+        The folders of writes, and the files, that were removed.
     """
     files = files_of(spark, folder)
     entries = files.get_file_info(pafs.FileSelector("", recursive=False))
-    writes = {info.path for info in entries if info.path.startswith(_WRITE)}
     with errors_name(folder):
         active = pa.table(table.get_add_actions())["path"].to_pylist()
         # The files that vacuum would remove if it kept no former version.
         former = table.vacuum(0, dry_run=True, enforce_retention_duration=False)
-    orphans = writes - {path.partition("/")[0] for path in (*active, *former)}
+    owned = {unquote(path) for path in (*active, *former)}
+    began = datetime.now(UTC) - _WRITE_TAKES_MAX
+    writes = {info.path for info in entries if info.path.startswith(_WRITE)}
+    orphans = writes - {path.partition("/")[0] for path in owned}
     if local_path(folder) is None:
-        youngest = _write_of(datetime.now(UTC) - _WRITE_TAKES_MAX)
-        orphans = {write for write in orphans if write < youngest}
-    for write in orphans:
+        orphans = {write for write in orphans if write < _write_of(began)}
+    for info in entries:
+        if "=" in info.path and info.path not in writes:
+            orphans |= _parquet_before(files, info.path, began) - owned
+    for orphan in orphans:
         # Beside these, Hadoop has files with their checksums, which deltalake hides.
-        remove(spark, f"{folder}/{write}")
+        remove(spark, f"{folder}/{orphan}")
     return sorted(orphans)
+
+
+def _parquet_before(files: pafs.FileSystem, folder: str, moment: datetime) -> set[str]:
+    """The Parquet files below a folder that were written before a moment."""
+    infos = files.get_file_info(pafs.FileSelector(folder, recursive=True))
+    return {
+        info.path
+        for info in infos
+        if info.path.endswith(".parquet") and info.mtime and info.mtime < moment
+    }
 
 
 def new_write() -> str:

@@ -1,5 +1,7 @@
 """A day that is audited again is replaced as a whole, and others stay."""
 
+import os
+import time
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any, cast
 import duckdb
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -341,3 +344,38 @@ def test_a_joined_file_is_not_too_big(
         found["min.hour"].to_pylist(), found["max.hour"].to_pylist(), strict=True
     )
     assert sorted(spans) == [(0, 1), (2, 3), (4, 5)]
+
+
+def test_what_a_merge_of_files_leaves_when_it_fails_goes_a_day_later(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """deltalake writes the merged file, and only then finds that others were first."""
+    folder = str(tmp_path / "t")
+    for hour in range(3):
+        rows = table(spark, (FIFTH, hour, "first"))
+        swap(rows, folder, on=["hour"], keys=rows.select("hour"), hours=[(FIFTH, hour)])
+    behind = DeltaTable(folder)
+    store.replace_days(table(spark, (FIFTH, 9, "last")), folder, FIFTH, FIFTH)
+    with pytest.raises(CommitFailedError):
+        behind.optimize.compact()
+    (left,) = tmp_path.glob("t/date=*/*.parquet")
+    assert delta.sweep(spark, folder, DeltaTable(folder)) == []
+    assert left.exists()
+    long_ago = time.time() - 2 * 86_400
+    os.utime(left, (long_ago, long_ago))
+    swept = delta.sweep(spark, folder, DeltaTable(folder))
+    assert swept == [str(left.relative_to(folder))]
+    assert not left.exists()
+    # What belongs to any version stays, however old it is.
+    rows = table(spark, (FIFTH, 1, "later"))
+    swap(rows, folder, on=["hour"], keys=rows.select("hour"), hours=[(FIFTH, 1)])
+    join_files(spark, folder, None, FIFTH)
+    store.replace_days(table(spark, (FIFTH, 2, "again")), folder, FIFTH, FIFTH)
+    (merged,) = tmp_path.glob("t/date=*/*.parquet")
+    os.utime(merged, (long_ago, long_ago))
+    assert delta.sweep(spark, folder, DeltaTable(folder)) == []
+    counts = [
+        DeltaTable(folder, version).to_pyarrow_table().num_rows
+        for version in range(1, DeltaTable(folder).version() + 1)
+    ]
+    assert counts == [1, 2, 3, 1, 2, 2, 1]
