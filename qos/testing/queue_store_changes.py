@@ -46,7 +46,8 @@ from qos.core.queue.push import (
 from qos.core.queue.terminus import Terminus
 from qos.core.record import replace
 from qos.stores.queue_base import QueueStore
-from qos.testing.queue_store_model import QueueModel, state_of
+from qos.testing.queue_store_model import QueueModel
+from qos.testing.queue_store_state import state_of
 from qos.testing.store_records import NASTY_TEXTS
 
 __all__ = ["IDS", "NODES", "Chance", "check_reads"]

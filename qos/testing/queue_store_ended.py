@@ -27,7 +27,6 @@ from qos.core.queue.push import (
     SavePushSubscriber,
 )
 from qos.stores.queue_base import QueueStore
-from qos.testing.queue_store_model import state_of
 from qos.testing.queue_store_reads import QueueReadContract
 from qos.testing.queue_store_records import (
     archived_item,
@@ -39,6 +38,7 @@ from qos.testing.queue_store_records import (
     push_subscriber,
     write,
 )
+from qos.testing.queue_store_state import state_of
 from qos.testing.store_faults import run
 
 __all__ = ["QueueEndedContract"]

@@ -25,7 +25,7 @@ from qos.core.queue.item import ItemState, PurgedItems
 from qos.core.queue.push import SavePushLink, SavePushSubscriber
 from qos.errors import StoreError
 from qos.stores.queue_base import QueueStore
-from qos.testing.queue_store_model import QueueModel, State, state_of
+from qos.testing.queue_store_model import QueueModel
 from qos.testing.queue_store_records import (
     archived_item,
     ended_item,
@@ -38,6 +38,7 @@ from qos.testing.queue_store_records import (
     terminus,
     write,
 )
+from qos.testing.queue_store_state import State, state_of
 from qos.testing.store_faults import Copies, Fault, Probe, at_each_step, run
 
 __all__ = ["QueueFaultContract"]

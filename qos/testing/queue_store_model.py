@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import product
 from typing import TypeVar
 
 from qos.core.queue.contents import QueueContents
@@ -45,16 +44,13 @@ from qos.core.queue.push import (
 )
 from qos.core.queue.terminus import Terminus
 from qos.core.wall_clock import ClockHistory, shift
-from qos.stores.queue_base import QueueStore
 from qos.stores.times import moved
+from qos.testing.queue_store_state import State
 
-__all__ = ["QueueModel", "State", "state_of"]
+__all__ = ["QueueModel"]
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
-
-#: More than any test writes.
-_ALL = 10_000
 
 
 @dataclass
@@ -391,66 +387,4 @@ class QueueModel:
 def _moved(values: dict[_Key, _Value], by_s: float) -> dict[_Key, _Value]:
     return (
         {key: moved(value, by_s) for key, value in values.items()} if by_s else values
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """Everything that an open store shows.
-
-    Attributes:
-        contents: see QueueStore.contents.
-        payloads: of all items, by seq.
-        archived: the items that nodes keep after an outcome, by seq.
-        ended: the remembered ends.
-        has_purged: see QueueStore.has_purged.
-        push_subscribers: by their ids.
-        push_links: by the id of a subscriber, and seq.
-    """
-
-    contents: QueueContents
-    payloads: dict[int, str]
-    archived: dict[int, Item]
-    ended: frozenset[EndedItem]
-    has_purged: bool
-    push_subscribers: dict[str, PushSubscriber]
-    push_links: dict[tuple[str, int], PushLink]
-
-
-def state_of(store: QueueStore, nodes: Sequence[str], ids: Sequence[str]) -> State:
-    """The state of an open store.
-
-    Args:
-        store: open.
-        nodes: the names of all nodes that may be in it.
-        ids: all ids of items and of push subscribers that may be in it.
-    """
-    contents = store.contents()
-    archived = [
-        item
-        for node, outcome in product(nodes, ItemOutcome)
-        for item in store.archived(node, outcome, limit=_ALL)
-    ]
-    memories = [
-        memory
-        for node in nodes
-        for by_id in store.all_ended(node, ids).values()
-        for memory in by_id
-    ]
-    links = {
-        (link.subscriber_id, seq): link
-        for subscriber_id in ids
-        for seq, link in store.push_links(subscriber_id).items()
-    }
-    return State(
-        contents=contents,
-        payloads=store.payloads(range(contents.next_seq)),
-        archived={item.seq: item for item in archived},
-        ended=frozenset(memories),
-        has_purged=store.has_purged(),
-        push_subscribers={
-            subscriber.subscriber_id: subscriber
-            for subscriber in store.push_subscribers()
-        },
-        push_links=links,
     )

@@ -31,7 +31,6 @@ from qos.core.queue.push import (
 )
 from qos.errors import StoreError
 from qos.testing.queue_store_faults import QueueFaultContract
-from qos.testing.queue_store_model import state_of
 from qos.testing.queue_store_records import (
     archived_item,
     ended_item,
@@ -44,6 +43,7 @@ from qos.testing.queue_store_records import (
     terminus,
     write,
 )
+from qos.testing.queue_store_state import state_of
 from qos.testing.store_faults import run
 
 __all__ = ["QueueReadContract"]

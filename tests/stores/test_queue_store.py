@@ -18,8 +18,9 @@ from qos.stores.queue_base import QueueStore
 from qos.stores.queue_store import SqliteQueueStore
 from qos.testing.queue_store_changes import IDS, NODES, Chance
 from qos.testing.queue_store_contract import QueueStoreContract
-from qos.testing.queue_store_model import QueueModel, state_of
+from qos.testing.queue_store_model import QueueModel
 from qos.testing.queue_store_records import opened, write
+from qos.testing.queue_store_state import state_of
 from qos.testing.store_faults import Probe
 from row_probes import probe_rows
 
