@@ -14,6 +14,7 @@ from qos.core.queue.access import is_owner, may_publish
 from qos.core.queue.effects import SaveEnded, SaveItem
 from qos.core.queue.node_options import node_options
 from qos.core.queue.publishing import ONCE_S_MAX
+from qos.core.queue.terminus import ExpiryPolicy
 from qos.core.strings import bare
 from simulation.plan import (
     FAILS_MAX,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from qos.core.queue.effects import Change as QueueChange
     from qos.core.queue.item import EndedItem, Item, Node
     from qos.core.queue.properties import Properties
+    from qos.core.queue.terminus import Terminus
     from simulation.items import ItemFacts
     from simulation.ledger import Ledger, MessageFacts
     from simulation.queue_disk import QueueDisk
@@ -447,6 +449,20 @@ def lives_as_long_as_its_link(link: bool) -> str | None:
 def ends_in_time(jid: str, here: bool) -> str | None:
     """A terminus whose time is over is gone, with its subscription."""
     return f"the terminus of {jid} outlives its time" if here else None
+
+
+def outlives_the_process(
+    terminus: Terminus | None, started_at: float, now: float
+) -> str | None:
+    """A durable terminus whose time is not over is there after a start of the service."""
+    if terminus is None:
+        return None
+    until = terminus.until
+    if until is None and terminus.policy is not ExpiryPolicy.NEVER:
+        until = started_at + terminus.timeout_s
+    if until is not None and until <= now:
+        return None
+    return f"the terminus of {terminus.jid} ends with the process of the service"
 
 
 def within_credit(to: str, sent: int, limit: int) -> str | None:

@@ -17,6 +17,7 @@ from qos.core.queue.effects import (
     NotifySubscription,
     NotifyUnlock,
     RemoveNode,
+    RemoveTerminus,
     SaveItem,
 )
 from qos.core.queue.item import Affiliation, Item, ItemOutcome, Node
@@ -37,6 +38,7 @@ from qos.core.queue.requests import (
 )
 from qos.core.queue.results import ExtendResult, Result
 from qos.core.queue.stats import stats
+from qos.core.queue.terminus import Terminus
 from qos.core.record import replace
 from qos.core.strings import bare
 from qos.engine.gateway import QueuePorts
@@ -196,6 +198,9 @@ class QueueMachine(Machine, QueuePort):
                 durable=settings.durable_terminus,
                 released=settings.default_released,
             )
+        # The termini that the present process found, until its first commit, and when.
+        self._found_termini: Mapping[str, Terminus] = {}
+        self._found_at = 0.0
         self._links: set[str] = set()
         # Whether the link that makes a node is there, as this process knows it.
         self._made = False
@@ -294,6 +299,7 @@ class QueueMachine(Machine, QueuePort):
 
     def _committed(self) -> None:
         """A commit is on disk."""
+        self._found_termini = {}
         self._copies.committed()
         self._accepted.committed(self.disk.kept.nodes)
 
@@ -459,6 +465,10 @@ class QueueMachine(Machine, QueuePort):
             unheard = self._unheard_of(change.item.holder)
             unheard.locked(change.item, self.loop.time(), self._lock_s)
         self._ledger.check(invariants.what_is_written_is_shown, change, self.disk.kept)
+        if isinstance(change, RemoveTerminus) and not found:
+            terminus = self._found_termini.get(change.jid)
+            check = invariants.outlives_the_process
+            self._ledger.check(check, terminus, self._found_at, self._now())
         self._ledger.written(change, self._now(), self.disk.kept.nodes)
         self._copies.written(change, self.disk.kept.nodes)
         self._accepted.written(change)
@@ -532,6 +542,8 @@ class QueueMachine(Machine, QueuePort):
 
     def restarted(self) -> None:
         """See QueuePort."""
+        self._found_termini = {} if self._recovers else dict(self.disk.kept.termini)
+        self._found_at = self._now()
         if self._recovers:
             self._recovers = False
             self._ends()

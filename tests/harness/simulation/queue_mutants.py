@@ -211,7 +211,7 @@ QUEUE = (
         "for jid in sorted(links - self.termini.keys()):",
         "for jid in sorted(links):",
         "A durable terminus outlives the process.",
-        by=("only_failures_are_counted", "one_holder"),
+        by=("outlives_the_process",),
         seed=35,
     ),
     Mutant(
