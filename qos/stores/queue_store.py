@@ -100,7 +100,7 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
     heard_at: float | None = None
     _moves = (
         *moves(QUEUE_TABLES),
-        f"UPDATE about SET value = value + ?1 WHERE name IN ('{SEEN_AT}', '{HEARD_AT}')",
+        f"UPDATE about SET value = value + :by_s WHERE name IN ('{SEEN_AT}', '{HEARD_AT}')",
     )
 
     @property

@@ -394,7 +394,7 @@ class SqliteFile(DurableStore[_Contents, _Change]):
             self.probe("move")
             with _transaction(self._writer):
                 for statement in self._moves:
-                    self._writer.execute(statement, (by_s,))
+                    self._writer.execute(statement, {"by_s": by_s})
                 self._writer.execute(
                     "INSERT OR REPLACE INTO about VALUES (?, ?)",
                     (_CLOCK, clock_text(clock)),

@@ -138,7 +138,7 @@ def happened(tables: dict[str, type]) -> list[tuple[str, str]]:
 
 
 def moves(tables: dict[str, type]) -> Iterator[str]:
-    """The statements that move the times of these tables by their one parameter."""
+    """The statements that move the times of these tables by `:by_s` seconds."""
     for table, kind in tables.items():
         yield _update(table, _TIMES[kind])
         if kind is Item:
@@ -147,5 +147,5 @@ def moves(tables: dict[str, type]) -> Iterator[str]:
 
 
 def _update(table: str, names: Iterable[str]) -> str:
-    changes = ", ".join(f"{name} = {name} + ?1" for name in names)
+    changes = ", ".join(f"{name} = {name} + :by_s" for name in names)
     return f"UPDATE {table} SET {changes}"
