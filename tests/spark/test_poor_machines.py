@@ -42,10 +42,12 @@ _SIZES = ("16k", "64k", "128k", "160k", "192k", "224k", "256k", "320k", "8m")
 
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
-#: In /tmp nothing is executed, in the folder that is named first anything.
+#: In /tmp nothing is executed; in the two folders that are named first, anything: the
+#: Python that runs this, which may be in /tmp, and an empty one.
 _NOTHING_IN_TMP = (
     "mount --bind /tmp /tmp && mount -o remount,bind,noexec /tmp && "
-    'mount -t tmpfs tmpfs "$1" && shift && exec "$@"'
+    'mount --bind "$1" "$1" && mount -o remount,bind,exec "$1" && '
+    'mount -t tmpfs tmpfs "$2" && shift 2 && exec "$@"'
 )
 
 
@@ -101,7 +103,8 @@ def test_a_tmp_that_executes_nothing_ends_an_audit_with_what_to_do(
         env = {**spark_as_it_comes}
         env["JAVA_TOOL_OPTIONS"] = " ".join((env["JAVA_TOOL_OPTIONS"], *options))
         words = (*_AUDIT, journals, "--out", tmp_path / out)
-        return apart("sh", "-c", _NOTHING_IN_TMP, "sh", other, *words, env=env)
+        script = ("sh", "-c", _NOTHING_IN_TMP, "sh")
+        return apart(*script, sys.prefix, other, *words, env=env)
 
     done = audit("out")
     assert done.returncode == Status.USAGE, done.stderr
