@@ -64,6 +64,13 @@ def _default(options: object, name: str) -> float:
 
 #: Ordered by who causes the load: any peer, a peer that answers us, a user of a queue.
 LIMITS: Final = (
+    Limit(
+        "qos.core.queue.backlog:HEAD",
+        "fresh items that a queue keeps in memory, and twice as many for a while",
+    ),
+    Limit(
+        "qos.core.queue.backlog:READ", "items that a queue reads at once from its store"
+    ),
     # -- a message that is received
     Limit("xep_qos.settings:Settings.quota_messages", "messages held of one account"),
     Limit("xep_qos.settings:Settings.quota_bytes", "bytes held of one account"),

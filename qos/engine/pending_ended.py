@@ -9,6 +9,8 @@ import math
 from collections.abc import Collection, Sequence
 from typing import TypeVar
 
+from qos.core.queue.backlog import place_of
+from qos.core.queue.contents import StepFailed
 from qos.core.queue.effects import (
     Change,
     NotifyItem,
@@ -19,7 +21,8 @@ from qos.core.queue.effects import (
     SaveEnded,
     SaveItem,
 )
-from qos.core.queue.item import EndedItem, Item, ItemOutcome
+from qos.core.queue.item import EndedItem, Item, ItemOutcome, ItemState
+from qos.errors import StoreError
 from qos.stores.queue_base import QueueStore
 
 __all__ = ["PendingEndedItems"]
@@ -39,9 +42,12 @@ class PendingEndedItems:
         # deleted.
         self._items: dict[int, Item | None] = {}
         self._seqs: dict[int, int] = {}
+        # Those of them that are fresh, by node and id.
+        self._fresh: dict[tuple[str, str], Item] = {}
         self._deleted: dict[str, int] = {}
-        # By node, the purges on their way.
-        self._purges: dict[str, list[PurgeNode]] = {}
+        # By node, the purges on their way, each with the items that were in memory or on
+        # their way, by id.
+        self._purges: dict[str, list[tuple[PurgeNode, dict[str, Item]]]] = {}
 
     @property
     def deleted(self) -> Collection[str]:
@@ -53,13 +59,19 @@ class PendingEndedItems:
         for effect in effects:
             # Effects on an item first: most are.
             if isinstance(effect, SaveItem):
-                seq = effect.item.seq
-                self._items[seq] = effect.item
+                item = effect.item
+                seq = item.seq
+                self._items[seq] = item
+                if item.state is ItemState.AVAILABLE and item.is_fresh:
+                    self._fresh[item.node, item.item_id] = item
+                elif self._fresh:
+                    self._fresh.pop((item.node, item.item_id), None)
                 self._seqs[seq] = self._seqs.get(seq, 0) + 1
             elif isinstance(effect, NotifyItem):
                 continue
             elif isinstance(effect, RemoveItem):
                 seq = effect.seq
+                self._take(seq)
                 self._items[seq] = None
                 self._seqs[seq] = self._seqs.get(seq, 0) + 1
             elif isinstance(effect, SaveEnded):
@@ -68,10 +80,25 @@ class PendingEndedItems:
             elif isinstance(effect, RemoveNode):
                 self._delete(effect.name)
             elif isinstance(effect, PurgeNode):
-                self._purges.setdefault(effect.purged.node, []).append(effect)
-                for seq, item in self._items.items():
-                    if item is not None and effect.purged.has(item):
-                        self._items[seq] = None
+                self._purge(effect)
+
+    def _take(self, seq: int) -> None:
+        """Note that an item is not fresh any more, or that it is written."""
+        item = self._items.get(seq)
+        if item is not None:
+            key = item.node, item.item_id
+            if self._fresh.get(key) is item:
+                del self._fresh[key]
+
+    def _purge(self, purge: PurgeNode) -> None:
+        items = dict(purge.items)
+        for seq, item in self._items.items():
+            if item is not None and purge.purged.has(item):
+                self._take(seq)
+                self._items[seq] = None
+                if item.state is not ItemState.ARCHIVED:
+                    items[item.item_id] = item
+        self._purges.setdefault(purge.purged.node, []).append((purge, items))
 
     def _delete(self, node: str) -> None:
         self._deleted[node] = self._deleted.get(node, 0) + 1
@@ -82,6 +109,7 @@ class PendingEndedItems:
             del self._ended[key]
         for seq, item in self._items.items():
             if item is not None and item.node == node:
+                self._take(seq)
                 self._items[seq] = None
 
     def written(self, changes: Sequence[Change]) -> None:
@@ -100,11 +128,14 @@ class PendingEndedItems:
 
     def _item_written(self, seq: int) -> None:
         if not _one_less(self._seqs, seq):
+            if self._fresh:
+                self._take(seq)
             del self._items[seq]
 
     def _purge_written(self, purge: PurgeNode) -> None:
         node = purge.purged.node
-        remaining = [each for each in self._purges.get(node, ()) if each is not purge]
+        purges = self._purges.get(node, ())
+        remaining = [each for each in purges if each[0] is not purge]
         if remaining:
             self._purges[node] = remaining
         else:
@@ -138,11 +169,15 @@ class PendingEndedItems:
 
     def _purged(self, node: str, item_id: str) -> list[EndedItem]:
         """The ends of items with this id, whose purge is on its way."""
-        return [
-            purge.purged.end_of(purge.items[item_id])
-            for purge in self._purges.get(node, ())
-            if item_id in purge.items
-        ]
+        ends = []
+        for purge, items in self._purges.get(node, ()):
+            item = items.get(item_id)
+            if item is None:
+                gen = purge.purged.gen
+                item = self.find_fresh(node, gen, [item_id]).get(item_id)
+            if item is not None:
+                ends.append(purge.purged.end_of(item))
+        return ends
 
     def _asks(self, node: str, outcome: ItemOutcome) -> bool:
         """Whether the store may have archived items that are not on their way out."""
@@ -209,6 +244,66 @@ class PendingEndedItems:
             stored_items = self._store.find_archived(node, item_id, outcome)
             items += [item for item in stored_items if item.seq not in self._items]
         return sorted(items, key=lambda item: item.seq)
+
+    def _pending_fresh(self, node: str, gen: int) -> list[Item]:
+        """The fresh items that are on their way."""
+        return [
+            item
+            for item in self._fresh.values()
+            if (item.node, item.gen) == (node, gen)
+        ]
+
+    def fresh(
+        self, node: str, gen: int, *, after: tuple[int, int], limit: int
+    ) -> list[Item]:
+        """See qos.core.queue.contents.StoredItems."""
+        pending = [
+            item
+            for item in self._pending_fresh(node, gen)
+            if (-item.priority, item.seq) > (-after[0], after[1])
+        ]
+        unchanged: list[Item] = []
+        while len(unchanged) < limit:
+            chunk = self._store.fresh(node, gen, after=after, limit=limit)
+            unchanged += [item for item in chunk if item.seq not in self._items]
+            if len(chunk) < limit:
+                break
+            after = (chunk[-1].priority, chunk[-1].seq)
+        return sorted([*pending, *unchanged], key=place_of)[:limit]
+
+    def find_fresh(
+        self, node: str, gen: int, item_ids: Collection[str]
+    ) -> dict[str, Item]:
+        """See qos.core.queue.contents.StoredItems."""
+        stored = self._store.find_fresh(node, gen, item_ids).values()
+        pending = [self._fresh.get((node, item_id)) for item_id in item_ids]
+        items = [item for item in stored if item.seq not in self._items]
+        items += [item for item in pending if item is not None and item.gen == gen]
+        return {item.item_id: item for item in items}
+
+    def has_fresh(self, node: str, gen: int, item_id: str) -> bool:
+        """See qos.core.queue.contents.StoredItems."""
+        try:
+            return bool(self.find_fresh(node, gen, [item_id]))
+        except StoreError as error:
+            raise StepFailed(str(error)) from error
+
+    def fresh_page(
+        self, node: str, gen: int, *, after: int, limit: int, last: bool = False
+    ) -> list[Item]:
+        """See qos.core.queue.contents.StoredItems."""
+        pending = [item for item in self._pending_fresh(node, gen) if item.seq > after]
+        asked = limit
+        while True:
+            stored = self._store.fresh_page(
+                node, gen, after=after, limit=asked, last=last
+            )
+            unchanged = [item for item in stored if item.seq not in self._items]
+            if len(unchanged) >= limit or len(stored) < asked:
+                break
+            asked *= 2
+        page = sorted([*pending, *unchanged], key=lambda item: item.seq)
+        return page[max(0, len(page) - limit) :] if last else page[:limit]
 
     def count_archived(
         self, node: str, outcome: ItemOutcome, *, most: int, now: float = -math.inf

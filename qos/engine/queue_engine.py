@@ -145,7 +145,9 @@ class QueueEngine(QueueState):
         self._ended_items = PendingEndedItems(store)
         self._watchers = Watchers()
         self._logged = RateLimit(_LOG_S)
-        contents = store.open(clock.now())
+        # Without a journal, which notes what each step does to an item as it was before.
+        self._is_paged = journal is None
+        contents = store.open(clock.now(), paged=self._is_paged)
         #: Away until the first session, and since an earlier process had one.
         self._link = LinkTime()
         self._in_session = False
@@ -664,7 +666,7 @@ class QueueEngine(QueueState):
             self._recovery.set(None, self._wall.now() + _READ_AGAIN_S)
             return
         try:
-            contents = self.store.contents()
+            contents = self.store.contents(paged=self._is_paged)
             core = self._core = self._new_core(contents)
             self._journal.start_again(contents.items)
             self._did(core.start(self._clock.now()))

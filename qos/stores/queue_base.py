@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol, runtime_checkable
 
 from qos.core.queue.contents import QueueContents
@@ -64,16 +64,17 @@ class QueueStore(Protocol):
         last publish or lock; None: there is none.
         """
 
-    def open(self, now: float | None = None) -> QueueContents:
+    def open(self, now: float | None = None, *, paged: bool = False) -> QueueContents:
         """Open or create the store, and return its contents.
 
-        Blocks; the time grows with the number of items that are not archived. A closed
-        store may be opened again.
+        Blocks; the time grows with the number of items in the result. A closed store may
+        be opened again.
 
         Args:
             now: the time of the process. If it does not fit to the times in the store,
                 all of these move by `qos.core.wall_clock.shift`, on disk, before the
                 contents are read. None: nothing moves.
+            paged: see `contents`.
 
         Raises:
             StoreInUse: another process, or another store object of this one, has it
@@ -82,8 +83,11 @@ class QueueStore(Protocol):
                 say; the store is left as it was.
         """
 
-    def contents(self) -> QueueContents:
+    def contents(self, *, paged: bool = False) -> QueueContents:
         """The result of `open`, as of now.
+
+        Args:
+            paged: count fresh items (`Item.is_fresh`) in place of showing them.
 
         Nodes are by name, subscriptions by node and JID, termini by JID, and the items
         that are not archived by seq. The next seq is larger than each that was there at
@@ -168,6 +172,33 @@ class QueueStore(Protocol):
         self, node: str, item_id: str, outcome: ItemOutcome
     ) -> list[Item]:
         """The items with this id that a node keeps after this outcome, by seq."""
+
+    def fresh(
+        self, node: str, gen: int, *, after: tuple[int, int], limit: int
+    ) -> list[Item]:
+        """The fresh items of this generation of a node (`Item.is_fresh`), in order.
+
+        The order is that of delivery: by priority, the largest first, then by seq.
+
+        Args:
+            node: the name of the node.
+            gen: the generation.
+            after: only those behind this priority and seq.
+            limit: so many at most; a shorter list is the end.
+        """
+
+    def find_fresh(
+        self, node: str, gen: int, item_ids: Collection[str]
+    ) -> dict[str, Item]:
+        """The fresh items of this generation of a node with these ids, by id."""
+
+    def fresh_page(
+        self, node: str, gen: int, *, after: int, limit: int, last: bool = False
+    ) -> list[Item]:
+        """The fresh items of this generation of a node with seq > after, by seq.
+
+        Of more than the limit the first ones, or the last ones.
+        """
 
     def has_purged(self) -> bool:
         """Whether rows of purged items or deleted nodes may be there, for RemovePurged."""

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from qos.stores.sqlite_file import ABOUT, Migrations
 
-__all__ = ["APPLICATION_ID", "MIGRATIONS"]
+__all__ = ["APPLICATION_ID", "FRESH", "IN_MEMORY", "MIGRATIONS"]
 
 #: "QoSq", by which `file` and we recognize our files.
 APPLICATION_ID = 0x516F5371
+
+#: The condition on an item that is fresh (`Item.is_fresh`), or was when it was locked: none
+#: of these columns changes then.
+FRESH = (
+    'ended_at IS NULL AND "order" = 0 AND expires_at IS NULL'
+    " AND available_at <= published_at"
+    " AND origin = '' AND excluded = '[]' AND history = '[]'"
+)
+
+#: The condition on an item that a queue keeps in memory always: it has not ended, and only
+#: waiting is not all that there is to it.
+IN_MEMORY = f"ended_at IS NULL AND (state = 'acquired' OR NOT ({FRESH}))"
 
 MIGRATIONS: Migrations = (
     (
@@ -253,5 +265,12 @@ MIGRATIONS: Migrations = (
             after_token TEXT,
             after_seq INTEGER NOT NULL DEFAULT 0
         ) WITHOUT ROWID""",
+    ),
+    # Fresh items in the order of delivery; and all others that have not ended. A lock of an
+    # item that was never locked before writes to the second one alone.
+    (
+        f"""CREATE INDEX item_fresh ON item (node, gen, priority, seq, size)
+            WHERE {FRESH}""",
+        f"CREATE INDEX item_in_memory ON item (seq) WHERE {IN_MEMORY}",
     ),
 )

@@ -12,11 +12,11 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from qos.core.queue.contents import QueueContents
+from qos.core.queue.contents import FreshItems, QueueContents
 from qos.core.queue.effects import Change
-from qos.core.queue.item import EndedItem, Item, ItemOutcome
+from qos.core.queue.item import PRIORITIES, EndedItem, Item, ItemOutcome
 from qos.core.queue.push import PushLink, PushSubscriber
 from qos.core.queue.terminus import Terminus
 from qos.errors import InvalidArgument, StoreError
@@ -35,7 +35,7 @@ from qos.stores.queue_rows import (
     TERMINUS,
     rows,
 )
-from qos.stores.queue_schema import APPLICATION_ID, MIGRATIONS
+from qos.stores.queue_schema import APPLICATION_ID, FRESH, IN_MEMORY, MIGRATIONS
 from qos.stores.queue_values import (
     ended_from,
     item_from,
@@ -98,6 +98,7 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
         ("ended_at", f"ended WHERE {_NOT_SEEN}"),
     )
     heard_at: float | None = None
+    _is_paged = False
     _moves = (
         *moves(QUEUE_TABLES),
         f"UPDATE about SET value = value + :by_s WHERE name IN ('{SEEN_AT}', '{HEARD_AT}')",
@@ -107,8 +108,14 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
     def _migrations(self) -> Migrations:
         return MIGRATIONS
 
-    def contents(self) -> QueueContents:
+    def open(self, now: float | None = None, *, paged: bool = False) -> QueueContents:
         """See QueueStore."""
+        self._is_paged = paged
+        return super().open(now)
+
+    def contents(self, *, paged: bool = False) -> QueueContents:
+        """See QueueStore."""
+        self._is_paged = paged
         return self._contents()
 
     def payloads(self, seqs: Sequence[int]) -> dict[int, str]:
@@ -205,6 +212,88 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
             outcome.value,
         )
 
+    def _fresh_counts(self) -> dict[str, FreshItems]:
+        counts = self._read(
+            "SELECT name, COUNT(*), SUM(size) FROM node"
+            " CROSS JOIN item INDEXED BY item_fresh"
+            f" ON item.node = name AND item.gen = node.gen WHERE {FRESH} GROUP BY name"
+        )
+        # Those of them that are locked, found without a look at the others.
+        acquired = self._read(
+            "SELECT name, COUNT(*), SUM(size) FROM item INDEXED BY item_in_memory"
+            " JOIN node ON item.node = name AND item.gen = node.gen"
+            f" WHERE {IN_MEMORY} AND state = 'acquired' AND {FRESH} GROUP BY name"
+        )
+        fresh = {name: FreshItems(*counted) for name, *counted in counts}
+        for name, count, size in acquired:
+            fresh[name] = FreshItems(fresh[name].items - count, fresh[name].size - size)
+        return {name: counted for name, counted in fresh.items() if counted.items}
+
+    def fresh(
+        self, node: str, gen: int, *, after: tuple[int, int], limit: int
+    ) -> list[Item]:
+        """See QueueStore."""
+        items: list[Item] = []
+        for priority in reversed(PRIORITIES):
+            if priority > after[0] or len(items) >= limit:
+                continue
+            seq = after[1] if priority == after[0] else 0
+            rest = limit - len(items)
+            items += self._fresh(node, gen, priority, seq, rest)
+        return items
+
+    def fresh_page(
+        self, node: str, gen: int, *, after: int, limit: int, last: bool = False
+    ) -> list[Item]:
+        """See QueueStore."""
+        items: list[Item] = []
+        for priority in PRIORITIES:
+            items += self._fresh(node, gen, priority, after, limit, last=last)
+        items.sort(key=lambda item: item.seq)
+        return items[max(0, len(items) - limit) :] if last else items[:limit]
+
+    def _fresh(
+        self,
+        node: str,
+        gen: int,
+        priority: int,
+        after: int,
+        limit: int,
+        *,
+        last: bool = False,
+    ) -> list[Item]:
+        """The fresh items with this priority and seq > after; of too many the last ones."""
+        direction = "DESC" if last else "ASC"
+        return self._items(
+            f"INDEXED BY item_fresh WHERE {FRESH} AND node = ? AND gen = ?"
+            " AND priority = ? AND seq > ? AND state = 'available'"
+            f" ORDER BY seq {direction} LIMIT ?",
+            node,
+            gen,
+            priority,
+            after,
+            limit,
+        )
+
+    def find_fresh(
+        self, node: str, gen: int, item_ids: Collection[str]
+    ) -> dict[str, Item]:
+        """See QueueStore."""
+        items: dict[str, Item] = {}
+        ids = list(item_ids)
+        for start in range(0, len(ids), _IDS):
+            batch = ids[start : start + _IDS]
+            marks = ", ".join("?" * len(batch))
+            found = self._items(
+                f"INDEXED BY item_by_id WHERE node = ? AND item_id IN ({marks})"
+                f" AND gen = ? AND state = 'available' AND {FRESH} ORDER BY seq",
+                node,
+                *batch,
+                gen,
+            )
+            items.update((item.item_id, item) for item in found)
+        return items
+
     def has_purged(self) -> bool:
         """See QueueStore."""
         return bool(self._read(HAS_PURGED)[0][0])
@@ -272,11 +361,18 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
         )
         # A file of an earlier version says only when it was used.
         ((self.heard_at,),) = noted or self._read(self._newest)
+        live, fresh = f"WHERE state <> 'archived' AND {SHOWN} ORDER BY seq", None
+        if self._is_paged:
+            fresh = self._fresh_counts()
+            live = (
+                f"INDEXED BY item_in_memory WHERE {IN_MEMORY} AND {SHOWN} ORDER BY seq"
+            )
         return QueueContents(
             nodes=self._records(node_from, NODE, nodes),
             subscriptions=self._records(subscription_from, SUBSCRIPTION, subscriptions),
             termini=self._termini(),
-            items=self._items(f"WHERE state <> 'archived' AND {SHOWN} ORDER BY seq"),
+            items=self._items(live),
+            fresh=fresh,
             dead=dict(dead),
             next_seq=self._next_seq("item"),
             next_order=last_order + 1,

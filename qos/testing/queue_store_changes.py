@@ -28,9 +28,11 @@ from qos.core.queue.effects import (
 )
 from qos.core.queue.item import (
     LOCK,
+    PRIORITIES,
     EndedItem,
     Item,
     ItemOutcome,
+    ItemState,
     Node,
     PurgedItems,
     Subscription,
@@ -113,6 +115,8 @@ class Chance:
             if self._chance.randrange(2):
                 lock = self._any(Item)
                 changes = {name: getattr(lock, name) for name in LOCK}
+                if ItemState.ARCHIVED in {model.items[seq].state, lock.state}:
+                    del changes["state"]
                 return SaveLock(replace(model.items[seq], **changes))
             return SaveItem(self._any(Item, seq=seq, node=node, item_id=item_id))
         if kind == 7:
@@ -161,8 +165,8 @@ class Chance:
         span = range(pick((0, 0, 1, 3)))
         if hasattr(kind, "__dataclass_fields__"):
             hints = get_type_hints(kind).items()
-            values = {name: self._any(hint) for name, hint in hints}
-            return kind(**values | fields)
+            values = {name: self._any(hint) for name, hint in hints} | fields
+            return kind(**values | (self._life(values) if kind is Item else {}))
         if isinstance(kind, UnionType):
             return pick((None, self._any(parts[0])))
         if get_origin(kind) is Mapping:
@@ -173,6 +177,17 @@ class Chance:
         if get_origin(kind) in {frozenset, tuple}:
             return get_origin(kind)(self._any(parts[0]) for _ in span)
         return pick(tuple(kind) if issubclass(kind, Enum) else _VALUES[kind])
+
+    def _life(self, values: Mapping[str, object]) -> dict[str, object]:
+        """What makes sense of the values of an item; half of the waiting ones are fresh."""
+        life: dict[str, object] = {"priority": self._chance.choice(PRIORITIES)}
+        if values["state"] is ItemState.ARCHIVED:
+            return life | {"ended_at": self._any(float)}
+        life |= {"outcome": None, "ended_at": None}
+        if self._chance.randrange(2):
+            life |= {"order": 0, "origin": "", "excluded": frozenset(), "history": ()}
+            life |= {"expires_at": None, "available_at": values["published_at"]}
+        return life
 
 
 def check_reads(store: QueueStore, model: QueueModel) -> None:

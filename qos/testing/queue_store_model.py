@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from qos.core.queue.contents import QueueContents
+from qos.core.queue.contents import FreshItems, QueueContents
 from qos.core.queue.effects import (
     Change,
     ForgetOld,
@@ -330,7 +330,7 @@ class QueueModel:
 
     # -- reading ---------------------------------------------------------------
 
-    def contents(self) -> QueueContents:
+    def contents(self, *, paged: bool = False) -> QueueContents:
         """See QueueStore."""
         items = [self.items[seq] for seq in sorted(self.items)]
         # Also of items that nobody sees.
@@ -341,18 +341,58 @@ class QueueModel:
             for item in items
             if item.state is ItemState.ARCHIVED and item.outcome is ItemOutcome.REJECTED
         )
+        fresh: dict[str, FreshItems] = {}
+        for name, node in self.nodes.items():
+            sizes = [item.size for item in self._fresh(name, node.gen)]
+            if sizes:
+                fresh[name] = FreshItems(len(sizes), sum(sizes))
         return QueueContents(
             nodes=[self.nodes[name] for name in sorted(self.nodes)],
             subscriptions=[
                 self.subscriptions[key] for key in sorted(self.subscriptions)
             ],
             termini=[self.termini[jid] for jid in sorted(self.termini)],
-            items=[item for item in items if item.state is not ItemState.ARCHIVED],
+            items=[
+                item
+                for item in items
+                if item.state is not ItemState.ARCHIVED
+                and not (paged and item.is_fresh)
+            ],
+            fresh=fresh if paged else None,
             dead=dict(dead),
             next_seq=self.last_seq + 1,
             next_order=1 + last_order,
             next_gen=1 + max(self.deleted.values(), default=-1),
         )
+
+    def _fresh(self, node: str, gen: int) -> list[Item]:
+        items = map(self.items.__getitem__, sorted(self.items))
+        key = (node, gen)
+        return [
+            each for each in items if each.is_fresh and (each.node, each.gen) == key
+        ]
+
+    def fresh(
+        self, node: str, gen: int, *, after: tuple[int, int], limit: int
+    ) -> list[Item]:
+        """See QueueStore."""
+        items = sorted(self._fresh(node, gen), key=_in_order)
+        behind = (-after[0], after[1])
+        return [item for item in items if _in_order(item) > behind][:limit]
+
+    def find_fresh(
+        self, node: str, gen: int, item_ids: Collection[str]
+    ) -> dict[str, Item]:
+        """See QueueStore."""
+        items = self._fresh(node, gen)
+        return {item.item_id: item for item in items if item.item_id in item_ids}
+
+    def fresh_page(
+        self, node: str, gen: int, *, after: int, limit: int, last: bool = False
+    ) -> list[Item]:
+        """See QueueStore."""
+        items = [item for item in self._fresh(node, gen) if item.seq > after]
+        return items[max(0, len(items) - limit) :] if last else items[:limit]
 
     def archived(self, node: str, outcome: ItemOutcome) -> list[Item]:
         """The items that a node keeps after this outcome, by seq."""
@@ -373,8 +413,20 @@ class QueueModel:
             and item.outcome is not None
             and self.is_shown(item)
         }
+        contents = self.contents()
+        fresh: dict[tuple[str, int], tuple[list[Item], ...]] = {}
+        for node, gen in {(item.node, item.gen) for item in contents.items}:
+            by_seq = self._fresh(node, gen)
+            if by_seq:
+                in_order = sorted(by_seq, key=_in_order)
+                last = [item for item in by_seq if item.seq > 1][-2:]
+                named = {item.item_id: item for item in by_seq}
+                by_id = [named[item_id] for item_id in sorted(named)]
+                fresh[node, gen] = (in_order, by_seq, last, by_id)
         return State(
-            contents=self.contents(),
+            contents=contents,
+            paged=self.contents(paged=True),
+            fresh=fresh,
             payloads=dict(self.payloads),
             archived=archived,
             ended=frozenset(self.all_ends()),
@@ -382,6 +434,10 @@ class QueueModel:
             push_subscribers=dict(self.push_subscribers),
             push_links=dict(self.push_links),
         )
+
+
+def _in_order(item: Item) -> tuple[int, int]:
+    return (-item.priority, item.seq)
 
 
 def _moved(values: dict[_Key, _Value], by_s: float) -> dict[_Key, _Value]:

@@ -211,7 +211,8 @@ class QueueReadContract(QueueFaultContract):
                     await write(store, RemovePurged(3))
                 state = state_of(store, names, ids)
                 contents = replace(state.contents, next_seq=3)
-                assert replace(state, contents=contents) == expected
+                paged = replace(state.paged, next_seq=3)
+                assert replace(state, contents=contents, paged=paged) == expected
 
         run(scenario())
 

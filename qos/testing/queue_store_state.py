@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from qos.core.queue.contents import QueueContents
-from qos.core.queue.item import EndedItem, Item, ItemOutcome
+from qos.core.queue.item import PRIORITIES, EndedItem, Item, ItemOutcome
 from qos.core.queue.push import PushLink, PushSubscriber
 from qos.stores.queue_base import QueueStore
 
@@ -23,6 +23,9 @@ class State:
 
     Attributes:
         contents: see QueueStore.contents.
+        paged: the same, with fresh items counted.
+        fresh: the fresh items of each node's generation that has some: in the order of
+            delivery, by seq, the last ones first, and those with an id.
         payloads: of all items, by seq.
         archived: the items that nodes keep after an outcome, by seq.
         ended: the remembered ends.
@@ -32,6 +35,8 @@ class State:
     """
 
     contents: QueueContents
+    paged: QueueContents
+    fresh: dict[tuple[str, int], tuple[list[Item], ...]]
     payloads: dict[int, str]
     archived: dict[int, Item]
     ended: frozenset[EndedItem]
@@ -65,8 +70,14 @@ def state_of(store: QueueStore, nodes: Sequence[str], ids: Sequence[str]) -> Sta
         for subscriber_id in ids
         for seq, link in store.push_links(subscriber_id).items()
     }
+    fresh = {
+        (node, gen): _fresh(store, node, gen, [item.item_id for item in contents.items])
+        for node, gen in {(item.node, item.gen) for item in contents.items}
+    }
     return State(
         contents=contents,
+        paged=store.contents(paged=True),
+        fresh={key: items for key, items in fresh.items() if any(items)},
         payloads=store.payloads(range(contents.next_seq)),
         archived={item.seq: item for item in archived},
         ended=frozenset(memories),
@@ -77,3 +88,22 @@ def state_of(store: QueueStore, nodes: Sequence[str], ids: Sequence[str]) -> Sta
         },
         push_links=links,
     )
+
+
+def _fresh(
+    store: QueueStore, node: str, gen: int, ids: Sequence[str]
+) -> tuple[list[Item], ...]:
+    """See State.fresh; read by pages of two."""
+    in_order: list[Item] = []
+    after = (max(PRIORITIES) + 1, 0)
+    while page := store.fresh(node, gen, after=after, limit=2):
+        in_order += page
+        after = (page[-1].priority, page[-1].seq)
+    by_seq: list[Item] = []
+    while page := store.fresh_page(
+        node, gen, after=by_seq[-1].seq if by_seq else 0, limit=2
+    ):
+        by_seq += page
+    last = store.fresh_page(node, gen, after=1, limit=2, last=True)
+    found = store.find_fresh(node, gen, ids)
+    return in_order, by_seq, last, [found[item_id] for item_id in sorted(found)]

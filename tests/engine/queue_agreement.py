@@ -3,7 +3,6 @@
 from qos.core.queue.effects import NotifyItem
 from qos.core.queue.holders import resources
 from qos.core.queue.item import ItemState
-from qos.core.queue.node import QueueNode
 from qos.core.queue.stats import stats
 from qos.core.strings import bare
 from queue_model import Model
@@ -43,13 +42,14 @@ def disk_agrees(model: Model, world: World) -> None:
         assert (found.publisher, found.digest) == (end.publisher, end.digest)
 
 
-def memory_agrees(model: Model, queue: QueueNode) -> None:
+def memory_agrees(model: Model, world: World, name: str) -> None:
     """The contents of the node must be true, whether they are on disk yet or not."""
-    name = queue.node.name
+    queue, items = world.core.nodes[name], world.live(name)
     live = model.live(name)
-    assert queue.items.keys() == live.keys()
+    assert items.keys() == live.keys()
     for item_id, fact in live.items():
-        fact.same(queue.items[item_id])
+        fact.same(items[item_id])
+        assert queue.live.get(item_id) == items[item_id]
     assert queue.live.size == sum(fact.size for fact in live.values())
     assert queue.node.accepted == model.accepted[name]
     assert queue.subscriptions.keys() == model.wishes.get(name, {}).keys()
@@ -71,7 +71,8 @@ def counts_agree(world: World, name: str, now: float) -> None:
     """The kept counts of items must agree with a look at all of them."""
     queue, present = world.core.nodes[name], world.core.presence.present
     live, active = queue.live, queue.subscriptions.active()
-    waiting = [each for each in queue.items.values() if not each.holder]
+    items = list(world.live(name).values())
+    waiting = [each for each in items if not each.holder]
     ready = [each for each in waiting if not each.is_held_back(now)]
     selectors = {each.selector for each in active}
     unmatched = []
@@ -101,15 +102,15 @@ def counts_agree(world: World, name: str, now: float) -> None:
     ]
     counted = sum(len(each.order) for _, each in world.core.letters(name))
     found = stats(queue, present, letters=counted, copying=0, now=now)
-    oldest = min((each.published_at for each in queue.items.values()), default=None)
+    oldest = min((each.published_at for each in items), default=None)
     assert found == {
         **found,
         "available": len(ready),
-        "acquired": len(queue.items) - len(waiting),
+        "acquired": len(items) - len(waiting),
         "delayed": len(waiting) - len(ready),
         "dead": queue.dead + len(letters),
         "oldest_seconds": None if oldest is None else round(now - oldest, 3),
-        "bytes": sum(each.size for each in queue.items.values()),
+        "bytes": sum(each.size for each in items),
         "excluded": sum(bool(each.excluded) for each in stuck) if active else 0,
         "unmatched": len(unmatched),
         "oversized": sum(map(live.ready.is_oversized, waiting)),

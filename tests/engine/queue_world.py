@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
 from qos.core.queue.bounds import QueueBounds
@@ -44,6 +44,7 @@ from qos.core.queue.requests import (
 from qos.core.queue.results import ExtendResult, Result
 from qos.core.queue.selector_time import Meter, SelectorTime
 from qos.core.queue.service import Queues
+from qos.testing.queue_store_model import QueueModel
 from simulation.queue_disk import QueueDisk
 
 NODE = "orders"
@@ -102,7 +103,9 @@ class World:
         creators: set[str] | None = None,
         bounds: QueueBounds | None = None,
         meter: Meter | None = None,
+        paged: bool = True,
     ) -> None:
+        self.paged = paged
         self.now = 1000.0
         self.creators = creators
         self.bounds = bounds or QueueBounds()
@@ -123,7 +126,7 @@ class World:
         #: What was old at this time is removed, some in each commit; None: it is gone.
         self.old_at: float | None = None
         self.core = Queues(
-            self.disk.contents(),
+            self.disk.contents(paged=self.paged),
             _Memory(self),
             creators=self.creators,
             bounds=self.bounds,
@@ -312,7 +315,11 @@ class World:
     def live(self, node: str = NODE) -> dict[str, Item]:
         """The available and locked items, by id."""
         queue = self.core.nodes.get(node)
-        return {} if queue is None else dict(queue.items)
+        if queue is None:
+            return {}
+        page = queue.live.page(0, 10**9)
+        assert len(page) == queue.live.count
+        return {item.item_id: item for item in page}
 
     def item(self, item_id: str, node: str = NODE) -> Item:
         """One of the live items."""
@@ -366,14 +373,48 @@ class _Memory:
             match change:
                 case SaveEnded():
                     soon.apply(change)
-                case PurgeNode(purged, items):
-                    for item in items.values():
-                        soon.apply(SaveEnded(purged.end_of(item)))
+                case PurgeNode(purged):
+                    for item in self._items().values():
+                        if purged.has(item) and item.outcome is None:
+                            soon.apply(SaveEnded(purged.end_of(item)))
                 case RemoveNode(name, _):
                     soon.ended = {
                         key: each for key, each in soon.ended.items() if key[0] != name
                     }
         return soon
+
+    def _items(self) -> dict[int, Item]:
+        """All items, as they will be, those of older generations too."""
+        items = dict(self._world.disk.items)
+        for change in self._world.pending:
+            match change:
+                case SaveItem(item):
+                    items[item.seq] = item
+                case RemoveItem(seq):
+                    del items[seq]
+        return items
+
+    def fresh(
+        self, node: str, gen: int, *, after: tuple[int, int], limit: int
+    ) -> list[Item]:
+        return QueueModel(items=self._items()).fresh(
+            node, gen, after=after, limit=limit
+        )
+
+    def find_fresh(
+        self, node: str, gen: int, item_ids: Collection[str]
+    ) -> dict[str, Item]:
+        return QueueModel(items=self._items()).find_fresh(node, gen, item_ids)
+
+    def has_fresh(self, node: str, gen: int, item_id: str) -> bool:
+        return bool(self.find_fresh(node, gen, [item_id]))
+
+    def fresh_page(
+        self, node: str, gen: int, *, after: int, limit: int, last: bool = False
+    ) -> list[Item]:
+        return QueueModel(items=self._items()).fresh_page(
+            node, gen, after=after, limit=limit, last=last
+        )
 
     def archived(
         self,

@@ -81,12 +81,10 @@ def _page(
     """A page of items by seq, and how many there are in total; see ItemsResult."""
     if request.state == "live":
         if request.item_ids:
-            candidates = map(queue.items.get, request.item_ids)
-            live = [item for item in candidates if item is not None]
+            live = list(queue.live.find(request.item_ids).values())
             return _sorted(live, after, limit, last=request.last), len(live)
-        order = queue.live.order
-        page = order.latest if request.last else order.after
-        return page(after, limit), len(queue.items)
+        page = queue.live.page(after, limit, last=request.last)
+        return page, queue.live.count
     if request.state == "dead":
         return _dead_page(service, queue, request, after=after, limit=limit, now=now)
     outcome, ended_items = ItemOutcome.ACCEPTED, service.ended_items

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from qos.core.queue.item import EndedItem, Item, ItemOutcome, Node, Subscription
 from qos.core.queue.terminus import Terminus
 
-__all__ = ["EndedItems", "QueueContents"]
+__all__ = ["EndedItems", "FreshItems", "QueueContents", "StepFailed", "StoredItems"]
+
+
+class StepFailed(Exception):
+    """The store cannot be read, and a step that has changed something needs it."""
 
 
 class EndedItems(Protocol):
@@ -51,6 +55,39 @@ class EndedItems(Protocol):
         """How many of the archived items are kept at `now`; None: more than `most`."""
 
 
+class StoredItems(EndedItems, Protocol):
+    """Those, and the fresh items (`Item.is_fresh`) of each node by its generation."""
+
+    def fresh(
+        self, node: str, gen: int, *, after: tuple[int, int], limit: int
+    ) -> list[Item]:
+        """Fresh items in the order of delivery, after this priority and seq."""
+
+    def find_fresh(
+        self, node: str, gen: int, item_ids: Collection[str]
+    ) -> dict[str, Item]:
+        """The fresh items with these ids, by id."""
+
+    def has_fresh(self, node: str, gen: int, item_id: str) -> bool:
+        """Whether a fresh item has this id; asked when something has been changed.
+
+        Raises:
+            StepFailed: the store cannot be read.
+        """
+
+    def fresh_page(
+        self, node: str, gen: int, *, after: int, limit: int, last: bool = False
+    ) -> list[Item]:
+        """The first fresh items with a larger seq, or the last ones; by seq."""
+
+
+class FreshItems(NamedTuple):
+    """The fresh items of a node: how many, and the bytes of their payloads."""
+
+    items: int
+    size: int
+
+
 @dataclass(slots=True)
 class QueueContents:
     """The contents of the store that a queue service needs when it starts.
@@ -58,7 +95,10 @@ class QueueContents:
     Attributes:
         nodes: all nodes, by name.
         subscriptions: all subscriptions, by node and JID.
-        items: the items that are available or acquired, by seq.
+        items: the items that are available or acquired, by seq; without fresh ones if they
+            are counted.
+        fresh: the counts of the fresh items of each node that has some; None: they are not
+            counted, and queues keep all items in memory.
         termini: the durable termini of links of gateways.
         dead: how many items each node keeps as dead; a node with none is left out.
         next_seq: one more than the largest seq that was ever used.
@@ -71,6 +111,7 @@ class QueueContents:
     subscriptions: list[Subscription] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
     termini: list[Terminus] = field(default_factory=list)
+    fresh: dict[str, FreshItems] | None = None
     dead: dict[str, int] = field(default_factory=dict)
     next_seq: int = 1
     next_order: int = 1

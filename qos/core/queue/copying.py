@@ -133,6 +133,6 @@ def _copies(
 
 def _id(queue: QueueNode, item_id: str, seq: int) -> str:
     """The id of a copy: another one if an item that the topic has forgotten has it."""
-    if item_id in queue.items and len(item_id) > ID_CHARS_MAX - SEQ_CHARS:
+    if queue.live.takes(item_id) and len(item_id) > ID_CHARS_MAX - SEQ_CHARS:
         item_id = hashlib.sha256(item_id.encode()).hexdigest()
     return queue.free_id(item_id, seq)

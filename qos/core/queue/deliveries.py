@@ -81,9 +81,9 @@ class Deliveries:
         """Whether `classify` is to be called again at once."""
         return self._live.ready.classifying
 
-    def classify(self) -> None:
-        """See ReadyItems; call it before `dispatch`."""
-        self._live.ready.classify()
+    def classify(self, now: float) -> None:
+        """See ItemIndex; call it before `dispatch`."""
+        self._live.classify(now)
 
     def dispatch(
         self, present: Present, *, new_token: Callable[[], str], now: float
@@ -97,7 +97,7 @@ class Deliveries:
         """
         effects: list[QueueEffect] = []
         ready, holders = self._live.ready, self._live.holders
-        if not ready.any():
+        if not (ready.any() or self._live.backlog.count):
             return effects
         free = Candidates(
             (
@@ -108,7 +108,7 @@ class Deliveries:
             ready,
         )
         expired = 0
-        while free and (item := ready.pop(free.kinds())) is not None:
+        while free and (item := self._live.pop(free.kinds(), now)) is not None:
             if item.expires_at is not None and item.expires_at <= now:
                 # It is never given: it ends with its slice; see ItemTimers.expired.
                 expired += 1

@@ -197,6 +197,20 @@ class Item:
         )
         return not never and self.available_at > now
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it only waits for its turn: see `qos.core.queue.backlog`.
+
+        It was never locked, and no delay, ttl or exclusion makes it differ from others.
+        """
+        return (
+            self.state is ItemState.AVAILABLE
+            and not self.order
+            and self.expires_at is None
+            and self.available_at <= self.published_at
+            and not (self.origin or self.excluded or self.history)
+        )
+
     def is_kept(self, now: float) -> bool:
         """Whether it can still be browsed.
 

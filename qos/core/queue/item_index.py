@@ -1,6 +1,7 @@
 """An index of the items of a node that are available or locked, and their counts.
 
-The items are found by id, by seq, by holder, by order of delivery, by the time at which they
+Fresh items behind the head of a queue are on disk only, and this index knows of them what
+their `Backlog` knows. All others are in memory, and are found by id, by seq, by holder, by order of delivery, by the time at which they
 need attention, and by the node where they died. Items are immutable: to change one,
 drop the old value and put the new one.
 """
@@ -9,12 +10,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from qos.core.counting import uncount
+from qos.core.queue.backlog import HEAD, Backlog, place_of
 from qos.core.queue.holders import Holders
 from qos.core.queue.item import Item, ItemState
 from qos.core.queue.letters import Letters
-from qos.core.queue.ready_items import ReadyItems
+from qos.core.queue.ready_items import Kind, ReadyItems
 from qos.core.queue.selector_time import SelectorTime
 from qos.core.queue.seq_order import SeqOrder
 from qos.core.queue.timers import ItemTimers
@@ -27,10 +30,10 @@ class ItemIndex:
     """The items of one node.
 
     Attributes:
-        items: by id.
+        backlog: those that are on disk only.
+        items: the others, by id.
         order: the same by seq.
         counts: of those that are available.
-        size: bytes of their payloads.
         oversized: how many of those that are available are too large for XMPP workers.
         letters: those that died in other nodes.
         holders: the locks, by holder.
@@ -38,27 +41,123 @@ class ItemIndex:
         timers: the times at which items need attention.
     """
 
-    def __init__(self, selector_time: SelectorTime | None = None) -> None:
-        """Begin without items.
+    def __init__(
+        self, backlog: Backlog, selector_time: SelectorTime | None = None
+    ) -> None:
+        """Begin without items in memory.
 
         Args:
+            backlog: the items on disk.
             selector_time: see ReadyItems.
         """
+        self.backlog = backlog
         self.items: dict[str, Item] = {}
         self.order = SeqOrder()
         self.counts = ItemCounts()
-        self.size = self.oversized = 0
+        self._size = self.oversized = 0
+        # The fresh ones that are in memory, by seq.
+        self._fresh: dict[int, Item] = {}
         self.letters = Letters()
         self.holders = Holders()
-        self.ready = ReadyItems(self.items, selector_time)
+        self.ready = ReadyItems(self.items, selector_time, backlog)
         self.timers = ItemTimers(self.items.get)
+
+    @property
+    def count(self) -> int:
+        """How many items there are."""
+        return len(self.items) + self.backlog.count
+
+    @property
+    def size(self) -> int:
+        """Bytes of their payloads."""
+        return self._size + self.backlog.size
+
+    def find(self, item_ids: Sequence[str]) -> dict[str, Item]:
+        """Those of the items that have these ids, by id."""
+        items = self.items
+        found = {item_id: items[item_id] for item_id in item_ids if item_id in items}
+        if self.backlog.count:
+            found |= self.backlog.find([each for each in item_ids if each not in found])
+        return found
+
+    def get(self, item_id: str) -> Item | None:
+        """The item with this id; None: there is none."""
+        item = self.items.get(item_id)
+        if item is None and self.backlog.count:
+            item = self.backlog.find([item_id]).get(item_id)
+        return item
+
+    def takes(self, item_id: str) -> bool:
+        """Whether an item has this id; see `Backlog.takes`."""
+        return item_id in self.items or self.backlog.takes(item_id)
+
+    def page(self, after: int, limit: int, *, last: bool = False) -> list[Item]:
+        """The first items with a larger seq, or the last ones; by seq."""
+        page = self.order.latest if last else self.order.after
+        items = {item.seq: item for item in self.backlog.page(after, limit, last=last)}
+        items |= {item.seq: item for item in page(after, limit)}
+        seqs = sorted(items)
+        return [items[seq] for seq in (seqs[-limit:] if last else seqs[:limit])]
+
+    def published_at(self) -> float | None:
+        """The earliest time of publishing; None: there is no item."""
+        first = [item.published_at for item in self.backlog.page(0, 1)]
+        in_memory = self.order.published_at()
+        return min(first if in_memory is None else [*first, in_memory], default=None)
 
     def put(self, item: Item, now: float) -> None:
         """Add an item whose id is not in the index."""
+        backlog = self.backlog
+        if backlog.is_used and item.state is ItemState.AVAILABLE and item.is_fresh:
+            behind = backlog.count and place_of(item) > backlog.frontier
+            if behind and not self.ready.has_selectors:
+                backlog.put(item)
+                return
+            self._fresh[item.seq] = item
+        self._keep(item, now)
+        if 2 * HEAD < len(self._fresh) <= 4 * HEAD and not self.ready.has_selectors:
+            self._shorten()
+
+    def _shorten(self) -> None:
+        """Leave the fresh items that come last on disk only."""
+        fresh = sorted(self._fresh.values(), key=place_of)
+        for item in fresh[HEAD:]:
+            self.drop(item)
+            self.backlog.put(item)
+        self.backlog.frontier = place_of(fresh[HEAD - 1])
+
+    def read(self, now: float) -> None:
+        """Take the next items that are on disk only into memory."""
+        for item in self.backlog.read():
+            self._fresh[item.seq] = item
+            self._keep(item, now)
+
+    def keep_all(self, now: float) -> None:
+        """Take all items into memory, and leave none on disk only from now on."""
+        while self.backlog.count:
+            self.read(now)
+        self.backlog.end()
+
+    def pop(self, kinds: Iterable[Kind], now: float) -> Item | None:
+        """See `ReadyItems.pop`; what comes next is read, unless that goes in slices."""
+        item = self.ready.pop(kinds)
+        while item is None and self.backlog.count and not self.ready.has_selectors:
+            self.read(now)
+            item = self.ready.pop(kinds)
+        return item
+
+    def classify(self, now: float) -> None:
+        """See `ReadyItems.classify`; selectors see all items, so these are read first."""
+        if self.backlog.count and self.ready.has_selectors:
+            self.read(now)
+        self.ready.classify()
+
+    def _keep(self, item: Item, now: float) -> None:
+        """Take an item into memory."""
         self.items[item.item_id] = item
         self.order.put(item)
         self.counts.put(item, now)
-        self.size += item.size
+        self._size += item.size
         if item.origin:
             self.letters.put(item)
         if item.state is ItemState.ACQUIRED:
@@ -71,10 +170,14 @@ class ItemIndex:
 
     def drop(self, item: Item) -> None:
         """Remove an item, given as it was put."""
+        if item.item_id not in self.items:
+            self.backlog.drop(item)
+            return
         del self.items[item.item_id]
+        self._fresh.pop(item.seq, None)
         self.order.drop(item)
         self.counts.drop(item)
-        self.size -= item.size
+        self._size -= item.size
         self.ready.discard(item)
         if item.origin:
             self.letters.drop(item)
@@ -83,13 +186,19 @@ class ItemIndex:
         else:
             self.oversized -= self.ready.is_oversized(item)
 
-    def clear(self) -> dict[str, Item]:
-        """Remove all items; returns them, by id."""
+    def clear(self, gen: int) -> dict[str, Item]:
+        """Remove all items; returns those that are in memory, by id.
+
+        Args:
+            gen: the generation of the node from now on.
+        """
         items = dict(self.items)
         self.items.clear()
+        self._fresh.clear()
+        self.backlog.clear(gen)
         self.order = SeqOrder()
         self.counts = ItemCounts()
-        self.size = self.oversized = 0
+        self._size = self.oversized = 0
         self.letters = Letters()
         self.holders.clear()
         self.ready.clear()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from qos.core.queue import item_lifecycle
 from qos.core.queue.access import is_owner
+from qos.core.queue.backlog import Backlog
 from qos.core.queue.deliveries import Deliveries
 from qos.core.queue.effects import (
     NotifyNode,
@@ -71,6 +72,7 @@ class QueueNode:
         self,
         node: Node,
         *,
+        backlog: Backlog,
         items: Iterable[Item] = (),
         subscriptions: Iterable[Subscription] = (),
         dead: int = 0,
@@ -83,7 +85,8 @@ class QueueNode:
 
         Args:
             node: as it is set up.
-            items: its items that are available or locked.
+            backlog: its items that are available and on disk only.
+            items: the others that are available or locked.
             subscriptions: its subscriptions.
             dead: how many items are kept here as dead.
             next_order: numbers redeliveries, for all nodes.
@@ -93,9 +96,11 @@ class QueueNode:
         """
         self.node = node
         self.options: NodeOptions = node_options(node.config)
-        self.live = ItemIndex(selector_time)
+        self.live = ItemIndex(backlog, selector_time)
         for item in items:
             self.live.put(item, now)
+        if self.keeps_all:
+            self.live.keep_all(now)
         # After the items: their selectors are evaluated in slices.
         self.subscriptions = SubscriptionIndex(
             node.name,
@@ -111,6 +116,9 @@ class QueueNode:
             node.name, self.live, self.subscriptions, self.options, next_order
         )
 
+    #: All its items are in memory, however many.
+    keeps_all = False
+
     def has_room(self, size: int) -> bool:
         """Whether one more item of this many bytes is within the limits."""
         return has_room(self.live, self.options, size)
@@ -119,7 +127,7 @@ class QueueNode:
 
     @property
     def items(self) -> dict[str, Item]:
-        """The items that are available or locked, by id."""
+        """The items that are available or locked, and in memory, by id."""
         return self.live.items
 
     def is_live(self, item: Item) -> bool:
@@ -132,7 +140,7 @@ class QueueNode:
         return bool(self.node.lifetime) and self.links.is_over(
             Lifetime(self.node.lifetime),
             subscriptions=len(self.subscriptions),
-            messages=len(self.items),
+            messages=self.live.count,
         )
 
     def set_up(self, node: Node) -> None:
@@ -150,6 +158,7 @@ class QueueNode:
         entries: Sequence[PublishedItem],
         publisher: str,
         *,
+        present: Mapping[str, Item],
         ended_items: Mapping[str, Sequence[EndedItem]],
         next_seq: Callable[[], int],
         bytes_left: int,
@@ -161,6 +170,7 @@ class QueueNode:
         Args:
             entries: of different ids.
             publisher: the bare JID; it may publish.
+            present: the items with these ids that are available or locked, by id.
             ended_items: the remembered ends, by id.
             next_seq: gives the next item number of the store.
             bytes_left: see `Queues`.
@@ -176,6 +186,7 @@ class QueueNode:
             publisher,
             node=self.node,
             options=self.options,
+            present=present,
             ended_items=ended_items,
             next_seq=next_seq,
             payload_names=self.live.ready.payload_names,
@@ -200,7 +211,7 @@ class QueueNode:
 
         Its own id gets a suffix if that is taken.
         """
-        while item_id in self.items:
+        while self.live.takes(item_id):
             item_id = f"{item_id}#{seq}"
         return item_id
 
@@ -261,7 +272,7 @@ class QueueNode:
         owns = is_owner(self.node, account)
         to_do = []
         for settlement in settlements:
-            item = self.items.get(settlement.item_id)
+            item = self.live.get(settlement.item_id)
             retracts = settlement.outcome is ItemOutcome.ACCEPTED
             published = item is not None and item.publisher == account
             if item_lifecycle.check_settlement(
@@ -377,7 +388,7 @@ class QueueNode:
 
     def purge(self, now: float) -> list[QueueEffect]:
         """Remove every item that is available, locked or dead, however many there are."""
-        if not self.items and not self.dead:
+        if not self.live.count and not self.dead:
             return []
         purged = PurgedItems(
             node=self.node.name,
@@ -387,7 +398,8 @@ class QueueNode:
         )
         self.dead = 0
         self.node = replace(self.node, gen=self.node.gen + 1)
-        return [PurgeNode(purged, self.live.clear()), SaveNode(self.node)]
+        items = self.live.clear(self.node.gen)
+        return [PurgeNode(purged, items), SaveNode(self.node)]
 
     def notify_workers(self, action: str) -> list[QueueEffect]:
         """Tell everybody who works here: `purge` or `delete`."""

@@ -28,6 +28,7 @@ def new_items(
     *,
     node: Node,
     options: NodeOptions,
+    present: Mapping[str, Item],
     ended_items: Mapping[str, Sequence[EndedItem]],
     next_seq: Callable[[], int],
     payload_names: Collection[str],
@@ -38,11 +39,12 @@ def new_items(
     """The new items, each with its payload. Dedupe comes before the limits.
 
     Args:
-        live: the items that are available or locked.
+        live: counts the items that are available or locked.
         entries: of different ids.
         publisher: the bare JID.
         node: the node.
         options: of the node.
+        present: those of them that are there, by id.
         ended_items: the remembered ends, by id.
         next_seq: gives the next item number of the store.
         payload_names: the names that selectors want to know of the payload.
@@ -54,7 +56,9 @@ def new_items(
         Refusal: an id is taken or cannot be in a URL, or there is no room.
     """
     assert len({entry.item_id for entry in entries}) == len(entries)
-    new = _not_repeated(live, entries, publisher, options, ended_items, issued_at, now)
+    new = _not_repeated(
+        present, entries, publisher, options, ended_items, issued_at, now
+    )
     if not new:
         return []
     if issued_at is not None and not _is_fresh(now - issued_at, options):
@@ -73,7 +77,7 @@ def new_items(
 
 
 def _not_repeated(
-    live: ItemIndex,
+    present: Mapping[str, Item],
     entries: Sequence[PublishedItem],
     publisher: str,
     options: NodeOptions,
@@ -90,8 +94,8 @@ def _not_repeated(
             for before in ended_items.get(entry.item_id, ())
             if now < before.ended_at + options.dedupe_window
         ]
-        if entry.item_id in live.items:
-            earlier_items.append(live.items[entry.item_id])
+        if entry.item_id in present:
+            earlier_items.append(present[entry.item_id])
         if not earlier_items:
             if why := why_no_segment(entry.item_id):
                 raise Refusal(f"the item {why}", condition="bad-request", type="modify")
@@ -131,7 +135,7 @@ def _is_same(earlier: Item | EndedItem, entry: PublishedItem, publisher: str) ->
 
 def has_room(live: ItemIndex, options: NodeOptions, size: int) -> bool:
     """Whether one more item of this many bytes is within the limits of the node."""
-    return _exceeded(len(live.items) + 1, live.size + size, options) is None
+    return _exceeded(live.count + 1, live.size + size, options) is None
 
 
 def _check_room(
@@ -141,7 +145,7 @@ def _check_room(
     options: NodeOptions,
     bytes_left: int,
 ) -> None:
-    items, size = len(live.items), live.size
+    items, size = live.count, live.size
     for entry in new:
         items, size = items + 1, size + entry.size
         limit = _exceeded(items, size, options)

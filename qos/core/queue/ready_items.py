@@ -26,6 +26,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TypeAlias
 
 from qos.core.counting import uncount
+from qos.core.queue.backlog import Backlog, Place, place_of
 from qos.core.queue.consumer_jids import is_consumer_jid
 from qos.core.queue.item import Item, ItemState
 from qos.core.queue.item_names import ItemNames, is_read_from_payload
@@ -51,9 +52,6 @@ _SLACK = 1000
 
 #: The name of all XMPP workers that no item excludes otherwise; no JID is like that.
 _BY_XMPP = "/"
-
-#: Order: the priority (negative), `Item.order`, `Item.seq`; then the id.
-_Entry: TypeAlias = tuple[int, int, int, str]
 
 
 class _View:
@@ -85,10 +83,10 @@ class _View:
         self.selector = selector
         self.bit = bit
         self.accounts: dict[str, int] = {}
-        self.plain: list[_Entry] = []
-        self.excluding: list[_Entry] = []
-        self.own: dict[str, list[_Entry]] = {}
-        self.unclassified: list[_Entry] = []
+        self.plain: list[Place] = []
+        self.excluding: list[Place] = []
+        self.own: dict[str, list[Place]] = {}
+        self.unclassified: list[Place] = []
 
 
 #: What a worker can take: the view of its subscription; and of the items that exclude
@@ -100,15 +98,20 @@ class ReadyItems:
     """The items of a node that are available and not delayed."""
 
     def __init__(
-        self, items: Mapping[str, Item], time: SelectorTime | None = None
+        self,
+        items: Mapping[str, Item],
+        time: SelectorTime | None = None,
+        backlog: Backlog | None = None,
     ) -> None:
         """Start without ready items.
 
         Args:
-            items: the items of the node, by id.
+            items: the items of the node that are in memory, by id.
             time: of the selectors of all nodes; None: it is not measured.
+            backlog: the items that are on disk only, and ready; None: there are none.
         """
         self._items = items
+        self._backlog = backlog
         self._time = time or SelectorTime()
         self._all = _View(None, 1)
         #: By the text of the selector; '': all items.
@@ -162,7 +165,10 @@ class ReadyItems:
             used_bits = sum(view.bit for view in self._views.values())
             # The lowest bit that is free.
             view = _View(parse(selector), ~used_bits & (used_bits + 1))
-            view.unclassified = [*self._all.plain, *self._all.excluding]
+            entries = (*self._all.plain, *self._all.excluding)
+            view.unclassified = [
+                each for each in entries if self._item(each, self._all)
+            ]
             self._views[selector] = view
             if view.unclassified:
                 self._new.append(view)
@@ -195,13 +201,25 @@ class ReadyItems:
         }
 
     @property
+    def has_selectors(self) -> bool:
+        """Whether subscriptions have selectors: these are evaluated for all items."""
+        return len(self._views) > 1
+
+    @property
+    def _awaits_more(self) -> bool:
+        """Whether selectors are still to be evaluated for items that are on disk only."""
+        return (
+            self.has_selectors and self._backlog is not None and self._backlog.count > 0
+        )
+
+    @property
     def classifying(self) -> bool:
-        """Whether a new selector is still to be evaluated for some items."""
-        return bool(self._new)
+        """Whether a selector is still to be evaluated for some items."""
+        return bool(self._new) or (len(self._views) > 1 and self._awaits_more)
 
     def is_classifying(self, selector: str) -> bool:
-        """Whether this selector of a subscription is still to be evaluated for some."""
-        return bool(self._views[selector].unclassified)
+        """Whether items are still to be offered to subscriptions with this selector."""
+        return bool(self._views[selector].unclassified) or self._awaits_more
 
     def classify(self) -> None:
         """Evaluate selectors for the next items that wait for that.
@@ -221,7 +239,7 @@ class ReadyItems:
                 self._classify(view, item, entry)
         self._new.rotate(-1)
 
-    def _classify(self, view: _View, item: Item, entry: _Entry) -> None:
+    def _classify(self, view: _View, item: Item, entry: Place) -> None:
         # The bit may be of an earlier selector, and the item from before the first one.
         marks = self._marks.get(item.item_id, self._all.bit) & ~view.bit
         if self._passes(view, ItemNames(item)):
@@ -252,7 +270,7 @@ class ReadyItems:
         0 while one of them is still to be evaluated for some items.
         """
         views = [self._views[selector] for selector in selectors]
-        if any(view.unclassified for view in views):
+        if self._awaits_more or any(view.unclassified for view in views):
             return 0
         bits = sum(view.bit for view in views)
         return sum(count for marks, count in self._marked.items() if not marks & bits)
@@ -261,14 +279,14 @@ class ReadyItems:
 
     def add(self, item: Item) -> None:
         """Add an item that is available and not delayed."""
-        entry = (-item.priority, item.order, item.seq, item.item_id)
+        entry = place_of(item)
         if item.excluded or item.seq in self._oversized:
             self._note_excluders(item)
         self._push(self._all, item, entry)
         if len(self._views) > 1:
             self._mark(item, entry)
 
-    def _mark(self, item: Item, entry: _Entry) -> None:
+    def _mark(self, item: Item, entry: Place) -> None:
         """Add an item to the views that it passes."""
         marks, names = self._all.bit, ItemNames(item)
         for view in self._views.values():
@@ -290,7 +308,7 @@ class ReadyItems:
             self._marks[item.item_id] = marks
             self._marked[marks] += 1
 
-    def _defer(self, view: _View, entry: _Entry) -> None:
+    def _defer(self, view: _View, entry: Place) -> None:
         if not view.unclassified:
             self._new.append(view)
         view.unclassified.append(entry)
@@ -313,7 +331,7 @@ class ReadyItems:
         self._excluding_since = self._excluding_kept = 0
         self._oversized = set()
 
-    def _push(self, view: _View, item: Item, entry: _Entry) -> None:
+    def _push(self, view: _View, item: Item, entry: Place) -> None:
         if not item.excluded and item.seq not in self._oversized:
             self._push_to(view.plain, view, entry)
             return
@@ -322,7 +340,7 @@ class ReadyItems:
             if own and not self.excludes(item, holder):
                 self._push_to(view.own.setdefault(holder, []), view, entry)
 
-    def _push_to(self, heap: list[_Entry], view: _View, entry: _Entry) -> None:
+    def _push_to(self, heap: list[Place], view: _View, entry: Place) -> None:
         heapq.heappush(heap, entry)
         if len(heap) > 2 * len(self._items) + _SLACK:
             self._clean(heap, view)
@@ -330,7 +348,7 @@ class ReadyItems:
                 # If nothing is excluded any more, nothing else would find that out.
                 self._forget_excluders()
 
-    def _clean(self, heap: list[_Entry], view: _View) -> None:
+    def _clean(self, heap: list[Place], view: _View) -> None:
         """Drop outdated and duplicate entries."""
         heap[:] = [entry for entry in set(heap) if self._item(entry, view)]
         heapq.heapify(heap)
@@ -453,9 +471,12 @@ class ReadyItems:
         return holder is not None and not self.excludes(item, holder)
 
     def pop(self, kinds: Iterable[Kind]) -> Item | None:
-        """The next item that workers of one of these kinds can take; None: no item."""
-        first: _Entry | None = None
-        best: tuple[_View, list[_Entry]] | None = None
+        """The next item that workers of one of these kinds can take.
+
+        None: no item that is in memory; or those on disk come first.
+        """
+        first: Place | None = None
+        best: tuple[_View, list[Place]] | None = None
         for view, holder in kinds:
             if view.unclassified:
                 continue
@@ -466,19 +487,22 @@ class ReadyItems:
                 top = self._top(view, heap) if heap else None
                 if top is not None and (first is None or top < first):
                     first, best = top, (view, heap)
-        if best is None:
+        backlog = self._backlog
+        if best is None or first is None:
+            return None
+        if backlog is not None and backlog.count and first > backlog.frontier:
             return None
         view, heap = best
         return self._item(heapq.heappop(heap), view)
 
-    def _top(self, view: _View, heap: list[_Entry]) -> _Entry | None:
+    def _top(self, view: _View, heap: list[Place]) -> Place | None:
         while heap:
             if self._item(heap[0], view) is not None:
                 return heap[0]
             heapq.heappop(heap)
         return None
 
-    def _item(self, entry: _Entry, view: _View) -> Item | None:
+    def _item(self, entry: Place, view: _View) -> Item | None:
         """The item of an entry; None: it is outdated."""
         _, order, seq, item_id = entry
         item = self._items.get(item_id)

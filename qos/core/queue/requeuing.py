@@ -7,7 +7,7 @@ a request that is repeated, or comes to another process, goes on where it says.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import TypeAlias
 
@@ -53,17 +53,20 @@ def requeue(
         dead, last = _next_dead(service, queue, request.after)
     effects: _Effects = []
     requeued_ids = []
+    in_use = {*queue.live.find(request.item_ids or tuple(dead))}
     for item_id in request.item_ids or dead:
         location, item = dead[item_id]
-        if item.state is ItemState.ACQUIRED or item_id in queue.items:
+        if item.state is ItemState.ACQUIRED or item_id in in_use:
             continue
         effects += _live_again(service, queue, location, item, item_id, now)
+        in_use.add(item_id)
         requeued_ids.append(item_id)
     return RequeueResult(request.node, tuple(requeued_ids), last), effects
 
 
-def _check(queue: QueueNode, item_ids: Iterable[str], dead: dict[str, _Dead]) -> None:
+def _check(queue: QueueNode, item_ids: Sequence[str], dead: dict[str, _Dead]) -> None:
     """Refuse if one of the named items cannot be requeued."""
+    in_use = queue.live.find(item_ids)
     for item_id in item_ids:
         if item_id not in dead:
             raise Refusal(
@@ -74,7 +77,7 @@ def _check(queue: QueueNode, item_ids: Iterable[str], dead: dict[str, _Dead]) ->
         location, item = dead[item_id]
         if item.state is ItemState.ACQUIRED:
             raise _conflict(f"{item_id!r} is locked in {location.node.name!r}")
-        if item_id in queue.items:
+        if item_id in in_use:
             raise _conflict(f"another item {item_id!r} lives")
 
 

@@ -13,8 +13,9 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar
 
 from qos.core.queue.access import may_publish, may_subscribe, may_use
+from qos.core.queue.backlog import Backlog
 from qos.core.queue.bounds import QueueBounds
-from qos.core.queue.contents import EndedItems, QueueContents
+from qos.core.queue.contents import FreshItems, QueueContents, StoredItems
 from qos.core.queue.dead_letters import place_dead
 from qos.core.queue.effects import (
     NotifyItem,
@@ -50,7 +51,7 @@ class Queues:
     Attributes:
         nodes: by name.
         presence: of the full JIDs that work here.
-        ended_items: the records of items that have ended.
+        ended_items: what is on disk only: items that have ended, and fresh ones.
         creators: the accounts that may create nodes: bare JIDs, or `@` and a domain for
             all accounts of it; None: every account.
         nodes_created: counts nodes by the account that created them.
@@ -66,7 +67,7 @@ class Queues:
     def __init__(
         self,
         start: QueueContents,
-        ended_items: EndedItems,
+        ended_items: StoredItems,
         *,
         creators: Collection[str] | None,
         bounds: QueueBounds,
@@ -78,6 +79,7 @@ class Queues:
         self.selector_time = selector_time or SelectorTime()
         self.link = link or LinkTime()
         self.ended_items = ended_items
+        self._is_paged = start.fresh is not None
         self.creators = creators
         self.nodes_created = bounds.of_nodes()
         self._bytes_per_account = bounds.bytes_per_account
@@ -102,10 +104,12 @@ class Queues:
         # Their default outcomes, until they have left or subscribe again.
         self._defaults: dict[str, Suspend] = {}
         items, subscriptions = _by_node(start.items), _by_node(start.subscriptions)
+        fresh = start.fresh or {}
         for node in start.nodes:
             queue = self.add(
                 node,
                 items=items.get(node.name, ()),
+                fresh=fresh.get(node.name),
                 subscriptions=subscriptions.get(node.name, ()),
                 dead=start.dead.get(node.name, 0),
                 now=now,
@@ -160,14 +164,17 @@ class Queues:
         node: Node,
         *,
         items: Iterable[Item] = (),
+        fresh: FreshItems | None = None,
         subscriptions: Iterable[Subscription] = (),
         dead: int = 0,
         now: float,
     ) -> QueueNode:
         """Add a node with its contents."""
-        new = TopicNode if node.config.get(NODE_TYPE) == "topic" else QueueNode
-        queue = self.nodes[node.name] = new(
+        is_topic = node.config.get(NODE_TYPE) == "topic"
+        stored = self.ended_items if self._is_paged else None
+        queue = self.nodes[node.name] = (TopicNode if is_topic else QueueNode)(
             node,
+            backlog=Backlog(node, stored, *(fresh or ())),
             items=items,
             subscriptions=subscriptions,
             dead=dead,
@@ -560,7 +567,7 @@ class Queues:
         for name in list(self._classifying):
             if self.selector_time.is_over:
                 break
-            self.nodes[name].deliveries.classify()
+            self.nodes[name].deliveries.classify(now)
             self._touched.add(name)
             # If there is more, after the others.
             del self._classifying[name]

@@ -31,9 +31,9 @@ def stats(
     """
     live, active = queue.live, queue.subscriptions.active()
     delayed = live.counts.delayed(now)
-    oldest = live.order.published_at()
+    oldest = live.published_at()
     return {
-        "available": live.counts.waiting - delayed,
+        "available": live.counts.waiting + live.backlog.count - delayed,
         "acquired": len(live.items) - live.counts.waiting,
         "delayed": delayed,
         "dead": queue.dead + letters,

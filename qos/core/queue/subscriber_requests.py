@@ -74,15 +74,17 @@ def publish(
     if not may_publish(queue.node, queue.options, account):
         raise may_not_publish(request.node, account)
     item_ids = tuple(entry.item_id for entry in request.entries)
+    present = {} if request.new_ids else queue.live.find(item_ids)
     unsure = [
         entry.item_id
         for entry in (() if request.new_ids else request.entries)
-        if (item := queue.items.get(entry.item_id)) is None
+        if (item := present.get(entry.item_id)) is None
         or (item.publisher, item.digest) != (account, entry.digest)
     ]
     effects = queue.publish(
         request.entries,
         account,
+        present=present,
         ended_items=_ended_items(service, queue, unsure, now),
         next_seq=service.next_seq,
         bytes_left=service.bytes_left(queue),

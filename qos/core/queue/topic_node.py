@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from qos.core.queue.effects import QueueEffect, SaveItem, SaveNode
-from qos.core.queue.item import EndedItem
+from qos.core.queue.item import EndedItem, Item
 from qos.core.queue.link_time import LinkTime
 from qos.core.queue.node import QueueNode
 from qos.core.queue.publishing import new_items
@@ -25,6 +25,8 @@ __all__ = ["TopicNode"]
 class TopicNode(QueueNode):
     """The items of a topic."""
 
+    keeps_all = True
+
     # -- see QueueNode -----------------------------------------------------
 
     def publish(
@@ -32,6 +34,7 @@ class TopicNode(QueueNode):
         entries: Sequence[PublishedItem],
         publisher: str,
         *,
+        present: Mapping[str, Item],
         ended_items: Mapping[str, Sequence[EndedItem]],
         next_seq: Callable[[], int],
         bytes_left: int,
@@ -45,6 +48,7 @@ class TopicNode(QueueNode):
             publisher,
             node=self.node,
             options=replace(self.options, max_items=None, max_bytes=None),
+            present=present,
             ended_items=ended_items,
             next_seq=next_seq,
             payload_names=(),
@@ -86,7 +90,7 @@ class TopicNode(QueueNode):
     def _exceeds(self, now: float) -> bool:
         options, end = self.options, self._oldest_end()
         return (
-            len(self.items) > options.keep_items
+            self.live.count > options.keep_items
             or (options.max_bytes is not None and self.live.size > options.max_bytes)
             or (end is not None and end <= now)
         )

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from qos.core.queue import ready_items, requeuing
+from qos.core.queue import backlog, item_index, ready_items, requeuing
 from qos.core.queue.consumer_jids import consumer_jid
 from qos.core.queue.effects import NotifyItem, QueueEffect, SaveItem
 from qos.core.queue.item import ItemOutcome
@@ -652,7 +652,7 @@ class Queue(RuleBasedStateMachine):
     @invariant()
     def memory_agrees(self) -> None:
         for node in NODES:
-            memory_agrees(self.model, self.world.core.nodes[node])
+            memory_agrees(self.model, self.world, node)
             counts_agree(self.world, node, self.now)
 
     @invariant()
@@ -673,6 +673,8 @@ def test_nothing_is_lost_doubled_or_overtaken_whatever_happens(
     """The promise of a queue, whatever happens."""
     monkeypatch.setattr(ready_items, "SLICE", 1)
     monkeypatch.setattr(requeuing, "_LOOKED_AT_MAX", 1)
+    monkeypatch.setattr(item_index, "HEAD", 1)
+    monkeypatch.setattr(backlog, "READ", 1)
     run_state_machine_as_test(
         Queue,
         settings=settings(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qos.core.queue import ready_items
+from qos.core.queue.backlog import Backlog
 from qos.core.queue.consumer_jids import consumer_jid
 from qos.core.queue.item import ItemOutcome
 from qos.core.queue.item_index import ItemIndex
@@ -193,7 +194,7 @@ def test_what_is_remembered_of_former_items_is_bounded(
     """A queue may see many of them in its life."""
     monkeypatch.setattr(ready_items, "_SLACK", 3)
     it = world()
-    index = ItemIndex()
+    index = ItemIndex(Backlog(it.core.nodes[NODE].node, None))
     ready: ReadyItems = index.ready
     for number in range(100):
         ready.oversize(replace(it.item("a"), seq=number))

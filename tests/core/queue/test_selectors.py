@@ -248,7 +248,7 @@ def test_a_selector_survives_a_restart() -> None:
 
 def test_a_new_selector_is_evaluated_in_slices() -> None:
     """The loop is never held for long; nothing is given out of turn meanwhile."""
-    it = World({**PLAIN, "queue#max_items": ""})
+    it = World({**PLAIN, "queue#max_items": ""}, paged=False)
     count = 2 * SLICE + 500
     it.publish(*(entry(f"i{n}", properties={"n": n % 100}) for n in range(count)))
     it.publish(entry("last", priority=9, properties={"n": 7}))

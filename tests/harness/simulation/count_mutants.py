@@ -24,8 +24,8 @@ COUNTS = (
     Mutant(
         "bytes-of-what-has-ended-count",
         "qos.core.queue.item_index",
-        "        self.size -= item.size\n",
-        "        self.size -= 0\n",
+        "        self._size -= item.size\n",
+        "        self._size -= 0\n",
         "An item that has ended takes no bytes of the limits.",
         by=_BY,
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from simulation.backlog_mutants import BACKLOG
 from simulation.count_mutants import COUNTS
 from simulation.door_mutants import DOORS
 from simulation.link_mutants import LINKS
@@ -36,4 +37,5 @@ MUTANTS = (
     *PRESENCE,
     *ROWS,
     *COUNTS,
+    *BACKLOG,
 )

@@ -40,6 +40,9 @@ __all__ = ["PUSHED", "PushEngine", "PushGateway", "subscribers"]
 #: The account of the push subscribers.
 PUSHED = "tom@x"
 
+#: More than any node of a simulation has.
+_ALL = 10_000
+
 _SELF = re.compile(r'<[^>]*/([^/>]+)>; rel="?self')
 
 
@@ -104,7 +107,7 @@ class PushEngine(QueueEngine):
     def available(self, node: str) -> list[Item]:
         """The items that anybody can have, as decided by now."""
         queue = None if self._core is None else self._core.nodes.get(node)
-        items = () if queue is None else queue.items.values()
+        items = () if queue is None else queue.live.page(0, _ALL)
         return [
             each
             for each in items

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from qos.core.queue.contents import QueueContents
 from qos.core.queue.effects import Change
@@ -94,7 +94,7 @@ class SimulatedQueueStore:
             raise StoreError(self.url, "is not open")
         return self.disk.kept
 
-    def open(self, now: float | None = None) -> QueueContents:
+    def open(self, now: float | None = None, *, paged: bool = False) -> QueueContents:
         """See QueueStore."""
         if self.disk.holder is not None:
             raise StoreInUse(self.url, "a store has it open")
@@ -102,11 +102,11 @@ class SimulatedQueueStore:
         if now is not None:
             self.moved_s = self.disk.kept.move(now)
         self.disk.holder = self
-        return self.contents()
+        return self.contents(paged=paged)
 
-    def contents(self) -> QueueContents:
+    def contents(self, *, paged: bool = False) -> QueueContents:
         """See QueueStore."""
-        return self._kept.contents()
+        return self._kept.contents(paged=paged)
 
     def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
         """See QueueStore."""
@@ -125,6 +125,24 @@ class SimulatedQueueStore:
         """See QueueStore."""
         payloads = self._kept.payloads
         return {seq: payloads[seq] for seq in seqs if seq in payloads}
+
+    def fresh(
+        self, node: str, gen: int, *, after: tuple[int, int], limit: int
+    ) -> list[Item]:
+        """See QueueStore."""
+        return self._kept.fresh(node, gen, after=after, limit=limit)
+
+    def find_fresh(
+        self, node: str, gen: int, item_ids: Collection[str]
+    ) -> dict[str, Item]:
+        """See QueueStore."""
+        return self._kept.find_fresh(node, gen, item_ids)
+
+    def fresh_page(
+        self, node: str, gen: int, *, after: int, limit: int, last: bool = False
+    ) -> list[Item]:
+        """See QueueStore."""
+        return self._kept.fresh_page(node, gen, after=after, limit=limit, last=last)
 
     def has_purged(self) -> bool:
         """See QueueStore."""

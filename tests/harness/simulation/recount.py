@@ -22,7 +22,7 @@ def recounted(
 ) -> dict[str, int | float | None]:
     """The counts of a node, those of its items only, from the items themselves."""
     queue = core.nodes[name]
-    items = list(queue.items.values())
+    items = queue.live.page(0, _ALL)
     waiting = [each for each in items if each.state is ItemState.AVAILABLE]
     delayed = [each for each in waiting if each.is_held_back(now)]
     dead = ended_items.archived(name, ItemOutcome.REJECTED, after=0, limit=_ALL)

@@ -65,8 +65,8 @@ ROWS = (
     Mutant(
         "a-purge-on-its-way-forgets-its-ids",
         "qos.engine.pending_ended",
-        "            if item_id in purge.items\n",
-        "            if item_id not in purge.items\n",
+        "                ends.append(purge.purged.end_of(item))\n",
+        "                purge.purged.end_of(item)\n",
         "A purge that is being written is decided.",
         test=f"{_ENGINE}test_a_purge_is_one_commit_and_its_rows_go_in_later_ones",
     ),

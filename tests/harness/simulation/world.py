@@ -17,7 +17,7 @@ from typing import SupportsIndex, cast
 
 from qos import ids
 from qos.core.message.model import Level
-from qos.core.queue import ready_items, selector_time
+from qos.core.queue import backlog, item_index, ready_items, selector_time
 from qos.engine import queue_commit
 from qos.errors import StoreError, StoreFull
 from qos.testing.clock import ManualClock
@@ -114,12 +114,14 @@ def _quiet(seed: int) -> Iterator[None]:
     """The logs of expected errors are off, and random values come from the seed.
 
     A new selector is evaluated for one item a step, there are three evaluations for new
-    items in one, and a commit removes a row of what was purged or deleted: so that much
-    happens between.
+    items in one, a commit removes a row of what was purged or deleted, and a queue has a
+    head of one to two items, and reads two: so that much happens between.
     """
     state, disabled = random.getstate(), logging.root.manager.disable
     slice_, ready_items.SLICE = ready_items.SLICE, 1
     rows, queue_commit._PURGED_ROWS = queue_commit._PURGED_ROWS, 1
+    head, item_index.HEAD = item_index.HEAD, 1
+    read, backlog.READ = backlog.READ, 2
     step_s, selector_time.STEP_S = selector_time.STEP_S, 2.5 * EVALUATION_S
     drawn, ids._ids = ids._ids, _Ids(seed)
     random.seed(seed)
@@ -130,6 +132,7 @@ def _quiet(seed: int) -> Iterator[None]:
         random.setstate(state)
         ready_items.SLICE = slice_
         queue_commit._PURGED_ROWS = rows
+        item_index.HEAD, backlog.READ = head, read
         selector_time.STEP_S = step_s
         ids._ids = drawn
         logging.disable(disabled)

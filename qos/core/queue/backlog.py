@@ -1,0 +1,138 @@
+"""The items of a queue that wait on disk only: those behind its head.
+
+A queue can hold more items than memory has room for. So it keeps the first fresh ones in
+memory, its *head*, and leaves the rest where they are written. What lies behind the head
+is known by number and size alone. When the head is given out, the next ones are read.
+
+*Fresh* items (`Item.is_fresh`) have the same order on disk as here, and nothing happens to
+one of them by itself. All others stay in memory: those that are locked, held back, were
+given back, expire, exclude a worker or died elsewhere.
+
+The *frontier* is the last item of the head. Every fresh item in front of it is in memory,
+and every one behind it is not, whatever comes and goes. So a worker gets the item at the
+top of memory if that is not behind the frontier, and else the next ones are read first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TypeAlias
+
+from qos.core.queue.contents import StoredItems
+from qos.core.queue.item import PRIORITIES, Item, Node
+
+__all__ = ["HEAD", "READ", "Backlog", "Place", "place_of"]
+
+#: The fresh items of a queue that stay in memory when it has more than twice as many: 0.8 kB
+#: each. With four times as many it keeps them all, which happens after selectors only.
+HEAD = 256
+
+#: The items that are read at once when the head is given out: it takes 2 ms.
+READ = 128
+
+#: The place of an item in the order of delivery: the priority (negative), `Item.order`,
+#: `Item.seq`; then the id.
+Place: TypeAlias = tuple[int, int, int, str]
+
+#: Before each place.
+_FIRST: Place = (-PRIORITIES.stop, 0, 0, "")
+
+
+def place_of(item: Item) -> Place:
+    """The place of an item in the order of delivery."""
+    return (-item.priority, item.order, item.seq, item.item_id)
+
+
+class Backlog:
+    """The fresh items of one queue that are on disk only.
+
+    Attributes:
+        is_used: items may be left on disk.
+        count: how many there are.
+        size: bytes of their payloads.
+        frontier: the place of the last fresh item that is in memory, or was there.
+    """
+
+    def __init__(
+        self, node: Node, stored: StoredItems | None, count: int = 0, size: int = 0
+    ) -> None:
+        """Begin with what the store has; all of it is behind the frontier.
+
+        Args:
+            node: the queue.
+            stored: the items; None: all of them stay in memory.
+            count: how many fresh items there are.
+            size: bytes of their payloads.
+        """
+        self._node, self._gen = node.name, node.gen
+        self._stored = stored
+        self.is_used = stored is not None
+        self.count, self.size = count, size
+        self.frontier = _FIRST
+
+    def end(self) -> None:
+        """Leave no items on disk from now on; there are none."""
+        assert not self.count
+        self.is_used = False
+
+    def put(self, item: Item) -> None:
+        """Leave a fresh item, which lies behind the frontier, on disk."""
+        self.count += 1
+        self.size += item.size
+
+    def drop(self, item: Item) -> None:
+        """Note that one of the items ends."""
+        self.count -= 1
+        self.size -= item.size
+
+    def clear(self, gen: int) -> None:
+        """Note that the queue has been purged, and has this generation now."""
+        self._gen = gen
+        self.count = self.size = 0
+        self.frontier = _FIRST
+
+    def read(self) -> list[Item]:
+        """Take the next items into memory."""
+        assert self._stored is not None
+        priority, _, seq, _ = self.frontier
+        items = self._stored.fresh(
+            self._node, self._gen, after=(-priority, seq), limit=READ
+        )
+        for item in items:
+            self.drop(item)
+        if items:
+            self.frontier = place_of(items[-1])
+        if len(items) < READ:
+            # That is the end, whatever was counted.
+            self.count = self.size = 0
+        return items
+
+    def find(self, item_ids: Collection[str]) -> dict[str, Item]:
+        """Those of the items that have these ids, by id."""
+        if not item_ids:
+            return {}
+        assert self._stored is not None
+        return self._stored.find_fresh(self._node, self._gen, item_ids)
+
+    def takes(self, item_id: str) -> bool:
+        """Whether one of the items has this id; asked in the middle of a step.
+
+        Raises:
+            StepFailed: the store cannot be read.
+        """
+        if not self.count:
+            return False
+        assert self._stored is not None
+        return self._stored.has_fresh(self._node, self._gen, item_id)
+
+    def page(self, after: int, limit: int, *, last: bool = False) -> list[Item]:
+        """The first fresh items with a larger seq, or the last ones, by seq.
+
+        Those that are in memory may be among them.
+        """
+        if not self.count:
+            return []
+        assert self._stored is not None
+        return self._stored.fresh_page(
+            self._node, self._gen, after=after, limit=limit, last=last
+        )
