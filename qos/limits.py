@@ -496,6 +496,73 @@ LIMITS: Final = (
         "xep_0254.elements:_LEGAL_CHARS_MAX",
         "characters of a peer's text that is repeated in an error",
     ),
+    Limit(
+        "qos.core.queue.command_session_table:SESSION_S_MAX",
+        "seconds without a request after which a command ends",
+    ),
+    Limit(
+        "qos.core.queue.command_session_table:SESSIONS_PER_ACCOUNT_MAX",
+        "commands that an account executes at a time",
+    ),
+    Limit(
+        "qos.core.queue.command_session_table:SESSIONS_PER_DOMAIN_MAX",
+        "commands that the accounts of a foreign domain execute at a time",
+    ),
+    Limit(
+        "qos.core.queue.command_session_table:SESSIONS_MAX",
+        "commands that are executed at a time",
+    ),
+    Limit(
+        "qos.core.queue.command_session_table:ENDED_MAX",
+        "commands that are remembered as ended",
+    ),
+    Limit("xep_0254.command_stanza:FIELDS_MAX", "fields of the form of a command"),
+    Limit(
+        "xep_0254.command_stanza:FIELD_VALUES_MAX", "values and options of such a field"
+    ),
+    Limit(
+        "qos.core.queue.command_inputs:FORM_CHARS_MAX",
+        "characters of all values of such a form",
+    ),
+    Limit(
+        "qos.core.queue.command_forms:CHOICES_MAX",
+        "queues in a list to choose from; with more, a name is typed",
+    ),
+    Limit(
+        "qos.core.queue.command_forms:CHOICES_CHARS_MAX",
+        "characters of the names in such a list",
+    ),
+    Limit(
+        "qos.core.queue.command_forms:_CELL_CHARS_MAX",
+        "characters of a cell of a table",
+    ),
+    Limit(
+        "qos.core.queue.command_forms:_PAYLOAD_CHARS_MAX",
+        "characters of a payload that a command shows",
+    ),
+    Limit(
+        "qos.core.queue.command_outcomes:QUEUES_PAGE_MAX",
+        "queues that a command shows at a time",
+    ),
+    Limit(
+        "qos.core.queue.command_outcomes:ITEMS_PAGE_MAX",
+        "items that a command shows at a time",
+    ),
+    Limit(
+        "qos.core.queue.command_outcomes:DEAD_PAGE_MAX",
+        "dead items to choose from at a time",
+    ),
+    Limit(
+        "qos.core.queue.command_outcomes:_PAGE_CHARS_MAX",
+        "characters of the names or ids that a command shows at a time",
+    ),
+    Limit(
+        "qos.core.queue.command_outcomes:WORKERS_MAX", "workers that a command shows"
+    ),
+    Limit(
+        "qos.core.queue.command_outcomes:REQUEUED_MAX",
+        "dead items after which one command requeues no more",
+    ),
     # -- every door of a queue service
     Limit("qos.core.payers:Rates.requests", "requests of one user a second"),
     Limit("qos.core.payers:Rates.bytes", "bytes of one user a second"),

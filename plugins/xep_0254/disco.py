@@ -11,10 +11,12 @@ from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree as ET
 
 from qos.core.queue.node_options import NODE_FIELDS, NODE_TYPE, Field
+from qos.core.queue.stats import COUNT_LABELS
 from qos.xml_text import attribute, text
 from xep_0254.elements import attributes, decimal, whole
 from xep_0254.forms import parse_form, render_form
 from xep_0254.namespaces import (
+    COMMANDS,
     DATA_FORM,
     DISCO_INFO,
     DISCO_ITEMS,
@@ -38,11 +40,13 @@ __all__ = [
     "render_node_info",
 ]
 
-#: The offered features of XEP-0060 §10, those of XEP-0254 §3, and our extensions.
+#: The offered features of XEP-0060 §10, those of XEP-0254 §3, commands (XEP-0050 §2.1),
+#: and our extensions.
 SERVICE_FEATURES: tuple[str, ...] = (
     DISCO_INFO,
     DISCO_ITEMS,
     RSM,
+    COMMANDS,
     PUBSUB,
     *(
         f"{PUBSUB}#{name}"
@@ -83,16 +87,7 @@ SERVICE_FEATURES: tuple[str, ...] = (
 
 #: The counts of a node, under the names that `queue stats` shows.
 STATS_FIELDS: tuple[Field, ...] = tuple(
-    Field(f"queue#{name}", label, None)
-    for name, label in (
-        ("available", "Items that wait"),
-        ("acquired", "Items that somebody works on"),
-        ("delayed", "Items that wait for their time"),
-        ("dead", "Items that are dead"),
-        ("accepted", "Items that were accepted, ever"),
-        ("subscribers", "Subscribers"),
-        ("oldest_seconds", "Seconds since the oldest item that waits was published"),
-    )
+    Field(f"queue#{name}", label, None) for name, label in COUNT_LABELS
 )
 
 _STAT = "queue#"

@@ -12,6 +12,7 @@ from xml.etree import ElementTree as ET
 from qos.core.queue.requests import Refusal
 from qos.engine.queue_engine import QueueEngine, Stats
 from xep_0254 import disco
+from xep_0254.commands import Commands
 from xep_0254.event_sender import EventSender
 from xep_0254.namespaces import DISCO_INFO, DISCO_ITEMS
 from xep_0254.service_stanza import render_refusal
@@ -32,10 +33,13 @@ _NO_GET = Refusal(
 class Discovery:
     """Answers the requests of service discovery at one service."""
 
-    def __init__(self, engine: QueueEngine, events: EventSender) -> None:
-        """Answer by the sender of the events."""
+    def __init__(
+        self, engine: QueueEngine, events: EventSender, commands: Commands
+    ) -> None:
+        """Answer by the sender of the events, and let commands answer for themselves."""
         self._engine = engine
         self._events = events
+        self._commands = commands
 
     def take(self, xml: ET.Element, requester: str) -> bool:
         """Answer an iq of type get or set, with one child; False: it is none of these."""
@@ -44,6 +48,8 @@ class Discovery:
             return False
         if xml.get("type") == "set":
             self._refuse(xml, _NO_GET)
+            return True
+        if self._commands.discover(xml, requester):
             return True
         node = query.get("node", "")
         if node:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from qos.core.queue.item import EXTENSIONS_NAMESPACE
 
 __all__ = [
+    "COMMANDS",
     "DATA_FORM",
     "DISCO_INFO",
     "DISCO_ITEMS",
@@ -49,6 +50,7 @@ UNLOCKS = (f"{{{QUEUEING}}}unlock", f"{{{QUEUEING_OLD}}}unlock")
 
 EXTENSIONS = EXTENSIONS_NAMESPACE
 
+COMMANDS = "http://jabber.org/protocol/commands"
 DATA_FORM = "jabber:x:data"
 FORM_VALIDATION = "http://jabber.org/protocol/xdata-validate"
 DISCO_INFO = "http://jabber.org/protocol/disco#info"

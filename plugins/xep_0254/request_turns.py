@@ -68,7 +68,7 @@ class RequestTurns:
         Returns:
             False: it is not done: too many requests wait.
         """
-        payer = self._payer(requester)
+        payer = self.payer(requester)
         waiting = self._waiting.get(payer)
         returned: list[object] = []
         has_begun = waiting is None and self._payers.do_now(
@@ -92,14 +92,15 @@ class RequestTurns:
 
         It is news of the account, such as its presence, and is not refused.
         """
-        waiting = self._waiting.get(self._payer(requester))
+        waiting = self._waiting.get(self.payer(requester))
         if waiting is None or len(waiting) >= 2 * _WAITING_MAX:
             call()
         else:
             waiting.append(call)
             self._count += 1
 
-    def _payer(self, requester: str) -> str:
+    def payer(self, requester: str) -> str:
+        """The payer of a full JID: its account, or its domain if that is foreign."""
         account = bare(requester)
         domain = domain_of(account)
         return account if domain in self._own_domains else domain

@@ -40,6 +40,8 @@ from qos.stream.internals import is_wanted
 from qos.stream.stream_limits import StreamLimits
 from qos.stream.tap import Part, Tap
 from xep_0254 import disco
+from xep_0254.command_stanza import is_command
+from xep_0254.commands import Commands
 from xep_0254.discovery import Discovery
 from xep_0254.event_sender import EventSender
 from xep_0254.published_messages import ID_CHARS_MAX, PublishedMessages
@@ -156,7 +158,14 @@ class QueueService:
         )
         self._turns = RequestTurns(self._engine.payers, bounds.own_domains | own)
         self._events.engine = self._engine
-        self._discovery = Discovery(self._engine, self._events)
+        self._commands = Commands(
+            self._engine,
+            self._events,
+            own_domains=bounds.own_domains | own,
+            payer=self._turns.payer,
+            send=self._send,
+        )
+        self._discovery = Discovery(self._engine, self._events, self._commands)
         self._messages = PublishedMessages(xmpp, self._engine, self._events)
         self._closed = False
         if self._registers_qos:
@@ -286,7 +295,8 @@ class QueueService:
 
     def _take_iq(self, xml: ET.Element) -> bool:
         if self._closed:
-            return is_request(xml) or (self._registers_qos and _is_of_qos(xml))
+            is_ours = is_request(xml) or is_command(xml)
+            return is_ours or (self._registers_qos and _is_of_qos(xml))
         self._tap.wire.quicken()
         requester = sender_jid(xml.get("from", ""))
         is_ours = self._events.own is not None and xml.get("to", "") == self._events.own
@@ -321,9 +331,15 @@ class QueueService:
             return self._events.takes_answer(xml, requester)
         if len(iq_id) > ID_CHARS_MAX:
             # An answer would have to repeat the id, and could break our own stream.
-            return is_request(xml)
-        if is_request(xml):
-            if not self._turns.do(requester, stepped(self._request(xml, requester))):
+            return is_request(xml) or is_command(xml)
+        is_pubsub = is_request(xml)
+        if is_pubsub or self._is_command(xml):
+            if not self._turns.do(
+                requester,
+                stepped(self._request(xml, requester))
+                if is_pubsub
+                else partial(self._commands.execute, xml, requester),
+            ):
                 text = "too many requests wait already"
                 busy = Refusal(text, condition="resource-constraint", type="wait")
                 self._events.send(self._refusal(xml, busy))
@@ -338,6 +354,12 @@ class QueueService:
         why = _UNKNOWN if len(xml) == 1 else _NOT_ONE_CHILD
         self._events.send(self._refusal(xml, why))
         return True
+
+    def _is_command(self, xml: ET.Element) -> bool:
+        """Whether it executes a command of ours, or one that nobody has."""
+        return is_command(xml) and (
+            self._commands.has(xml) or not is_wanted(self._xmpp, xml)
+        )
 
     def _request(self, xml: ET.Element, requester: str) -> Steps[None]:
         try:
@@ -373,6 +395,10 @@ class QueueService:
         except Exception as error:
             log.exception("an answer to %s could not be written", xml.get("from"))
             text = self._refusal(xml, unwritten(error))
+        self._send(xml, text)
+
+    def _send(self, xml: ET.Element, text: str) -> None:
+        """Send the answer to an iq, or a refusal if the answer is too large."""
         if self._limits.sizes.limit is not None:
             text = self._within_limit(xml, text)
         self._events.send(text)

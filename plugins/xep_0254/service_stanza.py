@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import assert_never
 from xml.etree import ElementTree as ET
 
+from qos.core.queue.command_session import CommandRefusal
 from qos.core.queue.node_options import (
     NODE_FIELDS,
     SUBSCRIBE_FIELDS,
@@ -44,6 +45,7 @@ from xep_0254.elements import (
 )
 from xep_0254.forms import render_form
 from xep_0254.namespaces import (
+    COMMANDS,
     ERRORS,
     NODE_CONFIG,
     OWNER,
@@ -105,13 +107,15 @@ def render_refusal(
 
 def render_error(refusal: Refusal, *, by: str = "") -> str:
     """The error element of a refusal; `by` as for render_refusal."""
-    pubsub = ""
+    specific = ""
     if refusal.pubsub:
         feature = attributes(feature=refusal.feature or None)
-        pubsub = f"<{refusal.pubsub} xmlns='{ERRORS}'{feature}/>"
+        specific = f"<{refusal.pubsub} xmlns='{ERRORS}'{feature}/>"
+    elif isinstance(refusal, CommandRefusal):
+        specific = f"<{refusal.command} xmlns='{COMMANDS}'/>"
     return (
         f"<error type='{refusal.type}'{attributes(by=by or None)}>"
-        f"<{refusal.condition} xmlns='{STANZAS}'/>{pubsub}"
+        f"<{refusal.condition} xmlns='{STANZAS}'/>{specific}"
         f"<text xmlns='{STANZAS}'>{text(legal(str(refusal)))}</text></error>"
     )
 

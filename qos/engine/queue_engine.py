@@ -25,6 +25,7 @@ from typing import Any, TypeAlias, TypeVar
 from qos.core.payers import Rates
 from qos.core.queue.access import may_use
 from qos.core.queue.bounds import RECOVER_FOR_S, QueueBounds
+from qos.core.queue.command_table import Predicate
 from qos.core.queue.contents import QueueContents
 from qos.core.queue.effects import (
     Change,
@@ -428,18 +429,27 @@ class QueueEngine(QueueState):
         return True
 
     def nodes(
-        self, requester: str, tell: Callable[[list[str] | Refusal], object]
+        self,
+        requester: str,
+        tell: Callable[[list[str] | Refusal], object],
+        *,
+        may: Predicate = may_use,
     ) -> None:
         """Report the sorted names of the nodes the requester may use, or a Refusal.
 
         They are reported when they are on disk. Many nodes are looked at in several
         turns of the requester.
+
+        Args:
+            requester: a full JID.
+            tell: gets the names, or a Refusal.
+            may: whether an account has the right that is asked about.
         """
         core, account = self._core, bare(requester)
         if core is None:
             tell(unwritten(None))
             return
-        search = NodeSearch(core, account)
+        search = NodeSearch(core, account, may)
 
         def step() -> bool:
             if self._core is not core:

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 
-from qos.core.queue.access import may_publish, may_subscribe, may_use
+from qos.core.queue.access import may_publish, may_subscribe
 from qos.core.queue.bounds import may_create
+from qos.core.queue.command_table import Predicate
 from qos.core.queue.effects import Change, RemoveNode, SaveItem
 from qos.core.queue.item import Item
 from qos.core.queue.publishing import ONCE_S_MAX, once_s
@@ -132,22 +133,24 @@ class QueueState:
 
 
 class NodeSearch:
-    """A look for the nodes that an account may use.
+    """A look for the nodes at which an account has a right.
 
     Attributes:
         names: of those that were found, sorted.
     """
 
-    def __init__(self, core: Queues, account: str) -> None:
+    def __init__(self, core: Queues, account: str, may: Predicate) -> None:
         """Begin a look.
 
         Args:
             core: has the nodes.
             account: the bare JID.
+            may: whether it has the right at a node.
         """
         self.names: list[str] = []
         self._core = core
         self._account = account
+        self._may = may
         self._left = iter(sorted(core.nodes))
 
     @property
@@ -161,7 +164,7 @@ class NodeSearch:
         for name in islice(self._left, _STEP_NODES):
             count += 1
             queue = self._core.nodes.get(name)
-            if queue and may_use(queue.node, queue.options, self._account):
+            if queue and self._may(queue.node, queue.options, self._account):
                 self.names.append(name)
         return count == _STEP_NODES
 

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from qos.core.queue.holders import Present, resources
 from qos.core.queue.item import Subscription
 from qos.core.queue.node import QueueNode
 from qos.core.strings import bare
 
-__all__ = ["EXCLUDING_MAX", "stats"]
+__all__ = ["COUNT_LABELS", "EXCLUDING_MAX", "stats"]
 
 #: Sets of excluded JIDs that are looked at. With more, `excluded` is not counted.
 EXCLUDING_MAX = 300
+
+#: The counts that are explained to people, by name, in this order.
+COUNT_LABELS: Final = (
+    ("available", "Items that wait"),
+    ("acquired", "Items that somebody works on"),
+    ("delayed", "Items that wait for their time"),
+    ("dead", "Items that are dead"),
+    ("accepted", "Items that were accepted, ever"),
+    ("subscribers", "Subscribers"),
+    ("oldest_seconds", "Seconds since the oldest item that waits was published"),
+)
 
 
 def stats(
