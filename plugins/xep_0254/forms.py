@@ -40,17 +40,18 @@ class Form:
 
 def parse_form(x: ET.Element) -> Form:
     """Read a form; fields without a name are only for people, and are left out."""
-    values: dict[str, tuple[str, ...]] = {}
+    values: dict[str, list[str]] = {}
     for field in x.iterfind(f"{{{DATA_FORM}}}field"):
         var = field.get("var")
         if var:
             elements = field.iterfind(f"{{{DATA_FORM}}}value")
-            # Several fields with one name: all their values.
-            values[var] = values.get(var, ()) + tuple(
-                element.text or "" for element in elements
-            )
+            # Several fields with one name: all their values. Not by adding tuples: with
+            # thousands of fields each would be copied again for each.
+            texts = (element.text or "" for element in elements)
+            values.setdefault(var, []).extend(texts)
     form_type = " ".join(values.pop(_FORM_TYPE, ())).strip()
-    return Form(type=x.get("type", ""), form_type=form_type, values=values)
+    fields = {var: tuple(texts) for var, texts in values.items()}
+    return Form(type=x.get("type", ""), form_type=form_type, values=fields)
 
 
 def fields_of(
