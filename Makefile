@@ -2,7 +2,7 @@
 # a way to install Python packages. What they set up is in .venv, except for what comes
 # from apt: python3-venv where it is missing, Java 17, and for `make test` prosody, ejabberd,
 # openssl, strace, iproute2, systemd, chromium, mosquitto, rabbitmq-server, nats-server, npm,
-# nginx-light, haproxy, python3-qpid-proton,
+# nginx-light, haproxy, tmux, profanity, python3-qpid-proton,
 # and gcc with the headers of Python, which build the engine of the AMQP gateway.
 
 # The first Python that is new enough; or say `make PYTHON=/path/to/python3 …`.
@@ -258,7 +258,7 @@ endef
 COMMANDS := java:openjdk-17-jre-headless prosody:prosody ejabberdctl:ejabberd \
   openssl:openssl strace:strace ip:iproute2 systemd-analyze:systemd chromium:chromium \
   mosquitto:mosquitto rabbitmq-server:rabbitmq-server nats-server:nats-server npm:npm \
-  nginx:nginx-light haproxy:haproxy
+  nginx:nginx-light haproxy:haproxy tmux:tmux profanity:profanity
 
 system:
 	@missing=; PATH="$$PATH:/usr/sbin"; \

@@ -171,8 +171,11 @@ def _table(table: Table) -> str:
         + "</item>"
         for row in table.rows
     )
+    # Profanity shows fields, and no tables.
+    lines = "".join(f"<value>{text(line)}</value>" for line in table.lines)
     return (
         f"<x xmlns='{DATA_FORM}' type='result'><title>{text(table.title)}</title>"
+        f"<field var='text' type='text-multi' label='As text'>{lines}</field>"
         f"<reported>{reported}</reported>{rows}</x>"
     )
 

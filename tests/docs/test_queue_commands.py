@@ -10,6 +10,7 @@ from qos.core.queue.command_outcomes import (
     ITEMS_PAGE_MAX,
     QUEUES_PAGE_MAX,
     REQUEUED_MAX,
+    WORKERS_MAX,
 )
 from qos.core.queue.command_session_table import SESSION_S_MAX, SESSIONS_PER_ACCOUNT_MAX
 from qos.core.queue.command_table import COMMANDS
@@ -27,4 +28,5 @@ def test_the_guide_has_each_command_with_its_title_and_bounds() -> None:
         assert row.startswith(entry.title)
     assert f"{QUEUES_PAGE_MAX} queues" in section
     assert f"{ITEMS_PAGE_MAX}\nitems or {DEAD_PAGE_MAX} dead items" in section
+    assert f"the first {WORKERS_MAX} |" in section
     assert (REQUEUED_MAX, SESSION_S_MAX, SESSIONS_PER_ACCOUNT_MAX) == (1000, 600, 10)

@@ -86,6 +86,14 @@ class Console:
         assert isinstance(self.reply.content, Table)
         return self.reply.content
 
+    @property
+    def names(self) -> list[str]:
+        """What the rows of a page begin with."""
+        if isinstance(self.reply.content, Table):
+            return [row[0] for row in self.reply.content.rows]
+        (lines,) = self.form.fields
+        return [line.partition(": ")[0] for line in lines.values]
+
     def _do(self, step: Step) -> Reply:
         while not isinstance(step.act, Reply):
             job = step.act

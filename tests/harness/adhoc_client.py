@@ -104,6 +104,13 @@ class Operator:
         return [dict(row) for row in self.last["form"]["items"]]
 
     @property
+    def names(self) -> list[str]:
+        """What the lines of a page begin with, as all clients can show it."""
+        text = self.values["text"]
+        lines = text.splitlines() if isinstance(text, str) else text
+        return [line.partition(": ")[0] for line in lines]
+
+    @property
     def values(self) -> dict[str, Any]:
         """The values of a form."""
         return dict(self.last["form"]["values"])

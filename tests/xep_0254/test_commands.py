@@ -131,13 +131,15 @@ async def test_many_queues_are_shown_page_by_page(
     names = [f"q{number:02}" for number in range(60)]
     for name in names:
         await queues.create(QUEUE, name)
-    await boss.execute("queues")
-    shown = boss.rows
+    form = await boss.execute("queues")
+    shown = boss.names
     while boss.status == "executing":
-        assert boss.note == "There are more queues: next shows up to 25 of them."
-        await boss.go_on("next")
-        shown += boss.rows
-    assert [row["node"] for row in shown] == names
+        text = "There are more queues: next shows up to 25 of them."
+        assert form["instructions"] == text
+        form = await boss.go_on("next")
+        shown += boss.names
+    assert shown == names
+    assert [row["node"] for row in boss.rows] == names[50:]
     await boss.execute("queues")
     await boss.go_on("complete")
     assert boss.status == "completed"
@@ -216,8 +218,8 @@ async def test_all_dead_items_are_requeued_some_at_a_time(
     await queues.create(QUEUE, "orders", {"queue#dead_letter_node": "morgue"})
     await die(queues, "orders", *(f"i{number}" for number in range(5)))
     await boss.execute("dead")
-    await boss.go_on("next", node="morgue")
-    assert "where they died, as in 'orders'" in boss.note
+    form = await boss.go_on("next", node="morgue")
+    assert "where they died, as in 'orders'" in form["instructions"]
     await boss.cancel()
     await boss.execute("dead")
     await boss.go_on("next", node="orders")

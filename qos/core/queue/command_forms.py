@@ -31,6 +31,7 @@ __all__ = [
     "died_here",
     "items_table",
     "node_form",
+    "page_form",
     "queues_table",
     "workers_table",
 ]
@@ -47,7 +48,9 @@ _PAYLOAD_CHARS_MAX = 200
 #: The counts of a node by name; None: there is nothing to count now.
 Counts: TypeAlias = Mapping[str, int | float | None]
 
-Kind: TypeAlias = Literal["text-single", "boolean", "list-single", "list-multi"]
+Kind: TypeAlias = Literal[
+    "text-single", "text-multi", "boolean", "list-single", "list-multi"
+]
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -90,7 +93,7 @@ class Form:
 
 @record(frozen=True, slots=True)
 class Table:
-    """A table to read (XEP-0004 §3.4).
+    """A table to read (XEP-0004 §3.4), the last thing that a command shows.
 
     Attributes:
         title: of the table.
@@ -101,6 +104,20 @@ class Table:
     title: str
     columns: tuple[tuple[str, str], ...]
     rows: tuple[tuple[str, ...], ...]
+
+    @property
+    def lines(self) -> list[str]:
+        """The rows as text, without empty cells, for clients that show no tables."""
+        heads = [label for _, label in self.columns[1:]]
+        return [
+            f"{name}: "
+            + ", ".join(
+                f"{head} {cell}"
+                for head, cell in zip(heads, cells, strict=True)
+                if cell
+            )
+            for name, *cells in self.rows
+        ]
 
 
 def node_form(title: str, names: Sequence[str], more: Sequence[FormField] = ()) -> Form:
@@ -143,6 +160,17 @@ def queues_table(title: str, counts: Mapping[str, Counts]) -> Table:
     )
     heads = ("Available", "Acquired", "Delayed", "Dead", "Subscribers", "Oldest (s)")
     return Table(title, (("node", "Queue"), *zip(columns, heads, strict=True)), rows)
+
+
+def page_form(table: Table, instructions: str) -> Form:
+    """The rows of a table as text, in a form, with which a command goes on.
+
+    Profanity takes nothing but a form from a command that goes on.
+    """
+    lines = FormField(
+        var="text", label="As text", kind="text-multi", values=tuple(table.lines)
+    )
+    return Form(table.title, instructions, (lines,))
 
 
 def counts_form(title: str, name: str, counts: Counts) -> Form:
@@ -195,8 +223,17 @@ def died_here(result: ItemsResult) -> dict[str, Item]:
     }
 
 
-def dead_form(title: str, dead: Mapping[str, Item], *, more: bool) -> Form:
-    """The form to choose dead items in; more: there is a next page."""
+def dead_form(
+    title: str, dead: Mapping[str, Item], *, more: bool, hint: str = ""
+) -> Form:
+    """The form to choose dead items in.
+
+    Args:
+        title: of the form.
+        dead: the items by their ids.
+        more: there is a next page.
+        hint: what is to be known beside, a sentence; '': nothing.
+    """
     options = tuple(
         (item_id, _cell(f"{item_id}: {_reason(item)}"))
         for item_id, item in dead.items()
@@ -204,6 +241,7 @@ def dead_form(title: str, dead: Mapping[str, Item], *, more: bool) -> Form:
     instructions = (
         f"Choose the items to be put back into the queue. This page has {len(dead)}"
         + (" of them, and the next page more." if more else ".")
+        + (hint and f" {hint}")
     )
     fields = (
         FormField(var="items", label="Dead items", kind="list-multi", options=options),

@@ -58,12 +58,12 @@ __all__ = [
 #: The rows of a page of queues, of items, and of dead items; the characters of the names
 #: or ids in it. An answer with them fits into a stanza.
 QUEUES_PAGE_MAX = 100
-ITEMS_PAGE_MAX = 50
+ITEMS_PAGE_MAX = 30
 DEAD_PAGE_MAX = 50
 _PAGE_CHARS_MAX = 10_000
 
 #: The subscriptions that are shown.
-WORKERS_MAX = 200
+WORKERS_MAX = 50
 
 #: The dead items after which a command that requeues all of them ends, and says so.
 REQUEUED_MAX = 1_000
@@ -90,11 +90,9 @@ def follow(session: Session, job: Job, outcome: object) -> Step:
     return _FOLLOWED[type(job)](session, job, outcome)
 
 
-def _shows(
-    session: Session, stage: Stage, content: Form | Table, note: str = ""
-) -> Step:
+def _shows(session: Session, stage: Stage, form: Form) -> Step:
     session = replace(session, stage=stage)
-    return Step(session, Reply("executing", actions_of(session), content, note))
+    return Step(session, Reply("executing", actions_of(session), form))
 
 
 def _ends(
@@ -168,8 +166,8 @@ def _after_counts(
         table = forms.queues_table(title, counts)
         if not session.after:
             return _ends(session, content=table)
-        note = f"There are more queues: next shows up to {QUEUES_PAGE_MAX} of them."
-        return _shows(session, Stage.PAGE, table, note)
+        text = f"There are more queues: next shows up to {QUEUES_PAGE_MAX} of them."
+        return _shows(session, Stage.PAGE, forms.page_form(table, text))
     if session.node not in counts:
         raise no_node(session.node)
     count = counts[session.node]
@@ -205,23 +203,24 @@ def _after_items(session: Session, _job: Items, answered: Answered) -> Step:
     table = forms.items_table(_title(session), page, answered.payloads)
     if is_last:
         return _ends(session, content=table)
-    note = f"There are more items: next shows up to {ITEMS_PAGE_MAX} of them."
-    return _shows(session, Stage.PAGE, table, note)
+    text = f"There are more items: next shows up to {ITEMS_PAGE_MAX} of them."
+    return _shows(session, Stage.PAGE, forms.page_form(table, text))
 
 
 def _dead_page(session: Session, page: ItemsResult) -> Step:
     dead = forms.died_here(page)
     origins = sorted({item.origin for item in page.items} - {"", session.node})
-    note = ""
+    hint = ""
     if origins:
-        note = (
+        hint = (
             "Dead letters of other queues are not shown: requeue them where they died, "
             f"as in {origins[0]!r}."
         )
     if not dead and not session.after:
-        return _ends(session, note or "There are no dead items.")
-    form = forms.dead_form(_title(session), dead, more=session.after != "")
-    return _shows(session, Stage.SELECT, form, note)
+        return _ends(session, hint or "There are no dead items.")
+    more = session.after != ""
+    form = forms.dead_form(_title(session), dead, more=more, hint=hint)
+    return _shows(session, Stage.SELECT, form)
 
 
 def _after_requeue(session: Session, job: Requeue, answered: Answered) -> Step:
