@@ -65,7 +65,7 @@ def _default(options: object, name: str) -> float:
 #: Ordered by who causes the load: any peer, a peer that answers us, a user of a queue.
 LIMITS: Final = (
     Limit(
-        "qos.core.queue.backlog:HEAD",
+        "qos.core.queue.item_index:HEAD",
         "fresh items that a queue keeps in memory, and twice as many for a while",
     ),
     Limit(

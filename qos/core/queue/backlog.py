@@ -21,11 +21,7 @@ from typing import TypeAlias
 from qos.core.queue.contents import StoredItems
 from qos.core.queue.item import PRIORITIES, Item, Node
 
-__all__ = ["HEAD", "READ", "Backlog", "Place", "place_of"]
-
-#: The fresh items of a queue that stay in memory when it has more than twice as many: 0.8 kB
-#: each. With four times as many it keeps them all, which happens after selectors only.
-HEAD = 256
+__all__ = ["READ", "Backlog", "Place", "place_of"]
 
 #: The items that are read at once when the head is given out: it takes 2 ms.
 READ = 128
