@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
+from deltalake import DeltaTable
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -21,6 +22,7 @@ from qos.audit.parallel import in_parallel
 from qos.audit.results import Days
 from qos.audit.schema import EVENT
 from qos.audit.small_journals import without_compiling
+from qos.audit.snapshot import spark_frame
 from qos.audit.tables import Limits
 from qos.audit.unchanged import with_former_judged_at
 from qos.journal.schema import Role
@@ -86,7 +88,7 @@ def write_tables(
         # It began before these lines: its row is in the table of that day.
         messages = messages.where(F.col("bytes").isNotNull())
     messages, has_suspects = _judged(messages, judge, writer.new_messages)
-    messages = former.and_new("deliveries", messages)
+    messages = writer.with_former("deliveries", messages)
     has_suspects = has_suspects or bool(former)
     before = writer.accused_before(messages)
     messages = writer.write_messages(messages)
@@ -131,6 +133,8 @@ class _Writer:
         self._from_margin = from_margin
         self._progress = progress
         self._changed: set[str] = set()
+        #: The tables of which rows are written again, as they were read.
+        self._former_tables: dict[str, DeltaTable] = {}
 
     def write(
         self, name: str, table: DataFrame, *, has_rows: bool = True, source: str = ""
@@ -148,10 +152,34 @@ class _Writer:
         if not has_rows:
             store.clear_days(table, folder, *self._days)
         elif source in self._changed or not store.has_days(table, folder, *self._days):
-            store.replace_days(table, folder, *self._days)
+            former = self._former_tables.get(name)
+            store.replace_days(table, folder, *self._days, former=former)
             self._changed.add(name)
         self.frames[name] = store.read_table(table, folder, *self._days)
         return self.frames[name]
+
+    def with_former(self, name: str, rows: DataFrame) -> DataFrame:
+        """The new rows of a table, and the former ones that stay."""
+        if not self._former.may_be_in(name):
+            return rows
+        return self._former.and_new(name, rows, self._former_rows(name, rows))
+
+    def _former_table(self, name: str, like: DataFrame) -> DeltaTable:
+        """A table as it was first opened; no later version of it is replaced."""
+        if name not in self._former_tables:
+            self._former_tables[name] = store.opened(like, f"{self._out}/{name}")
+        return self._former_tables[name]
+
+    def _former_rows(self, name: str, like: DataFrame) -> DataFrame:
+        """The rows of these days in a table, some of which are written again."""
+        first, last = self._days
+        return spark_frame(
+            like.sparkSession,
+            self._former_table(name, like),
+            schema=like.schema,
+            first=first,
+            last=last,
+        )
 
     def write_messages(self, messages: DataFrame) -> DataFrame:
         """Write the messages; a verdict that stays keeps its time."""
@@ -160,10 +188,11 @@ class _Writer:
         folder = f"{self._out}/{name}"
         if not store.has_days(messages, folder, *days):
             rows = messages
+            former = self._former_table(name, messages)
             if store.count_rows(messages.sparkSession, folder, *days):
-                table_rows = store.read_table(messages, folder, *days)
+                table_rows = self._former_rows(name, messages)
                 rows = with_former_judged_at(messages, table_rows, _MESSAGE)
-            store.replace_days(rows, folder, *days)
+            store.replace_days(rows, folder, *days, former=former)
             self._changed.add(name)
         self.frames[name] = store.read_table(messages, folder, *days)
         return self.frames[name]
@@ -192,8 +221,7 @@ class _Writer:
         """Write the anomalies, with those of an earlier audit if there was one."""
         anomalies = tables.anomalies(messages)
         if messages_before is not None:
-            folder = f"{self._out}/anomalies"
-            before = store.read_table(anomalies, folder, *self._days)
+            before = self._former_rows("anomalies", anomalies)
             anomalies = tables.revised(
                 anomalies, before, messages, messages_before, limits
             )
@@ -228,7 +256,7 @@ class _Writer:
         self, role: Role, name: str, table: DataFrame, source: str = ""
     ) -> DataFrame:
         has_rows = role in self._roles or bool(self._former)
-        table = self._former.and_new(name, table)
+        table = self.with_former(name, table)
         return self.write(name, table, has_rows=has_rows, source=source)
 
     def new_messages(self, messages: DataFrame) -> DataFrame:

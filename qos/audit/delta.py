@@ -8,6 +8,11 @@ no version.
 A commit fails if another process has committed since the write began, or since the
 table was opened whose rows are written again. Otherwise deltalake would let two writers
 replace the same day, and keep the rows of both.
+
+A caller that reads rows of a table in order to write them again therefore opens the table
+once, and hands it to the write. Rows made of journals, or of the rows of another table,
+need no such care. A change that somebody else commits between that reading and the write
+has the same effect as one that is committed just before or just after both.
 """
 
 from __future__ import annotations
@@ -311,7 +316,8 @@ def sweep(spark: SparkSession, folder: str, table: DeltaTable) -> list[str]:
 
     Files that belong to any version stay. Where no lock keeps other writers away, files
     of the last day stay as well: in the folders of writes that are not on this machine,
-    and in the folders of days, where deltalake writes, for us and for others.
+    and in the folders of days, where deltalake writes, for us and for others. So a file
+    that somebody else commits after the table was opened stays, too.
 
     Returns:
         The folders of writes, and the files, that were removed.

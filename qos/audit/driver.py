@@ -202,7 +202,7 @@ class _Audit:
         missing: list[Missing] = []
         if first <= last:
             missing = nodes.missing(self._readable(), first, last + MARGIN)
-        return FormerRows(self.out, first, last, missing, MARGIN)
+        return FormerRows(missing, MARGIN)
 
     def _write(
         self,

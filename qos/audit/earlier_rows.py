@@ -43,6 +43,11 @@ def last_gone(
     To replace the rows of days before it would leave what begins there and ends on that
     day without its end.
 
+    If somebody deletes the rows of that day afterwards, fewer days are audited than might
+    be. If somebody brings rows of such a day back while an audit runs, the audit replaces
+    them, as it does with all rows of its days; the version that has them can be restored
+    once more.
+
     Args:
         spark: the session.
         out: the folder of the tables.
@@ -60,6 +65,9 @@ def without_earlier(
     rows: DataFrame, folder: str, on: Sequence[str], begun_at: str, first: date
 ) -> DataFrame:
     """Leave out the rows of what has a row of an earlier day already.
+
+    The rows of earlier days are not written. If somebody deletes such a row meanwhile, it
+    is gone as if deleted later.
 
     Args:
         rows: of messages or items. They are computed twice.

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from qos.audit import boot_runs, read, store, tables
@@ -258,12 +259,12 @@ class Follower:
             parts = (*before.parts, part._replace(latest=marks.latest))
         finally:
             store.remove(self._spark, folder)
-        undecided = self._results.undecided(boots, before)
+        undecided, former = self._results.undecided(boots, before)
         now = replace(self._record_store.read(part), roles=records.roles)
         if Role.JOURNAL in now.roles:
             problems = with_contradictions(problems, now.lines)
         messages, _ = in_parallel(
-            self._step(earlier, now, parts, undecided, boots, limits).write,
+            self._step(earlier, now, parts, undecided, boots, limits, former).write,
             lambda: self._results.write_problems(problems, boots, self._open),
         )
         self._results.join_files(before.open_from, marks.open_from)
@@ -285,6 +286,7 @@ class Follower:
         undecided: DataFrame | None,
         boots: DataFrame,
         limits: Limits,
+        former: DeltaTable | None = None,
     ) -> Step:
         return Step(
             self._spark,
@@ -296,6 +298,7 @@ class Follower:
             judged=lambda messages: tables.judged(messages, boots, limits),
             lines_between=self._record_store.lines(parts).where,
             lines_of=lambda subjects: self._record_store.lines_of(subjects, parts),
+            former=former,
             progress=self._progress,
         )
 

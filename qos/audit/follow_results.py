@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import date, timedelta
 from functools import cached_property, partial
 
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -25,6 +26,7 @@ from qos.audit.follow_storage import FollowStorage, Marks
 from qos.audit.new_files import NewFile, file_problems
 from qos.audit.parallel import in_parallel
 from qos.audit.results import Summary, draw, kept_from
+from qos.audit.snapshot import spark_frame
 from qos.audit.step_tables import MESSAGE
 from qos.audit.swap import join_files
 from qos.audit.tables import Limits
@@ -77,32 +79,45 @@ class FollowResults:
         """Tables that only give the names and types of their columns."""
         return without_rows(self._spark, self._limits())
 
-    def undecided(self, boots: DataFrame, before: Marks) -> DataFrame | None:
+    def undecided(
+        self, boots: DataFrame, before: Marks
+    ) -> tuple[DataFrame | None, DeltaTable | None]:
         """The messages of earlier steps whose verdict may now change.
+
+        Most were kept by the former step. Such a message gets a row again if somebody
+        has deleted its row, as it does by another line of it.
 
         Args:
             boots: the runs of all lines, also of this step.
             before: the marks of the former step.
+
+        Returns:
+            The messages; and the table `deliveries` as it was opened to read some of
+            them, None if none was read from it.
         """
         if before.batch < 0:
-            return None
+            return None, None
         like = self.columns["deliveries"]
         undecided = self._storage.pending(before.batch, like.schema)
         earlier_names = names_of(self._storage.boots(before.batch))
         new = names_of(boots).join(earlier_names, earlier_names.columns, "left_anti")
         new = new.select("name").distinct().localCheckpoint()
         if new.isEmpty():
-            return undecided
+            return undecided, None
         # A device has begun a journal, or its first files have come, or its clock went
         # back, or another journal has its name: then there may be another reason.
         folder = f"{self._out}/deliveries"
-        rows = store.read_table(like, folder, *shown(before))
+        table = store.opened(like, folder)
+        first, last = shown(before)
+        rows = spark_frame(
+            self._spark, table, schema=like.schema, first=first, last=last
+        )
         rows = rows.where(F.col("verdict") == "unproven")
         component = domain(F.col("uncovered"))
         names = F.array("uncovered", component, "sender_node", "receiver_node")
         rows = rows.withColumn("name", F.explode(names))
         rows = rows.join(new, "name", "left_semi").dropDuplicates([*MESSAGE])
-        return undecided.unionByName(rows.select(*like.columns))
+        return undecided.unionByName(rows.select(*like.columns)), table
 
     def join_files(self, first: date | None, open_from: date | None) -> None:
         """Merge the files of the days that are closed from now on into a few."""

@@ -51,7 +51,8 @@ def remember(spark: SparkSession, out: str, account: str) -> frozenset[str]:
     if account not in accounts:
         rows = [(account, datetime.now(UTC))]
         folder = f"{whole_url(out)}/{FORGOTTEN}"
-        # Former rows stay, each with its time.
+        # Former rows stay, each with its time. If somebody else adds the account at the
+        # same time, it has two rows, which say the same.
         delta.replace(
             spark.createDataFrame(rows, _COLUMNS), folder, removed=(), cause="forget"
         )

@@ -15,8 +15,6 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from qos.audit import store
-
 __all__ = ["FormerRows", "Missing"]
 
 
@@ -76,19 +74,13 @@ _TABLES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FormerRows:
-    """The rows in a folder of tables that an audit leaves as they are.
+    """The rows of tables that an audit leaves as they are.
 
     Attributes:
-        out: the folder of the tables.
-        first: the first day of the audit.
-        last: the last one.
         missing: nodes without a journal, with the days.
         margin: a row may rest on lines of as much later.
     """
 
-    out: str
-    first: date
-    last: date
     missing: Collection[Missing]
     margin: timedelta
 
@@ -96,19 +88,22 @@ class FormerRows:
         """Whether any node is missing."""
         return bool(self.missing)
 
-    def and_new(self, name: str, rows: DataFrame) -> DataFrame:
+    def may_be_in(self, name: str) -> bool:
+        """Whether the table of this name may have such rows."""
+        return name in _TABLES and bool(self.missing)
+
+    def and_new(self, name: str, rows: DataFrame, table_rows: DataFrame) -> DataFrame:
         """The rows for a table: the former ones that stay, and the new ones beside them.
 
         Args:
-            name: the name of the table.
+            name: the name of a table that may have former ones.
             rows: the new rows of the days of the audit.
+            table_rows: the rows of these days in the table. Only the version that has
+                them may be replaced: otherwise a row comes back that somebody else
+                deletes meanwhile.
         """
-        table = _TABLES.get(name)
-        if table is None or not self.missing:
-            return rows
-        folder = f"{self.out}/{name}"
-        former = store.read_table(rows, folder, self.first, self.last)
-        former = former.where(self._is_about_missing(table)).localCheckpoint()
+        table = _TABLES[name]
+        former = table_rows.where(self._is_about_missing(table)).localCheckpoint()
         keys = former.select(*(F.col(key).alias(f"former {key}") for key in table.key))
         same = (F.col(key).eqNullSafe(F.col(f"former {key}")) for key in table.key)
         new = rows.join(keys, reduce(Column.__and__, same), "left_anti")

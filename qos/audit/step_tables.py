@@ -14,10 +14,11 @@ from datetime import UTC, date, datetime, time, timedelta
 from functools import reduce
 from typing import Final, cast
 
+from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from qos.audit import tables
+from qos.audit import store, tables
 from qos.audit.parallel import in_parallel
 from qos.audit.subject_records import Records
 from qos.audit.swap import Hour, in_hours, read_hours, swap
@@ -57,6 +58,8 @@ class Step:
         now: their present records, including `before`.
         undecided: messages whose verdict may have changed, as they are in the table;
             None: no message has a verdict yet.
+        former: the table `deliveries` as it was opened to read some of these: if
+            somebody has changed it since, it is not written. None: none was read.
         limits: the limits for judging messages.
         judged: messages -> with their verdicts; see qos.audit.tables.judged.
         lines_between: all known lines of a range of time; some may be repeated, and
@@ -75,6 +78,7 @@ class Step:
     judged: Callable[[DataFrame], DataFrame]
     lines_between: Callable[[Column], DataFrame]
     lines_of: Callable[[DataFrame], DataFrame]
+    former: DeltaTable | None = None
     compares: bool = False
     progress: Callable[[str], None] = lambda step: None
 
@@ -105,10 +109,11 @@ class Step:
         former = [] if before.is_nothing else [tables.deliveries_of(before.messages)]
         hours = _hours(rows, *former)
         folder = f"{self.out}/deliveries"
+        table = self.former or store.opened(rows, folder)
         if former and hours:
-            table_rows = read_hours(self.spark, folder, rows.schema, hours)
+            table_rows = read_hours(self.spark, folder, rows.schema, hours, table)
             rows = with_former_judged_at(rows, table_rows, MESSAGE).localCheckpoint()
-        is_new = self._swap("deliveries", rows, MESSAGE, rows, hours)
+        is_new = self._swap("deliveries", rows, MESSAGE, rows, hours, table=table)
         of_hours = read_hours(self.spark, folder, rows.schema, hours)
         routes = tables.routes_hourly(of_hours)
         unproven = tables.unproven_hourly(of_hours)
@@ -134,9 +139,10 @@ class Step:
         if not hours:
             return
         anomalies = tables.anomalies(rows)
+        folder = f"{self.out}/anomalies"
+        table = store.opened(anomalies, folder)
         if self.undecided is not None:
-            folder = f"{self.out}/anomalies"
-            before = read_hours(self.spark, folder, anomalies.schema, hours)
+            before = read_hours(self.spark, folder, anomalies.schema, hours, table)
             keys = [*MESSAGE]
             before = before.join(rows.select(*keys), keys, "left_semi")
             # Not those of the table: if this is repeated, they are already the new
@@ -144,7 +150,7 @@ class Step:
             anomalies = tables.revised(
                 anomalies, before, rows, self.undecided, self.limits
             )
-        self._swap("anomalies", anomalies, MESSAGE, rows, hours)
+        self._swap("anomalies", anomalies, MESSAGE, rows, hours, table=table)
 
     def write_items(self) -> None:
         """Write the table of items."""
@@ -211,6 +217,7 @@ class Step:
         hours: list[Hour],
         *,
         is_new: bool = False,
+        table: DeltaTable | None = None,
     ) -> bool:
         """Replace rows, if the table has others; returns whether it has others.
 
@@ -221,17 +228,20 @@ class Step:
             keys: see there.
             hours: see there.
             is_new: whether the rows are known to be others than those in the table.
+            table: see qos.audit.swap.swap. Rows that are all made of lines, and not
+                read from the table, need none: they replace what they would replace at
+                any other moment.
         """
         self.progress(f"writing {name}")
         folder = f"{self.out}/{name}"
         if self.compares and hours and not is_new:
-            table_rows = read_hours(self.spark, folder, rows.schema, hours)
+            table_rows = read_hours(self.spark, folder, rows.schema, hours, table)
             table_rows = table_rows.join(
                 keys.select(*on).distinct(), [*on], "left_semi"
             )
             if are_same_rows(rows, table_rows.select(*rows.columns)):
                 return False
-        swap(rows, folder, on=on, keys=keys, hours=hours)
+        swap(rows, folder, on=on, keys=keys, hours=hours, table=table)
         return True
 
 

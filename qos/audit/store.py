@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import date
 
 import pyarrow.compute as pc
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -30,6 +31,7 @@ __all__ = [
     "has_days",
     "is_complete",
     "literal",
+    "opened",
     "overwrite",
     "read_table",
     "remove",
@@ -45,7 +47,24 @@ _COMPLETE = "_complete"
 _DAYS_FEW = 3
 
 
-def replace_days(table: DataFrame, folder: str, first: date, last: date) -> None:
+def opened(like: DataFrame, folder: str) -> DeltaTable:
+    """A table as it is now, to read rows of it that `replace_days` writes again.
+
+    Args:
+        like: a frame with the columns of the table; it is not computed.
+        folder: see replace_days.
+    """
+    return delta.opened(like.sparkSession, folder, like.schema, ["date"])
+
+
+def replace_days(
+    table: DataFrame,
+    folder: str,
+    first: date,
+    last: date,
+    *,
+    former: DeltaTable | None = None,
+) -> None:
     """Write the rows of these days, replacing the existing rows of these days.
 
     No row is there twice, however often this is interrupted or repeated.
@@ -55,6 +74,8 @@ def replace_days(table: DataFrame, folder: str, first: date, last: date) -> None
         folder: the folder of this table. It is created if necessary.
         first: the first day.
         last: the last day.
+        former: the table as it was opened to read rows that are written again: if
+            somebody has changed it since, nothing is written. None: as it is now.
 
     Raises:
         CannotWrite: see qos.audit.delta.replace.
@@ -64,11 +85,22 @@ def replace_days(table: DataFrame, folder: str, first: date, last: date) -> None
         # This makes few files, without one task for all rows of a big day. If there are
         # few days, each task may have a file for each: this saves moving all rows.
         rows = rows.hint("rebalance", "date")
-    delta.replace(rows, folder, partition_by=["date"], replaced_days=(first, last))
+    delta.replace(
+        rows,
+        folder,
+        partition_by=["date"],
+        replaced_days=(first, last),
+        table=former,
+    )
 
 
 def has_days(table: DataFrame, folder: str, first: date, last: date) -> bool:
     """Whether replace_days would change no row; see qos.audit.unchanged.
+
+    It looks at the table as it is now. If somebody changes the table after that, either
+    nothing is written, and the change stays; or replace_days has a `former` table, and
+    fails; or the rows are all made of lines, and replace what they would replace at any
+    other moment.
 
     Args: see replace_days.
     """
@@ -115,7 +147,10 @@ def clear_days(like: DataFrame, folder: str, first: date, last: date) -> None:
 
 
 def replace_table(table: DataFrame, folder: str) -> None:
-    """Write a small table that has no days, if its rows are not there already."""
+    """Write a small table that has no days, if its rows are not there already.
+
+    No row is read from it to be written again.
+    """
     rows = without_forgotten(table, folder).coalesce(1)
     if _has_columns(table, folder) and are_same_rows(rows, read_table(table, folder)):
         return

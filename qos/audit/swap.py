@@ -77,6 +77,7 @@ def swap(
     on: Sequence[str],
     keys: DataFrame,
     hours: Collection[Hour],
+    table: DeltaTable | None = None,
 ) -> None:
     """Replace the rows with some keys by others.
 
@@ -86,12 +87,15 @@ def swap(
         on: the columns of the keys. A null is a value.
         keys: the keys; this frame is used several times.
         hours: the hours of the new and of the replaced rows.
+        table: the table as it was opened to read rows that are written again; None: as
+            it is now.
 
     Raises:
         CannotWrite: see qos.audit.delta.replace.
     """
     spark = rows.sparkSession
-    table = delta.opened(spark, folder, rows.schema, ["date"])
+    if table is None:
+        table = delta.opened(spark, folder, rows.schema, ["date"])
     if not hours:
         return
     sizes = _files_of(table, hours)
@@ -121,7 +125,8 @@ def join_files(
     """Merge the many files in which some days were written into few. No row changes.
 
     Files become one in the order in which they were written: so most rows in each file
-    are of few hours.
+    are of few hours. The merge fails if somebody else has removed one of them since the
+    table was opened.
 
     Args:
         spark: the session.
@@ -184,10 +189,23 @@ def erase(
 
 
 def read_hours(
-    spark: SparkSession, folder: str, schema: StructType, hours: Collection[Hour]
+    spark: SparkSession,
+    folder: str,
+    schema: StructType,
+    hours: Collection[Hour],
+    table: DeltaTable | None = None,
 ) -> DataFrame:
-    """The rows of these hours; no other files are read."""
-    table = delta.open_table(spark, folder)
+    """The rows of these hours; no other files are read.
+
+    Args:
+        spark: the session.
+        folder: the folder of the table.
+        schema: its columns, to choose some.
+        hours: the hours.
+        table: the table as it was opened; None: as it is now.
+    """
+    if table is None:
+        table = delta.open_table(spark, folder)
     if table is None:
         return spark.createDataFrame([], schema)
     rows = read_files(spark, table, schema, list(_files_of(table, hours)))
