@@ -17,7 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from pyspark.sql import SparkSession
 
 from qos.audit import commits, delta, hadoop, table_upkeep
@@ -231,6 +231,9 @@ class Audits:
         """Take back the commits of an audit that was killed, as far as possible."""
         try:
             table.restore(version, commit_properties=commits.ours())
+        except CommitFailedError:
+            # Somebody else has committed since the table was opened.
+            raise
         except DeltaError as error:
             # Somebody has removed the files of that version: a VACUUM of theirs.
             _log.warning(
@@ -289,6 +292,11 @@ class Audits:
         )
 
     def _vacuum(self, folder: str, table: DeltaTable) -> None:
+        """Remove the files that no version within the retention has.
+
+        If somebody brings such a file back after the table was opened, the first commit
+        of the VACUUM fails, before any file is removed.
+        """
         with delta.errors_name(folder):
             keep = self._retention + _AUDIT_TAKES_MAX
             table.vacuum(

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from qos.audit import commits, store, swap
+from qos.audit import commits, delta, store, swap
 from qos.audit.audits import Audits
 from qos.audit.delta import CannotWrite
 from qos.audit.snapshot import AUDITS, snapshot
@@ -193,6 +193,38 @@ def test_rows_that_somebody_deletes_while_their_files_are_looked_for_come_not_ag
         writes[looks_for_files]()
     names_now = DeltaTable(folder).to_pyarrow_table()["name"].to_pylist()
     assert sorted(names_now) == ["hub", "old"]
+
+
+@pytest.mark.parametrize("call", ["join_files", "remove_before", "restore"])
+def test_what_somebody_deletes_after_a_table_was_opened_stays_deleted(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """deltalake merges, removes and restores files of the version that was opened."""
+    out = str(tmp_path)
+    folder = f"{out}/{ONE}"
+    for day in (DAY, NEXT):
+        write(spark, out, day, "hub", "lamp")
+    with pytest.raises(Killed):
+        write(spark, out, NEXT, "half", "lamp", killed=True)
+    real = delta.open_table
+
+    def meanwhile(spark: SparkSession, opened: str) -> DeltaTable | None:
+        table = real(spark, opened)
+        if opened == folder:
+            DeltaTable(folder).delete("name = 'lamp'")
+        return table
+
+    monkeypatch.setattr(delta, "open_table", meanwhile)
+    tables = Audits(spark, out)
+    calls: dict[str, Callable[[], object]] = {
+        "join_files": lambda: swap.join_files(spark, folder, None, NEXT),
+        "remove_before": lambda: tables.remove_before(NEXT),
+        "restore": tables.recover,
+    }
+    with pytest.raises(CannotWrite, match="or somebody else, has written into it"):
+        calls[call]()
+    rows_now = DeltaTable(folder).to_pyarrow_table()["name"].to_pylist()
+    assert sorted(rows_now) == ["half", "hub"]
 
 
 def test_a_version_whose_files_somebody_has_removed_is_not_restored(
