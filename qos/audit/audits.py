@@ -305,7 +305,6 @@ class Audits:
                 enforce_retention_duration=False,
                 commit_properties=commits.ours(),
             )
-            table.update_incremental()
         delta.sweep(self._spark, folder, table)
 
     def _write(self, rows: list[dict[str, Any]]) -> None:
@@ -317,4 +316,5 @@ class Audits:
             # It fails if there is another row than those that were read.
             table = self._log_table
             delta.commit(table, add_actions(files, write), table.schema())
-            table.update_incremental()
+            # Not at the last version, which may have a later commit of another audit.
+            table.load_as_version(table.version() + 1)

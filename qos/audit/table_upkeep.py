@@ -48,7 +48,7 @@ def describe(folder: str, table: DeltaTable) -> None:
 
     Args:
         folder: the folder of the table.
-        table: at its last version, and afterwards too.
+        table: at its last version; afterwards at that of the last commit made here.
 
     Raises:
         CannotWrite: another process has committed meanwhile.
@@ -73,4 +73,3 @@ def describe(folder: str, table: DeltaTable) -> None:
                 commit_properties=ours(),
                 post_commithook_properties=KEEPS_ITS_LOG,
             )
-            table.update_incremental()

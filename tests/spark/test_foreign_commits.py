@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from datetime import date
+from datetime import date, datetime, timedelta, tzinfo
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.table import TableAlterer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from qos.audit import audits as audits_module
 from qos.audit import commits, delta, store, swap
 from qos.audit.audits import Audits
 from qos.audit.delta import CannotWrite
@@ -30,6 +33,14 @@ ONE, TWO = "deliveries", "problems"
 
 class Killed(BaseException):
     """Stands for the end of a process."""
+
+
+class Tomorrow:
+    """Stands for datetime, a day later."""
+
+    @staticmethod
+    def now(zone: tzinfo) -> datetime:
+        return datetime.now(zone) + timedelta(days=1)
 
 
 def rows(spark: SparkSession, day: date, *names: str) -> DataFrame:
@@ -225,6 +236,47 @@ def test_what_somebody_deletes_after_a_table_was_opened_stays_deleted(
         calls[call]()
     rows_now = DeltaTable(folder).to_pyarrow_table()["name"].to_pylist()
     assert sorted(rows_now) == ["half", "hub"]
+
+
+@pytest.mark.parametrize("moment", ["comment", "vacuum", "row"])
+def test_what_another_audit_commits_while_one_is_recorded_is_not_shown(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """As on an object store, where no lock keeps it away."""
+    out = str(tmp_path)
+    write(spark, out, DAY, "hub")
+    tables = Audits(spark, out)
+    tables.recover()
+    name = AUDITS if moment == "row" else ONE
+    mark = CommitProperties(custom_metadata={"writer": "0" * 32})
+
+    def commits_after(where: Any, call: str) -> None:
+        real = getattr(where, call)
+
+        def meanwhile(*args: Any, **options: Any) -> Any:
+            found = real(*args, **options)
+            table = DeltaTable(f"{out}/{name}")
+            table.alter.set_table_name("other", commit_properties=mark)
+            monkeypatch.setattr(where, call, real)
+            return found
+
+        monkeypatch.setattr(where, call, meanwhile)
+
+    if moment == "comment":
+        DeltaTable(f"{out}/{ONE}").alter.set_table_description("former")
+        commits_after(TableAlterer, "set_table_description")
+    elif moment == "vacuum":
+        monkeypatch.setattr(audits_module, "datetime", Tomorrow)
+        commits_after(DeltaTable, "vacuum")
+    else:
+        commits_after(delta, "commit")
+    tables.record(DAY, DAY)
+    newest = DeltaTable(f"{out}/{name}").version()
+    shown = {name: table.version() for name, table in snapshot(out).items()}
+    if name == ONE:
+        assert shown[ONE] == newest - 1
+    with pytest.raises(CannotWrite, match=f"another audit has written into {name}"):
+        tables.record(DAY, DAY)
 
 
 def test_a_version_whose_files_somebody_has_removed_is_not_restored(
