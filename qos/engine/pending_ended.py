@@ -275,9 +275,9 @@ class PendingEndedItems:
         self, node: str, gen: int, item_ids: Collection[str]
     ) -> dict[str, Item]:
         """See qos.core.queue.contents.StoredItems."""
-        stored = self._store.find_fresh(node, gen, item_ids).values()
+        written = self._store.find_fresh(node, gen, item_ids).values()
         pending = [self._fresh.get((node, item_id)) for item_id in item_ids]
-        items = [item for item in stored if item.seq not in self._items]
+        items = [item for item in written if item.seq not in self._items]
         items += [item for item in pending if item is not None and item.gen == gen]
         return {item.item_id: item for item in items}
 
@@ -293,15 +293,15 @@ class PendingEndedItems:
     ) -> list[Item]:
         """See qos.core.queue.contents.StoredItems."""
         pending = [item for item in self._pending_fresh(node, gen) if item.seq > after]
-        asked = limit
+        rows = limit
         while True:
-            stored = self._store.fresh_page(
-                node, gen, after=after, limit=asked, last=last
+            written = self._store.fresh_page(
+                node, gen, after=after, limit=rows, last=last
             )
-            unchanged = [item for item in stored if item.seq not in self._items]
-            if len(unchanged) >= limit or len(stored) < asked:
+            unchanged = [item for item in written if item.seq not in self._items]
+            if len(unchanged) >= limit or len(written) < rows:
                 break
-            asked *= 2
+            rows *= 2
         page = sorted([*pending, *unchanged], key=lambda item: item.seq)
         return page[max(0, len(page) - limit) :] if last else page[:limit]
 

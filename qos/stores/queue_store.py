@@ -284,14 +284,14 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
         for start in range(0, len(ids), _IDS):
             batch = ids[start : start + _IDS]
             marks = ", ".join("?" * len(batch))
-            found = self._items(
+            batch_items = self._items(
                 f"INDEXED BY item_by_id WHERE node = ? AND item_id IN ({marks})"
                 f" AND gen = ? AND state = 'available' AND {FRESH} ORDER BY seq",
                 node,
                 *batch,
                 gen,
             )
-            items.update((item.item_id, item) for item in found)
+            items.update((item.item_id, item) for item in batch_items)
         return items
 
     def has_purged(self) -> bool:

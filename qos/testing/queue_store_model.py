@@ -366,10 +366,11 @@ class QueueModel:
         )
 
     def _fresh(self, node: str, gen: int) -> list[Item]:
-        items = map(self.items.__getitem__, sorted(self.items))
-        key = (node, gen)
+        """The fresh items of a node by seq."""
         return [
-            each for each in items if each.is_fresh and (each.node, each.gen) == key
+            item
+            for _, item in sorted(self.items.items())
+            if item.is_fresh and (item.node, item.gen) == (node, gen)
         ]
 
     def fresh(
@@ -420,8 +421,8 @@ class QueueModel:
             if by_seq:
                 in_order = sorted(by_seq, key=_in_order)
                 last = [item for item in by_seq if item.seq > 1][-2:]
-                named = {item.item_id: item for item in by_seq}
-                by_id = [named[item_id] for item_id in sorted(named)]
+                by_name = {item.item_id: item for item in by_seq}
+                by_id = [by_name[item_id] for item_id in sorted(by_name)]
                 fresh[node, gen] = (in_order, by_seq, last, by_id)
         return State(
             contents=contents,

@@ -105,5 +105,5 @@ def _fresh(
     ):
         by_seq += page
     last = store.fresh_page(node, gen, after=1, limit=2, last=True)
-    found = store.find_fresh(node, gen, ids)
-    return in_order, by_seq, last, [found[item_id] for item_id in sorted(found)]
+    by_id = store.find_fresh(node, gen, ids)
+    return in_order, by_seq, last, [by_id[item_id] for item_id in sorted(by_id)]

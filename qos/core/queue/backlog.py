@@ -50,19 +50,19 @@ class Backlog:
     """
 
     def __init__(
-        self, node: Node, stored: StoredItems | None, count: int = 0, size: int = 0
+        self, node: Node, store: StoredItems | None, count: int = 0, size: int = 0
     ) -> None:
         """Begin with what the store has; all of it is behind the frontier.
 
         Args:
             node: the queue.
-            stored: the items; None: all of them stay in memory.
+            store: has the items; None: all of them stay in memory.
             count: how many fresh items there are.
             size: bytes of their payloads.
         """
         self._node, self._gen = node.name, node.gen
-        self._stored = stored
-        self.is_used = stored is not None
+        self._store = store
+        self.is_used = store is not None
         self.count, self.size = count, size
         self.frontier = _FIRST
 
@@ -89,9 +89,9 @@ class Backlog:
 
     def read(self) -> list[Item]:
         """Take the next items into memory."""
-        assert self._stored is not None
+        assert self._store is not None
         priority, _, seq, _ = self.frontier
-        items = self._stored.fresh(
+        items = self._store.fresh(
             self._node, self._gen, after=(-priority, seq), limit=READ
         )
         for item in items:
@@ -107,8 +107,8 @@ class Backlog:
         """Those of the items that have these ids, by id."""
         if not item_ids:
             return {}
-        assert self._stored is not None
-        return self._stored.find_fresh(self._node, self._gen, item_ids)
+        assert self._store is not None
+        return self._store.find_fresh(self._node, self._gen, item_ids)
 
     def takes(self, item_id: str) -> bool:
         """Whether one of the items has this id; asked in the middle of a step.
@@ -118,8 +118,8 @@ class Backlog:
         """
         if not self.count:
             return False
-        assert self._stored is not None
-        return self._stored.has_fresh(self._node, self._gen, item_id)
+        assert self._store is not None
+        return self._store.has_fresh(self._node, self._gen, item_id)
 
     def page(self, after: int, limit: int, *, last: bool = False) -> list[Item]:
         """The first fresh items with a larger seq, or the last ones, by seq.
@@ -128,7 +128,7 @@ class Backlog:
         """
         if not self.count:
             return []
-        assert self._stored is not None
-        return self._stored.fresh_page(
+        assert self._store is not None
+        return self._store.fresh_page(
             self._node, self._gen, after=after, limit=limit, last=last
         )

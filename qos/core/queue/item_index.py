@@ -78,11 +78,15 @@ class ItemIndex:
 
     def find(self, item_ids: Sequence[str]) -> dict[str, Item]:
         """Those of the items that have these ids, by id."""
-        items = self.items
-        found = {item_id: items[item_id] for item_id in item_ids if item_id in items}
+        items = {
+            item_id: self.items[item_id]
+            for item_id in item_ids
+            if item_id in self.items
+        }
         if self.backlog.count:
-            found |= self.backlog.find([each for each in item_ids if each not in found])
-        return found
+            rest = [item_id for item_id in item_ids if item_id not in items]
+            items |= self.backlog.find(rest)
+        return items
 
     def get(self, item_id: str) -> Item | None:
         """The item with this id; None: there is none."""

@@ -167,7 +167,7 @@ class ReadyItems:
             view = _View(parse(selector), ~used_bits & (used_bits + 1))
             entries = (*self._all.plain, *self._all.excluding)
             view.unclassified = [
-                each for each in entries if self._item(each, self._all)
+                entry for entry in entries if self._item(entry, self._all)
             ]
             self._views[selector] = view
             if view.unclassified:

@@ -171,10 +171,10 @@ class Queues:
     ) -> QueueNode:
         """Add a node with its contents."""
         is_topic = node.config.get(NODE_TYPE) == "topic"
-        stored = self.ended_items if self._is_paged else None
+        store = self.ended_items if self._is_paged else None
         queue = self.nodes[node.name] = (TopicNode if is_topic else QueueNode)(
             node,
-            backlog=Backlog(node, stored, *(fresh or ())),
+            backlog=Backlog(node, store, *(fresh or ())),
             items=items,
             subscriptions=subscriptions,
             dead=dead,

@@ -63,8 +63,8 @@ BACKLOG = (
     Mutant(
         "an-id-on-disk-is-free",
         "qos.core.queue.item_index",
-        "        if self.backlog.count:\n            found |=",
-        "        if self.backlog.count < 0:\n            found |=",
+        "            items |= self.backlog.find(rest)\n",
+        "            pass\n",
         "The id of an item is known, wherever the item is.",
         by=("stored_once",),
         seed=198,

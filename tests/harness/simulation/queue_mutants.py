@@ -437,8 +437,8 @@ QUEUE = (
     Mutant(
         "new-selector-is-asked-for-new-items",
         "qos.core.queue.ready_items",
-        "                each for each in entries if self._item(each, self._all)\n",
-        "                each for each in entries if not self._item(each, self._all)\n",
+        "                entry for entry in entries if self._item(entry, self._all)\n",
+        "                entry for entry in entries if not self._item(entry, self._all)\n",
         "A new selector is asked for the items that are there.",
         by=("everything_ends",),
         seed=1,
