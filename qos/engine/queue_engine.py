@@ -425,6 +425,9 @@ class QueueEngine(QueueState):
                 }
             except Refusal as refusal:
                 result = refusal
+            except StoreError as error:
+                log.error("the store could not be read: %s", error)
+                result = unwritten(error)
         self._show(View(tell, result))
         return True
 

@@ -21,7 +21,7 @@ from qos.core.queue.requests import (
     Settlement,
     Subscribe,
 )
-from qos.core.queue.results import ItemsResult, Ok, PublishResult
+from qos.core.queue.results import CreateResult, ItemsResult, Ok, PublishResult
 from qos.engine.queue_engine import QueueEngine, Unwritten
 from qos.errors import StoreError
 from qos.journal.writer import JournalWriter
@@ -138,7 +138,12 @@ async def test_a_request_that_the_store_cannot_answer_is_refused_alone(
         patch.setattr(bench.store, "find_fresh", unreadable)
         refused = await bench.ask(Publish(NODE, (entry("new"),)))
         assert isinstance(refused, Unwritten)
-        assert isinstance(await bench.ask(Create("other")), object)
+        assert isinstance(await bench.ask(Create("other")), CreateResult)
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.store, "fresh_page", unreadable)
+        assert isinstance(await bench.look(NODE), Unwritten)
+        assert isinstance(await bench.ask(Items(node=NODE)), Unwritten)
+    assert (await bench.stats())["available"] == 18
     assert bench.restarts == 0
     assert await ids(bench) == NAMES
 

@@ -108,7 +108,10 @@ class ItemIndex:
         return [items[seq] for seq in (seqs[-limit:] if last else seqs[:limit])]
 
     def published_at(self) -> float | None:
-        """The earliest time of publishing; None: there is no item."""
+        """The earliest time of publishing; None: there is no item.
+
+        Of those on disk it is that of the first one.
+        """
         first = [item.published_at for item in self.backlog.page(0, 1)]
         in_memory = self.order.published_at()
         return min(first if in_memory is None else [*first, in_memory], default=None)
