@@ -326,6 +326,25 @@ def test_a_file_keeps_its_hours_when_rows_of_the_hour_before_are_swapped(
     assert all(last - first <= 1 for first, last in zip(least, most, strict=True))
 
 
+def test_files_of_many_hours_that_are_written_again_stay_apart_by_their_hours(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Late rows of a whole day make fewer files of it, but no file of the whole day."""
+    monkeypatch.setattr("qos.audit.swap._KEPT_APART", 3)
+    moments = iter(range(7))
+    monkeypatch.setattr(delta, "new_write", lambda: f"write={next(moments)}")
+    folder = f"{tmp_path}/table"
+    for hour in range(6):
+        frame = table(spark, (FIFTH, hour, "x"), (FIFTH, hour, "late")).coalesce(1)
+        delta.replace(frame, folder, partition_by=["date"], removed=())
+    late = table(spark, *((FIFTH, hour, "late") for hour in range(6)))
+    hours = [(FIFTH, hour) for hour in range(6)]
+    swap(late, folder, on=["name", "hour"], keys=late, hours=hours)
+    found = files(DeltaTable(folder)).select(["min.hour", "max.hour", "num_records"])
+    spans = {tuple(row.values()) for row in found.to_pylist()}
+    assert spans >= {(0, 1, 2), (2, 3, 2), (4, 5, 2)}
+
+
 def test_a_joined_file_is_not_too_big(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
