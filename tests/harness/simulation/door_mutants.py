@@ -53,7 +53,8 @@ DOORS = (
         "items_left > 0 and not self._time.is_over:",
         "items_left > 0:",
         "A slice of evaluations ends after its time, not after its items.",
-        by=("a_turn_ends",),
+        test="core/queue/test_selector_time.py::"
+        "test_a_slice_of_waiting_items_ends_with_its_time",
     ),
     Mutant(
         "slice-counts-frames-only",

@@ -650,7 +650,8 @@ def what_comes_again_says_so(facts: ItemFacts, to: str, count: int) -> str | Non
     of an account has not ended if another of its workers takes it over.
     """
     before = facts.lock
-    if before is None or count or before.token in facts.returned - facts.lost:
+    given_back = {*facts.returned, facts.default} - facts.lost
+    if before is None or count or before.token in given_back:
         return None
     if before.durable and bare(before.holder) == bare(to):
         return None

@@ -285,8 +285,9 @@ class ItemLedger:
                 facts.returned.add(facts.locked.token)
                 facts.lost.add(facts.locked.token)
             if facts.lock is not None and facts.lock.holder == source:
+                if facts.lock.token not in facts.returned:
+                    facts.lost.add(facts.lock.token)
                 facts.returned.add(facts.lock.token)
-                facts.lost.add(facts.lock.token)
                 facts.lock.may_end = True
 
     def subscribes(self, source: str) -> None:
