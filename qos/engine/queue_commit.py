@@ -159,10 +159,11 @@ class Removals:
     def add_to(self, commit: QueueCommit) -> None:
         """Let the commit remove some of the rows, if there are any."""
         changes = commit.changes
-        self._has_purged |= not _REMOVALS.isdisjoint(map(type, changes))
         if self._has_purged:
             rows = _PURGED_ROWS + _PURGED_ROWS_PER_NEW * len(commit.payloads)
-            changes.append(RemovePurged(rows))
+            # First, so that these are rows which are there already.
+            changes.insert(0, RemovePurged(rows))
+        self._has_purged |= not _REMOVALS.isdisjoint(map(type, changes))
         if self._old_at is not None:
             rows = _FORGOTTEN_ROWS + len(changes)
             changes.append(ForgetOld(self._old_at, rows))

@@ -146,15 +146,13 @@ class QueueEngine(QueueState):
         self._ended_items = PendingEndedItems(store)
         self._watchers = Watchers()
         self._logged = RateLimit(_LOG_S)
-        # Without a journal, which notes what each step does to an item as it was before.
-        self._is_paged = journal is None
-        contents = store.open(clock.now(), paged=self._is_paged)
+        contents = store.open(clock.now(), paged=True)
         #: Away until the first session, and since an earlier process had one.
         self._link = LinkTime()
         self._in_session = False
         self._journal = ItemRecorder()
         if journal is not None:
-            self._journal = ItemJournal(journal(store.store_id), store, contents.items)
+            self._journal = ItemJournal(journal(store.store_id), store)
         core = self._new_core(contents)
         super().__init__(core)
         now, heard_at = self._clock.now(), store.heard_at
@@ -572,7 +570,9 @@ class QueueEngine(QueueState):
         self._removals.add_to(commit)
         self._note_seen(commit, now)
         try:
-            self._journal.note(commit.changes)
+            again = self._journal.note(commit.changes)
+            commit.add(again)
+            self._ended_items.note(again)
             write = self.store.write(commit.final())
         except Exception as error:  # noqa: BLE001 - whatever it is
             self._failed(commit, error)
@@ -679,9 +679,8 @@ class QueueEngine(QueueState):
             self._recovery.set(None, self._wall.now() + _READ_AGAIN_S)
             return
         try:
-            contents = self.store.contents(paged=self._is_paged)
+            contents = self.store.contents(paged=True)
             core = self._core = self._new_core(contents)
-            self._journal.start_again(contents.items)
             self._did(core.start(self._clock.now()))
             self._port.restarted()
             self._began = True

@@ -1,27 +1,28 @@
 """The journal lines for the changes of a queue service.
 
-The lines are made from the values that the core has decided on, and from the previous
-state of each live item. This module decides nothing and knows no files. A worker's own
+The lines are made from the values that the core has decided on, each with the one before
+it. This module decides nothing and knows no files. A worker's own
 words about a failure are cut off, since they may quote the payload.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from qos.core.queue.effects import (
     Change,
     PurgeNode,
     RemoveItem,
     RemoveNode,
+    RemovePurged,
     SaveEnded,
     SaveItem,
 )
 from qos.core.queue.item import EndedItem, Item, ItemOutcome, ItemState
 from qos.journal.messages import NOT_STORED
-from qos.journal.schema import Entry, QueueEvent, Role
+from qos.journal.schema import Entry, QueueEvent, Role, time_of
 from qos.journal.writer import JournalWriter
-from qos.stores.queue_base import QueueStore
+from qos.stores.queue_base import PurgedRows, QueueStore
 
 __all__ = ["ItemEvents", "ItemJournal", "ItemRecorder"]
 
@@ -40,11 +41,9 @@ _FAILURES = {
 class ItemRecorder:
     """A null recorder: it accepts each commit of a queue service, and keeps nothing."""
 
-    def start_again(self, items: Iterable[Item]) -> None:
-        """Continue with the contents of the store, after a commit that failed."""
-
-    def note(self, changes: Sequence[Change]) -> None:
+    def note(self, changes: Sequence[Change]) -> Sequence[RemoveItem]:
         """Record changes that are about to be written; see ItemEvents.of."""
+        return ()
 
     def failed(self, changes: Sequence[Change]) -> None:
         """Record that these changes could not be written."""
@@ -56,37 +55,31 @@ class ItemRecorder:
 class ItemJournal(ItemRecorder):
     """A recorder that writes the journal of a queue service."""
 
-    def __init__(
-        self, writer: JournalWriter, store: QueueStore, items: Iterable[Item]
-    ) -> None:
+    def __init__(self, writer: JournalWriter, store: QueueStore) -> None:
         """Start to record each commit of the store before it is made.
 
         Args:
             writer: made for this store.
             store: open.
-            items: the items that are available or locked.
         """
         self._writer = writer
-        items = list(items)
-        self.start_again(items)
-        live = {(item.node, item.item_id) for item in items}
+        self._events = ItemEvents(store)
         for line in writer.begun:
             node, item_id = line.text("queue"), line.text("item")
+            # An earlier end is one of another item that had this id.
+            since = time_of(line.text("at"))
             if line.role is Role.QUEUE and not (
-                (node, item_id) in live
-                or store.ended(node, item_id)
-                or any(store.find_archived(node, item_id, how) for how in ItemOutcome)
+                store.live_rows(node, [item_id])
+                or store.all_ended(node, [item_id], since=since)
             ):
                 writer.note(_not_stored(node, item_id))
         store.journal = writer
 
-    def start_again(self, items: Iterable[Item]) -> None:
-        """Continue with the contents of the store, after a commit that failed."""
-        self._events = ItemEvents(items)
-
-    def note(self, changes: Sequence[Change]) -> None:
+    def note(self, changes: Sequence[Change]) -> Sequence[RemoveItem]:
         """Record changes that are about to be written; see ItemEvents.of."""
-        self._writer.note(*self._events.of(changes))
+        entries, rows = self._events.of(changes)
+        self._writer.note(*entries)
+        return rows
 
     def failed(self, changes: Sequence[Change]) -> None:
         """Record that these changes could not be written."""
@@ -101,64 +94,128 @@ class ItemJournal(ItemRecorder):
 
 
 class ItemEvents:
-    """The events of changes, found by comparing each item with its previous state.
+    """The events of the changes of commits.
 
-    The live items are kept by reference.
+    A purge or a deleted node ends any number of items, so they are named when their rows
+    go (`RemovePurged`), some in each commit. The lines of one id stay in order: the row of
+    an item whose id is used again goes with the commit that brings the new item.
     """
 
-    def __init__(self, items: Iterable[Item] = ()) -> None:
-        self._items = {item.seq: item for item in items}
+    def __init__(self, store: PurgedRows) -> None:
+        """Record what is in this store; it is open."""
+        self._store = store
 
-    def of(self, changes: Sequence[Change]) -> list[Entry]:
-        """The events of these changes, in order.
+    def of(self, changes: Sequence[Change]) -> tuple[list[Entry], list[RemoveItem]]:
+        """The events of a commit, in order, and what must be written with it.
 
         Args:
-            changes: of one step or of several.
+            changes: of one commit; RemovePurged is the first of them, if it is there.
         """
-        memories = {
+        ends = {
             (change.ended.node, change.ended.seq): change.ended
             for change in changes
             if isinstance(change, SaveEnded)
         }
+        purged = _PurgedItems(self._store, changes)
         entries: list[Entry] = []
         for change in changes:
             if isinstance(change, SaveItem):
-                entries += self._saved(change)
+                entries += purged.saved(change.item)
+                entries += _saved(change)
             elif isinstance(change, RemoveItem):
-                item = self._items.pop(change.seq, None)
-                if item is not None:
-                    memory = memories.get((item.node, item.seq))
-                    entries.append(_removed(item, memory))
-            elif isinstance(change, PurgeNode):
-                for item in change.items.values():
-                    del self._items[item.seq]
-                    entries.append(_entry(_Q.PURGED, item))
-            elif isinstance(change, RemoveNode):
-                for item in [
-                    item for item in self._items.values() if item.node == change.name
-                ]:
-                    del self._items[item.seq]
-                    entries.append(_entry(_Q.PURGED, item))
+                purged.removed(change.seq)
+                if (item := change.before) is not None:
+                    entries.append(_removed(item, ends.get((item.node, item.seq))))
+            elif isinstance(change, RemovePurged):
+                entries += purged.slice(change.rows)
+        return entries, purged.used_again
+
+
+class _PurgedItems:
+    """The items that were purged, or deleted with their node, as one commit meets them.
+
+    Attributes:
+        used_again: removes the rows of those whose ids are used again.
+    """
+
+    def __init__(self, store: PurgedRows, changes: Sequence[Change]) -> None:
+        self._store = store
+        self.used_again: list[RemoveItem] = []
+        # Items that have a row and have not died: the seq by node and id, and these by seq.
+        # Only those that are seen here, or whose ids come here.
+        self._seqs: dict[tuple[str, str], int] = {}
+        self._keys: dict[int, tuple[str, str]] = {}
+        ids: dict[str, list[str]] = {}
+        for change in changes:
+            if isinstance(change, SaveItem) and _comes(change):
+                ids.setdefault(change.item.node, []).append(change.item.item_id)
+        self._looks = bool(ids) and (
+            any(isinstance(change, (PurgeNode, RemoveNode)) for change in changes)
+            or store.has_purged()
+        )
+        if self._looks:
+            for node, item_ids in ids.items():
+                for row in store.live_rows(node, item_ids):
+                    self._put(row.node, row.item_id, row.seq)
+
+    def slice(self, rows: int) -> list[Entry]:
+        """The events of those whose rows go now."""
+        purged = self._store.next_purged(rows)
+        for row in purged:
+            self.removed(row.seq)
+        return [Entry(_Q.PURGED, queue=row.node, item=row.item_id) for row in purged]
+
+    def saved(self, item: Item) -> list[Entry]:
+        """The event of one whose id this item has now."""
+        entries: list[Entry] = []
+        if self._looks:
+            seq = self._seqs.get((item.node, item.item_id), item.seq)
+            if seq != item.seq:
+                self.used_again.append(RemoveItem(seq))
+                self.removed(seq)
+                entries.append(_entry(_Q.PURGED, item))
+            self.removed(item.seq)
+            if item.state is not ItemState.ARCHIVED:
+                self._put(item.node, item.item_id, item.seq)
         return entries
 
-    def _saved(self, change: SaveItem) -> list[Entry]:
-        item = change.item
-        before = self._items.pop(item.seq, None)
-        if item.state is not ItemState.ARCHIVED:
-            self._items[item.seq] = item
-        if before is None:
-            # A dead item is not among the live ones: its next change is a requeue.
-            return [_published(item) if change.payload is not None else _requeued(item)]
-        if item.node != before.node:
-            return _moved(before, item)
-        if item.state is ItemState.ACQUIRED:
-            return [] if item.token == before.token else [_acquired(item)]
-        if item.outcome is ItemOutcome.ACCEPTED:
-            return [_entry(_Q.ACCEPTED, item, source=before.holder)]
-        entries = _given_back(before, item)
-        if item.outcome is ItemOutcome.REJECTED:
-            entries.append(_entry(_Q.DEAD, item, condition=_reason(item)))
-        return entries
+    def removed(self, seq: int) -> None:
+        """Note that an item has no row any more, has died, or has another id."""
+        key = self._keys.pop(seq, None)
+        if key is not None:
+            del self._seqs[key]
+
+    def _put(self, node: str, item_id: str, seq: int) -> None:
+        self._seqs[node, item_id] = seq
+        self._keys[seq] = node, item_id
+
+
+def _comes(change: SaveItem) -> bool:
+    """Whether an item comes into a node, or is there again."""
+    before = change.before
+    return before is None or _was_dead(before) or before.node != change.item.node
+
+
+def _was_dead(before: Item) -> bool:
+    return before.state is ItemState.ARCHIVED
+
+
+def _saved(change: SaveItem) -> list[Entry]:
+    item, before = change.item, change.before
+    if before is None:
+        return [_published(item)]
+    if _was_dead(before):
+        return [_requeued(item)]
+    if item.node != before.node:
+        return _moved(before, item)
+    if item.state is ItemState.ACQUIRED:
+        return [] if item.token == before.token else [_acquired(item)]
+    if item.outcome is ItemOutcome.ACCEPTED:
+        return [_entry(_Q.ACCEPTED, item, source=before.holder)]
+    entries = _given_back(before, item)
+    if item.outcome is ItemOutcome.REJECTED:
+        entries.append(_entry(_Q.DEAD, item, condition=_reason(item)))
+    return entries
 
 
 def _moved(before: Item, item: Item) -> list[Entry]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Collection, Sequence
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from qos.core.queue.contents import QueueContents
 from qos.core.queue.effects import Change
@@ -20,11 +20,38 @@ from qos.core.queue.push import PushLink, PushSubscriber
 from qos.core.wall_clock import ClockHistory
 from qos.stores.base import Journal
 
-__all__ = ["QueueStore"]
+__all__ = ["ItemRow", "PurgedRows", "QueueStore"]
+
+
+class ItemRow(NamedTuple):
+    """The row of an item that may be there for nobody but the store."""
+
+    node: str
+    item_id: str
+    seq: int
+
+
+class PurgedRows(Protocol):
+    """The rows of items that were purged, or deleted with their node; see RemovePurged."""
+
+    def live_rows(self, node: str, item_ids: Collection[str]) -> list[ItemRow]:
+        """The rows with these ids of a node that are not archived.
+
+        With those whose rows RemovePurged has still to remove.
+        """
+
+    def next_purged(self, rows: int) -> list[ItemRow]:
+        """What RemovePurged with this number of rows would remove, by id and seq.
+
+        Without archived items and ends.
+        """
+
+    def has_purged(self) -> bool:
+        """Whether rows of purged items or deleted nodes may be there, for RemovePurged."""
 
 
 @runtime_checkable
-class QueueStore(Protocol):
+class QueueStore(PurgedRows, Protocol):
     """Keeps everything of one queue service.
 
     An item is identified by its seq. Saving a value again replaces it; removing one
@@ -199,9 +226,6 @@ class QueueStore(Protocol):
 
         Of more than the limit the first ones, or the last ones.
         """
-
-    def has_purged(self) -> bool:
-        """Whether rows of purged items or deleted nodes may be there, for RemovePurged."""
 
     def has_old(self, now: float) -> bool:
         """Whether ForgetOld with this time would remove anything.

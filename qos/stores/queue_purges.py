@@ -10,12 +10,13 @@ remembered ends (`ENDS`). The rows of all these go later, some in each commit.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Final
+from typing import Any, Final
 
 from qos.core.queue.effects import PurgeNode
 from qos.core.queue.item import EndedItem, PurgedItems
+from qos.stores.queue_base import ItemRow
 from qos.stores.sqlite_changes import Kind, Statement, Value, insert, names
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "REMOVE_PURGED",
     "SHOWN",
     "SHOWN_ENDS",
+    "next_purged",
     "purged_row",
 ]
 
@@ -68,6 +70,20 @@ HAS_PURGED: Final = (
 #: See QueueContents.next_gen.
 NEXT_GEN: Final = "SELECT COALESCE(MAX(gen) + 1, 0) FROM deleted"
 
+_FIRST_DELETED = (
+    "SELECT node, gen, after_id, after_seq, after_token FROM deleted"
+    " ORDER BY node LIMIT 1"
+)
+_FIRST_PURGED = (
+    "SELECT node, gen, after_id, after_seq FROM purged ORDER BY node, gen LIMIT 1"
+)
+
+#: Id, seq, generation, outcome and state of the next items of a node, by id and seq.
+_NEXT_ITEMS = (
+    "SELECT item_id, seq, gen, outcome, state FROM item INDEXED BY item_by_id"
+    " WHERE node = ? AND (item_id, seq) > (?, ?) ORDER BY item_id, seq LIMIT ?"
+)
+
 #: Hide the items and the ends of a node that is deleted, and begin to look at them.
 HIDE_DELETED: Final = (
     Statement("DELETE FROM purged WHERE node = ? AND gen <= ?", "node", "gen"),
@@ -96,16 +112,36 @@ class _RemovePurged(Kind):
         """See Kind."""
         for (limit,) in rows:
             assert isinstance(limit, int)
-            if deleted := db.execute(
-                "SELECT node, gen, after_id, after_seq, after_token FROM deleted"
-                " ORDER BY node LIMIT 1"
-            ).fetchone():
+            if deleted := db.execute(_FIRST_DELETED).fetchone():
                 _look_at_deleted(db, *deleted, limit)
-            elif purged := db.execute(
-                "SELECT node, gen, after_id, after_seq FROM purged"
-                " ORDER BY node, gen LIMIT 1"
-            ).fetchone():
+            elif purged := db.execute(_FIRST_PURGED).fetchone():
                 _look_at_purged(db, *purged, limit)
+
+
+def next_purged(read: Callable[..., list[Any]], limit: int) -> list[ItemRow]:
+    """See QueueStore.
+
+    Args:
+        read: returns the rows of a query with these values.
+        limit: as in RemovePurged.
+    """
+    if deleted := read(_FIRST_DELETED):
+        node, gen, after_id, after_seq, after_token = deleted[0]
+        gens = range(gen + 1)
+        if after_token is not None:
+            # The ends are next.
+            return []
+    elif purged := read(_FIRST_PURGED):
+        node, gen, after_id, after_seq = purged[0]
+        gens = range(gen, gen + 1)
+    else:
+        return []
+    items = read(_NEXT_ITEMS, node, after_id, after_seq, limit)
+    return [
+        ItemRow(node, item_id, seq)
+        for item_id, seq, item_gen, _, state in items
+        if item_gen in gens and state != "archived"
+    ]
 
 
 def _look_at_deleted(
@@ -119,7 +155,8 @@ def _look_at_deleted(
 ) -> None:
     if after_token is None:
         items = _next_items(db, node, after_id, after_seq, limit)
-        _remove(db, [(seq,) for _, seq, item_gen, _ in items if item_gen <= gen])
+        seqs = [(seq,) for _, seq, item_gen, _, _ in items if item_gen <= gen]
+        _remove(db, seqs)
         # When all items have been looked at, the ends are next.
         ends_next = len(items) < limit
         last = ("", "", 0) if ends_next else (items[-1][0], None, items[-1][1])
@@ -156,7 +193,7 @@ def _look_at_purged(
     items = _next_items(db, node, after_id, after_seq, limit)
     seqs = [
         (seq,)
-        for _, seq, item_gen, outcome in items
+        for _, seq, item_gen, outcome, _ in items
         if item_gen == gen and outcome != "accepted"
     ]
     db.executemany(
@@ -174,14 +211,8 @@ def _look_at_purged(
 
 def _next_items(
     db: sqlite3.Connection, node: str, after_id: str, after_seq: int, limit: int
-) -> list[tuple[str, int, int, str | None]]:
-    """Id, seq, generation and outcome of the next items of a node, by id and seq."""
-    return db.execute(
-        "SELECT item_id, seq, gen, outcome FROM item INDEXED BY item_by_id"
-        " WHERE node = ? AND (item_id, seq) > (?, ?)"
-        " ORDER BY item_id, seq LIMIT ?",
-        (node, after_id, after_seq, limit),
-    ).fetchall()
+) -> list[tuple[str, int, int, str | None, str]]:
+    return db.execute(_NEXT_ITEMS, (node, after_id, after_seq, limit)).fetchall()
 
 
 def _remove(db: sqlite3.Connection, seqs: Sequence[tuple[int]]) -> None:

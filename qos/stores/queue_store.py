@@ -20,9 +20,16 @@ from qos.core.queue.item import PRIORITIES, EndedItem, Item, ItemOutcome
 from qos.core.queue.push import PushLink, PushSubscriber
 from qos.core.queue.terminus import Terminus
 from qos.errors import InvalidArgument, StoreError
-from qos.stores.queue_base import QueueStore
+from qos.stores.queue_base import ItemRow, QueueStore
 from qos.stores.queue_forgetting import HAS_OLD
-from qos.stores.queue_purges import ENDS, HAS_PURGED, NEXT_GEN, SHOWN, SHOWN_ENDS
+from qos.stores.queue_purges import (
+    ENDS,
+    HAS_PURGED,
+    NEXT_GEN,
+    SHOWN,
+    SHOWN_ENDS,
+    next_purged,
+)
 from qos.stores.queue_rows import (
     ENDED,
     HEARD_AT,
@@ -293,6 +300,24 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
             )
             items.update((item.item_id, item) for item in batch_items)
         return items
+
+    def live_rows(self, node: str, item_ids: Collection[str]) -> list[ItemRow]:
+        """See QueueStore."""
+        ids = list(item_ids)
+        rows: list[ItemRow] = []
+        for start in range(0, len(ids), _IDS):
+            batch = ids[start : start + _IDS]
+            marks = ", ".join("?" * len(batch))
+            sql = (
+                "SELECT node, item_id, seq FROM item INDEXED BY item_by_id"
+                f" WHERE node = ? AND item_id IN ({marks}) AND state <> 'archived'"
+            )
+            rows += [ItemRow(*row) for row in self._read(sql, node, *batch)]
+        return rows
+
+    def next_purged(self, rows: int) -> list[ItemRow]:
+        """See QueueStore."""
+        return next_purged(self._read, rows)
 
     def has_purged(self) -> bool:
         """See QueueStore."""

@@ -231,4 +231,4 @@ def _model() -> QueueModel:
 
 
 def _shown(store: QueueStore) -> State:
-    return state_of(store, ["jobs"], ["id-4", "id-5", "pushed"])
+    return state_of(store, ["jobs"], [*(f"id-{seq}" for seq in range(9)), "pushed"])

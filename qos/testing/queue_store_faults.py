@@ -43,7 +43,7 @@ from qos.testing.store_faults import Copies, Fault, Probe, at_each_step, run
 
 __all__ = ["QueueFaultContract"]
 
-_IDS = ("id-1", "id-2", "id-3", "id-4", "pushed")
+_IDS = (*(f"id-{seq}" for seq in range(100)), "pushed")
 _AFTERWARDS = SaveItem(item(99, gen=1), "afterwards")
 
 

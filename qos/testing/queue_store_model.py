@@ -44,8 +44,9 @@ from qos.core.queue.push import (
 )
 from qos.core.queue.terminus import Terminus
 from qos.core.wall_clock import ClockHistory, shift
+from qos.stores.queue_base import ItemRow
 from qos.stores.times import moved
-from qos.testing.queue_store_state import State
+from qos.testing.queue_store_state import ROWS, State
 
 __all__ = ["QueueModel"]
 
@@ -395,6 +396,33 @@ class QueueModel:
         items = [item for item in self._fresh(node, gen) if item.seq > after]
         return items[max(0, len(items) - limit) :] if last else items[:limit]
 
+    def live_rows(self, node: str, item_ids: Collection[str]) -> list[ItemRow]:
+        """See QueueStore."""
+        return [
+            ItemRow(node, item.item_id, item.seq)
+            for item in self.items.values()
+            if item.node == node
+            and item.item_id in item_ids
+            and item.state is not ItemState.ARCHIVED
+        ]
+
+    def next_purged(self, rows: int) -> list[ItemRow]:
+        """See QueueStore."""
+        after = QueueModel(
+            items=dict(self.items),
+            ended=dict(self.ended),
+            purged=dict(self.purged),
+            looked_at=dict(self.looked_at),
+            deleted=dict(self.deleted),
+            deleted_looked_at=dict(self.deleted_looked_at),
+        )
+        after.apply(RemovePurged(rows))
+        return sorted(
+            ItemRow(item.node, item.item_id, seq)
+            for seq, item in self.items.items()
+            if seq not in after.items and item.state is not ItemState.ARCHIVED
+        )
+
     def archived(self, node: str, outcome: ItemOutcome) -> list[Item]:
         """The items that a node keeps after this outcome, by seq."""
         key = (ItemState.ARCHIVED, outcome, node)
@@ -432,6 +460,12 @@ class QueueModel:
             archived=archived,
             ended=frozenset(self.all_ends()),
             has_purged=self.has_purged(),
+            next_purged=[self.next_purged(rows) for rows in ROWS],
+            live_rows=frozenset(
+                ItemRow(item.node, item.item_id, seq)
+                for seq, item in self.items.items()
+                if item.state is not ItemState.ARCHIVED
+            ),
             push_subscribers=dict(self.push_subscribers),
             push_links=dict(self.push_links),
         )

@@ -9,12 +9,15 @@ from itertools import product
 from qos.core.queue.contents import QueueContents
 from qos.core.queue.item import PRIORITIES, EndedItem, Item, ItemOutcome
 from qos.core.queue.push import PushLink, PushSubscriber
-from qos.stores.queue_base import QueueStore
+from qos.stores.queue_base import ItemRow, QueueStore
 
-__all__ = ["State", "state_of"]
+__all__ = ["ROWS", "State", "state_of"]
 
 #: More than any test writes.
 _ALL = 10_000
+
+#: Numbers of rows to look at, for `State.next_purged`.
+ROWS = (1, 3, _ALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,8 @@ class State:
         archived: the items that nodes keep after an outcome, by seq.
         ended: the remembered ends.
         has_purged: see QueueStore.has_purged.
+        next_purged: see QueueStore.next_purged, for each of ROWS.
+        live_rows: see QueueStore.live_rows, of all nodes.
         push_subscribers: by their ids.
         push_links: by the id of a subscriber, and seq.
     """
@@ -41,6 +46,8 @@ class State:
     archived: dict[int, Item]
     ended: frozenset[EndedItem]
     has_purged: bool
+    next_purged: list[list[ItemRow]]
+    live_rows: frozenset[ItemRow]
     push_subscribers: dict[str, PushSubscriber]
     push_links: dict[tuple[str, int], PushLink]
 
@@ -82,6 +89,10 @@ def state_of(store: QueueStore, nodes: Sequence[str], ids: Sequence[str]) -> Sta
         archived={item.seq: item for item in archived},
         ended=frozenset(memories),
         has_purged=store.has_purged(),
+        next_purged=[store.next_purged(rows) for rows in ROWS],
+        live_rows=frozenset(
+            row for name in nodes for row in store.live_rows(name, ids)
+        ),
         push_subscribers={
             subscriber.subscriber_id: subscriber
             for subscriber in store.push_subscribers()

@@ -27,6 +27,7 @@ from qos.core.queue.results import Result
 from qos.engine.clock import Clock
 from qos.engine.queue_engine import QueueEngine, Stats
 from qos.engine.queue_outputs import Payloads, QueuePort
+from qos.journal.writer import JournalWriter
 from qos.stores.queue_store import SqliteQueueStore
 from qos.testing.clock import ManualClock
 from waiting import LIMIT_S, limit
@@ -78,7 +79,10 @@ class Sent:
 class Bench(QueuePort):
     """An engine with a manual clock, or another; it records what is sent, in order."""
 
-    def __init__(self, path: Path, clock: Clock | None = None) -> None:
+    def __init__(
+        self, path: Path, clock: Clock | None = None, *, journal: Path | None = None
+    ) -> None:
+        self._journal = journal
         self.clock = ManualClock(1000.0)
         self._clock = clock or self.clock
         self.disk = Disk()
@@ -95,7 +99,12 @@ class Bench(QueuePort):
     def _new_engine(self) -> QueueEngine:
         self.store = SqliteQueueStore(self._path)
         self.store.probe = self.disk
-        return QueueEngine(self.store, self, clock=self._clock)
+        journal = None if self._journal is None else self._new_journal
+        return QueueEngine(self.store, self, clock=self._clock, journal=journal)
+
+    def _new_journal(self, store_id: str) -> JournalWriter:
+        assert self._journal is not None
+        return JournalWriter(self._journal, "queues", store_id=store_id, of_items=True)
 
     async def restart(self, down_s: float = 0.0) -> None:
         """End the service, and start it again after these seconds."""
@@ -201,9 +210,11 @@ class Bench(QueuePort):
 
 
 @asynccontextmanager
-async def opened(path: Path, clock: Clock | None = None) -> AsyncIterator[Bench]:
+async def opened(
+    path: Path, clock: Clock | None = None, *, journal: Path | None = None
+) -> AsyncIterator[Bench]:
     """An engine with a node and a worker, to the end of the test."""
-    bench = Bench(path, clock)
+    bench = Bench(path, clock, journal=journal)
     await bench.ready()
     yield bench
     bench.disk.release()

@@ -151,10 +151,8 @@ class World:
 
     def commit(self) -> None:
         """Commit the decided effects, and notify."""
-        for change in self.pending:
-            self.disk.apply(change)
-        if self.disk.has_purged():
-            self.disk.apply(RemovePurged(PURGED_ROWS))
+        purging = [RemovePurged(PURGED_ROWS)] if self.disk.has_purged() else []
+        self.write([*purging, *self.pending])
         if self.old_at is not None:
             self.disk.apply(ForgetOld(self.old_at, FORGOTTEN_ROWS))
             if not self.disk.has_old(self.old_at):
@@ -169,6 +167,10 @@ class World:
                 items.add((told.to, told.item.token))
             self.sent.append(told)
         self.waiting = []
+
+    def write(self, changes: Sequence[Change]) -> None:
+        """Make the changes of a commit."""
+        self.disk.make(changes)
 
     def remove_purged(self) -> None:
         """Commit until the disk has no rows that were purged, or deleted with their node."""
@@ -237,11 +239,15 @@ class World:
         self.ask(Create(node, config or {}), by)
 
     def publish(
-        self, *entries: PublishedItem | str, by: str = PUBLISHER, node: str = NODE
+        self,
+        *entries: PublishedItem | str,
+        by: str = PUBLISHER,
+        node: str = NODE,
+        flush: bool = True,
     ) -> Result:
         """Publish items in one request; an id alone stands for an item."""
         made = tuple(entry(one) if isinstance(one, str) else one for one in entries)
-        return self.ask(Publish(node, made), by)
+        return self.ask(Publish(node, made), by, flush=flush)
 
     def subscribe(
         self,

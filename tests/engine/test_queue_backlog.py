@@ -22,9 +22,8 @@ from qos.core.queue.requests import (
     Subscribe,
 )
 from qos.core.queue.results import CreateResult, ItemsResult, Ok, PublishResult
-from qos.engine.queue_engine import QueueEngine, Unwritten
+from qos.engine.queue_engine import Unwritten
 from qos.errors import StoreError
-from qos.journal.writer import JournalWriter
 from queue_bench import BEE, NODE, Bench, Sent, entry, opened
 from waiting import until
 
@@ -188,20 +187,3 @@ async def test_items_that_cannot_be_read_are_given_when_they_can(
     await until(lambda: bench.restarts == 1)
     bench.engine.heard(BEE, available=True)
     await until(lambda: "i4" in bench.tokens)
-
-
-async def test_with_a_journal_all_items_are_in_memory(tmp_path: Path) -> None:
-    """It notes what a step does to an item as it was before."""
-
-    def journal(store_id: str) -> JournalWriter:
-        return JournalWriter(
-            tmp_path / "journal", "queues", store_id=store_id, of_items=True
-        )
-
-    async with opened(tmp_path / "queues.sqlite") as bench:
-        await bench.ask(Publish(NODE, tuple(map(entry, NAMES))))
-        await bench.engine.aclose()
-        engine = QueueEngine(bench.store, bench, clock=bench.clock, journal=journal)
-        bench.engine = engine
-        assert engine._core is not None
-        assert len(engine._core.nodes[NODE].items) == 20

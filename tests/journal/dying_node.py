@@ -27,8 +27,10 @@ from qos.core.queue.effects import Notification
 from qos.core.queue.item import ItemOutcome
 from qos.core.queue.requests import (
     Create,
+    Delete,
     Publish,
     PublishedItem,
+    Purge,
     Refusal,
     Retract,
     Settlement,
@@ -43,11 +45,13 @@ from qos.journal.messages import not_stored
 from qos.journal.writer import JournalWriter
 from qos.stores import SqliteStore
 from qos.stores.queue_store import SqliteQueueStore
-from waiting import limit
+from waiting import limit, until
 
 NODE = "node@example.org/1"
 BEE = "bee@example.org/1"
 QUEUE = "orders"
+WASTE = "waste"
+FREE_AT_ONCE = {"queue#dedupe_window": "0"}
 PAYLOAD = "<message xmlns='jabber:client'><body>secret</body></message>"
 
 Probe = Callable[[str], None]
@@ -228,6 +232,23 @@ class Service(QueuePort):
                 await self._ask(Unlock(QUEUE, (failed,)), BEE)
         await publishing
 
+    async def waste(self) -> None:
+        """Purge and delete items whose ids come again at once."""
+        self.engine.online()
+        await self._ask(Create(WASTE, FREE_AT_ONCE))
+        await asyncio.gather(*(self._publish(each, WASTE) for each in "abc"))
+        await self._ask(Purge(WASTE))
+        await self._publish("b", WASTE)
+        await asyncio.gather(
+            self._ask(Delete(WASTE)),
+            self._ask(Create(WASTE, FREE_AT_ONCE)),
+            *(self._publish(each, WASTE) for each in "ab"),
+            self._ask(Purge(WASTE)),
+            self._publish("b", WASTE),
+        )
+        await self._ask(Delete(WASTE))
+        await until(lambda: not self.engine.store.has_purged())
+
     async def _left(self) -> int:
         told: asyncio.Future[Stats | Refusal]
         told = asyncio.get_running_loop().create_future()
@@ -236,13 +257,13 @@ class Service(QueuePort):
         assert not isinstance(stats, Refusal)
         return int(stats["available"] or 0) + int(stats["acquired"] or 0)
 
-    async def _publish(self, item_id: str) -> None:
+    async def _publish(self, item_id: str, node: str = QUEUE) -> None:
         payload = "<secret xmlns='urn:x'/>"
         digest = hashlib.sha256(payload.encode()).hexdigest()
         entry = PublishedItem(
             item_id=item_id, payload=payload, digest=digest, size=len(payload)
         )
-        await self._ask(Publish(QUEUE, (entry,)))
+        await self._ask(Publish(node, (entry,)))
 
     async def _ask(self, request: QueueRequest, by: str = NODE) -> object:
         done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
@@ -274,9 +295,15 @@ class Service(QueuePort):
 
 async def live(folder: Path, kind: str, number: int) -> None:
     """One run."""
-    node = (Node if kind == "node" else Service)(folder, kills_at(number))
+    probe = kills_at(number)
+    node: Node | Service
+    node = Node(folder, probe) if kind == "node" else Service(folder, probe)
     async with limit():
-        await node.live()
+        if kind == "waste":
+            assert isinstance(node, Service)
+            await node.waste()
+        else:
+            await node.live()
         await node.close()
 
 

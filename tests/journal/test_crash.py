@@ -6,6 +6,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -153,12 +154,38 @@ def check_queue_at_the_end(folder: Path) -> None:
             assert set(events) <= {"published", "acquired", "withdrawn"}
 
 
+def check_waste(folder: Path) -> None:
+    """No item of an id is there when the next one comes."""
+    check_lines(folder)
+    events = happened(folder, "queue", "item")
+    for item_id, happening in events.items():
+        for event, next_one in pairwise(happening):
+            assert event != "published" or next_one != "published", item_id
+    for (item_id,) in rows(folder, "SELECT item_id FROM item"):
+        assert "published" in events[item_id]
+
+
+def check_waste_at_the_end(folder: Path) -> None:
+    """Each item has been purged, or never existed."""
+    check_waste(folder)
+    assert not list((folder / "journal").glob("*/.*"))
+    assert rows(folder, "SELECT COUNT(*) FROM item") == [(0,)]
+    events = happened(folder, "queue", "item")
+    assert {*events} == {*"abc"}
+    for happening in events.values():
+        assert happening[-1] == "purged"
+        assert {*happening} <= {"published", "purged", "withdrawn"}
+
+
 @pytest.mark.parametrize(
     ("kind", "check", "check_at_the_end"),
     [
         ("node", check_node, check_node_at_the_end),
         pytest.param(
             *("queue", check_queue, check_queue_at_the_end), marks=pytest.mark.long
+        ),
+        pytest.param(
+            *("waste", check_waste, check_waste_at_the_end), marks=pytest.mark.long
         ),
     ],
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from qos.core.queue.effects import Change
-from qos.core.queue.item import ItemOutcome
-from qos.core.queue.requests import Delete, Purge, Request, Requeue
+from qos.core.queue.item import Item, ItemOutcome
+from qos.core.queue.requests import Delete, Purge, Request, Requeue, Retract, Settlement
 from qos.journal.items import ItemEvents
 from queue_world import ANT, BEE, NODE, OWNER, PLAIN, World
 
@@ -16,11 +18,12 @@ class Journaled(World):
 
     def boot(self) -> None:
         super().boot()
-        self.events = ItemEvents(self.disk.contents().items)
+        self.events = ItemEvents(self.disk)
         self.lines: list[str] = []
 
-    def commit(self) -> None:
-        for entry in self.events.of(self.pending):
+    def write(self, changes: Sequence[Change]) -> None:
+        entries, again = self.events.of(changes)
+        for entry in entries:
             queue = "" if entry.queue == NODE else f" at {entry.queue}"
             said = [
                 f"{entry.event.value} {entry.item}{queue}",
@@ -31,17 +34,25 @@ class Journaled(World):
                 entry.condition and f"({entry.condition})",
             ]
             self.lines.append(" ".join(each for each in said if each))
-        super().commit()
+        super().write([*changes, *again])
 
     def order(self, request: Request) -> None:
         self.ask(request, OWNER)
+
+    def items(self) -> list[Item]:
+        """Those on disk, whoever sees them."""
+        return [*self.disk.items.values()]
 
     def read(self) -> list[str]:
         lines, self.lines = self.lines, []
         return lines
 
 
-PUBLISHED = "published a from shop@x 8 bytes"
+def published(*item_ids: str) -> list[str]:
+    return [f"published {item_id} from shop@x 8 bytes" for item_id in item_ids]
+
+
+PUBLISHED = published("a")[0]
 
 
 @pytest.fixture
@@ -153,11 +164,105 @@ def test_items_that_are_withdrawn_purged_or_deleted(world: Journaled) -> None:
     world.retract("b", OWNER)
     assert world.read() == ["withdrawn b"]
     world.order(Purge(NODE))
-    assert sorted(world.read()) == ["purged a", "purged c"]
+    assert world.read() == []
+    world.remove_purged()
+    assert world.read() == ["purged a", "purged c"]
     world.publish("d")
     world.read()
     world.order(Delete(NODE))
+    world.remove_purged()
     assert world.read() == ["purged d"]
+
+
+IDS_ARE_FREE_AT_ONCE = {**PLAIN, "queue#dedupe_window": "0"}
+
+
+def test_a_purged_id_that_is_used_again_has_two_lives() -> None:
+    """The end of the first one comes before the second one, whenever the rows go."""
+    world = Journaled(IDS_ARE_FREE_AT_ONCE)
+    world.publish(*"abcde")
+    world.order(Purge(NODE))
+    world.read()
+    world.publish("e", "a")
+    # A commit removes three rows, and those whose ids are used again.
+    purged = ["purged a", "purged b", "purged c", "purged e"]
+    assert world.read() == [*purged, *published("e", "a")]
+    world.remove_purged()
+    assert world.read() == ["purged d"]
+    assert {*world.live()} == {"a", "e"} == {item.item_id for item in world.items()}
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_an_id_that_is_used_again_in_the_commit_of_the_purge(is_written: bool) -> None:
+    """Then the store has the row of the first one, or does not even have that."""
+    world = Journaled(IDS_ARE_FREE_AT_ONCE)
+    world.subscribe(BEE)
+    world.publish("a", "b", flush=is_written)
+    world.ask(Purge(NODE), OWNER, flush=False)
+    first = world.read()
+    world.publish("a")
+    acquired = [f"acquired a to {BEE} #1"]
+    assert first + world.read() == [
+        *published("a", "b"),
+        *(acquired if is_written else []),
+        "purged a",
+        *published("a"),
+        *acquired,
+    ]
+    world.retract("a", BEE)
+    assert f"accepted a from {BEE}" in world.read()
+    world.remove_purged()
+    assert world.read() in (["purged b"], [])
+    assert world.items() == []
+
+
+def test_an_id_of_a_deleted_node_is_used_again() -> None:
+    """A new node of the same name has nothing to do with what was there."""
+    world = Journaled(PLAIN)
+    world.publish(*"abcde")
+    world.ask(Delete(NODE), OWNER, flush=False)
+    world.create(NODE, PLAIN)
+    world.read()
+    world.publish("e")
+    purged = ["purged a", "purged b", "purged c", "purged e"]
+    assert world.read() == [*purged, *published("e")]
+    world.remove_purged()
+    assert world.read() == ["purged d"]
+    assert [item.item_id for item in world.items()] == ["e"]
+
+
+def test_an_id_is_used_again_by_an_item_that_comes_back() -> None:
+    """A dead letter comes into a queue that was purged meanwhile."""
+    world = Journaled()
+    world.create("morgue")
+    world.create(NODE, {**IDS_ARE_FREE_AT_ONCE, "queue#dead_letter_node": "morgue"})
+    world.subscribe(BEE)
+    world.publish("a")
+    world.reject("a", BEE)
+    world.unsubscribe(BEE)
+    world.publish("a", "b")
+    world.read()
+    world.ask(Purge(NODE), OWNER, flush=False)
+    world.order(Requeue(NODE, ("a",)))
+    withdrawn = f"withdrawn {NODE}/a at morgue (requeued)"
+    assert world.read() == ["purged a", withdrawn, "requeued a"]
+    world.remove_purged()
+    assert world.read() == ["purged b"]
+
+
+def test_an_id_that_ends_and_comes_again_beside_a_purge() -> None:
+    """No purge has touched it."""
+    world = Journaled(IDS_ARE_FREE_AT_ONCE)
+    world.create("other")
+    world.publish("a")
+    world.ask(Purge("other"), OWNER, flush=False)
+    world.ask(Purge(NODE), OWNER, flush=False)
+    world.publish("b")
+    world.read()
+    world.ask(Retract(NODE, (Settlement(item_id="b"),)), OWNER, flush=False)
+    world.publish("b", flush=False)
+    world.order(Purge("other"))
+    assert world.read() == ["purged a", "withdrawn b", *published("b")]
 
 
 def test_a_dead_item_lives_again(world: Journaled) -> None:
@@ -204,4 +309,4 @@ def test_what_the_store_forgets_is_no_event(world: Journaled) -> None:
     from qos.core.queue.effects import ForgetOld, RemoveItem
 
     changes: list[Change] = [ForgetOld(1e9, 9), RemoveItem(12345)]
-    assert world.events.of(changes) == []
+    assert world.events.of(changes) == ([], [])

@@ -106,13 +106,13 @@ def place_dead(
     """
     effects: list[QueueEffect] = []
     to: set[str] = set()
-    for item in queue.deliveries.died:
+    for before, item in queue.deliveries.died:
         target = None
         if not item.origin:
             target = _dead_letter_node(nodes, queue, item)
         if target is None:
             queue.dead += 1
-            effects.append(SaveItem(item))
+            effects.append(SaveItem(item, before=before))
             continue
         letter = item_lifecycle.requeued(
             item,
@@ -122,7 +122,7 @@ def place_dead(
             now=now,
         )
         to.add(target.node.name)
-        effects += target.take_in(letter, now)
+        effects += target.take_in(letter, before, now)
     queue.deliveries.died.clear()
     return effects, to
 

@@ -46,7 +46,8 @@ class Deliveries:
 
     Attributes:
         options: of the node.
-        died: the items that have died since this list was last emptied.
+        died: the items that have died since this list was last emptied: each as it was,
+            and as it is.
         suspended: the full JIDs whose lock timed out or whose event bounced since this
             list was last emptied.
     """
@@ -72,7 +73,7 @@ class Deliveries:
         self._live = live
         self._subscriptions = subscriptions
         self.options = options
-        self.died: list[Item] = []
+        self.died: list[tuple[Item, Item]] = []
         self.suspended: list[str] = []
         self._next_order = next_order
 
@@ -135,7 +136,7 @@ class Deliveries:
     ) -> tuple[SaveLock, NotifyItem]:
         subscription = by.subscription
         self._live.drop(item)
-        item = item_lifecycle.acquired(
+        after = item_lifecycle.acquired(
             item,
             holder=by.holder,
             token=token,
@@ -144,9 +145,9 @@ class Deliveries:
             now=now,
             timeout_s=self.options.lock_timeout,
         )
-        self._live.put(item, now)
-        self._live.holders.served(item.holder)
-        return SaveLock(item), self._notify(item, item.holder)
+        self._live.put(after, now)
+        self._live.holders.served(after.holder)
+        return SaveLock(after, before=item), self._notify(after, after.holder)
 
     def _notify(self, item: Item, to: str) -> NotifyItem:
         subscription = self._subscriptions.get(to) or self._subscriptions.get(bare(to))
@@ -208,7 +209,7 @@ class Deliveries:
             self._live.drop(item)
             self._live.put(after, now)
             left_s = min(left_s, after.deadline - now)
-            effects.append(SaveLock(after))
+            effects.append(SaveLock(after, before=item))
         return effects, left_s
 
     def take_over(
@@ -240,7 +241,7 @@ class Deliveries:
             )
             self._live.drop(item)
             self._live.put(after, now)
-            effects.append(SaveItem(after))
+            effects.append(SaveItem(after, before=item))
         return effects
 
     def unheard(self, since: float, now: float) -> list[QueueEffect]:
@@ -251,7 +252,7 @@ class Deliveries:
             after = item_lifecycle.unheard(item, since=since, now=now)
             self._live.drop(item)
             self._live.put(after, now)
-            effects.append(SaveLock(after))
+            effects.append(SaveLock(after, before=item))
         return effects
 
     def replaced(self, jid: str, now: float) -> list[QueueEffect]:
@@ -282,8 +283,6 @@ class Deliveries:
         outcome = settlement.outcome
         if outcome is ItemOutcome.ACCEPTED:
             return self._accept(item, by, now)
-        if settlement.annotations:
-            item = replace(item, annotations=settlement.annotations)
         input_ = _INPUTS[outcome]
         reason = "rejected"
         if settlement.delivery_failed:
@@ -296,15 +295,17 @@ class Deliveries:
             now,
             reason=reason,
             excluded=settlement.undeliverable_here,
+            annotations=settlement.annotations,
             by=by,
             outcome=outcome,
         )
 
     def _accept(self, item: Item, by: str, now: float) -> list[QueueEffect]:
         self._live.drop(item)
-        end: QueueEffect = RemoveItem(item.seq)
+        end: QueueEffect = RemoveItem(item.seq, item)
         if keep_s := self.options.keep_accepted:
-            end = SaveItem(item_lifecycle.accepted(item, now=now, keep_s=keep_s))
+            kept = item_lifecycle.accepted(item, now=now, keep_s=keep_s)
+            end = SaveItem(kept, before=item)
         ended_item = self.ended(item, now, by, ItemOutcome.ACCEPTED)
         return [end, SaveEnded(ended_item)]
 
@@ -316,6 +317,7 @@ class Deliveries:
         *,
         reason: str = "",
         excluded: bool = False,
+        annotations: str = "",
         by: str = "",
         outcome: ItemOutcome | None = None,
     ) -> list[QueueEffect]:
@@ -327,11 +329,12 @@ class Deliveries:
             now: the time.
             reason: why, if it dies.
             excluded: do not deliver it to its holder again.
+            annotations: its new ones; '': it keeps those that it has.
             by: the full JID that settles; or ''.
             outcome: that it has asked for.
         """
         after = item_lifecycle.given_back(
-            item,
+            replace(item, annotations=annotations) if annotations else item,
             input_,
             now=now,
             order=self._next_order(),
@@ -343,7 +346,7 @@ class Deliveries:
             return self.die(item, after, now, by, outcome)
         self._live.drop(item)
         self._live.put(after, now)
-        return [SaveItem(after)]
+        return [SaveItem(after, before=item)]
 
     def die(
         self,
@@ -355,7 +358,7 @@ class Deliveries:
     ) -> list[QueueEffect]:
         """Note that this item has died; `after` is the item as it is then."""
         self._live.drop(item)
-        self.died.append(after)
+        self.died.append((item, after))
         return [SaveEnded(self.ended(item, now, by, outcome))]
 
     def ended(
@@ -411,7 +414,7 @@ class Deliveries:
                 self._live.ready.oversize(item)
                 self._live.drop(item)
                 self._live.put(after, now)
-                effects.append(SaveItem(after))
+                effects.append(SaveItem(after, before=item))
         return effects
 
     def time_out(self, item: Item, now: float) -> list[QueueEffect]:

@@ -50,10 +50,12 @@ class SaveItem:
     Attributes:
         item: the whole item.
         payload: of a new item; None: the stored payload stays.
+        before: the item as it was; None: it is new.
     """
 
     item: Item
     payload: str | None = None
+    before: Item | None = None
 
 
 @record(frozen=True, slots=True)
@@ -68,9 +70,15 @@ class SaveLock(SaveItem):
 
 @record(frozen=True, slots=True)
 class RemoveItem:
-    """Remove the item and its payload."""
+    """Remove the item and its payload.
+
+    Attributes:
+        seq: its seq.
+        before: the item as it was; None: nobody asks.
+    """
 
     seq: int
+    before: Item | None = None
 
 
 @record(frozen=True, slots=True)

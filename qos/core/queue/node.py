@@ -198,13 +198,18 @@ class QueueNode:
             self.live.put(item, now)
         return [SaveItem(item, payload) for item, payload in new]
 
-    def take_in(self, item: Item, now: float) -> list[QueueEffect]:
+    def take_in(self, item: Item, before: Item, now: float) -> list[QueueEffect]:
         """Take a dead letter, or a requeued item of this node.
 
         Neither is ever refused.
+
+        Args:
+            item: as it is here.
+            before: as it was where it comes from.
+            now: the time.
         """
         self.live.put(item, now)
-        return [SaveItem(item)]
+        return [SaveItem(item, before=before)]
 
     def free_id(self, item_id: str, seq: int) -> str:
         """An id for an item from another node.
@@ -289,7 +294,7 @@ class QueueNode:
     def _remove(self, item: Item, now: float) -> list[QueueEffect]:
         """Remove an item that its publisher or an owner withdraws."""
         self.live.drop(item)
-        return [RemoveItem(item.seq), SaveEnded(self.deliveries.ended(item, now))]
+        return [RemoveItem(item.seq, item), SaveEnded(self.deliveries.ended(item, now))]
 
     def subscribe(
         self,

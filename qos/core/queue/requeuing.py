@@ -95,7 +95,7 @@ def _live_again(
         queue.dead -= 1
     # A dead letter that died again belongs to this node now.
     alive = item_lifecycle.requeued(item, node=queue.node, item_id=item_id, now=now)
-    return queue.take_in(alive, now)
+    return queue.take_in(alive, item, now)
 
 
 def _next_dead(

@@ -271,7 +271,7 @@ QUEUE = (
     Mutant(
         "extension-is-not-written",
         "qos.core.queue.deliveries",
-        "            effects.append(SaveLock(after))\n        return effects, left_s",
+        "            effects.append(SaveLock(after, before=item))\n        return effects, left_s",
         "        return effects, left_s",
         "A lock lasts as long as its holder was told, over a restart.",
         by=("one_holder",),

@@ -15,6 +15,7 @@ from qos.core.wall_clock import ClockHistory
 from qos.engine.clock import Clock
 from qos.errors import StoreError, StoreInUse
 from qos.stores.base import Journal, NoJournal
+from qos.stores.queue_base import ItemRow
 from simulation.disks import Commits, Disk
 from simulation.queue_disk import QueueDisk
 
@@ -143,6 +144,14 @@ class SimulatedQueueStore:
     ) -> list[Item]:
         """See QueueStore."""
         return self._kept.fresh_page(node, gen, after=after, limit=limit, last=last)
+
+    def live_rows(self, node: str, item_ids: Collection[str]) -> list[ItemRow]:
+        """See QueueStore."""
+        return self._kept.live_rows(node, item_ids)
+
+    def next_purged(self, rows: int) -> list[ItemRow]:
+        """See QueueStore."""
+        return self._kept.next_purged(rows)
 
     def has_purged(self) -> bool:
         """See QueueStore."""

@@ -8,6 +8,7 @@ __all__ = ["ROWS"]
 
 _OWNERS = "core/queue/test_owners.py::"
 _ENGINE = "engine/test_queue_engine.py::"
+_JOURNAL = "engine/test_queue_journal.py::"
 _STORES = "stores/test_queue_store.py::TestContract::"
 _OLD = "test_what_is_old_goes_some_rows_in_a_commit_until_nothing_is"
 _DELETED = "test_items_and_ends_of_a_deleted_node_go_in_slices"
@@ -17,8 +18,8 @@ ROWS = (
     Mutant(
         "take-over-is-written-as-a-lock",
         "qos.core.queue.deliveries",
-        "            effects.append(SaveItem(after))\n        return effects\n\n    def unheard",
-        "            effects.append(SaveLock(after))\n        return effects\n\n    def unheard",
+        "SaveItem(after, before=item))\n        return effects\n\n    def unheard",
+        "SaveLock(after, before=item))\n        return effects\n\n    def unheard",
         "The place of an item in the order is on disk: a lock alone does not write it.",
         test=(
             "core/queue/test_subscribe.py::"
@@ -113,8 +114,8 @@ ROWS = (
     Mutant(
         "a-delete-takes-items-of-the-new-node",
         "qos.stores.queue_purges",
-        "for _, seq, item_gen, _ in items if item_gen <= gen",
-        "for _, seq, item_gen, _ in items",
+        "for _, seq, item_gen, _, _ in items if item_gen <= gen",
+        "for _, seq, item_gen, _, _ in items",
         "Only what was there when the node was deleted goes.",
         test=f"{_STORES}{_DELETED}",
     ),
@@ -211,5 +212,29 @@ ROWS = (
         "",
         "A payload goes with its item.",
         test=f"{_STORES}{_SLICES}",
+    ),
+    Mutant(
+        "purged-items-have-no-end-in-the-journal",
+        "qos.journal.items",
+        "entries += purged.slice(change.rows)",
+        "pass",
+        "The journal names each item of a purge.",
+        test=f"{_JOURNAL}test_each_purged_item_is_named_once",
+    ),
+    Mutant(
+        "rows-go-with-the-deletion-that-comes-before-them",
+        "qos.engine.queue_commit",
+        "changes.insert(0, RemovePurged(rows))",
+        "changes.append(RemovePurged(rows))",
+        "The rows that go are those which the journal has named.",
+        test=f"{_JOURNAL}test_each_purged_item_is_named_once",
+    ),
+    Mutant(
+        "the-row-of-an-id-that-is-used-again-stays",
+        "qos.journal.items",
+        "                self.used_again.append(RemoveItem(seq))\n",
+        "",
+        "An item does not end after the next one with its id has come.",
+        test=f"{_JOURNAL}test_an_id_that_is_used_again_has_two_lives",
     ),
 )
