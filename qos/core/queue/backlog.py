@@ -9,13 +9,14 @@ one of them by itself. All others stay in memory: those that are locked, held ba
 given back, expire, exclude a worker or died elsewhere.
 
 The *frontier* is the last item of the head. Every fresh item in front of it is in memory,
-and every one behind it is not, whatever comes and goes. So a worker gets the item at the
-top of memory if that is not behind the frontier, and else the next ones are read first.
+whatever comes and goes. So a worker gets the item at the top of memory if that is not behind
+the frontier, and else the next ones are read first. Behind it there are some in memory, too:
+those that came while the queue had selectors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Container
 from typing import TypeAlias
 
 from qos.core.queue.contents import StoredItems
@@ -46,7 +47,7 @@ class Backlog:
         is_used: items may be left on disk.
         count: how many there are.
         size: bytes of their payloads.
-        frontier: the place of the last fresh item that is in memory, or was there.
+        frontier: the place of the last fresh item of the head.
     """
 
     def __init__(
@@ -87,18 +88,23 @@ class Backlog:
         self.count = self.size = 0
         self.frontier = _FIRST
 
-    def read(self) -> list[Item]:
-        """Take the next items into memory."""
+    def read(self, in_memory: Container[str]) -> list[Item]:
+        """Take the next items out, which will be in the head.
+
+        Args:
+            in_memory: the ids of the items that are in memory already.
+        """
         assert self._store is not None
         priority, _, seq, _ = self.frontier
-        items = self._store.fresh(
+        page = self._store.fresh(
             self._node, self._gen, after=(-priority, seq), limit=READ
         )
+        if page:
+            self.frontier = place_of(page[-1])
+        items = [item for item in page if item.item_id not in in_memory]
         for item in items:
             self.drop(item)
-        if items:
-            self.frontier = place_of(items[-1])
-        if len(items) < READ:
+        if len(page) < READ:
             # That is the end, whatever was counted.
             self.count = self.size = 0
         return items

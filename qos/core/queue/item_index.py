@@ -132,14 +132,18 @@ class ItemIndex:
     def _shorten(self) -> None:
         """Leave the fresh items that come last on disk only."""
         fresh = sorted(self._fresh.values(), key=place_of)
+        last = place_of(fresh[HEAD - 1])
+        if self.backlog.count:
+            # What lies between may not have been read.
+            last = min(last, self.backlog.frontier)
         for item in fresh[HEAD:]:
             self.drop(item)
             self.backlog.put(item)
-        self.backlog.frontier = place_of(fresh[HEAD - 1])
+        self.backlog.frontier = last
 
     def read(self, now: float) -> None:
         """Take the next items that are on disk only into memory."""
-        for item in self.backlog.read():
+        for item in self.backlog.read(self.items):
             self._fresh[item.seq] = item
             self._keep(item, now)
 

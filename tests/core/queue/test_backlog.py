@@ -321,3 +321,47 @@ def test_a_start_counts_what_is_there() -> None:
     assert fresh == {NODE: FreshItems(COUNT - 5, size), "other": FreshItems(2, 16)}
     assert it.disk.contents().fresh is None
     assert all(item.outcome is not ItemOutcome.ACCEPTED for item in it.live().values())
+
+
+@pytest.mark.parametrize("priority", [3, 4, 5, 6])
+def test_an_item_that_comes_while_a_selector_reads_is_there_once(priority: int) -> None:
+    """It is in memory, though it lies between those that have still to be read."""
+    it = World(PLAIN)
+    for start, of_them in ((0, 6), (20, 4)):
+        names = [f"i{number}" for number in range(start, start + 20)]
+        it.publish(*(entry(name, properties={}, priority=of_them) for name in names))
+    it.subscribe(BEE, 100, selector="n = 39")
+    it.publish(entry("new", properties={"n": 39}, priority=priority))
+    assert queue_of(it).deliveries.classifying
+    while queue_of(it).deliveries.classifying:
+        it.flush()
+    assert it.given() == [("new", BEE)]
+    assert it.stats()["available"] == COUNT == it.stats()["unmatched"]
+    assert it.stats()["bytes"] == sum(item.size for item in it.live().values())
+    it.retract("new", BEE)
+    it.unsubscribe(BEE)
+    it.subscribe(ANT, 1000)
+    assert sorted(it.given()) == sorted((f"i{n}", ANT) for n in range(COUNT))
+    assert it.stats()["available"] == 0
+
+
+def test_what_is_in_memory_behind_the_head_does_not_move_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What came while there was a selector lies behind items that nobody has read."""
+    monkeypatch.setattr(item_index, "HEAD", 10)
+    it = deep()
+    it.boot()
+    it.subscribe(BEE, 1, selector="n = 1")
+    it.publish(*(f"j{n}" for n in range(20)))
+    assert queue_of(it).deliveries.classifying
+    it.unsubscribe(BEE)
+    assert len(queue_of(it).items) > 20
+    it.publish(entry("first", priority=9))
+    assert len(queue_of(it).items) <= 20
+    it.subscribe(ANT, 1000)
+    assert [item_id for item_id, _ in it.given()] == [
+        "first",
+        *(f"i{n}" for n in range(COUNT)),
+        *(f"j{n}" for n in range(20)),
+    ]
