@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import TypeVar
 
 from qos.core.queue.backlog import place_of
-from qos.core.queue.contents import StepFailed
+from qos.core.queue.contents import Moment, StepFailed
 from qos.core.queue.effects import (
     Change,
     NotifyItem,
@@ -281,12 +281,29 @@ class PendingEndedItems:
         items += [item for item in pending if item is not None and item.gen == gen]
         return {item.item_id: item for item in items}
 
-    def has_fresh(self, node: str, gen: int, item_id: str) -> bool:
+    def fresh_item(self, node: str, gen: int, item_id: str) -> Item | None:
         """See qos.core.queue.contents.StoredItems."""
         try:
-            return bool(self.find_fresh(node, gen, [item_id]))
+            return self.find_fresh(node, gen, [item_id]).get(item_id)
         except StoreError as error:
             raise StepFailed(str(error)) from error
+
+    def expiring(self, node: str, gen: int, *, after: Moment, limit: int) -> list[Item]:
+        """See qos.core.queue.contents.StoredItems."""
+        pending = [
+            (item.expires_at, item.seq, item)
+            for item in self._pending_fresh(node, gen)
+            if item.expires_at is not None and (item.expires_at, item.seq) > after
+        ]
+        unchanged: list[tuple[float, int, Item]] = []
+        while len(unchanged) < limit:
+            chunk = self._store.expiring(node, gen, after=after, limit=limit)
+            moments = [(item.expires_at or 0.0, item.seq, item) for item in chunk]
+            unchanged += [entry for entry in moments if entry[1] not in self._items]
+            if len(chunk) < limit:
+                break
+            after = moments[-1][:2]
+        return [item for *_, item in sorted([*pending, *unchanged])[:limit]]
 
     def fresh_page(
         self, node: str, gen: int, *, after: int, limit: int, last: bool = False

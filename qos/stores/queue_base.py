@@ -13,7 +13,7 @@ import math
 from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from qos.core.queue.contents import QueueContents
+from qos.core.queue.contents import Moment, QueueContents
 from qos.core.queue.effects import Change
 from qos.core.queue.item import EndedItem, Item, ItemOutcome
 from qos.core.queue.push import PushLink, PushSubscriber
@@ -218,6 +218,16 @@ class QueueStore(PurgedRows, Protocol):
         self, node: str, gen: int, item_ids: Collection[str]
     ) -> dict[str, Item]:
         """The fresh items of this generation of a node with these ids, by id."""
+
+    def expiring(self, node: str, gen: int, *, after: Moment, limit: int) -> list[Item]:
+        """The fresh items of this generation of a node that have a ttl, by its end and seq.
+
+        Args:
+            node: the name of the node.
+            gen: the generation.
+            after: only those behind this end and seq.
+            limit: so many at most; a shorter list is the end.
+        """
 
     def fresh_page(
         self, node: str, gen: int, *, after: int, limit: int, last: bool = False

@@ -12,7 +12,7 @@ APPLICATION_ID = 0x516F5371
 #: The condition on an item that is fresh (`Item.is_fresh`), or was when it was locked: none
 #: of these columns changes then.
 FRESH = (
-    'ended_at IS NULL AND "order" = 0 AND expires_at IS NULL'
+    'ended_at IS NULL AND "order" = 0'
     " AND available_at <= published_at"
     " AND origin = '' AND excluded = '[]' AND history = '[]'"
 )
@@ -266,11 +266,18 @@ MIGRATIONS: Migrations = (
             after_seq INTEGER NOT NULL DEFAULT 0
         ) WITHOUT ROWID""",
     ),
-    # Fresh items in the order of delivery; and all others that have not ended. A lock of an
-    # item that was never locked before writes to the second one alone.
+    # Version 14 had the first two of the indices below, without what has a ttl.
+    (),
+    # Fresh items in the order of delivery; all others that have not ended; and fresh items
+    # by the end of their ttl. A lock of an item that was never locked before writes to the
+    # second index alone.
     (
-        f"""CREATE INDEX item_fresh ON item (node, gen, priority, seq, size)
+        "DROP INDEX IF EXISTS item_fresh",
+        "DROP INDEX IF EXISTS item_in_memory",
+        f"""CREATE INDEX item_fresh ON item (node, gen, priority, seq, size, expires_at)
             WHERE {FRESH}""",
         f"CREATE INDEX item_in_memory ON item (seq) WHERE {IN_MEMORY}",
+        f"""CREATE INDEX item_expiring ON item (node, gen, expires_at, seq)
+            WHERE {FRESH} AND expires_at IS NOT NULL""",
     ),
 )

@@ -14,7 +14,7 @@ import math
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from qos.core.queue.contents import FreshItems, QueueContents
+from qos.core.queue.contents import FreshItems, Moment, QueueContents
 from qos.core.queue.effects import Change
 from qos.core.queue.item import PRIORITIES, EndedItem, Item, ItemOutcome
 from qos.core.queue.push import PushLink, PushSubscriber
@@ -221,7 +221,7 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
 
     def _fresh_counts(self) -> dict[str, FreshItems]:
         counts = self._read(
-            "SELECT name, COUNT(*), SUM(size) FROM node"
+            "SELECT name, COUNT(*), SUM(size), MIN(expires_at) FROM node"
             " CROSS JOIN item INDEXED BY item_fresh"
             f" ON item.node = name AND item.gen = node.gen WHERE {FRESH} GROUP BY name"
         )
@@ -233,7 +233,10 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
         )
         fresh = {name: FreshItems(*counted) for name, *counted in counts}
         for name, count, size in acquired:
-            fresh[name] = FreshItems(fresh[name].items - count, fresh[name].size - size)
+            all_of_it = fresh[name]
+            fresh[name] = all_of_it._replace(
+                items=all_of_it.items - count, size=all_of_it.size - size
+            )
         return {name: counted for name, counted in fresh.items() if counted.items}
 
     def fresh(
@@ -280,6 +283,15 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
             priority,
             after,
             limit,
+        )
+
+    def expiring(self, node: str, gen: int, *, after: Moment, limit: int) -> list[Item]:
+        """See QueueStore."""
+        return self._items(
+            f"INDEXED BY item_expiring WHERE {FRESH} AND node = ? AND gen = ?"
+            " AND expires_at IS NOT NULL AND (expires_at, seq) > (?, ?)"
+            " AND state = 'available' ORDER BY expires_at, seq LIMIT ?",
+            *(node, gen, *after, limit),
         )
 
     def find_fresh(

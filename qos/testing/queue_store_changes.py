@@ -186,7 +186,7 @@ class Chance:
         life |= {"outcome": None, "ended_at": None}
         if self._chance.randrange(2):
             life |= {"order": 0, "origin": "", "excluded": frozenset(), "history": ()}
-            life |= {"expires_at": None, "available_at": values["published_at"]}
+            life |= {"available_at": values["published_at"]}
         return life
 
 

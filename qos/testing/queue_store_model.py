@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from qos.core.queue.contents import FreshItems, QueueContents
+from qos.core.queue.contents import FreshItems, Moment, QueueContents
 from qos.core.queue.effects import (
     Change,
     ForgetOld,
@@ -43,6 +44,7 @@ from qos.core.queue.push import (
     SavePushSubscriber,
 )
 from qos.core.queue.terminus import Terminus
+from qos.core.record import replace
 from qos.core.wall_clock import ClockHistory, shift
 from qos.stores.queue_base import ItemRow
 from qos.stores.times import moved
@@ -345,8 +347,17 @@ class QueueModel:
         fresh: dict[str, FreshItems] = {}
         for name, node in self.nodes.items():
             sizes = [item.size for item in self._fresh(name, node.gen)]
+            ends = [
+                item.expires_at
+                for item in items
+                if (item.node, item.gen) == (name, node.gen)
+                and item.expires_at is not None
+                and item.state is not ItemState.ARCHIVED
+                and replace(item, state=ItemState.AVAILABLE).is_fresh
+            ]
             if sizes:
-                fresh[name] = FreshItems(len(sizes), sum(sizes))
+                ends_at = min(ends, default=None)
+                fresh[name] = FreshItems(len(sizes), sum(sizes), ends_at)
         return QueueContents(
             nodes=[self.nodes[name] for name in sorted(self.nodes)],
             subscriptions=[
@@ -388,6 +399,15 @@ class QueueModel:
         """See QueueStore."""
         items = self._fresh(node, gen)
         return {item.item_id: item for item in items if item.item_id in item_ids}
+
+    def expiring(self, node: str, gen: int, *, after: Moment, limit: int) -> list[Item]:
+        """See QueueStore."""
+        moments = sorted(
+            (item.expires_at, item.seq, item)
+            for item in self._fresh(node, gen)
+            if item.expires_at is not None and (item.expires_at, item.seq) > after
+        )
+        return [item for *_, item in moments[:limit]]
 
     def fresh_page(
         self, node: str, gen: int, *, after: int, limit: int, last: bool = False
@@ -451,7 +471,10 @@ class QueueModel:
                 last = [item for item in by_seq if item.seq > 1][-2:]
                 by_name = {item.item_id: item for item in by_seq}
                 by_id = [by_name[item_id] for item_id in sorted(by_name)]
-                fresh[node, gen] = (in_order, by_seq, last, by_id)
+
+                first = (-math.inf, 0)
+                expiring = self.expiring(node, gen, after=first, limit=len(by_seq))
+                fresh[node, gen] = (in_order, by_seq, last, by_id, expiring)
         return State(
             contents=contents,
             paged=self.contents(paged=True),

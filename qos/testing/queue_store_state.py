@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -28,7 +29,7 @@ class State:
         contents: see QueueStore.contents.
         paged: the same, with fresh items counted.
         fresh: the fresh items of each node's generation that has some: in the order of
-            delivery, by seq, the last ones first, and those with an id.
+            delivery, by seq, the last ones first, those with an id, and those with a ttl.
         payloads: of all items, by seq.
         archived: the items that nodes keep after an outcome, by seq.
         ended: the remembered ends.
@@ -117,4 +118,11 @@ def _fresh(
         by_seq += page
     last = store.fresh_page(node, gen, after=1, limit=2, last=True)
     by_id = store.find_fresh(node, gen, ids)
-    return in_order, by_seq, last, [by_id[item_id] for item_id in sorted(by_id)]
+    expiring: list[Item] = []
+    moment = (-math.inf, 0)
+    while page := store.expiring(node, gen, after=moment, limit=2):
+        expiring += page
+        assert page[-1].expires_at is not None
+        moment = (page[-1].expires_at, page[-1].seq)
+    named = [by_id[item_id] for item_id in sorted(by_id)]
+    return in_order, by_seq, last, named, expiring

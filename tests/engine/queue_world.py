@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
 from qos.core.queue.bounds import QueueBounds
+from qos.core.queue.contents import Moment
 from qos.core.queue.effects import (
     Change,
     ForgetOld,
@@ -412,8 +413,13 @@ class _Memory:
     ) -> dict[str, Item]:
         return QueueModel(items=self._items()).find_fresh(node, gen, item_ids)
 
-    def has_fresh(self, node: str, gen: int, item_id: str) -> bool:
-        return bool(self.find_fresh(node, gen, [item_id]))
+    def fresh_item(self, node: str, gen: int, item_id: str) -> Item | None:
+        return self.find_fresh(node, gen, [item_id]).get(item_id)
+
+    def expiring(self, node: str, gen: int, *, after: Moment, limit: int) -> list[Item]:
+        return QueueModel(items=self._items()).expiring(
+            node, gen, after=after, limit=limit
+        )
 
     def fresh_page(
         self, node: str, gen: int, *, after: int, limit: int, last: bool = False

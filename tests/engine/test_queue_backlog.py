@@ -22,6 +22,7 @@ from qos.core.queue.requests import (
     Subscribe,
 )
 from qos.core.queue.results import CreateResult, ItemsResult, Ok, PublishResult
+from qos.core.record import replace
 from qos.engine.queue_engine import Unwritten
 from qos.errors import StoreError
 from queue_bench import BEE, NODE, Bench, Sent, entry, opened
@@ -127,6 +128,23 @@ async def test_the_ids_of_a_purge_are_known_before_it_is_written(bench: Bench) -
     assert isinstance(refused, Refusal)
     assert refused.condition == "conflict"
     assert await ids(bench) == ["new"]
+
+
+async def test_what_is_being_written_expires_in_time(bench: Bench) -> None:
+    """And what is being withdrawn does not."""
+    brief = [replace(entry(name), ttl=5.0) for name in "ab"]
+    at_once = [replace(entry(name), ttl=0.0) for name in "cd"]
+    await bench.ask(Publish(NODE, tuple(brief)))
+    bench.clock.advance(5.0)
+    # All of this is decided in one turn, and then what has expired is looked for.
+    late = bench.ask(Publish(NODE, tuple(at_once)))
+    withdrawals = tuple(Settlement(item_id=item_id) for item_id in "bd")
+    withdrawn = bench.ask(Retract(NODE, withdrawals))
+    assert isinstance(await late, PublishResult)
+    assert await withdrawn == Ok()
+    assert await ids(bench) == NAMES
+    stats = await bench.stats()
+    assert stats["dead"] == 2
 
 
 async def test_a_request_that_the_store_cannot_answer_is_refused_alone(

@@ -4,23 +4,29 @@ A queue can hold more items than memory has room for. So it keeps the first fres
 memory, its *head*, and leaves the rest where they are written. What lies behind the head
 is known by number and size alone. When the head is given out, the next ones are read.
 
-*Fresh* items (`Item.is_fresh`) have the same order on disk as here, and nothing happens to
-one of them by itself. All others stay in memory: those that are locked, held back, were
-given back, expire, exclude a worker or died elsewhere.
+*Fresh* items (`Item.is_fresh`) have the same order on disk as here. All others stay in
+memory: those that are locked, held back, were given back, exclude a worker or died
+elsewhere.
 
 The *frontier* is the last item of the head. Every fresh item in front of it is in memory,
 whatever comes and goes. So a worker gets the item at the top of memory if that is not behind
 the frontier, and else the next ones are read first. Behind it there are some in memory, too:
-those that came while the queue had selectors.
+those that came while the queue had selectors, and those that expire.
+
+Fresh items expire in the order of time, wherever they lie. Those whose time has come are
+read into memory, some at a time, and end there. From then on nobody finds them here, though
+their rows may still be written or read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container
+import math
+from collections.abc import Collection, Container, Sequence
 from typing import TypeAlias
 
-from qos.core.queue.contents import StoredItems
+from qos.core.queue.contents import Moment, StoredItems
 from qos.core.queue.item import PRIORITIES, Item, Node
+from qos.core.queue.timers import EXPIRED_MAX
 
 __all__ = ["READ", "Backlog", "Place", "place_of"]
 
@@ -35,9 +41,17 @@ Place: TypeAlias = tuple[int, int, int, str]
 _FIRST: Place = (-PRIORITIES.stop, 0, 0, "")
 
 
+#: Before each moment.
+_NEVER: Moment = (-math.inf, 0)
+
+
 def place_of(item: Item) -> Place:
     """The place of an item in the order of delivery."""
     return (-item.priority, item.order, item.seq, item.item_id)
+
+
+def _moment(item: Item) -> Moment:
+    return (math.inf if item.expires_at is None else item.expires_at, item.seq)
 
 
 class Backlog:
@@ -48,10 +62,16 @@ class Backlog:
         count: how many there are.
         size: bytes of their payloads.
         frontier: the place of the last fresh item of the head.
+        expires_at: none of the items expires before; None: none of them does.
     """
 
     def __init__(
-        self, node: Node, store: StoredItems | None, count: int = 0, size: int = 0
+        self,
+        node: Node,
+        store: StoredItems | None,
+        count: int = 0,
+        size: int = 0,
+        expires_at: float | None = None,
     ) -> None:
         """Begin with what the store has; all of it is behind the frontier.
 
@@ -60,22 +80,35 @@ class Backlog:
             store: has the items; None: all of them stay in memory.
             count: how many fresh items there are.
             size: bytes of their payloads.
+            expires_at: see there.
         """
         self._node, self._gen = node.name, node.gen
         self._store = store
         self.is_used = store is not None
         self.count, self.size = count, size
         self.frontier = _FIRST
+        self.expires_at = expires_at
+        # Each item that expires before, or then, is in memory or has ended.
+        self._expired: Moment = _NEVER
 
     def end(self) -> None:
         """Leave no items on disk from now on; there are none."""
         assert not self.count
-        self.is_used = False
+        self.is_used, self.expires_at = False, None
+
+    def may_wait(self, item: Item) -> bool:
+        """Whether a fresh item may be left on disk: its time has not come yet."""
+        return item.expires_at is None or _moment(item) > self._expired
 
     def put(self, item: Item) -> None:
         """Leave a fresh item, which lies behind the frontier, on disk."""
         self.count += 1
         self.size += item.size
+        if item.expires_at is not None:
+            first = self.expires_at
+            self.expires_at = (
+                item.expires_at if first is None else min(first, item.expires_at)
+            )
 
     def drop(self, item: Item) -> None:
         """Note that one of the items ends."""
@@ -87,6 +120,8 @@ class Backlog:
         self._gen = gen
         self.count = self.size = 0
         self.frontier = _FIRST
+        self.expires_at = None
+        self._expired = _NEVER
 
     def read(self, in_memory: Container[str]) -> list[Item]:
         """Take the next items out, which will be in the head.
@@ -101,12 +136,37 @@ class Backlog:
         )
         if page:
             self.frontier = place_of(page[-1])
-        items = [item for item in page if item.item_id not in in_memory]
-        for item in items:
-            self.drop(item)
+        items = self._taken(page, in_memory)
         if len(page) < READ:
             # That is the end, whatever was counted.
             self.count = self.size = 0
+        return items
+
+    def read_expired(self, now: float, in_memory: Container[str]) -> list[Item]:
+        """Take the next items out whose ttl is over; see `read`.
+
+        While there may be more, `expires_at` is not after now.
+        """
+        if self.expires_at is None or self.expires_at > now:
+            return []
+        assert self._store is not None
+        page = self._store.expiring(
+            self._node, self._gen, after=self._expired, limit=EXPIRED_MAX + 1
+        )
+        moments = [_moment(item) for item in page]
+        count = sum(at <= now for at, _ in moments[:EXPIRED_MAX])
+        items = self._taken(page[:count], in_memory)
+        self.expires_at = moments[count][0] if count < len(page) else None
+        if count:
+            self._expired = moments[count - 1]
+        return items
+
+    def _taken(self, page: Sequence[Item], in_memory: Container[str]) -> list[Item]:
+        items = [
+            item for item in page if item.item_id not in in_memory and self.may_wait(item)
+        ]
+        for item in items:
+            self.drop(item)
         return items
 
     def find(self, item_ids: Collection[str]) -> dict[str, Item]:
@@ -116,7 +176,7 @@ class Backlog:
         assert self._store is not None
         return self._store.find_fresh(self._node, self._gen, item_ids)
 
-    def takes(self, item_id: str) -> bool:
+    def has(self, item_id: str) -> bool:
         """Whether one of the items has this id; asked in the middle of a step.
 
         Raises:
@@ -125,7 +185,8 @@ class Backlog:
         if not self.count:
             return False
         assert self._store is not None
-        return self._store.has_fresh(self._node, self._gen, item_id)
+        item = self._store.fresh_item(self._node, self._gen, item_id)
+        return item is not None and self.may_wait(item)
 
     def page(self, after: int, limit: int, *, last: bool = False) -> list[Item]:
         """The first fresh items with a larger seq, or the last ones, by seq.

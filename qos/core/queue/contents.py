@@ -5,12 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from qos.core.queue.item import EndedItem, Item, ItemOutcome, Node, Subscription
 from qos.core.queue.terminus import Terminus
 
-__all__ = ["EndedItems", "FreshItems", "QueueContents", "StepFailed", "StoredItems"]
+__all__ = [
+    "EndedItems",
+    "FreshItems",
+    "Moment",
+    "QueueContents",
+    "StepFailed",
+    "StoredItems",
+]
+
+
+#: When the ttl of an item ends, and its seq.
+Moment: TypeAlias = tuple[float, int]
 
 
 class StepFailed(Exception):
@@ -68,8 +79,8 @@ class StoredItems(EndedItems, Protocol):
     ) -> dict[str, Item]:
         """The fresh items with these ids, by id."""
 
-    def has_fresh(self, node: str, gen: int, item_id: str) -> bool:
-        """Whether a fresh item has this id; asked when something has been changed.
+    def fresh_item(self, node: str, gen: int, item_id: str) -> Item | None:
+        """The fresh item with this id; asked when something has been changed.
 
         Raises:
             StepFailed: the store cannot be read.
@@ -80,12 +91,22 @@ class StoredItems(EndedItems, Protocol):
     ) -> list[Item]:
         """The first fresh items with a larger seq, or the last ones; by seq."""
 
+    def expiring(self, node: str, gen: int, *, after: Moment, limit: int) -> list[Item]:
+        """Fresh items with a ttl in the order of its end, after this one."""
+
 
 class FreshItems(NamedTuple):
-    """The fresh items of a node: how many, and the bytes of their payloads."""
+    """The fresh items of a node.
+
+    Attributes:
+        items: how many there are.
+        size: bytes of their payloads.
+        expires_at: none of them expires before; None: none of them does.
+    """
 
     items: int
     size: int
+    expires_at: float | None = None
 
 
 @dataclass(slots=True)

@@ -201,12 +201,11 @@ class Item:
     def is_fresh(self) -> bool:
         """Whether it only waits for its turn: see `qos.core.queue.backlog`.
 
-        It was never locked, and no delay, ttl or exclusion makes it differ from others.
+        It was never locked, and no delay or exclusion makes it differ from others.
         """
         return (
             self.state is ItemState.AVAILABLE
             and not self.order
-            and self.expires_at is None
             and self.available_at <= self.published_at
             and not (self.origin or self.excluded or self.history)
         )

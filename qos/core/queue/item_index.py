@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from qos.core.counting import uncount
 from qos.core.queue.backlog import Backlog, place_of
@@ -96,8 +96,8 @@ class ItemIndex:
         return item
 
     def takes(self, item_id: str) -> bool:
-        """Whether an item has this id; see `Backlog.takes`."""
-        return item_id in self.items or self.backlog.takes(item_id)
+        """Whether an item has this id; see `Backlog.has`."""
+        return item_id in self.items or self.backlog.has(item_id)
 
     def page(self, after: int, limit: int, *, last: bool = False) -> list[Item]:
         """The first items with a larger seq, or the last ones; by seq."""
@@ -136,7 +136,7 @@ class ItemIndex:
         if self.backlog.count:
             # What lies between may not have been read.
             last = min(last, self.backlog.frontier)
-        for item in fresh[HEAD:]:
+        for item in filter(self.backlog.may_wait, fresh[HEAD:]):
             self.drop(item)
             self.backlog.put(item)
         self.backlog.frontier = last
@@ -146,6 +146,21 @@ class ItemIndex:
         for item in self.backlog.read(self.items):
             self._fresh[item.seq] = item
             self._keep(item, now)
+
+    def next_at(self) -> float | None:
+        """The earliest time at which an item needs attention; its reason may be gone."""
+        at, end = self.timers.next_at(), self.backlog.expires_at
+        return at if end is None else end if at is None else min(at, end)
+
+    def expired(self, now: float) -> Iterator[Item]:
+        """The next items that nobody has and whose ttl is over: one slice of them.
+
+        While there may be more, `next_at` is not after now.
+        """
+        for item in self.backlog.read_expired(now, self.items):
+            self._fresh[item.seq] = item
+            self._keep(item, now)
+        return self.timers.expired(now)
 
     def keep_all(self, now: float) -> None:
         """Take all items into memory, and leave none on disk only from now on."""

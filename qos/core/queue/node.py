@@ -442,7 +442,7 @@ class QueueNode:
 
     def next_at(self) -> float | None:
         """The time of the next timed event; None: there is none."""
-        at, end = self.live.timers.next_at(), self.subscriptions.dormant_end
+        at, end = self.live.next_at(), self.subscriptions.dormant_end
         if at is None or end is None:
             return end if at is None else at
         return min(at, end)
@@ -468,7 +468,7 @@ class QueueNode:
                     effects += self._time_out(item, now, link)
             elif not item.is_held_back(now):
                 self.live.mark_ready(item)
-        for item in self.live.timers.expired(now):
+        for item in self.live.expired(now):
             dead = item_lifecycle.expired(item, now=now)
             effects += self.deliveries.die(item, dead, now)
         return effects

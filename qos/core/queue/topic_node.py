@@ -71,7 +71,7 @@ class TopicNode(QueueNode):
         effects = self._trim(now)
         for item in self.live.timers.due(now):
             self.live.mark_ready(item)
-        for item in self.live.timers.expired(now):
+        for item in self.live.expired(now):
             effects += self._remove(item, now)
         return effects
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from qos.core.queue import backlog, item_index
+from qos.core.queue import backlog, item_index, timers
 from qos.core.queue.contents import FreshItems
 from qos.core.queue.item import ItemOutcome
 from qos.core.queue.node import QueueNode
@@ -46,6 +46,11 @@ def deep(**config: str) -> World:
 
 def queue_of(it: World, node: str = NODE) -> QueueNode:
     return it.core.nodes[node]
+
+
+def is_due(it: World) -> bool:
+    at = it.core.next_at()
+    return at is not None and at <= it.now
 
 
 def browsed(it: World, **wish: Any) -> tuple[list[str], int | None]:
@@ -343,6 +348,123 @@ def test_an_item_that_comes_while_a_selector_reads_is_there_once(priority: int) 
     it.subscribe(ANT, 1000)
     assert sorted(it.given()) == sorted((f"i{n}", ANT) for n in range(COUNT))
     assert it.stats()["available"] == 0
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_items_with_a_ttl_wait_on_disk_and_end_in_time(restarts: bool) -> None:
+    """In the order of their ends, wherever they lie."""
+    it = World(PLAIN)
+    items = [entry(f"i{n}", ttl=100 - n, priority=n % 3) for n in range(COUNT)]
+    it.publish(*items, "last")
+    assert len(queue_of(it).items) <= 8
+    ended = []
+    for _ in range(100):
+        before = {*it.live()}
+        if restarts:
+            it.boot()
+        it.wait(1)
+        ended += sorted(before - {*it.live()})
+        assert len(queue_of(it).items) <= 9
+        assert not is_due(it)
+    assert ended == [f"i{n}" for n in reversed(range(COUNT))]
+    assert it.stats()["dead"] == COUNT
+    assert it.given() == []
+    it.subscribe(BEE, COUNT)
+    assert it.given() == [("last", BEE)]
+
+
+def test_items_expire_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step ends some of those on disk; none is given meanwhile, and none ends twice."""
+    monkeypatch.setattr(backlog, "EXPIRED_MAX", 2)
+    monkeypatch.setattr(timers, "EXPIRED_MAX", 2)
+    it = World({**PLAIN, "queue#dead_letter_node": ""})
+    it.publish(*(entry(f"i{n}", ttl=5 + n % 2) for n in range(COUNT)), "last")
+    it.wait(5)
+    it.subscribe(BEE, 3)
+    live = [len(it.live())]
+    while is_due(it):
+        it.flush()
+        live.append(len(it.live()))
+        assert live[-2] - live[-1] <= 4
+    assert live[-1] == COUNT // 2 + 1
+    holds = {item_id for item_id, _ in it.given()}
+    assert holds == {"i1", "i3", "i5"}
+    it.wait(2)
+    while is_due(it):
+        it.flush()
+    assert {*it.live()} == holds | {"last"}
+    assert it.stats()["dead"] == COUNT - 3
+    for item_id in holds:
+        it.unlock(item_id, BEE)
+    assert ("last", BEE) in it.given()
+
+
+def test_a_letter_has_the_id_of_an_item_that_expires_in_the_same_step() -> None:
+    """The row of that item is still there to be read."""
+    it = World(PLAIN)
+    it.create("graves", PLAIN)
+    it.create("mail", {**PLAIN, "queue#dead_letter_node": "graves"})
+    it.publish("i0", node="graves")
+    it.publish(*(entry(f"i{n}", ttl=5) for n in range(COUNT)), node="mail")
+    it.publish(*(f"j{n}" for n in range(COUNT)), node="graves")
+    it.publish(entry("mail/i9", ttl=5), node="graves")
+    assert "mail/i9" not in queue_of(it, "graves").items
+    it.wait(5)
+    while is_due(it):
+        it.flush()
+    assert it.dead("graves") == [it.disk.items[2 * COUNT + 2]]
+    letters = [item.item_id for item in it.live("graves").values() if item.origin]
+    assert letters == [f"mail/i{n}" for n in range(COUNT)]
+
+
+def test_what_was_purged_needs_no_attention() -> None:
+    """Nothing of it expires."""
+    it = World(PLAIN)
+    it.publish(*(entry(f"i{n}", ttl=5) for n in range(COUNT)))
+    it.ask(Purge(NODE), OWNER)
+    it.remove_purged()
+    assert queue_of(it).live.next_at() is None
+    it.publish(*(entry(f"j{n}", ttl=9) for n in range(COUNT)))
+    it.wait(5)
+    assert it.stats()["dead"] == 0
+    it.wait(4)
+    assert it.stats()["dead"] == COUNT
+
+
+def test_an_item_whose_time_has_come_is_not_left_on_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would be looked for in vain there: what has expired by then has been read."""
+    monkeypatch.setattr(backlog, "EXPIRED_MAX", 2)
+    monkeypatch.setattr(timers, "EXPIRED_MAX", 2)
+    it = World(PLAIN)
+    it.subscribe(BEE, 20)
+    it.publish(*(entry(f"i{n}", ttl=4) for n in range(20)))
+    it.unsubscribe(BEE)
+    it.publish(*(entry(f"j{n}", ttl=5) for n in range(20)))
+    it.publish(*(f"k{n}" for n in range(20)))
+    for n in range(20):
+        # In memory, since it comes back; it takes the place of others in the slices.
+        it.unlock(f"i{n}", BEE)
+    it.now += 5
+    for n in range(10):
+        # With each step more come, and the head is made short again.
+        it.publish(*(entry(f"l{n}{each}", priority=9) for each in "abc"))
+    while is_due(it):
+        it.flush()
+    assert it.stats()["dead"] == 40
+    assert len(it.live()) == 50
+
+
+def test_an_item_that_expires_at_once_does_so() -> None:
+    """Though others that expire at this moment have been looked for already."""
+    it = World(PLAIN)
+    it.publish(*(entry(f"i{n}", ttl=5) for n in range(COUNT)), *"abcdefghijklmnop")
+    it.wait(5)
+    it.publish(entry("z", ttl=0))
+    while is_due(it):
+        it.flush()
+    assert it.stats()["dead"] == COUNT + 1
 
 
 def test_what_is_in_memory_behind_the_head_does_not_move_its_end(

@@ -7,7 +7,7 @@ import hashlib
 import math
 from collections.abc import Callable, Collection, Sequence
 
-from qos.core.queue.contents import QueueContents
+from qos.core.queue.contents import Moment, QueueContents
 from qos.core.queue.effects import Change
 from qos.core.queue.item import EndedItem, Item, ItemOutcome
 from qos.core.queue.push import PushLink, PushSubscriber
@@ -138,6 +138,10 @@ class SimulatedQueueStore:
     ) -> dict[str, Item]:
         """See QueueStore."""
         return self._kept.find_fresh(node, gen, item_ids)
+
+    def expiring(self, node: str, gen: int, *, after: Moment, limit: int) -> list[Item]:
+        """See QueueStore."""
+        return self._kept.expiring(node, gen, after=after, limit=limit)
 
     def fresh_page(
         self, node: str, gen: int, *, after: int, limit: int, last: bool = False
