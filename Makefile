@@ -49,6 +49,9 @@ LOOKS ?= 100
 READS ?= 10000
 KILLS ?= 8
 
+# Of `make depth`: the waiting items of its queues.
+DEPTHS ?= 0 100000 1000000
+
 # Of `make sinks`: kills with each number of partitions.
 SINK_KILLS ?= 20
 
@@ -68,7 +71,7 @@ MINUTES ?= 10
 HOURS ?= 1
 CAMPAIGN_ARGS ?=
 
-.PHONY: help demo light quick light-test matrix test test-all docs simulate campaign soak power-cut bench bench-guard calls house fuzz flood slow scale looks readers sinks sends pushes proxied newest check format clean system installed java compiler
+.PHONY: help demo light quick light-test matrix test test-all docs simulate campaign soak power-cut bench bench-guard calls house fuzz flood slow depth scale looks readers sinks sends pushes proxied newest check format clean system installed java compiler
 
 help:
 	@echo 'make demo         see it work: a bad link, killed workers, an audit; no server needed'
@@ -92,6 +95,7 @@ help:
 	@echo 'make scale        what an audit costs as files, bytes or days of history grow'
 	@echo 'make looks        what the hundredth look of audit --follow costs; half an hour'
 	@echo 'make docs         the guide, in build/docs/index.html; each warning is an error'
+	@echo 'make depth        what a queue costs that holds $(DEPTHS) items'
 	@echo 'make readers      $(READS) reads beside audits that are killed, each read a whole audit'
 	@echo 'make sinks        $(SINK_KILLS) kills of a Spark driver between a sink and the commit: each row once'
 	@echo 'make sends        $(SENDS) messages posted to a device, $(SEND_KILLS) kills, answers lost: each once'
@@ -183,6 +187,10 @@ flood: system .venv/dev.stamp
 # Beside nothing else: links of 3 to 100 kB/s, far servers, and the limits that servers ship.
 slow: system .venv/dev.stamp
 	$(HARNESS) -m slow $(SLOW_ARGS)
+
+# Beside nothing else: queues of DEPTHS items, which wait on disk. A million takes a minute.
+depth: .venv/dev.stamp
+	$(HARNESS) -m benchmarks.depth $(DEPTHS)
 
 # What an audit costs as files, bytes or days grow, each by itself; some minutes.
 scale: .venv/dev.stamp java
