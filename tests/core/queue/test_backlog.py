@@ -487,3 +487,16 @@ def test_what_is_in_memory_behind_the_head_does_not_move_its_end(
         *(f"i{n}" for n in range(COUNT)),
         *(f"j{n}" for n in range(20)),
     ]
+
+
+def test_what_has_ended_before_its_time_expires_no_more() -> None:
+    """The time at which it would have is looked at, and is over then."""
+    it = World(PLAIN)
+    it.publish(*(entry(f"i{n}", ttl=50) for n in range(COUNT)))
+    it.publish(entry("brief", ttl=5))
+    it.retract("brief", OWNER)
+    it.wait(5)
+    assert not is_due(it)
+    assert it.stats()["available"] == COUNT
+    it.wait(45)
+    assert it.stats()["dead"] == COUNT
