@@ -170,8 +170,14 @@ class World:
         self.waiting = []
 
     def write(self, changes: Sequence[Change]) -> None:
-        """Make the changes of a commit."""
-        self.disk.make(changes)
+        """Make the changes of a commit; each says what was there before."""
+        for change in changes:
+            match change:
+                case SaveItem(item, None, before):
+                    assert before == self.disk.items[item.seq], "not as it was"
+                case RemoveItem(seq, before):
+                    assert before in {None, self.disk.items[seq]}, "not as it was"
+            self.disk.apply(change)
 
     def remove_purged(self) -> None:
         """Commit until the disk has no rows that were purged, or deleted with their node."""

@@ -20,15 +20,6 @@ BACKLOG = (
         test=_TEST + "test_what_is_given_back_comes_after_what_was_never_given",
     ),
     Mutant(
-        "a-new-item-is-kept-where-there-is-room",
-        "qos.core.queue.item_index",
-        "            if behind and not self.ready.has_selectors:\n",
-        "            if behind and len(self._fresh) > HEAD:\n",
-        "An item behind the frontier is read when its turn comes, and is there once.",
-        by=_COUNTS,
-        seed=7,
-    ),
-    Mutant(
         "a-shorter-head-has-the-old-frontier",
         "qos.core.queue.item_index",
         "        self.backlog.frontier = last\n",
