@@ -570,9 +570,9 @@ class QueueEngine(QueueState):
         self._removals.add_to(commit)
         self._note_seen(commit, now)
         try:
-            again = self._journal.note(commit.changes)
-            commit.add(again)
-            self._ended_items.note(again)
+            if removals := self._journal.note(commit.changes):
+                commit.add(removals)
+                self._ended_items.note(removals)
             write = self.store.write(commit.final())
         except Exception as error:  # noqa: BLE001 - whatever it is
             self._failed(commit, error)

@@ -118,25 +118,25 @@ class _RemovePurged(Kind):
                 _look_at_purged(db, *purged, limit)
 
 
-def next_purged(read: Callable[..., list[Any]], limit: int) -> list[ItemRow]:
+def next_purged(query: Callable[..., list[Any]], limit: int) -> list[ItemRow]:
     """See QueueStore.
 
     Args:
-        read: returns the rows of a query with these values.
+        query: returns the rows of a statement with these values.
         limit: as in RemovePurged.
     """
-    if deleted := read(_FIRST_DELETED):
+    if deleted := query(_FIRST_DELETED):
         node, gen, after_id, after_seq, after_token = deleted[0]
         gens = range(gen + 1)
         if after_token is not None:
             # The ends are next.
             return []
-    elif purged := read(_FIRST_PURGED):
+    elif purged := query(_FIRST_PURGED):
         node, gen, after_id, after_seq = purged[0]
         gens = range(gen, gen + 1)
     else:
         return []
-    items = read(_NEXT_ITEMS, node, after_id, after_seq, limit)
+    items = query(_NEXT_ITEMS, node, after_id, after_seq, limit)
     return [
         ItemRow(node, item_id, seq)
         for item_id, seq, item_gen, _, state in items

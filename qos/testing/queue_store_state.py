@@ -124,5 +124,5 @@ def _fresh(
         expiring += page
         assert page[-1].expires_at is not None
         moment = (page[-1].expires_at, page[-1].seq)
-    named = [by_id[item_id] for item_id in sorted(by_id)]
-    return in_order, by_seq, last, named, expiring
+    with_ids = [by_id[item_id] for item_id in sorted(by_id)]
+    return in_order, by_seq, last, with_ids, expiring

@@ -12,8 +12,8 @@ class Bounds(NamedTuple):
 
     Attributes:
         calls: the present number, and a few more for another version of Python. Of a
-            message seven of them keep a slow link from being flooded; of an item eleven
-            leave a long queue on disk.
+            message seven of them keep a slow link from being flooded; of an item
+            seventeen leave a long queue on disk, and let its items end there.
         modules: through which it runs.
         functions: that belong to it, the last one of the way among them: the profile has
             seen both ends.
@@ -26,8 +26,8 @@ class Bounds(NamedTuple):
 
 BOUNDS = {
     "message": Bounds(473, 49, {"XEP_QOS.send", "Handovers.begin", "Delivery.outcome"}),
-    "xmpp": Bounds(826, 70, {"XEP_0254.publish", "XEP_0254.retract"}),
-    "http": Bounds(1302, 72, {"message", "acknowledge"}),
+    "xmpp": Bounds(827, 70, {"XEP_0254.publish", "XEP_0254.retract"}),
+    "http": Bounds(1307, 72, {"message", "acknowledge"}),
 }
 
 

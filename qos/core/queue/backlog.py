@@ -145,10 +145,8 @@ class Backlog:
     def read_expired(self, now: float, in_memory: Container[str]) -> list[Item]:
         """Take the next items out whose ttl is over; see `read`.
 
-        While there may be more, `expires_at` is not after now.
+        Call it when `expires_at` has come. While there may be more, that is not after now.
         """
-        if self.expires_at is None or self.expires_at > now:
-            return []
         assert self._store is not None
         page = self._store.expiring(
             self._node, self._gen, after=self._expired, limit=EXPIRED_MAX + 1
@@ -163,7 +161,9 @@ class Backlog:
 
     def _taken(self, page: Sequence[Item], in_memory: Container[str]) -> list[Item]:
         items = [
-            item for item in page if item.item_id not in in_memory and self.may_wait(item)
+            item
+            for item in page
+            if item.item_id not in in_memory and self.may_wait(item)
         ]
         for item in items:
             self.drop(item)

@@ -304,8 +304,8 @@ class Deliveries:
         self._live.drop(item)
         end: QueueEffect = RemoveItem(item.seq, item)
         if keep_s := self.options.keep_accepted:
-            kept = item_lifecycle.accepted(item, now=now, keep_s=keep_s)
-            end = SaveItem(kept, before=item)
+            accepted = item_lifecycle.accepted(item, now=now, keep_s=keep_s)
+            end = SaveItem(accepted, before=item)
         ended_item = self.ended(item, now, by, ItemOutcome.ACCEPTED)
         return [end, SaveEnded(ended_item)]
 

@@ -157,9 +157,11 @@ class ItemIndex:
 
         While there may be more, `next_at` is not after now.
         """
-        for item in self.backlog.read_expired(now, self.items):
-            self._fresh[item.seq] = item
-            self._keep(item, now)
+        end = self.backlog.expires_at
+        if end is not None and end <= now:
+            for item in self.backlog.read_expired(now, self.items):
+                self._fresh[item.seq] = item
+                self._keep(item, now)
         return self.timers.expired(now)
 
     def keep_all(self, now: float) -> None:
