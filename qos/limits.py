@@ -66,7 +66,7 @@ def _default(options: object, name: str) -> float:
 LIMITS: Final = (
     Limit(
         "qos.core.queue.item_index:HEAD",
-        "fresh items that a queue keeps in memory, and twice as many for a while",
+        "plain items that a queue keeps in memory, and twice as many for a while",
     ),
     Limit(
         "qos.core.queue.backlog:READ", "items that a queue reads at once from its store"

@@ -42,8 +42,8 @@ class PendingEndedItems:
         # deleted.
         self._items: dict[int, Item | None] = {}
         self._seqs: dict[int, int] = {}
-        # Those of them that are fresh, by node and id.
-        self._fresh: dict[tuple[str, str], Item] = {}
+        # Those of them that are plain, by node and id.
+        self._plain: dict[tuple[str, str], Item] = {}
         self._deleted: dict[str, int] = {}
         # By node, the purges on their way, each with the items that were in memory or on
         # their way, by id.
@@ -62,10 +62,10 @@ class PendingEndedItems:
                 item = effect.item
                 seq = item.seq
                 self._items[seq] = item
-                if item.state is ItemState.AVAILABLE and item.is_fresh:
-                    self._fresh[item.node, item.item_id] = item
-                elif self._fresh:
-                    self._fresh.pop((item.node, item.item_id), None)
+                if item.state is ItemState.AVAILABLE and item.is_plain:
+                    self._plain[item.node, item.item_id] = item
+                elif self._plain:
+                    self._plain.pop((item.node, item.item_id), None)
                 self._seqs[seq] = self._seqs.get(seq, 0) + 1
             elif isinstance(effect, NotifyItem):
                 continue
@@ -83,12 +83,12 @@ class PendingEndedItems:
                 self._purge(effect)
 
     def _take(self, seq: int) -> None:
-        """Note that an item is not fresh any more, or that it is written."""
+        """Note that an item is not plain any more, or that it is written."""
         item = self._items.get(seq)
         if item is not None:
             key = item.node, item.item_id
-            if self._fresh.get(key) is item:
-                del self._fresh[key]
+            if self._plain.get(key) is item:
+                del self._plain[key]
 
     def _purge(self, purge: PurgeNode) -> None:
         items = dict(purge.items)
@@ -128,7 +128,7 @@ class PendingEndedItems:
 
     def _item_written(self, seq: int) -> None:
         if not _one_less(self._seqs, seq):
-            if self._fresh:
+            if self._plain:
                 self._take(seq)
             del self._items[seq]
 
@@ -174,7 +174,7 @@ class PendingEndedItems:
             item = items.get(item_id)
             if item is None:
                 gen = purge.purged.gen
-                item = self.find_fresh(node, gen, [item_id]).get(item_id)
+                item = self.find_plain(node, gen, [item_id]).get(item_id)
             if item is not None:
                 ends.append(purge.purged.end_of(item))
         return ends
@@ -245,46 +245,46 @@ class PendingEndedItems:
             items += [item for item in stored_items if item.seq not in self._items]
         return sorted(items, key=lambda item: item.seq)
 
-    def _pending_fresh(self, node: str, gen: int) -> list[Item]:
-        """The fresh items that are on their way."""
+    def _pending_plain(self, node: str, gen: int) -> list[Item]:
+        """The plain items that are on their way."""
         return [
             item
-            for item in self._fresh.values()
+            for item in self._plain.values()
             if (item.node, item.gen) == (node, gen)
         ]
 
-    def fresh(
+    def plain(
         self, node: str, gen: int, *, after: tuple[int, int], limit: int
     ) -> list[Item]:
         """See qos.core.queue.contents.StoredItems."""
         pending = [
             item
-            for item in self._pending_fresh(node, gen)
+            for item in self._pending_plain(node, gen)
             if (-item.priority, item.seq) > (-after[0], after[1])
         ]
         unchanged: list[Item] = []
         while len(unchanged) < limit:
-            chunk = self._store.fresh(node, gen, after=after, limit=limit)
+            chunk = self._store.plain(node, gen, after=after, limit=limit)
             unchanged += [item for item in chunk if item.seq not in self._items]
             if len(chunk) < limit:
                 break
             after = (chunk[-1].priority, chunk[-1].seq)
         return sorted([*pending, *unchanged], key=place_of)[:limit]
 
-    def find_fresh(
+    def find_plain(
         self, node: str, gen: int, item_ids: Collection[str]
     ) -> dict[str, Item]:
         """See qos.core.queue.contents.StoredItems."""
-        written = self._store.find_fresh(node, gen, item_ids).values()
-        pending = [self._fresh.get((node, item_id)) for item_id in item_ids]
+        written = self._store.find_plain(node, gen, item_ids).values()
+        pending = [self._plain.get((node, item_id)) for item_id in item_ids]
         items = [item for item in written if item.seq not in self._items]
         items += [item for item in pending if item is not None and item.gen == gen]
         return {item.item_id: item for item in items}
 
-    def fresh_item(self, node: str, gen: int, item_id: str) -> Item | None:
+    def plain_item(self, node: str, gen: int, item_id: str) -> Item | None:
         """See qos.core.queue.contents.StoredItems."""
         try:
-            return self.find_fresh(node, gen, [item_id]).get(item_id)
+            return self.find_plain(node, gen, [item_id]).get(item_id)
         except StoreError as error:
             raise StepFailed(str(error)) from error
 
@@ -292,7 +292,7 @@ class PendingEndedItems:
         """See qos.core.queue.contents.StoredItems."""
         pending = [
             (item.expires_at, item.seq, item)
-            for item in self._pending_fresh(node, gen)
+            for item in self._pending_plain(node, gen)
             if item.expires_at is not None and (item.expires_at, item.seq) > after
         ]
         unchanged: list[tuple[float, int, Item]] = []
@@ -305,14 +305,14 @@ class PendingEndedItems:
             after = moments[-1][:2]
         return [item for *_, item in sorted([*pending, *unchanged])[:limit]]
 
-    def fresh_page(
+    def plain_page(
         self, node: str, gen: int, *, after: int, limit: int, last: bool = False
     ) -> list[Item]:
         """See qos.core.queue.contents.StoredItems."""
-        pending = [item for item in self._pending_fresh(node, gen) if item.seq > after]
+        pending = [item for item in self._pending_plain(node, gen) if item.seq > after]
         rows = limit
         while True:
-            written = self._store.fresh_page(
+            written = self._store.plain_page(
                 node, gen, after=after, limit=rows, last=last
             )
             unchanged = [item for item in written if item.seq not in self._items]

@@ -114,7 +114,7 @@ class QueueStore(PurgedRows, Protocol):
         """The result of `open`, as of now.
 
         Args:
-            paged: count fresh items (`Item.is_fresh`) in place of showing them.
+            paged: count plain items (`Item.is_plain`) in place of showing them.
 
         Nodes are by name, subscriptions by node and JID, termini by JID, and the items
         that are not archived by seq. The next seq is larger than each that was there at
@@ -200,10 +200,10 @@ class QueueStore(PurgedRows, Protocol):
     ) -> list[Item]:
         """The items with this id that a node keeps after this outcome, by seq."""
 
-    def fresh(
+    def plain(
         self, node: str, gen: int, *, after: tuple[int, int], limit: int
     ) -> list[Item]:
-        """The fresh items of this generation of a node (`Item.is_fresh`), in order.
+        """The plain items of this generation of a node (`Item.is_plain`), in order.
 
         The order is that of delivery: by priority, the largest first, then by seq.
 
@@ -214,13 +214,13 @@ class QueueStore(PurgedRows, Protocol):
             limit: so many at most; a shorter list is the end.
         """
 
-    def find_fresh(
+    def find_plain(
         self, node: str, gen: int, item_ids: Collection[str]
     ) -> dict[str, Item]:
-        """The fresh items of this generation of a node with these ids, by id."""
+        """The plain items of this generation of a node with these ids, by id."""
 
     def expiring(self, node: str, gen: int, *, after: Moment, limit: int) -> list[Item]:
-        """The fresh items of this generation of a node that have a ttl, by its end and seq.
+        """The plain items of this generation of a node that have a ttl, by its end and seq.
 
         Args:
             node: the name of the node.
@@ -229,10 +229,10 @@ class QueueStore(PurgedRows, Protocol):
             limit: so many at most; a shorter list is the end.
         """
 
-    def fresh_page(
+    def plain_page(
         self, node: str, gen: int, *, after: int, limit: int, last: bool = False
     ) -> list[Item]:
-        """The fresh items of this generation of a node with seq > after, by seq.
+        """The plain items of this generation of a node with seq > after, by seq.
 
         Of more than the limit the first ones, or the last ones.
         """

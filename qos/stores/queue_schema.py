@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from qos.stores.sqlite_file import ABOUT, Migrations
 
-__all__ = ["APPLICATION_ID", "FRESH", "IN_MEMORY", "MIGRATIONS"]
+__all__ = ["APPLICATION_ID", "IN_MEMORY", "MIGRATIONS", "PLAIN"]
 
 #: "QoSq", by which `file` and we recognize our files.
 APPLICATION_ID = 0x516F5371
 
-#: The condition on an item that is fresh (`Item.is_fresh`), or was when it was locked: none
+#: The condition on an item that is plain (`Item.is_plain`), or was when it was locked: none
 #: of these columns changes then.
-FRESH = (
+PLAIN = (
     'ended_at IS NULL AND "order" = 0'
     " AND available_at <= published_at"
     " AND origin = '' AND excluded = '[]' AND history = '[]'"
@@ -19,7 +19,7 @@ FRESH = (
 
 #: The condition on an item that a queue keeps in memory always: it has not ended, and only
 #: waiting is not all that there is to it.
-IN_MEMORY = f"ended_at IS NULL AND (state = 'acquired' OR NOT ({FRESH}))"
+IN_MEMORY = f"ended_at IS NULL AND (state = 'acquired' OR NOT ({PLAIN}))"
 
 MIGRATIONS: Migrations = (
     (
@@ -268,16 +268,16 @@ MIGRATIONS: Migrations = (
     ),
     # Version 14 had the first two of the indices below, without what has a ttl.
     (),
-    # Fresh items in the order of delivery; all others that have not ended; and fresh items
+    # Plain items in the order of delivery; all others that have not ended; and plain items
     # by the end of their ttl. A lock of an item that was never locked before writes to the
     # second index alone.
     (
         "DROP INDEX IF EXISTS item_fresh",
         "DROP INDEX IF EXISTS item_in_memory",
         f"""CREATE INDEX item_fresh ON item (node, gen, priority, seq, size, expires_at)
-            WHERE {FRESH}""",
+            WHERE {PLAIN}""",
         f"CREATE INDEX item_in_memory ON item (seq) WHERE {IN_MEMORY}",
         f"""CREATE INDEX item_expiring ON item (node, gen, expires_at, seq)
-            WHERE {FRESH} AND expires_at IS NOT NULL""",
+            WHERE {PLAIN} AND expires_at IS NOT NULL""",
     ),
 )

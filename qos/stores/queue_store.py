@@ -14,7 +14,7 @@ import math
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from qos.core.queue.contents import FreshItems, Moment, QueueContents
+from qos.core.queue.contents import Moment, PlainItems, QueueContents
 from qos.core.queue.effects import Change
 from qos.core.queue.item import PRIORITIES, EndedItem, Item, ItemOutcome
 from qos.core.queue.push import PushLink, PushSubscriber
@@ -42,7 +42,7 @@ from qos.stores.queue_rows import (
     TERMINUS,
     rows,
 )
-from qos.stores.queue_schema import APPLICATION_ID, FRESH, IN_MEMORY, MIGRATIONS
+from qos.stores.queue_schema import APPLICATION_ID, IN_MEMORY, MIGRATIONS, PLAIN
 from qos.stores.queue_values import (
     ended_from,
     item_from,
@@ -219,27 +219,27 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
             outcome.value,
         )
 
-    def _fresh_counts(self) -> dict[str, FreshItems]:
+    def _plain_counts(self) -> dict[str, PlainItems]:
         counts = self._read(
             "SELECT name, COUNT(*), SUM(size), MIN(expires_at) FROM node"
             " CROSS JOIN item INDEXED BY item_fresh"
-            f" ON item.node = name AND item.gen = node.gen WHERE {FRESH} GROUP BY name"
+            f" ON item.node = name AND item.gen = node.gen WHERE {PLAIN} GROUP BY name"
         )
         # Those of them that are locked, found without a look at the others.
         acquired = self._read(
             "SELECT name, COUNT(*), SUM(size) FROM item INDEXED BY item_in_memory"
             " JOIN node ON item.node = name AND item.gen = node.gen"
-            f" WHERE {IN_MEMORY} AND state = 'acquired' AND {FRESH} GROUP BY name"
+            f" WHERE {IN_MEMORY} AND state = 'acquired' AND {PLAIN} GROUP BY name"
         )
-        fresh = {name: FreshItems(*counted) for name, *counted in counts}
+        plain = {name: PlainItems(*counted) for name, *counted in counts}
         for name, count, size in acquired:
-            all_of_it = fresh[name]
-            fresh[name] = all_of_it._replace(
+            all_of_it = plain[name]
+            plain[name] = all_of_it._replace(
                 items=all_of_it.items - count, size=all_of_it.size - size
             )
-        return {name: counted for name, counted in fresh.items() if counted.items}
+        return {name: counted for name, counted in plain.items() if counted.items}
 
-    def fresh(
+    def plain(
         self, node: str, gen: int, *, after: tuple[int, int], limit: int
     ) -> list[Item]:
         """See QueueStore."""
@@ -249,20 +249,20 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
                 continue
             seq = after[1] if priority == after[0] else 0
             rest = limit - len(items)
-            items += self._fresh(node, gen, priority, seq, rest)
+            items += self._plain(node, gen, priority, seq, rest)
         return items
 
-    def fresh_page(
+    def plain_page(
         self, node: str, gen: int, *, after: int, limit: int, last: bool = False
     ) -> list[Item]:
         """See QueueStore."""
         items: list[Item] = []
         for priority in PRIORITIES:
-            items += self._fresh(node, gen, priority, after, limit, last=last)
+            items += self._plain(node, gen, priority, after, limit, last=last)
         items.sort(key=lambda item: item.seq)
         return items[max(0, len(items) - limit) :] if last else items[:limit]
 
-    def _fresh(
+    def _plain(
         self,
         node: str,
         gen: int,
@@ -272,10 +272,10 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
         *,
         last: bool = False,
     ) -> list[Item]:
-        """The fresh items with this priority and seq > after; of too many the last ones."""
+        """The plain items with this priority and seq > after; of too many the last ones."""
         direction = "DESC" if last else "ASC"
         return self._items(
-            f"INDEXED BY item_fresh WHERE {FRESH} AND node = ? AND gen = ?"
+            f"INDEXED BY item_fresh WHERE {PLAIN} AND node = ? AND gen = ?"
             " AND priority = ? AND seq > ? AND state = 'available'"
             f" ORDER BY seq {direction} LIMIT ?",
             node,
@@ -288,13 +288,13 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
     def expiring(self, node: str, gen: int, *, after: Moment, limit: int) -> list[Item]:
         """See QueueStore."""
         return self._items(
-            f"INDEXED BY item_expiring WHERE {FRESH} AND node = ? AND gen = ?"
+            f"INDEXED BY item_expiring WHERE {PLAIN} AND node = ? AND gen = ?"
             " AND expires_at IS NOT NULL AND (expires_at, seq) > (?, ?)"
             " AND state = 'available' ORDER BY expires_at, seq LIMIT ?",
             *(node, gen, *after, limit),
         )
 
-    def find_fresh(
+    def find_plain(
         self, node: str, gen: int, item_ids: Collection[str]
     ) -> dict[str, Item]:
         """See QueueStore."""
@@ -305,7 +305,7 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
             marks = ", ".join("?" * len(batch))
             batch_items = self._items(
                 f"INDEXED BY item_by_id WHERE node = ? AND item_id IN ({marks})"
-                f" AND gen = ? AND state = 'available' AND {FRESH} ORDER BY seq",
+                f" AND gen = ? AND state = 'available' AND {PLAIN} ORDER BY seq",
                 node,
                 *batch,
                 gen,
@@ -398,9 +398,9 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
         )
         # A file of an earlier version says only when it was used.
         ((self.heard_at,),) = noted or self._read(self._newest)
-        live, fresh = f"WHERE state <> 'archived' AND {SHOWN} ORDER BY seq", None
+        live, plain = f"WHERE state <> 'archived' AND {SHOWN} ORDER BY seq", None
         if self._is_paged:
-            fresh = self._fresh_counts()
+            plain = self._plain_counts()
             live = (
                 f"INDEXED BY item_in_memory WHERE {IN_MEMORY} AND {SHOWN} ORDER BY seq"
             )
@@ -409,7 +409,7 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
             subscriptions=self._records(subscription_from, SUBSCRIPTION, subscriptions),
             termini=self._termini(),
             items=self._items(live),
-            fresh=fresh,
+            plain=plain,
             dead=dict(dead),
             next_seq=self._next_seq("item"),
             next_order=last_order + 1,

@@ -179,7 +179,7 @@ class Chance:
         return pick(tuple(kind) if issubclass(kind, Enum) else _VALUES[kind])
 
     def _life(self, values: Mapping[str, object]) -> dict[str, object]:
-        """What makes sense of the values of an item; half of the waiting ones are fresh."""
+        """What makes sense of the values of an item; half of the waiting ones are plain."""
         life: dict[str, object] = {"priority": self._chance.choice(PRIORITIES)}
         if values["state"] is ItemState.ARCHIVED:
             return life | {"ended_at": self._any(float)}

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from qos.core.queue.contents import FreshItems, Moment, QueueContents
+from qos.core.queue.contents import Moment, PlainItems, QueueContents
 from qos.core.queue.effects import (
     Change,
     ForgetOld,
@@ -344,20 +344,20 @@ class QueueModel:
             for item in items
             if item.state is ItemState.ARCHIVED and item.outcome is ItemOutcome.REJECTED
         )
-        fresh: dict[str, FreshItems] = {}
+        plain: dict[str, PlainItems] = {}
         for name, node in self.nodes.items():
-            sizes = [item.size for item in self._fresh(name, node.gen)]
+            sizes = [item.size for item in self._plain(name, node.gen)]
             ends = [
                 item.expires_at
                 for item in items
                 if (item.node, item.gen) == (name, node.gen)
                 and item.expires_at is not None
                 and item.state is not ItemState.ARCHIVED
-                and replace(item, state=ItemState.AVAILABLE).is_fresh
+                and replace(item, state=ItemState.AVAILABLE).is_plain
             ]
             if sizes:
                 ends_at = min(ends, default=None)
-                fresh[name] = FreshItems(len(sizes), sum(sizes), ends_at)
+                plain[name] = PlainItems(len(sizes), sum(sizes), ends_at)
         return QueueContents(
             nodes=[self.nodes[name] for name in sorted(self.nodes)],
             subscriptions=[
@@ -368,52 +368,52 @@ class QueueModel:
                 item
                 for item in items
                 if item.state is not ItemState.ARCHIVED
-                and not (paged and item.is_fresh)
+                and not (paged and item.is_plain)
             ],
-            fresh=fresh if paged else None,
+            plain=plain if paged else None,
             dead=dict(dead),
             next_seq=self.last_seq + 1,
             next_order=1 + last_order,
             next_gen=1 + max(self.deleted.values(), default=-1),
         )
 
-    def _fresh(self, node: str, gen: int) -> list[Item]:
-        """The fresh items of a node by seq."""
+    def _plain(self, node: str, gen: int) -> list[Item]:
+        """The plain items of a node by seq."""
         return [
             item
             for _, item in sorted(self.items.items())
-            if item.is_fresh and (item.node, item.gen) == (node, gen)
+            if item.is_plain and (item.node, item.gen) == (node, gen)
         ]
 
-    def fresh(
+    def plain(
         self, node: str, gen: int, *, after: tuple[int, int], limit: int
     ) -> list[Item]:
         """See QueueStore."""
-        items = sorted(self._fresh(node, gen), key=_in_order)
+        items = sorted(self._plain(node, gen), key=_in_order)
         behind = (-after[0], after[1])
         return [item for item in items if _in_order(item) > behind][:limit]
 
-    def find_fresh(
+    def find_plain(
         self, node: str, gen: int, item_ids: Collection[str]
     ) -> dict[str, Item]:
         """See QueueStore."""
-        items = self._fresh(node, gen)
+        items = self._plain(node, gen)
         return {item.item_id: item for item in items if item.item_id in item_ids}
 
     def expiring(self, node: str, gen: int, *, after: Moment, limit: int) -> list[Item]:
         """See QueueStore."""
         moments = sorted(
             (item.expires_at, item.seq, item)
-            for item in self._fresh(node, gen)
+            for item in self._plain(node, gen)
             if item.expires_at is not None and (item.expires_at, item.seq) > after
         )
         return [item for *_, item in moments[:limit]]
 
-    def fresh_page(
+    def plain_page(
         self, node: str, gen: int, *, after: int, limit: int, last: bool = False
     ) -> list[Item]:
         """See QueueStore."""
-        items = [item for item in self._fresh(node, gen) if item.seq > after]
+        items = [item for item in self._plain(node, gen) if item.seq > after]
         return items[max(0, len(items) - limit) :] if last else items[:limit]
 
     def live_rows(self, node: str, item_ids: Collection[str]) -> list[ItemRow]:
@@ -463,9 +463,9 @@ class QueueModel:
             and self.is_shown(item)
         }
         contents = self.contents()
-        fresh: dict[tuple[str, int], tuple[list[Item], ...]] = {}
+        plain: dict[tuple[str, int], tuple[list[Item], ...]] = {}
         for node, gen in {(item.node, item.gen) for item in contents.items}:
-            by_seq = self._fresh(node, gen)
+            by_seq = self._plain(node, gen)
             if by_seq:
                 in_order = sorted(by_seq, key=_in_order)
                 last = [item for item in by_seq if item.seq > 1][-2:]
@@ -474,11 +474,11 @@ class QueueModel:
 
                 first = (-math.inf, 0)
                 expiring = self.expiring(node, gen, after=first, limit=len(by_seq))
-                fresh[node, gen] = (in_order, by_seq, last, by_id, expiring)
+                plain[node, gen] = (in_order, by_seq, last, by_id, expiring)
         return State(
             contents=contents,
             paged=self.contents(paged=True),
-            fresh=fresh,
+            plain=plain,
             payloads=dict(self.payloads),
             archived=archived,
             ended=frozenset(self.all_ends()),

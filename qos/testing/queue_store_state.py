@@ -27,8 +27,8 @@ class State:
 
     Attributes:
         contents: see QueueStore.contents.
-        paged: the same, with fresh items counted.
-        fresh: the fresh items of each node's generation that has some: in the order of
+        paged: the same, with plain items counted.
+        plain: the plain items of each node's generation that has some: in the order of
             delivery, by seq, the last ones first, those with an id, and those with a ttl.
         payloads: of all items, by seq.
         archived: the items that nodes keep after an outcome, by seq.
@@ -42,7 +42,7 @@ class State:
 
     contents: QueueContents
     paged: QueueContents
-    fresh: dict[tuple[str, int], tuple[list[Item], ...]]
+    plain: dict[tuple[str, int], tuple[list[Item], ...]]
     payloads: dict[int, str]
     archived: dict[int, Item]
     ended: frozenset[EndedItem]
@@ -78,14 +78,14 @@ def state_of(store: QueueStore, nodes: Sequence[str], ids: Sequence[str]) -> Sta
         for subscriber_id in ids
         for seq, link in store.push_links(subscriber_id).items()
     }
-    fresh = {
-        (node, gen): _fresh(store, node, gen, [item.item_id for item in contents.items])
+    plain = {
+        (node, gen): _plain(store, node, gen, [item.item_id for item in contents.items])
         for node, gen in {(item.node, item.gen) for item in contents.items}
     }
     return State(
         contents=contents,
         paged=store.contents(paged=True),
-        fresh={key: items for key, items in fresh.items() if any(items)},
+        plain={key: items for key, items in plain.items() if any(items)},
         payloads=store.payloads(range(contents.next_seq)),
         archived={item.seq: item for item in archived},
         ended=frozenset(memories),
@@ -102,22 +102,22 @@ def state_of(store: QueueStore, nodes: Sequence[str], ids: Sequence[str]) -> Sta
     )
 
 
-def _fresh(
+def _plain(
     store: QueueStore, node: str, gen: int, ids: Sequence[str]
 ) -> tuple[list[Item], ...]:
-    """See State.fresh; read by pages of two."""
+    """See State.plain; read by pages of two."""
     in_order: list[Item] = []
     after = (max(PRIORITIES) + 1, 0)
-    while page := store.fresh(node, gen, after=after, limit=2):
+    while page := store.plain(node, gen, after=after, limit=2):
         in_order += page
         after = (page[-1].priority, page[-1].seq)
     by_seq: list[Item] = []
-    while page := store.fresh_page(
+    while page := store.plain_page(
         node, gen, after=by_seq[-1].seq if by_seq else 0, limit=2
     ):
         by_seq += page
-    last = store.fresh_page(node, gen, after=1, limit=2, last=True)
-    by_id = store.find_fresh(node, gen, ids)
+    last = store.plain_page(node, gen, after=1, limit=2, last=True)
+    by_id = store.find_plain(node, gen, ids)
     expiring: list[Item] = []
     moment = (-math.inf, 0)
     while page := store.expiring(node, gen, after=moment, limit=2):

@@ -407,30 +407,30 @@ class _Memory:
                     del items[seq]
         return items
 
-    def fresh(
+    def plain(
         self, node: str, gen: int, *, after: tuple[int, int], limit: int
     ) -> list[Item]:
-        return QueueModel(items=self._items()).fresh(
+        return QueueModel(items=self._items()).plain(
             node, gen, after=after, limit=limit
         )
 
-    def find_fresh(
+    def find_plain(
         self, node: str, gen: int, item_ids: Collection[str]
     ) -> dict[str, Item]:
-        return QueueModel(items=self._items()).find_fresh(node, gen, item_ids)
+        return QueueModel(items=self._items()).find_plain(node, gen, item_ids)
 
-    def fresh_item(self, node: str, gen: int, item_id: str) -> Item | None:
-        return self.find_fresh(node, gen, [item_id]).get(item_id)
+    def plain_item(self, node: str, gen: int, item_id: str) -> Item | None:
+        return self.find_plain(node, gen, [item_id]).get(item_id)
 
     def expiring(self, node: str, gen: int, *, after: Moment, limit: int) -> list[Item]:
         return QueueModel(items=self._items()).expiring(
             node, gen, after=after, limit=limit
         )
 
-    def fresh_page(
+    def plain_page(
         self, node: str, gen: int, *, after: int, limit: int, last: bool = False
     ) -> list[Item]:
-        return QueueModel(items=self._items()).fresh_page(
+        return QueueModel(items=self._items()).plain_page(
             node, gen, after=after, limit=limit, last=last
         )
 

@@ -152,12 +152,12 @@ async def test_a_request_that_the_store_cannot_answer_is_refused_alone(
 ) -> None:
     """Nothing has been changed by then, and others go on."""
     with monkeypatch.context() as patch:
-        patch.setattr(bench.store, "find_fresh", unreadable)
+        patch.setattr(bench.store, "find_plain", unreadable)
         refused = await bench.ask(Publish(NODE, (entry("new"),)))
         assert isinstance(refused, Unwritten)
         assert isinstance(await bench.ask(Create("other")), CreateResult)
     with monkeypatch.context() as patch:
-        patch.setattr(bench.store, "fresh_page", unreadable)
+        patch.setattr(bench.store, "plain_page", unreadable)
         assert isinstance(await bench.look(NODE), Unwritten)
         assert isinstance(await bench.ask(Items(node=NODE)), Unwritten)
     assert (await bench.stats())["available"] == 18
@@ -178,7 +178,7 @@ async def test_a_step_that_the_store_fails_is_taken_back(
     await bench.ask(Configure(NODE, letters))
     await bench.ask(Publish("graves", tuple(map(entry, NAMES))))
     with monkeypatch.context() as patch:
-        patch.setattr(bench.store, "find_fresh", unreadable)
+        patch.setattr(bench.store, "find_plain", unreadable)
         refused = await bench.ask(bench.reject("i0"), BEE)
     assert isinstance(refused, Unwritten)
     assert len(reported) == 1
@@ -198,7 +198,7 @@ async def test_items_that_cannot_be_read_are_given_when_they_can(
         await bench.ask(bench.accept(name), BEE)
         await until(lambda name=name: len(bench.tokens) > NAMES.index(name) + 1)
     with monkeypatch.context() as patch:
-        patch.setattr(bench.store, "fresh", unreadable)
+        patch.setattr(bench.store, "plain", unreadable)
         await bench.ask(bench.accept("i3"), BEE)
         await until(lambda: bool(reported))
     bench.clock.advance(1.0)

@@ -286,17 +286,17 @@ def test_the_indices_of_version_14_had_nothing_with_a_ttl(path: Path) -> None:
     """They are made anew."""
     file_of_version(path, 14)
     rows_of_version(path)
-    fresh = (
+    plain = (
         'ended_at IS NULL AND "order" = 0 AND expires_at IS NULL AND available_at <='
         " published_at AND origin = '' AND excluded = '[]' AND history = '[]'"
     )
     with closing(sqlite3.connect(path)) as db, db:
         db.execute(
-            f"CREATE INDEX item_fresh ON item (node, gen, priority, seq, size) WHERE {fresh}"
+            f"CREATE INDEX item_fresh ON item (node, gen, priority, seq, size) WHERE {plain}"
         )
         db.execute(
             "CREATE INDEX item_in_memory ON item (seq) WHERE ended_at IS NULL"
-            f" AND (state = 'acquired' OR NOT ({fresh}))"
+            f" AND (state = 'acquired' OR NOT ({plain}))"
         )
         (row,) = db.execute(
             "SELECT expires_at, state FROM item WHERE seq = 1"
@@ -305,8 +305,8 @@ def test_the_indices_of_version_14_had_nothing_with_a_ttl(path: Path) -> None:
         db.execute("UPDATE item SET expires_at = 9.5 WHERE seq = 1")
     store = SqliteQueueStore(path)
     contents = store.open(paged=True)
-    assert contents.fresh is not None
-    assert contents.fresh["jobs"].expires_at == 9.5
+    assert contents.plain is not None
+    assert contents.plain["jobs"].expires_at == 9.5
     assert 1 not in {each.seq for each in contents.items}
     (expiring,) = store.expiring("jobs", 0, after=(0.0, 0), limit=9)
     assert expiring.seq == 1

@@ -1,19 +1,19 @@
 """The items of a queue that wait on disk only: those behind its head.
 
-A queue can hold more items than memory has room for. So it keeps the first fresh ones in
+A queue can hold more items than memory has room for. So it keeps the first plain ones in
 memory, its *head*, and leaves the rest where they are written. What lies behind the head
 is known by number and size alone. When the head is given out, the next ones are read.
 
-*Fresh* items (`Item.is_fresh`) have the same order on disk as here. All others stay in
+*Plain* items (`Item.is_plain`) have the same order on disk as here. All others stay in
 memory: those that are locked, held back, were given back, exclude a worker or died
 elsewhere.
 
-The *frontier* is the last item of the head. Every fresh item in front of it is in memory,
+The *frontier* is the last item of the head. Every plain item in front of it is in memory,
 whatever comes and goes. So a worker gets the item at the top of memory if that is not behind
 the frontier, and else the next ones are read first. Behind it there are some in memory, too:
 those that came while the queue had selectors, and those that expire.
 
-Fresh items expire in the order of time, wherever they lie. Those whose time has come are
+Plain items expire in the order of time, wherever they lie. Those whose time has come are
 read into memory, some at a time, and end there. From then on nobody finds them here, though
 their rows may still be written or read.
 """
@@ -55,13 +55,13 @@ def _moment(item: Item) -> Moment:
 
 
 class Backlog:
-    """The fresh items of one queue that are on disk only.
+    """The plain items of one queue that are on disk only.
 
     Attributes:
         is_used: items may be left on disk.
         count: how many there are.
         size: bytes of their payloads.
-        frontier: the place of the last fresh item of the head.
+        frontier: the place of the last plain item of the head.
         expires_at: none of the items expires before; None: none of them does.
     """
 
@@ -78,7 +78,7 @@ class Backlog:
         Args:
             node: the queue.
             store: has the items; None: all of them stay in memory.
-            count: how many fresh items there are.
+            count: how many plain items there are.
             size: bytes of their payloads.
             expires_at: see there.
         """
@@ -97,11 +97,11 @@ class Backlog:
         self.is_used, self.expires_at = False, None
 
     def may_wait(self, item: Item) -> bool:
-        """Whether a fresh item may be left on disk: its time has not come yet."""
+        """Whether a plain item may be left on disk: its time has not come yet."""
         return item.expires_at is None or _moment(item) > self._expired
 
     def put(self, item: Item) -> None:
-        """Leave a fresh item, which lies behind the frontier, on disk."""
+        """Leave a plain item, which lies behind the frontier, on disk."""
         self.count += 1
         self.size += item.size
         if item.expires_at is not None:
@@ -131,7 +131,7 @@ class Backlog:
         """
         assert self._store is not None
         priority, _, seq, _ = self.frontier
-        page = self._store.fresh(
+        page = self._store.plain(
             self._node, self._gen, after=(-priority, seq), limit=READ
         )
         if page:
@@ -174,7 +174,7 @@ class Backlog:
         if not item_ids:
             return {}
         assert self._store is not None
-        return self._store.find_fresh(self._node, self._gen, item_ids)
+        return self._store.find_plain(self._node, self._gen, item_ids)
 
     def has(self, item_id: str) -> bool:
         """Whether one of the items has this id; asked in the middle of a step.
@@ -185,17 +185,17 @@ class Backlog:
         if not self.count:
             return False
         assert self._store is not None
-        item = self._store.fresh_item(self._node, self._gen, item_id)
+        item = self._store.plain_item(self._node, self._gen, item_id)
         return item is not None and self.may_wait(item)
 
     def page(self, after: int, limit: int, *, last: bool = False) -> list[Item]:
-        """The first fresh items with a larger seq, or the last ones, by seq.
+        """The first plain items with a larger seq, or the last ones, by seq.
 
         Those that are in memory may be among them.
         """
         if not self.count:
             return []
         assert self._store is not None
-        return self._store.fresh_page(
+        return self._store.plain_page(
             self._node, self._gen, after=after, limit=limit, last=last
         )

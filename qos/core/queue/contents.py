@@ -12,8 +12,8 @@ from qos.core.queue.terminus import Terminus
 
 __all__ = [
     "EndedItems",
-    "FreshItems",
     "Moment",
+    "PlainItems",
     "QueueContents",
     "StepFailed",
     "StoredItems",
@@ -67,36 +67,36 @@ class EndedItems(Protocol):
 
 
 class StoredItems(EndedItems, Protocol):
-    """Those, and the fresh items (`Item.is_fresh`) of each node by its generation."""
+    """Those, and the plain items (`Item.is_plain`) of each node by its generation."""
 
-    def fresh(
+    def plain(
         self, node: str, gen: int, *, after: tuple[int, int], limit: int
     ) -> list[Item]:
-        """Fresh items in the order of delivery, after this priority and seq."""
+        """Plain items in the order of delivery, after this priority and seq."""
 
-    def find_fresh(
+    def find_plain(
         self, node: str, gen: int, item_ids: Collection[str]
     ) -> dict[str, Item]:
-        """The fresh items with these ids, by id."""
+        """The plain items with these ids, by id."""
 
-    def fresh_item(self, node: str, gen: int, item_id: str) -> Item | None:
-        """The fresh item with this id; asked when something has been changed.
+    def plain_item(self, node: str, gen: int, item_id: str) -> Item | None:
+        """The plain item with this id; asked when something has been changed.
 
         Raises:
             StepFailed: the store cannot be read.
         """
 
-    def fresh_page(
+    def plain_page(
         self, node: str, gen: int, *, after: int, limit: int, last: bool = False
     ) -> list[Item]:
-        """The first fresh items with a larger seq, or the last ones; by seq."""
+        """The first plain items with a larger seq, or the last ones; by seq."""
 
     def expiring(self, node: str, gen: int, *, after: Moment, limit: int) -> list[Item]:
-        """Fresh items with a ttl in the order of its end, after this one."""
+        """Plain items with a ttl in the order of its end, after this one."""
 
 
-class FreshItems(NamedTuple):
-    """The fresh items of a node.
+class PlainItems(NamedTuple):
+    """The plain items of a node.
 
     Attributes:
         items: how many there are.
@@ -116,9 +116,9 @@ class QueueContents:
     Attributes:
         nodes: all nodes, by name.
         subscriptions: all subscriptions, by node and JID.
-        items: the items that are available or acquired, by seq; without fresh ones if they
+        items: the items that are available or acquired, by seq; without plain ones if they
             are counted.
-        fresh: the counts of the fresh items of each node that has some; None: they are not
+        plain: the counts of the plain items of each node that has some; None: they are not
             counted, and queues keep all items in memory.
         termini: the durable termini of links of gateways.
         dead: how many items each node keeps as dead; a node with none is left out.
@@ -132,7 +132,7 @@ class QueueContents:
     subscriptions: list[Subscription] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
     termini: list[Terminus] = field(default_factory=list)
-    fresh: dict[str, FreshItems] | None = None
+    plain: dict[str, PlainItems] | None = None
     dead: dict[str, int] = field(default_factory=dict)
     next_seq: int = 1
     next_order: int = 1

@@ -198,7 +198,7 @@ class Item:
         return not never and self.available_at > now
 
     @property
-    def is_fresh(self) -> bool:
+    def is_plain(self) -> bool:
         """Whether it only waits for its turn: see `qos.core.queue.backlog`.
 
         It was never locked, and no delay or exclusion makes it differ from others.

@@ -1,6 +1,6 @@
 """An index of the items of a node that are available or locked, and their counts.
 
-Fresh items behind the head of a queue are on disk only, and this index knows of them what
+Plain items behind the head of a queue are on disk only, and this index knows of them what
 their `Backlog` knows. All others are in memory, and are found by id, by seq, by holder, by order of delivery, by the time at which they
 need attention, and by the node where they died. Items are immutable: to change one,
 drop the old value and put the new one.
@@ -25,7 +25,7 @@ from qos.core.strings import bare
 
 __all__ = ["HEAD", "ItemCounts", "ItemIndex"]
 
-#: The fresh items of a queue that stay in memory when it has more than twice as many: 0.8 kB
+#: The plain items of a queue that stay in memory when it has more than twice as many: 0.8 kB
 #: each. With four times as many it keeps them all, which happens after selectors only.
 HEAD = 256
 
@@ -59,8 +59,8 @@ class ItemIndex:
         self.order = SeqOrder()
         self.counts = ItemCounts()
         self._size = self.oversized = 0
-        # The fresh ones that are in memory, by seq.
-        self._fresh: dict[int, Item] = {}
+        # The plain ones that are in memory, by seq.
+        self._plain: dict[int, Item] = {}
         self.letters = Letters()
         self.holders = Holders()
         self.ready = ReadyItems(self.items, selector_time, backlog)
@@ -119,24 +119,24 @@ class ItemIndex:
     def put(self, item: Item, now: float) -> None:
         """Add an item whose id is not in the index."""
         backlog = self.backlog
-        if backlog.is_used and item.state is ItemState.AVAILABLE and item.is_fresh:
+        if backlog.is_used and item.state is ItemState.AVAILABLE and item.is_plain:
             behind = backlog.count and place_of(item) > backlog.frontier
             if behind and not self.ready.has_selectors:
                 backlog.put(item)
                 return
-            self._fresh[item.seq] = item
+            self._plain[item.seq] = item
         self._keep(item, now)
-        if 2 * HEAD < len(self._fresh) <= 4 * HEAD and not self.ready.has_selectors:
+        if 2 * HEAD < len(self._plain) <= 4 * HEAD and not self.ready.has_selectors:
             self._shorten()
 
     def _shorten(self) -> None:
-        """Leave the fresh items that come last on disk only."""
-        fresh = sorted(self._fresh.values(), key=place_of)
-        last = place_of(fresh[HEAD - 1])
+        """Leave the plain items that come last on disk only."""
+        plain = sorted(self._plain.values(), key=place_of)
+        last = place_of(plain[HEAD - 1])
         if self.backlog.count:
             # What lies between may not have been read.
             last = min(last, self.backlog.frontier)
-        for item in filter(self.backlog.may_wait, fresh[HEAD:]):
+        for item in filter(self.backlog.may_wait, plain[HEAD:]):
             self.drop(item)
             self.backlog.put(item)
         self.backlog.frontier = last
@@ -144,7 +144,7 @@ class ItemIndex:
     def read(self, now: float) -> None:
         """Take the next items that are on disk only into memory."""
         for item in self.backlog.read(self.items):
-            self._fresh[item.seq] = item
+            self._plain[item.seq] = item
             self._keep(item, now)
 
     def next_at(self) -> float | None:
@@ -160,7 +160,7 @@ class ItemIndex:
         end = self.backlog.expires_at
         if end is not None and end <= now:
             for item in self.backlog.read_expired(now, self.items):
-                self._fresh[item.seq] = item
+                self._plain[item.seq] = item
                 self._keep(item, now)
         return self.timers.expired(now)
 
@@ -206,7 +206,7 @@ class ItemIndex:
             self.backlog.drop(item)
             return
         del self.items[item.item_id]
-        self._fresh.pop(item.seq, None)
+        self._plain.pop(item.seq, None)
         self.order.drop(item)
         self.counts.drop(item)
         self._size -= item.size
@@ -226,7 +226,7 @@ class ItemIndex:
         """
         items = dict(self.items)
         self.items.clear()
-        self._fresh.clear()
+        self._plain.clear()
         self.backlog.clear(gen)
         self.order = SeqOrder()
         self.counts = ItemCounts()

@@ -15,7 +15,7 @@ from typing import TypeVar
 from qos.core.queue.access import may_publish, may_subscribe, may_use
 from qos.core.queue.backlog import Backlog
 from qos.core.queue.bounds import QueueBounds
-from qos.core.queue.contents import FreshItems, QueueContents, StoredItems
+from qos.core.queue.contents import PlainItems, QueueContents, StoredItems
 from qos.core.queue.dead_letters import place_dead
 from qos.core.queue.effects import (
     NotifyItem,
@@ -51,7 +51,7 @@ class Queues:
     Attributes:
         nodes: by name.
         presence: of the full JIDs that work here.
-        ended_items: what is on disk only: items that have ended, and fresh ones.
+        ended_items: what is on disk only: items that have ended, and plain ones.
         creators: the accounts that may create nodes: bare JIDs, or `@` and a domain for
             all accounts of it; None: every account.
         nodes_created: counts nodes by the account that created them.
@@ -79,7 +79,7 @@ class Queues:
         self.selector_time = selector_time or SelectorTime()
         self.link = link or LinkTime()
         self.ended_items = ended_items
-        self._is_paged = start.fresh is not None
+        self._is_paged = start.plain is not None
         self.creators = creators
         self.nodes_created = bounds.of_nodes()
         self._bytes_per_account = bounds.bytes_per_account
@@ -104,12 +104,12 @@ class Queues:
         # Their default outcomes, until they have left or subscribe again.
         self._defaults: dict[str, Suspend] = {}
         items, subscriptions = _by_node(start.items), _by_node(start.subscriptions)
-        fresh = start.fresh or {}
+        plain = start.plain or {}
         for node in start.nodes:
             queue = self.add(
                 node,
                 items=items.get(node.name, ()),
-                fresh=fresh.get(node.name),
+                plain=plain.get(node.name),
                 subscriptions=subscriptions.get(node.name, ()),
                 dead=start.dead.get(node.name, 0),
                 now=now,
@@ -164,7 +164,7 @@ class Queues:
         node: Node,
         *,
         items: Iterable[Item] = (),
-        fresh: FreshItems | None = None,
+        plain: PlainItems | None = None,
         subscriptions: Iterable[Subscription] = (),
         dead: int = 0,
         now: float,
@@ -174,7 +174,7 @@ class Queues:
         store = self.ended_items if self._is_paged else None
         queue = self.nodes[node.name] = (TopicNode if is_topic else QueueNode)(
             node,
-            backlog=Backlog(node, store, *(fresh or ())),
+            backlog=Backlog(node, store, *(plain or ())),
             items=items,
             subscriptions=subscriptions,
             dead=dead,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from qos.core.queue import backlog, item_index, timers
-from qos.core.queue.contents import FreshItems
+from qos.core.queue.contents import PlainItems
 from qos.core.queue.item import ItemOutcome
 from qos.core.queue.node import QueueNode
 from qos.core.queue.requests import Items, Publish, Purge, Requeue
@@ -321,10 +321,10 @@ def test_a_start_counts_what_is_there() -> None:
     it.create("other", PLAIN)
     it.publish("a", "b", node="other")
     it.subscribe(BEE, 5)
-    fresh = it.disk.contents(paged=True).fresh
+    plain = it.disk.contents(paged=True).plain
     size = sum(len(f"<x>i{number}</x>") for number in range(5, COUNT))
-    assert fresh == {NODE: FreshItems(COUNT - 5, size), "other": FreshItems(2, 16)}
-    assert it.disk.contents().fresh is None
+    assert plain == {NODE: PlainItems(COUNT - 5, size), "other": PlainItems(2, 16)}
+    assert it.disk.contents().plain is None
     assert all(item.outcome is not ItemOutcome.ACCEPTED for item in it.live().values())
 
 

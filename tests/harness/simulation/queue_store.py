@@ -127,27 +127,27 @@ class SimulatedQueueStore:
         payloads = self._kept.payloads
         return {seq: payloads[seq] for seq in seqs if seq in payloads}
 
-    def fresh(
+    def plain(
         self, node: str, gen: int, *, after: tuple[int, int], limit: int
     ) -> list[Item]:
         """See QueueStore."""
-        return self._kept.fresh(node, gen, after=after, limit=limit)
+        return self._kept.plain(node, gen, after=after, limit=limit)
 
-    def find_fresh(
+    def find_plain(
         self, node: str, gen: int, item_ids: Collection[str]
     ) -> dict[str, Item]:
         """See QueueStore."""
-        return self._kept.find_fresh(node, gen, item_ids)
+        return self._kept.find_plain(node, gen, item_ids)
 
     def expiring(self, node: str, gen: int, *, after: Moment, limit: int) -> list[Item]:
         """See QueueStore."""
         return self._kept.expiring(node, gen, after=after, limit=limit)
 
-    def fresh_page(
+    def plain_page(
         self, node: str, gen: int, *, after: int, limit: int, last: bool = False
     ) -> list[Item]:
         """See QueueStore."""
-        return self._kept.fresh_page(node, gen, after=after, limit=limit, last=last)
+        return self._kept.plain_page(node, gen, after=after, limit=limit, last=last)
 
     def live_rows(self, node: str, item_ids: Collection[str]) -> list[ItemRow]:
         """See QueueStore."""
