@@ -49,8 +49,9 @@ LOOKS ?= 100
 READS ?= 10000
 KILLS ?= 8
 
-# Of `make depth`: the waiting items of its queues.
+# Of `make depth`: the waiting items of its queues, and their delay in seconds.
 DEPTHS ?= 0 100000 1000000
+DELAY ?= 0
 
 # Of `make sinks`: kills with each number of partitions.
 SINK_KILLS ?= 20
@@ -190,7 +191,7 @@ slow: system .venv/dev.stamp
 
 # Beside nothing else: queues of DEPTHS items, which wait on disk. A million takes a minute.
 depth: .venv/dev.stamp
-	$(HARNESS) -m benchmarks.depth $(DEPTHS)
+	$(HARNESS) -m benchmarks.depth --delay $(DELAY) $(DEPTHS)
 
 # What an audit costs as files, bytes or days grow, each by itself; some minutes.
 scale: .venv/dev.stamp java

@@ -66,10 +66,15 @@ def _default(options: object, name: str) -> float:
 LIMITS: Final = (
     Limit(
         "qos.core.queue.item_index:HEAD",
-        "plain items that a queue keeps in memory, and twice as many for a while",
+        "items of a queue in memory that are ready, and twice as many for a while; and as"
+        " many that are held back",
     ),
     Limit(
         "qos.core.queue.backlog:READ", "items that a queue reads at once from its store"
+    ),
+    Limit(
+        "qos.stores.queue_plain:LOOKED_AT",
+        "items that are held back which one look for others passes over",
     ),
     # -- a message that is received
     Limit("xep_qos.settings:Settings.quota_messages", "messages held of one account"),

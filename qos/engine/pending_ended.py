@@ -9,7 +9,6 @@ import math
 from collections.abc import Collection, Sequence
 from typing import TypeVar
 
-from qos.core.queue.backlog import place_of
 from qos.core.queue.contents import Moment, StepFailed
 from qos.core.queue.effects import (
     Change,
@@ -22,6 +21,7 @@ from qos.core.queue.effects import (
     SaveItem,
 )
 from qos.core.queue.item import EndedItem, Item, ItemOutcome, ItemState
+from qos.core.queue.places import DelayEnd, Place, behind, delay_end, place_of
 from qos.errors import StoreError
 from qos.stores.queue_base import QueueStore
 
@@ -254,22 +254,23 @@ class PendingEndedItems:
         ]
 
     def plain(
-        self, node: str, gen: int, *, after: tuple[int, int], limit: int
-    ) -> list[Item]:
+        self, node: str, gen: int, *, start: Place, limit: int, now: float
+    ) -> tuple[list[Item], Place]:
         """See qos.core.queue.contents.StoredItems."""
-        pending = [
+        stored_items, end = self._store.plain(
+            node, gen, start=start, limit=limit, now=now
+        )
+        items = [item for item in stored_items if item.seq not in self._items]
+        items += [
             item
             for item in self._pending_plain(node, gen)
-            if (-item.priority, item.seq) > (-after[0], after[1])
+            if start < place_of(item) < end and not item.is_held_back(now)
         ]
-        unchanged: list[Item] = []
-        while len(unchanged) < limit:
-            chunk = self._store.plain(node, gen, after=after, limit=limit)
-            unchanged += [item for item in chunk if item.seq not in self._items]
-            if len(chunk) < limit:
-                break
-            after = (chunk[-1].priority, chunk[-1].seq)
-        return sorted([*pending, *unchanged], key=place_of)[:limit]
+        items.sort(key=place_of)
+        if len(items) > limit:
+            items = items[:limit]
+            end = behind(place_of(items[-1]))
+        return items, end
 
     def find_plain(
         self, node: str, gen: int, item_ids: Collection[str]
@@ -304,6 +305,36 @@ class PendingEndedItems:
                 break
             after = moments[-1][:2]
         return [item for *_, item in sorted([*pending, *unchanged])[:limit]]
+
+    def delayed(
+        self, node: str, gen: int, *, after: DelayEnd, until: float, limit: int
+    ) -> list[Item]:
+        """See qos.core.queue.contents.StoredItems."""
+        pending = [
+            item
+            for item in self._pending_plain(node, gen)
+            if item.has_delay and item.available_at <= until and delay_end(item) > after
+        ]
+        unchanged: list[Item] = []
+        while len(unchanged) < limit:
+            chunk = self._store.delayed(
+                node, gen, after=after, until=until, limit=limit
+            )
+            unchanged += [item for item in chunk if item.seq not in self._items]
+            if len(chunk) < limit:
+                break
+            after = delay_end(chunk[-1])
+        return sorted([*pending, *unchanged], key=delay_end)[:limit]
+
+    def next_delay(self, node: str, gen: int, now: float) -> float | None:
+        """See qos.core.queue.contents.StoredItems."""
+        times = [self._store.next_delay(node, gen, now)]
+        times += [
+            item.available_at
+            for item in self._pending_plain(node, gen)
+            if item.is_held_back(now)
+        ]
+        return min((at for at in times if at is not None), default=None)
 
     def plain_page(
         self, node: str, gen: int, *, after: int, limit: int, last: bool = False

@@ -146,7 +146,7 @@ class QueueEngine(QueueState):
         self._ended_items = PendingEndedItems(store)
         self._watchers = Watchers()
         self._logged = RateLimit(_LOG_S)
-        contents = store.open(clock.now(), paged=True)
+        contents = store.open(clock.now(), paged_at=self._clock.now())
         #: Away until the first session, and since an earlier process had one.
         self._link = LinkTime()
         self._in_session = False
@@ -679,7 +679,7 @@ class QueueEngine(QueueState):
             self._recovery.set(None, self._wall.now() + _READ_AGAIN_S)
             return
         try:
-            contents = self.store.contents(paged=True)
+            contents = self.store.contents(paged_at=self._clock.now())
             core = self._core = self._new_core(contents)
             self._did(core.start(self._clock.now()))
             self._port.restarted()

@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from qos.core.queue.contents import Moment, QueueContents
 from qos.core.queue.effects import Change
 from qos.core.queue.item import EndedItem, Item, ItemOutcome
+from qos.core.queue.places import DelayEnd, Place
 from qos.core.queue.push import PushLink, PushSubscriber
 from qos.core.wall_clock import ClockHistory
 from qos.stores.base import Journal
@@ -91,7 +92,9 @@ class QueueStore(PurgedRows, Protocol):
         last publish or lock; None: there is none.
         """
 
-    def open(self, now: float | None = None, *, paged: bool = False) -> QueueContents:
+    def open(
+        self, now: float | None = None, *, paged_at: float | None = None
+    ) -> QueueContents:
         """Open or create the store, and return its contents.
 
         Blocks; the time grows with the number of items in the result. A closed store may
@@ -101,7 +104,7 @@ class QueueStore(PurgedRows, Protocol):
             now: the time of the process. If it does not fit to the times in the store,
                 all of these move by `qos.core.wall_clock.shift`, on disk, before the
                 contents are read. None: nothing moves.
-            paged: see `contents`.
+            paged_at: see `contents`.
 
         Raises:
             StoreInUse: another process, or another store object of this one, has it
@@ -110,11 +113,12 @@ class QueueStore(PurgedRows, Protocol):
                 say; the store is left as it was.
         """
 
-    def contents(self, *, paged: bool = False) -> QueueContents:
+    def contents(self, *, paged_at: float | None = None) -> QueueContents:
         """The result of `open`, as of now.
 
         Args:
-            paged: count plain items (`Item.is_plain`) in place of showing them.
+            paged_at: count plain items (`Item.is_plain`) in place of showing them, and
+                those that are held back at this time; None: show all.
 
         Nodes are by name, subscriptions by node and JID, termini by JID, and the items
         that are not archived by seq. The next seq is larger than each that was there at
@@ -201,17 +205,23 @@ class QueueStore(PurgedRows, Protocol):
         """The items with this id that a node keeps after this outcome, by seq."""
 
     def plain(
-        self, node: str, gen: int, *, after: tuple[int, int], limit: int
-    ) -> list[Item]:
+        self, node: str, gen: int, *, start: Place, limit: int, now: float
+    ) -> tuple[list[Item], Place]:
         """The plain items of this generation of a node (`Item.is_plain`), in order.
 
-        The order is that of delivery: by priority, the largest first, then by seq.
+        The order is that of delivery. Those that are held back at `now` are passed over.
+        It may stop before it has found anything, since that takes time.
 
         Args:
             node: the name of the node.
             gen: the generation.
-            after: only those behind this priority and seq.
-            limit: so many at most; a shorter list is the end.
+            start: only those from this place on.
+            limit: so many at most.
+            now: the time.
+
+        Returns:
+            The items, and where they end: no other one lies before that. At the end of
+            all it is `qos.core.queue.places.LAST`.
         """
 
     def find_plain(
@@ -228,6 +238,22 @@ class QueueStore(PurgedRows, Protocol):
             after: only those behind this end and seq.
             limit: so many at most; a shorter list is the end.
         """
+
+    def delayed(
+        self, node: str, gen: int, *, after: DelayEnd, until: float, limit: int
+    ) -> list[Item]:
+        """The plain items of this generation of a node with a delay, by its end.
+
+        Args:
+            node: the name of the node.
+            gen: the generation.
+            after: only those whose delay ends after this place.
+            until: only those whose delay ends until this time.
+            limit: so many at most; a shorter list is the end.
+        """
+
+    def next_delay(self, node: str, gen: int, now: float) -> float | None:
+        """When the next delay of a plain item, or of a locked one, ends after now."""
 
     def plain_page(
         self, node: str, gen: int, *, after: int, limit: int, last: bool = False

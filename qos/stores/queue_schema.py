@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from qos.stores.sqlite_file import ABOUT, Migrations
 
-__all__ = ["APPLICATION_ID", "IN_MEMORY", "MIGRATIONS", "PLAIN"]
+__all__ = ["APPLICATION_ID", "HAS_DELAY", "IN_MEMORY", "MIGRATIONS", "PLAIN"]
 
 #: "QoSq", by which `file` and we recognize our files.
 APPLICATION_ID = 0x516F5371
@@ -12,10 +12,12 @@ APPLICATION_ID = 0x516F5371
 #: The condition on an item that is plain (`Item.is_plain`), or was when it was locked: none
 #: of these columns changes then.
 PLAIN = (
-    'ended_at IS NULL AND "order" = 0'
-    " AND available_at <= published_at"
-    " AND origin = '' AND excluded = '[]' AND history = '[]'"
+    "ended_at IS NULL AND origin = '' AND excluded = '[]'"
+    """ AND ("order" > 0 OR history = '[]' OR available_at <= published_at)"""
 )
+
+#: The condition on a plain item that has a delay (`Item.has_delay`).
+HAS_DELAY = '("order" > 0 OR available_at > published_at)'
 
 #: The condition on an item that a queue keeps in memory always: it has not ended, and only
 #: waiting is not all that there is to it.
@@ -266,18 +268,28 @@ MIGRATIONS: Migrations = (
             after_seq INTEGER NOT NULL DEFAULT 0
         ) WITHOUT ROWID""",
     ),
-    # Version 14 had the first two of the indices below, without what has a ttl.
+    # Versions 14 and 15 had the first three of the indices below, without what has a ttl,
+    # then without what has a delay.
     (),
-    # Plain items in the order of delivery; all others that have not ended; and plain items
-    # by the end of their ttl. A lock of an item that was never locked before writes to the
-    # second index alone.
+    (),
+    # Plain items in the order of delivery; all others that have not ended; plain items by
+    # the end of their ttl, and by that of their delay; and those that were given back, by
+    # seq. A lock writes to the second index alone.
     (
         "DROP INDEX IF EXISTS item_fresh",
         "DROP INDEX IF EXISTS item_in_memory",
-        f"""CREATE INDEX item_fresh ON item (node, gen, priority, seq, size, expires_at)
-            WHERE {PLAIN}""",
+        "DROP INDEX IF EXISTS item_expiring",
+        f"""CREATE INDEX item_plain ON item (
+                node, gen, priority, "order", seq, available_at, published_at, size,
+                expires_at
+            ) WHERE {PLAIN}""",
         f"CREATE INDEX item_in_memory ON item (seq) WHERE {IN_MEMORY}",
         f"""CREATE INDEX item_expiring ON item (node, gen, expires_at, seq)
             WHERE {PLAIN} AND expires_at IS NOT NULL""",
+        f"""CREATE INDEX item_delayed ON item (
+                node, gen, available_at, -priority, "order", seq
+            ) WHERE {PLAIN} AND {HAS_DELAY}""",
+        f"""CREATE INDEX item_given_back ON item (node, gen, seq, releases)
+            WHERE {PLAIN} AND "order" > 0""",
     ),
 )

@@ -14,14 +14,15 @@ import math
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from qos.core.queue.contents import Moment, PlainItems, QueueContents
+from qos.core.queue.contents import QueueContents
 from qos.core.queue.effects import Change
-from qos.core.queue.item import PRIORITIES, EndedItem, Item, ItemOutcome
+from qos.core.queue.item import EndedItem, Item, ItemOutcome
 from qos.core.queue.push import PushLink, PushSubscriber
 from qos.core.queue.terminus import Terminus
 from qos.errors import InvalidArgument, StoreError
 from qos.stores.queue_base import ItemRow, QueueStore
 from qos.stores.queue_forgetting import HAS_OLD
+from qos.stores.queue_plain import IDS, PlainReads
 from qos.stores.queue_purges import (
     ENDS,
     HAS_PURGED,
@@ -42,7 +43,7 @@ from qos.stores.queue_rows import (
     TERMINUS,
     rows,
 )
-from qos.stores.queue_schema import APPLICATION_ID, IN_MEMORY, MIGRATIONS, PLAIN
+from qos.stores.queue_schema import APPLICATION_ID, IN_MEMORY, MIGRATIONS
 from qos.stores.queue_values import (
     ended_from,
     item_from,
@@ -68,8 +69,8 @@ __all__ = [
 #: this at the end.
 MESSAGES = "-messages"
 
-#: The number of payloads, or of ids, that one statement looks up.
-_PAYLOADS = _IDS = 256
+#: The number of payloads that one statement looks up.
+_PAYLOADS = 256
 
 
 #: When something has happened to an item; of an item that is not locked, locked_at is 0.
@@ -81,7 +82,7 @@ _NOT_SEEN = f"NOT EXISTS (SELECT 1 FROM about WHERE name = '{SEEN_AT}')"
 _SELECT_ENDED = f"SELECT {names(ENDED)} FROM ended WHERE {SHOWN_ENDS} AND node = ? AND"
 
 
-class SqliteQueueStore(SqliteFile[QueueContents, Change]):
+class SqliteQueueStore(PlainReads, SqliteFile[QueueContents, Change]):
     """`sqlite:PATH`, for a queue service; see QueueStore."""
 
     _application_id = APPLICATION_ID
@@ -105,7 +106,7 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
         ("ended_at", f"ended WHERE {_NOT_SEEN}"),
     )
     heard_at: float | None = None
-    _is_paged = False
+    _paged_at: float | None = None
     _moves = (
         *moves(QUEUE_TABLES),
         f"UPDATE about SET value = value + :by_s WHERE name IN ('{SEEN_AT}', '{HEARD_AT}')",
@@ -115,14 +116,16 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
     def _migrations(self) -> Migrations:
         return MIGRATIONS
 
-    def open(self, now: float | None = None, *, paged: bool = False) -> QueueContents:
+    def open(
+        self, now: float | None = None, *, paged_at: float | None = None
+    ) -> QueueContents:
         """See QueueStore."""
-        self._is_paged = paged
+        self._paged_at = paged_at
         return super().open(now)
 
-    def contents(self, *, paged: bool = False) -> QueueContents:
+    def contents(self, *, paged_at: float | None = None) -> QueueContents:
         """See QueueStore."""
-        self._is_paged = paged
+        self._paged_at = paged_at
         return self._contents()
 
     def payloads(self, seqs: Sequence[int]) -> dict[int, str]:
@@ -149,8 +152,8 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
     ) -> dict[str, list[EndedItem]]:
         """See QueueStore."""
         ends: dict[str, list[EndedItem]] = {}
-        for start in range(0, len(item_ids), _IDS):
-            batch = item_ids[start : start + _IDS]
+        for start in range(0, len(item_ids), IDS):
+            batch = item_ids[start : start + IDS]
             marks = ", ".join("?" * len(batch))
             values: tuple[float | str, ...] = (node, *batch, since)
             sql = (
@@ -219,106 +222,12 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
             outcome.value,
         )
 
-    def _plain_counts(self) -> dict[str, PlainItems]:
-        counts = self._read(
-            "SELECT name, COUNT(*), SUM(size), MIN(expires_at) FROM node"
-            " CROSS JOIN item INDEXED BY item_fresh"
-            f" ON item.node = name AND item.gen = node.gen WHERE {PLAIN} GROUP BY name"
-        )
-        # Those of them that are locked, found without a look at the others.
-        acquired = self._read(
-            "SELECT name, COUNT(*), SUM(size) FROM item INDEXED BY item_in_memory"
-            " JOIN node ON item.node = name AND item.gen = node.gen"
-            f" WHERE {IN_MEMORY} AND state = 'acquired' AND {PLAIN} GROUP BY name"
-        )
-        plain = {name: PlainItems(*counted) for name, *counted in counts}
-        for name, count, size in acquired:
-            all_of_it = plain[name]
-            plain[name] = all_of_it._replace(
-                items=all_of_it.items - count, size=all_of_it.size - size
-            )
-        return {name: counted for name, counted in plain.items() if counted.items}
-
-    def plain(
-        self, node: str, gen: int, *, after: tuple[int, int], limit: int
-    ) -> list[Item]:
-        """See QueueStore."""
-        items: list[Item] = []
-        for priority in reversed(PRIORITIES):
-            if priority > after[0] or len(items) >= limit:
-                continue
-            seq = after[1] if priority == after[0] else 0
-            rest = limit - len(items)
-            items += self._plain(node, gen, priority, seq, rest)
-        return items
-
-    def plain_page(
-        self, node: str, gen: int, *, after: int, limit: int, last: bool = False
-    ) -> list[Item]:
-        """See QueueStore."""
-        items: list[Item] = []
-        for priority in PRIORITIES:
-            items += self._plain(node, gen, priority, after, limit, last=last)
-        items.sort(key=lambda item: item.seq)
-        return items[max(0, len(items) - limit) :] if last else items[:limit]
-
-    def _plain(
-        self,
-        node: str,
-        gen: int,
-        priority: int,
-        after: int,
-        limit: int,
-        *,
-        last: bool = False,
-    ) -> list[Item]:
-        """The plain items with this priority and seq > after; of too many the last ones."""
-        direction = "DESC" if last else "ASC"
-        return self._items(
-            f"INDEXED BY item_fresh WHERE {PLAIN} AND node = ? AND gen = ?"
-            " AND priority = ? AND seq > ? AND state = 'available'"
-            f" ORDER BY seq {direction} LIMIT ?",
-            node,
-            gen,
-            priority,
-            after,
-            limit,
-        )
-
-    def expiring(self, node: str, gen: int, *, after: Moment, limit: int) -> list[Item]:
-        """See QueueStore."""
-        return self._items(
-            f"INDEXED BY item_expiring WHERE {PLAIN} AND node = ? AND gen = ?"
-            " AND expires_at IS NOT NULL AND (expires_at, seq) > (?, ?)"
-            " AND state = 'available' ORDER BY expires_at, seq LIMIT ?",
-            *(node, gen, *after, limit),
-        )
-
-    def find_plain(
-        self, node: str, gen: int, item_ids: Collection[str]
-    ) -> dict[str, Item]:
-        """See QueueStore."""
-        items: dict[str, Item] = {}
-        ids = list(item_ids)
-        for start in range(0, len(ids), _IDS):
-            batch = ids[start : start + _IDS]
-            marks = ", ".join("?" * len(batch))
-            batch_items = self._items(
-                f"INDEXED BY item_by_id WHERE node = ? AND item_id IN ({marks})"
-                f" AND gen = ? AND state = 'available' AND {PLAIN} ORDER BY seq",
-                node,
-                *batch,
-                gen,
-            )
-            items.update((item.item_id, item) for item in batch_items)
-        return items
-
     def live_rows(self, node: str, item_ids: Collection[str]) -> list[ItemRow]:
         """See QueueStore."""
         ids = list(item_ids)
         rows: list[ItemRow] = []
-        for start in range(0, len(ids), _IDS):
-            batch = ids[start : start + _IDS]
+        for start in range(0, len(ids), IDS):
+            batch = ids[start : start + IDS]
             marks = ", ".join("?" * len(batch))
             sql = (
                 "SELECT node, item_id, seq FROM item INDEXED BY item_by_id"
@@ -399,8 +308,8 @@ class SqliteQueueStore(SqliteFile[QueueContents, Change]):
         # A file of an earlier version says only when it was used.
         ((self.heard_at,),) = noted or self._read(self._newest)
         live, plain = f"WHERE state <> 'archived' AND {SHOWN} ORDER BY seq", None
-        if self._is_paged:
-            plain = self._plain_counts()
+        if self._paged_at is not None:
+            plain = self._plain_counts(self._paged_at)
             live = (
                 f"INDEXED BY item_in_memory WHERE {IN_MEMORY} AND {SHOWN} ORDER BY seq"
             )

@@ -178,15 +178,20 @@ class Chance:
             return get_origin(kind)(self._any(parts[0]) for _ in span)
         return pick(tuple(kind) if issubclass(kind, Enum) else _VALUES[kind])
 
-    def _life(self, values: Mapping[str, object]) -> dict[str, object]:
+    def _life(self, values: dict[str, object]) -> dict[str, object]:
         """What makes sense of the values of an item; half of the waiting ones are plain."""
         life: dict[str, object] = {"priority": self._chance.choice(PRIORITIES)}
         if values["state"] is ItemState.ARCHIVED:
             return life | {"ended_at": self._any(float)}
         life |= {"outcome": None, "ended_at": None}
         if self._chance.randrange(2):
-            life |= {"order": 0, "origin": "", "excluded": frozenset(), "history": ()}
-            life |= {"available_at": values["published_at"]}
+            life |= {"origin": "", "excluded": frozenset()}
+            if self._chance.randrange(2):
+                life |= {"order": 0, "history": ()}
+            if self._chance.randrange(2):
+                life |= {"order": 0, "available_at": values["published_at"]}
+        if not (values | life)["order"]:
+            life["releases"] = 0
         return life
 
 

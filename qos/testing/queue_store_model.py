@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from qos.core.queue.contents import Moment, PlainItems, QueueContents
+from qos.core.queue.contents import QueueContents
 from qos.core.queue.effects import (
     Change,
     ForgetOld,
@@ -30,7 +29,6 @@ from qos.core.queue.item import (
     Item,
     ItemOutcome,
     ItemState,
-    Node,
     PurgedItems,
     Subscription,
 )
@@ -44,11 +42,11 @@ from qos.core.queue.push import (
     SavePushSubscriber,
 )
 from qos.core.queue.terminus import Terminus
-from qos.core.record import replace
 from qos.core.wall_clock import ClockHistory, shift
 from qos.stores.queue_base import ItemRow
 from qos.stores.times import moved
-from qos.testing.queue_store_state import ROWS, State
+from qos.testing.plain_model import PlainModel
+from qos.testing.queue_store_state import AT, ROWS, State, plain_state
 
 __all__ = ["QueueModel"]
 
@@ -57,14 +55,12 @@ _Value = TypeVar("_Value")
 
 
 @dataclass
-class QueueModel:
+class QueueModel(PlainModel):
     """The contents of a store of a queue service, if nothing ever fails.
 
     Attributes:
-        nodes: by name.
         subscriptions: by node and JID.
         termini: by full JID.
-        items: by seq, in whatever state.
         payloads: of the items.
         ended: the remembered ends, by node, id, token and seq; without those of purged
             items that are still there.
@@ -81,10 +77,8 @@ class QueueModel:
         clock: what it remembers of the clocks of its starts.
     """
 
-    nodes: dict[str, Node] = field(default_factory=dict)
     subscriptions: dict[tuple[str, str], Subscription] = field(default_factory=dict)
     termini: dict[str, Terminus] = field(default_factory=dict)
-    items: dict[int, Item] = field(default_factory=dict)
     payloads: dict[int, str] = field(default_factory=dict)
     ended: dict[tuple[str, str, str, int], EndedItem] = field(default_factory=dict)
     purged: dict[tuple[str, int], PurgedItems] = field(default_factory=dict)
@@ -333,7 +327,7 @@ class QueueModel:
 
     # -- reading ---------------------------------------------------------------
 
-    def contents(self, *, paged: bool = False) -> QueueContents:
+    def contents(self, *, paged_at: float | None = None) -> QueueContents:
         """See QueueStore."""
         items = [self.items[seq] for seq in sorted(self.items)]
         # Also of items that nobody sees.
@@ -344,20 +338,6 @@ class QueueModel:
             for item in items
             if item.state is ItemState.ARCHIVED and item.outcome is ItemOutcome.REJECTED
         )
-        plain: dict[str, PlainItems] = {}
-        for name, node in self.nodes.items():
-            sizes = [item.size for item in self._plain(name, node.gen)]
-            ends = [
-                item.expires_at
-                for item in items
-                if (item.node, item.gen) == (name, node.gen)
-                and item.expires_at is not None
-                and item.state is not ItemState.ARCHIVED
-                and replace(item, state=ItemState.AVAILABLE).is_plain
-            ]
-            if sizes:
-                ends_at = min(ends, default=None)
-                plain[name] = PlainItems(len(sizes), sum(sizes), ends_at)
         return QueueContents(
             nodes=[self.nodes[name] for name in sorted(self.nodes)],
             subscriptions=[
@@ -368,53 +348,14 @@ class QueueModel:
                 item
                 for item in items
                 if item.state is not ItemState.ARCHIVED
-                and not (paged and item.is_plain)
+                and not (paged_at is not None and item.is_plain)
             ],
-            plain=plain if paged else None,
+            plain=None if paged_at is None else self.plain_counts(paged_at),
             dead=dict(dead),
             next_seq=self.last_seq + 1,
             next_order=1 + last_order,
             next_gen=1 + max(self.deleted.values(), default=-1),
         )
-
-    def _plain(self, node: str, gen: int) -> list[Item]:
-        """The plain items of a node by seq."""
-        return [
-            item
-            for _, item in sorted(self.items.items())
-            if item.is_plain and (item.node, item.gen) == (node, gen)
-        ]
-
-    def plain(
-        self, node: str, gen: int, *, after: tuple[int, int], limit: int
-    ) -> list[Item]:
-        """See QueueStore."""
-        items = sorted(self._plain(node, gen), key=_in_order)
-        behind = (-after[0], after[1])
-        return [item for item in items if _in_order(item) > behind][:limit]
-
-    def find_plain(
-        self, node: str, gen: int, item_ids: Collection[str]
-    ) -> dict[str, Item]:
-        """See QueueStore."""
-        items = self._plain(node, gen)
-        return {item.item_id: item for item in items if item.item_id in item_ids}
-
-    def expiring(self, node: str, gen: int, *, after: Moment, limit: int) -> list[Item]:
-        """See QueueStore."""
-        moments = sorted(
-            (item.expires_at, item.seq, item)
-            for item in self._plain(node, gen)
-            if item.expires_at is not None and (item.expires_at, item.seq) > after
-        )
-        return [item for *_, item in moments[:limit]]
-
-    def plain_page(
-        self, node: str, gen: int, *, after: int, limit: int, last: bool = False
-    ) -> list[Item]:
-        """See QueueStore."""
-        items = [item for item in self._plain(node, gen) if item.seq > after]
-        return items[max(0, len(items) - limit) :] if last else items[:limit]
 
     def live_rows(self, node: str, item_ids: Collection[str]) -> list[ItemRow]:
         """See QueueStore."""
@@ -463,22 +404,13 @@ class QueueModel:
             and self.is_shown(item)
         }
         contents = self.contents()
-        plain: dict[tuple[str, int], tuple[list[Item], ...]] = {}
-        for node, gen in {(item.node, item.gen) for item in contents.items}:
-            by_seq = self._plain(node, gen)
-            if by_seq:
-                in_order = sorted(by_seq, key=_in_order)
-                last = [item for item in by_seq if item.seq > 1][-2:]
-                by_name = {item.item_id: item for item in by_seq}
-                by_id = [by_name[item_id] for item_id in sorted(by_name)]
-
-                first = (-math.inf, 0)
-                expiring = self.expiring(node, gen, after=first, limit=len(by_seq))
-                plain[node, gen] = (in_order, by_seq, last, by_id, expiring)
+        keys = {(item.node, item.gen) for item in contents.items}
+        ids = [item.item_id for item in contents.items]
+        plain = {(node, gen): plain_state(self, node, gen, ids) for node, gen in keys}
         return State(
             contents=contents,
-            paged=self.contents(paged=True),
-            plain=plain,
+            paged=self.contents(paged_at=AT),
+            plain={key: items for key, items in plain.items() if any(items)},
             payloads=dict(self.payloads),
             archived=archived,
             ended=frozenset(self.all_ends()),
@@ -492,10 +424,6 @@ class QueueModel:
             push_subscribers=dict(self.push_subscribers),
             push_links=dict(self.push_links),
         )
-
-
-def _in_order(item: Item) -> tuple[int, int]:
-    return (-item.priority, item.seq)
 
 
 def _moved(values: dict[_Key, _Value], by_s: float) -> dict[_Key, _Value]:

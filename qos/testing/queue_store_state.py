@@ -8,14 +8,19 @@ from dataclasses import dataclass
 from itertools import product
 
 from qos.core.queue.contents import QueueContents
-from qos.core.queue.item import PRIORITIES, EndedItem, Item, ItemOutcome
+from qos.core.queue.item import EndedItem, Item, ItemOutcome
+from qos.core.queue.places import FIRST, LAST, DelayEnd, delay_end
 from qos.core.queue.push import PushLink, PushSubscriber
 from qos.stores.queue_base import ItemRow, QueueStore
+from qos.testing.plain_model import PlainModel
 
-__all__ = ["ROWS", "State", "state_of"]
+__all__ = ["AT", "ROWS", "State", "plain_state", "state_of"]
 
 #: More than any test writes.
 _ALL = 10_000
+
+#: A time between those of the items.
+AT = 1_700_000_000.5
 
 #: Numbers of rows to look at, for `State.next_purged`.
 ROWS = (1, 3, _ALL)
@@ -27,9 +32,10 @@ class State:
 
     Attributes:
         contents: see QueueStore.contents.
-        paged: the same, with plain items counted.
-        plain: the plain items of each node's generation that has some: in the order of
-            delivery, by seq, the last ones first, those with an id, and those with a ttl.
+        paged: the same, with plain items counted at the time AT.
+        plain: the plain items of each node's generation that has some: those that are not
+            held back at three times, in the order of delivery; by seq, the last ones,
+            those with an id, those with a ttl, and those with a delay.
         payloads: of all items, by seq.
         archived: the items that nodes keep after an outcome, by seq.
         ended: the remembered ends.
@@ -78,13 +84,12 @@ def state_of(store: QueueStore, nodes: Sequence[str], ids: Sequence[str]) -> Sta
         for subscriber_id in ids
         for seq, link in store.push_links(subscriber_id).items()
     }
-    plain = {
-        (node, gen): _plain(store, node, gen, [item.item_id for item in contents.items])
-        for node, gen in {(item.node, item.gen) for item in contents.items}
-    }
+    keys = {(item.node, item.gen) for item in contents.items}
+    live_ids = [item.item_id for item in contents.items]
+    plain = {(node, gen): plain_state(store, node, gen, live_ids) for node, gen in keys}
     return State(
         contents=contents,
-        paged=store.contents(paged=True),
+        paged=store.contents(paged_at=AT),
         plain={key: items for key, items in plain.items() if any(items)},
         payloads=store.payloads(range(contents.next_seq)),
         archived={item.seq: item for item in archived},
@@ -102,27 +107,57 @@ def state_of(store: QueueStore, nodes: Sequence[str], ids: Sequence[str]) -> Sta
     )
 
 
-def _plain(
-    store: QueueStore, node: str, gen: int, ids: Sequence[str]
+def plain_state(
+    store: QueueStore | PlainModel, node: str, gen: int, ids: Sequence[str]
 ) -> tuple[list[Item], ...]:
     """See State.plain; read by pages of two."""
-    in_order: list[Item] = []
-    after = (max(PRIORITIES) + 1, 0)
-    while page := store.plain(node, gen, after=after, limit=2):
-        in_order += page
-        after = (page[-1].priority, page[-1].seq)
-    by_seq: list[Item] = []
-    while page := store.plain_page(
-        node, gen, after=by_seq[-1].seq if by_seq else 0, limit=2
-    ):
-        by_seq += page
-    last = store.plain_page(node, gen, after=1, limit=2, last=True)
     by_id = store.find_plain(node, gen, ids)
-    expiring: list[Item] = []
+    return (
+        *(_in_order(store, node, gen, now) for now in (-math.inf, AT, math.inf)),
+        _by_seq(store, node, gen),
+        store.plain_page(node, gen, after=1, limit=2, last=True),
+        [by_id[item_id] for item_id in sorted(by_id)],
+        _expiring(store, node, gen),
+        _delayed(store, node, gen),
+    )
+
+
+def _in_order(
+    store: QueueStore | PlainModel, node: str, gen: int, now: float
+) -> list[Item]:
+    items: list[Item] = []
+    end = FIRST
+    while end < LAST:
+        page, end = store.plain(node, gen, start=end, limit=2, now=now)
+        items += page
+    return items
+
+
+def _by_seq(store: QueueStore | PlainModel, node: str, gen: int) -> list[Item]:
+    items: list[Item] = []
+    while page := store.plain_page(
+        node, gen, after=items[-1].seq if items else 0, limit=2
+    ):
+        items += page
+    return items
+
+
+def _expiring(store: QueueStore | PlainModel, node: str, gen: int) -> list[Item]:
+    items: list[Item] = []
     moment = (-math.inf, 0)
     while page := store.expiring(node, gen, after=moment, limit=2):
-        expiring += page
+        items += page
         assert page[-1].expires_at is not None
         moment = (page[-1].expires_at, page[-1].seq)
-    with_ids = [by_id[item_id] for item_id in sorted(by_id)]
-    return in_order, by_seq, last, with_ids, expiring
+    return items
+
+
+def _delayed(store: QueueStore | PlainModel, node: str, gen: int) -> list[Item]:
+    """Those whose delay ends by the time AT, and then the later ones."""
+    items: list[Item] = []
+    end: DelayEnd = (-math.inf, 0, 0, 0)
+    for until in (AT, math.inf):
+        while page := store.delayed(node, gen, after=end, until=until, limit=2):
+            items += page
+            end = delay_end(page[-1])
+    return items

@@ -6,13 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HARNESS = Path(__file__).parents[1] / "harness"
 
 
-def test_each_depth_has_its_row() -> None:
+@pytest.mark.parametrize("delay", ["0", "3600"])
+def test_each_depth_has_its_row(delay: str) -> None:
     """With a figure in each column, and the items that are there."""
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.depth", "0", "600"],
+        [sys.executable, "-m", "benchmarks.depth", "--delay", delay, "0", "600"],
         env={"PYTHONPATH": str(HARNESS)},
         capture_output=True,
         text=True,

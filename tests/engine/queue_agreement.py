@@ -73,7 +73,15 @@ def counts_agree(world: World, name: str, now: float) -> None:
     live, active = queue.live, queue.subscriptions.active()
     items = list(world.live(name).values())
     waiting = [each for each in items if not each.holder]
-    ready = [each for each in waiting if not each.is_held_back(now)]
+    ready = [
+        each
+        for each in waiting
+        if not (
+            each.is_held_back(now)
+            # Or on disk, and nobody has seen yet that it is not held back any more.
+            or (each.item_id not in queue.items and live.backlog._is_delayed(each))
+        )
+    ]
     selectors = {each.selector for each in active}
     unmatched = []
     if selectors and "" not in selectors and not live.ready.classifying:

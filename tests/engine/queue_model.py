@@ -32,6 +32,7 @@ class Fact:
     digest: str
     size: int
     priority: int
+    published_at: float
     available_at: float
     expires_at: float | None
     properties: Properties = field(default_factory=dict)
@@ -142,6 +143,8 @@ class Model:
     #: By node, the selectors that are not evaluated for all items yet: nothing is for
     #: them before that.
     new_selectors: set[tuple[str, str]] = field(default_factory=set)
+    #: The seqs of items on disk whose delay may be over: it has not been looked at yet.
+    unread: set[int] = field(default_factory=set)
     #: Full JIDs that get no new items until they are heard of.
     silent: set[str] = field(default_factory=set)
     #: Full JIDs that have sent unavailable presence, and were not heard of since.
@@ -324,7 +327,7 @@ class Model:
         """Requeue an item, for a new life."""
         self._unlock(fact, "available")
         fact.node, fact.item_id = node, item_id
-        fact.available_at, fact.expires_at = now, None
+        fact.available_at, fact.expires_at = fact.published_at, None
         fact.count = fact.releases = 0
         fact.again = False
         fact.receivers, fact.excluded, fact.last_holder = set(), set(), ""
@@ -420,7 +423,11 @@ class Model:
             assert fact.seq < other.seq, "out of order"
 
     def _deliverable(self, fact: Fact, now: float) -> bool:
-        return fact.status == "available" and fact.available_at <= now
+        return (
+            fact.status == "available"
+            and fact.available_at <= now
+            and fact.seq not in self.unread
+        )
 
     def free(
         self, fact: Fact, present: dict[str, dict[str, bool]]

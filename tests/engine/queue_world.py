@@ -28,6 +28,7 @@ from qos.core.queue.effects import (
 )
 from qos.core.queue.handle import handle
 from qos.core.queue.item import EndedItem, Item, ItemOutcome
+from qos.core.queue.places import DelayEnd, Place
 from qos.core.queue.properties import Properties, content_digest
 from qos.core.queue.requests import (
     Create,
@@ -127,7 +128,7 @@ class World:
         #: What was old at this time is removed, some in each commit; None: it is gone.
         self.old_at: float | None = None
         self.core = Queues(
-            self.disk.contents(paged=self.paged),
+            self.disk.contents(paged_at=self.now if self.paged else None),
             _Memory(self),
             creators=self.creators,
             bounds=self.bounds,
@@ -408,10 +409,10 @@ class _Memory:
         return items
 
     def plain(
-        self, node: str, gen: int, *, after: tuple[int, int], limit: int
-    ) -> list[Item]:
+        self, node: str, gen: int, *, start: Place, limit: int, now: float
+    ) -> tuple[list[Item], Place]:
         return QueueModel(items=self._items()).plain(
-            node, gen, after=after, limit=limit
+            node, gen, start=start, limit=limit, now=now
         )
 
     def find_plain(
@@ -426,6 +427,16 @@ class _Memory:
         return QueueModel(items=self._items()).expiring(
             node, gen, after=after, limit=limit
         )
+
+    def delayed(
+        self, node: str, gen: int, *, after: DelayEnd, until: float, limit: int
+    ) -> list[Item]:
+        return QueueModel(items=self._items()).delayed(
+            node, gen, after=after, until=until, limit=limit
+        )
+
+    def next_delay(self, node: str, gen: int, now: float) -> float | None:
+        return QueueModel(items=self._items()).next_delay(node, gen, now)
 
     def plain_page(
         self, node: str, gen: int, *, after: int, limit: int, last: bool = False

@@ -147,6 +147,59 @@ async def test_what_is_being_written_expires_in_time(bench: Bench) -> None:
     assert stats["dead"] == 2
 
 
+async def test_delays_of_what_is_being_written_end_in_time(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though their items are on disk only, and some of them are withdrawn meanwhile."""
+    monkeypatch.setattr(backlog, "READ", 9)
+    for name in NAMES:
+        await until(lambda name=name: name in bench.tokens)
+        await bench.ask(bench.accept(name), BEE)
+    delayed = [replace(entry(f"d{n}"), delay=0.5) for n in range(3)]
+    await bench.ask(Publish(NODE, tuple(delayed)))
+    assert bench.engine._core is not None
+    on_disk = bench.engine._core.nodes[NODE].live.backlog
+    assert on_disk.count == on_disk.delayed == 1
+    bench.disk.hold()
+    first = bench.ask(Create("other"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    # All of this is decided while a commit takes long.
+    more = bench.ask(Publish(NODE, (replace(entry("new"), delay=0.25),)))
+    withdrawn = bench.ask(Retract(NODE, (Settlement(item_id="d2"),)))
+    bench.clock.advance(0.5)
+    bench.disk.release()
+    assert isinstance(await first, CreateResult)
+    assert isinstance(await more, PublishResult)
+    assert await withdrawn == Ok()
+    expected = ["d0", "d1", "new"]
+    for name in expected:
+        await until(lambda name=name: name in bench.tokens)
+        await bench.ask(bench.accept(name), BEE)
+    assert [*bench.tokens] == [*NAMES, *expected]
+    assert bench.restarts == 0
+    assert on_disk.count == on_disk.delayed == 0
+
+
+async def test_a_delay_that_is_being_written_is_the_next_to_end(bench: Bench) -> None:
+    """The store does not know of it yet."""
+    for name in NAMES:
+        await until(lambda name=name: name in bench.tokens)
+        await bench.ask(bench.accept(name), BEE)
+    first = [replace(entry(f"d{n}"), delay=0.5) for n in range(3)]
+    await bench.ask(Publish(NODE, (*first, replace(entry("last"), delay=50.0))))
+    assert bench.engine._core is not None
+    on_disk = bench.engine._core.nodes[NODE].live.backlog
+    assert on_disk.delayed == 2
+    more = bench.ask(Publish(NODE, (replace(entry("new"), delay=0.75),)))
+    end = bench.clock.now() + 0.75
+    bench.clock.advance(0.5)
+    assert on_disk.delayed == 3
+    assert isinstance(await more, PublishResult)
+    assert on_disk.delayed == 2
+    assert on_disk.delayed_until == end
+
+
 async def test_a_request_that_the_store_cannot_answer_is_refused_alone(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,6 +35,7 @@ from qos.core.queue.item import (
     Node,
     Subscription,
 )
+from qos.core.queue.places import FIRST, LAST
 from qos.core.queue.terminus import Terminus
 from qos.errors import (
     LocalProtocolError,
@@ -44,7 +45,7 @@ from qos.errors import (
     StoreInUse,
     StoreReadOnly,
 )
-from qos.stores import SqliteStore, queue_store, sqlite_file
+from qos.stores import SqliteStore, queue_plain, queue_store, sqlite_file
 from qos.stores.queue_store import SqliteQueueStore, queue_store_from_url
 from qos.testing.queue_store_records import item, write
 from queue_files import NODE, accepted, ended, query, run
@@ -412,4 +413,30 @@ def test_a_store_that_cannot_be_written_is_said_to_be_one(place: Place) -> None:
     with place.read_only(), pytest.raises(StoreReadOnly, match=store.url):
         store.open()
     assert store.open().items == [item(1)]
+    asyncio.run(store.close())
+
+
+def test_a_look_for_items_that_are_ready_ends_though_it_has_found_none(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delayed ones may lie before them, a million of them."""
+    monkeypatch.setattr(queue_plain, "LOOKED_AT", 4)
+    store = SqliteQueueStore(path)
+    later = {"published_at": 1.0, "available_at": 9.0}
+    items = [item(seq, item_id=f"d{seq}", priority=5, **later) for seq in range(1, 11)]
+    items += [item(seq, item_id=f"i{seq}", priority=4) for seq in range(11, 14)]
+    items += [item(14, item_id="low", priority=0)]
+    run(store, [SaveItem(each, "x") for each in items])
+    store.open()
+    looks, end = [], FIRST
+    while end < LAST:
+        page, end = store.plain("jobs", 0, start=end, limit=2, now=5.0)
+        looks.append(([each.seq for each in page], end))
+    assert looks == [
+        ([], (-5, 0, 5, "")),
+        ([], (-5, 0, 9, "")),
+        ([11, 12], (-4, 0, 13, "")),
+        ([13, 14], (0, 0, 15, "")),
+        ([], LAST),
+    ]
     asyncio.run(store.close())

@@ -88,7 +88,7 @@ def test_an_item_is_found_by_its_seq_in_any_state(ram_path: Path, seed: int) -> 
 @pytest.mark.timeout(300)
 def test_killed_at_the_nth_step_for_growing_n(ram_path: Path) -> None:
     """Of a write all or nothing is there, and everything acknowledged is there."""
-    chance, model = Chance(random.Random("queue 3")), QueueModel()
+    chance, model = Chance(random.Random("queue 4")), QueueModel()
     writes: list[Sequence[Change]] = []
     states = [deepcopy(model.state())]
     for _ in range(6):

@@ -282,14 +282,17 @@ COLUMNS = {
 }
 
 
-def test_the_indices_of_version_14_had_nothing_with_a_ttl(path: Path) -> None:
-    """They are made anew."""
-    file_of_version(path, 14)
+@pytest.mark.parametrize("version", [14, 15])
+def test_the_indices_of_versions_14_and_15_had_less(path: Path, version: int) -> None:
+    """Nothing with a ttl, then nothing with a delay; they are made anew."""
+    file_of_version(path, version)
     rows_of_version(path)
     plain = (
-        'ended_at IS NULL AND "order" = 0 AND expires_at IS NULL AND available_at <='
-        " published_at AND origin = '' AND excluded = '[]' AND history = '[]'"
+        'ended_at IS NULL AND "order" = 0 AND available_at <= published_at'
+        " AND origin = '' AND excluded = '[]' AND history = '[]'"
     )
+    if version == 14:
+        plain += " AND expires_at IS NULL"
     with closing(sqlite3.connect(path)) as db, db:
         db.execute(
             f"CREATE INDEX item_fresh ON item (node, gen, priority, seq, size) WHERE {plain}"
@@ -298,18 +301,28 @@ def test_the_indices_of_version_14_had_nothing_with_a_ttl(path: Path) -> None:
             "CREATE INDEX item_in_memory ON item (seq) WHERE ended_at IS NULL"
             f" AND (state = 'acquired' OR NOT ({plain}))"
         )
+        if version == 15:
+            db.execute(
+                "CREATE INDEX item_expiring ON item (node, gen, expires_at, seq)"
+                f" WHERE {plain} AND expires_at IS NOT NULL"
+            )
         (row,) = db.execute(
             "SELECT expires_at, state FROM item WHERE seq = 1"
         ).fetchall()
         assert row == (None, "available")
-        db.execute("UPDATE item SET expires_at = 9.5 WHERE seq = 1")
+        db.execute(
+            "UPDATE item SET expires_at = 9.5, available_at = published_at + 5"
+            " WHERE seq = 1"
+        )
     store = SqliteQueueStore(path)
-    contents = store.open(paged=True)
+    contents = store.open(paged_at=0.0)
     assert contents.plain is not None
     assert contents.plain["jobs"].expires_at == 9.5
+    assert contents.plain["jobs"].delayed == 1
     assert 1 not in {each.seq for each in contents.items}
     (expiring,) = store.expiring("jobs", 0, after=(0.0, 0), limit=9)
-    assert expiring.seq == 1
+    (delayed,) = store.delayed("jobs", 0, after=(0.0, 0, 0, 0), until=99.0, limit=9)
+    assert expiring.seq == delayed.seq == 1
     asyncio.run(store.close())
 
 

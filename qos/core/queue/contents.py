@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeAlias
 
 from qos.core.queue.item import EndedItem, Item, ItemOutcome, Node, Subscription
+from qos.core.queue.places import DelayEnd, Place
 from qos.core.queue.terminus import Terminus
 
 __all__ = [
@@ -70,9 +71,13 @@ class StoredItems(EndedItems, Protocol):
     """Those, and the plain items (`Item.is_plain`) of each node by its generation."""
 
     def plain(
-        self, node: str, gen: int, *, after: tuple[int, int], limit: int
-    ) -> list[Item]:
-        """Plain items in the order of delivery, after this priority and seq."""
+        self, node: str, gen: int, *, start: Place, limit: int, now: float
+    ) -> tuple[list[Item], Place]:
+        """Plain items that are not held back, in the order of delivery, from this place on.
+
+        Returns:
+            The items, and where they end. No other one lies before that.
+        """
 
     def find_plain(
         self, node: str, gen: int, item_ids: Collection[str]
@@ -94,6 +99,14 @@ class StoredItems(EndedItems, Protocol):
     def expiring(self, node: str, gen: int, *, after: Moment, limit: int) -> list[Item]:
         """Plain items with a ttl in the order of its end, after this one."""
 
+    def delayed(
+        self, node: str, gen: int, *, after: DelayEnd, until: float, limit: int
+    ) -> list[Item]:
+        """Plain items whose delay ends after this place, and not after `until`, in order."""
+
+    def next_delay(self, node: str, gen: int, now: float) -> float | None:
+        """No delay of a plain item ends after now and before that; None: none ends."""
+
 
 class PlainItems(NamedTuple):
     """The plain items of a node.
@@ -102,11 +115,20 @@ class PlainItems(NamedTuple):
         items: how many there are.
         size: bytes of their payloads.
         expires_at: none of them expires before; None: none of them does.
+        delayed: how many are held back.
+        delayed_until: none of these delays ends before; None: there is none.
+        counted_at: the time at which these are held back.
+        releases: how many items were released so many times in a row, if they were: pairs
+            of the number of releases and the number of items.
     """
 
-    items: int
-    size: int
+    items: int = 0
+    size: int = 0
     expires_at: float | None = None
+    delayed: int = 0
+    delayed_until: float | None = None
+    counted_at: float = -math.inf
+    releases: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(slots=True)

@@ -119,7 +119,6 @@ def place_dead(
             node=target.node,
             item_id=target.free_id(_letter_id(item), item.seq),
             origin=queue.node,
-            now=now,
         )
         to.add(target.node.name)
         effects += target.take_in(letter, before, now)

@@ -82,6 +82,11 @@ class Deliveries:
         """Whether `classify` is to be called again at once."""
         return self._live.ready.classifying
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether the next step follows at once: what is next was not found in this one."""
+        return self._live.backlog.passes or self._live.ready.classifying
+
     def classify(self, now: float) -> None:
         """See ItemIndex; call it before `dispatch`."""
         self._live.classify(now)
@@ -98,7 +103,9 @@ class Deliveries:
         """
         effects: list[QueueEffect] = []
         ready, holders = self._live.ready, self._live.holders
-        if not (ready.any() or self._live.backlog.count):
+        backlog = self._live.backlog
+        backlog.passes = False
+        if not (ready.any() or backlog.is_unread):
             return effects
         free = Candidates(
             (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -49,7 +49,7 @@ class Candidates:
     def __bool__(self) -> bool:
         return bool(self._heaps)
 
-    def kinds(self) -> Iterable[Kind]:
+    def kinds(self) -> Collection[Kind]:
         """The kinds of items that the idle workers can take."""
         return self._heaps
 

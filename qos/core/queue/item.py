@@ -184,30 +184,38 @@ class Item:
     history: tuple[Failure, ...] = ()
     properties: Properties = field(default_factory=dict, hash=False)
 
-    def is_held_back(self, now: float) -> bool:
-        """Whether its delay or backoff is not over yet.
+    @property
+    def has_delay(self) -> bool:
+        """Whether a delay or a backoff holds it back, or has done so.
 
         Only a delay set by the publisher or a redelivery holds an item back. Without
         either, an `available_at` in the future means that the clock was set back, and
         newer items must not overtake this one. A requeued item, which has a history
         from its beginning, has no delay either until its first redelivery.
         """
-        never = not self.order and (
-            self.history or self.available_at <= self.published_at
-        )
-        return not never and self.available_at > now
+        if self.order:
+            return True
+        return not self.history and self.available_at > self.published_at
+
+    def is_held_back(self, now: float) -> bool:
+        """Whether its delay or backoff is not over yet."""
+        return self.available_at > now and self.has_delay
 
     @property
     def is_plain(self) -> bool:
-        """Whether it only waits for its turn: see `qos.core.queue.backlog`.
+        """Whether time and its place decide alone when it is given: see `queue.backlog`.
 
-        It was never locked, and no delay or exclusion makes it differ from others.
+        Any worker may have it, and it did not die elsewhere. (A requeued item that an
+        older version wrote is none.)
         """
         return (
             self.state is ItemState.AVAILABLE
-            and not self.order
-            and self.available_at <= self.published_at
-            and not (self.origin or self.excluded or self.history)
+            and not (self.origin or self.excluded)
+            and (
+                self.order > 0
+                or not self.history
+                or self.available_at <= self.published_at
+            )
         )
 
     def is_kept(self, now: float) -> bool:

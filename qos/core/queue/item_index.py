@@ -1,7 +1,7 @@
 """An index of the items of a node that are available or locked, and their counts.
 
-Plain items behind the head of a queue are on disk only, and this index knows of them what
-their `Backlog` knows. All others are in memory, and are found by id, by seq, by holder, by order of delivery, by the time at which they
+Plain items that are delayed, or behind the head of a queue, are on disk only, and this
+index knows of them what their `Backlog` knows. All others are in memory, and are found by id, by seq, by holder, by order of delivery, by the time at which they
 need attention, and by the node where they died. Items are immutable: to change one,
 drop the old value and put the new one.
 """
@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from qos.core.counting import uncount
-from qos.core.queue.backlog import Backlog, place_of
+from qos.core.queue.backlog import READ, Backlog
 from qos.core.queue.holders import Holders
 from qos.core.queue.item import Item, ItemState
 from qos.core.queue.letters import Letters
+from qos.core.queue.places import behind, place_of
 from qos.core.queue.ready_items import Kind, ReadyItems
 from qos.core.queue.selector_time import SelectorTime
 from qos.core.queue.seq_order import SeqOrder
@@ -25,8 +26,9 @@ from qos.core.strings import bare
 
 __all__ = ["HEAD", "ItemCounts", "ItemIndex"]
 
-#: The plain items of a queue that stay in memory when it has more than twice as many: 0.8 kB
-#: each. With four times as many it keeps them all, which happens after selectors only.
+#: The plain items of a queue that stay in memory when more than twice as many are ready:
+#: 0.8 kB each. With four times as many it keeps them all, which happens after selectors
+#: only. And as many that are held back.
 HEAD = 256
 
 
@@ -59,7 +61,7 @@ class ItemIndex:
         self.order = SeqOrder()
         self.counts = ItemCounts()
         self._size = self.oversized = 0
-        # The plain ones that are in memory, by seq.
+        # The plain ones in memory that are in the head, by seq.
         self._plain: dict[int, Item] = {}
         self.letters = Letters()
         self.holders = Holders()
@@ -119,38 +121,54 @@ class ItemIndex:
     def put(self, item: Item, now: float) -> None:
         """Add an item whose id is not in the index."""
         backlog = self.backlog
-        if backlog.is_used and item.state is ItemState.AVAILABLE and item.is_plain:
-            behind = backlog.count and place_of(item) > backlog.frontier
-            if behind and not self.ready.has_selectors:
+        if (
+            backlog.is_used
+            and item.is_plain
+            and backlog.may_wait(item)
+            and not self.ready.is_oversized(item)
+        ):
+            if item.is_held_back(now):
+                stays = self.counts.delayed(now) < HEAD
+            else:
+                stays = place_of(item) < backlog.frontier
+                if stays:
+                    self._plain[item.seq] = item
+            if not stays:
                 backlog.put(item)
                 return
-            self._plain[item.seq] = item
         self._keep(item, now)
-        if 2 * HEAD < len(self._plain) <= 4 * HEAD and not self.ready.has_selectors:
+        if len(self._plain) > 2 * HEAD:
             self._shorten()
 
     def _shorten(self) -> None:
-        """Leave the plain items that come last on disk only."""
+        """Leave the plain items that come last on disk only, unless there are too many."""
+        if self.ready.has_selectors or len(self._plain) > 4 * HEAD:
+            return
         plain = sorted(self._plain.values(), key=place_of)
-        last = place_of(plain[HEAD - 1])
-        if self.backlog.count:
-            # What lies between may not have been read.
-            last = min(last, self.backlog.frontier)
-        for item in filter(self.backlog.may_wait, plain[HEAD:]):
-            self.drop(item)
-            self.backlog.put(item)
-        self.backlog.frontier = last
+        for item in plain[HEAD:]:
+            del self._plain[item.seq]
+            if self.backlog.may_wait(item):
+                self.drop(item)
+                self.backlog.put(item)
+        self.backlog.frontier = behind(place_of(plain[HEAD - 1]))
 
     def read(self, now: float) -> None:
         """Take the next items that are on disk only into memory."""
-        for item in self.backlog.read(self.items):
+        self._take(self.backlog.read(now, self.items), now)
+
+    def _take(self, items: Iterable[Item], now: float) -> None:
+        """Take items that were on disk only into the head."""
+        for item in items:
             self._plain[item.seq] = item
             self._keep(item, now)
 
     def next_at(self) -> float | None:
         """The earliest time at which an item needs attention; its reason may be gone."""
-        at, end = self.timers.next_at(), self.backlog.expires_at
-        return at if end is None else end if at is None else min(at, end)
+        first = self.timers.next_at()
+        for at in (self.backlog.expires_at, self.backlog.delayed_until):
+            if at is not None and (first is None or at < first):
+                first = at
+        return first
 
     def expired(self, now: float) -> Iterator[Item]:
         """The next items that nobody has and whose ttl is over: one slice of them.
@@ -160,27 +178,49 @@ class ItemIndex:
         end = self.backlog.expires_at
         if end is not None and end <= now:
             for item in self.backlog.read_expired(now, self.items):
-                self._plain[item.seq] = item
                 self._keep(item, now)
         return self.timers.expired(now)
 
+    def delay_over(self, item: Item, now: float) -> None:
+        """Note that an item in memory is not held back any more."""
+        self.drop(item)
+        self.put(item, now)
+
+    def read_due(self, now: float) -> None:
+        """Take a slice of the items on disk whose delay is over, as far as they are next.
+
+        While there may be more, `next_at` is not after now.
+        """
+        until = self.backlog.delayed_until
+        if until is None or until > now:
+            return
+        self._take(self.backlog.read_due(now, self.items), now)
+        if len(self._plain) > 2 * HEAD:
+            self._shorten()
+
     def keep_all(self, now: float) -> None:
         """Take all items into memory, and leave none on disk only from now on."""
-        while self.backlog.count:
-            self.read(now)
+        after = 0
+        while page := self.backlog.page(after, READ):
+            after = page[-1].seq
+            for item in page:
+                self.backlog.drop(item)
+                self._keep(item, now)
         self.backlog.end()
 
-    def pop(self, kinds: Iterable[Kind], now: float) -> Item | None:
+    def pop(self, kinds: Collection[Kind], now: float) -> Item | None:
         """See `ReadyItems.pop`; what comes next is read, unless that goes in slices."""
         item = self.ready.pop(kinds)
-        while item is None and self.backlog.count and not self.ready.has_selectors:
+        while item is None and self.backlog.is_unread and not self.ready.has_selectors:
             self.read(now)
+            if self.backlog.passes:
+                break
             item = self.ready.pop(kinds)
         return item
 
     def classify(self, now: float) -> None:
         """See `ReadyItems.classify`; selectors see all items, so these are read first."""
-        if self.backlog.count and self.ready.has_selectors:
+        if self.backlog.is_unread and self.ready.has_selectors:
             self.read(now)
         self.ready.classify()
 
@@ -305,7 +345,7 @@ class ItemCounts:
 
     @property
     def releases_most(self) -> int:
-        """The largest number of releases in a row."""
+        """The largest number of releases in a row, of those in memory."""
         return max(self._releases, default=0)
 
 

@@ -297,7 +297,6 @@ def requeued(
     *,
     node: Node,
     item_id: str,
-    now: float,
     origin: Node | None = None,
 ) -> Item:
     """The item as available again, for a new life.
@@ -308,7 +307,6 @@ def requeued(
         item: dead, or a dead letter that is not locked.
         node: the node where it is to live.
         item_id: its id there.
-        now: the time.
         origin: of a dead letter, the node where it died.
     """
     assert item.state is not _ACQUIRED
@@ -323,7 +321,8 @@ def requeued(
         origin_id="" if origin is None else item.item_id,
         origin_identity="" if origin is None else origin.identity,
         state=_AVAILABLE,
-        available_at=now,
+        # It has no delay: see Item.has_delay.
+        available_at=item.published_at,
         # The ttl is over or nearly over by now, and the item must not expire at once.
         expires_at=None,
         delivery_count=0,

@@ -455,7 +455,9 @@ class QueueNode:
         return []
 
     def due(self, now: float, link: LinkTime) -> list[QueueEffect]:
-        """Handle what is due: locks time out, delays end, and a slice of items expires.
+        """Handle what is due: locks time out, delays end, and items expire.
+
+        Of what is on disk a slice.
 
         Args:
             now: the time.
@@ -467,7 +469,8 @@ class QueueNode:
                 if item.deadline <= now:
                     effects += self._time_out(item, now, link)
             elif not item.is_held_back(now):
-                self.live.mark_ready(item)
+                self.live.delay_over(item, now)
+        self.live.read_due(now)
         for item in self.live.expired(now):
             dead = item_lifecycle.expired(item, now=now)
             effects += self.deliveries.die(item, dead, now)

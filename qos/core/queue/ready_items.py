@@ -26,10 +26,11 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TypeAlias
 
 from qos.core.counting import uncount
-from qos.core.queue.backlog import Backlog, Place, place_of
+from qos.core.queue.backlog import Backlog
 from qos.core.queue.consumer_jids import is_consumer_jid
 from qos.core.queue.item import Item, ItemState
 from qos.core.queue.item_names import ItemNames, is_read_from_payload
+from qos.core.queue.places import LAST, Place, place_of
 from qos.core.queue.selector import Names, Selector, parse
 from qos.core.queue.selector_time import SelectorTime
 from qos.core.queue.shares import has_room
@@ -108,7 +109,7 @@ class ReadyItems:
         Args:
             items: the items of the node that are in memory, by id.
             time: of the selectors of all nodes; None: it is not measured.
-            backlog: the items that are on disk only, and ready; None: there are none.
+            backlog: the items that are on disk only; None: there are none.
         """
         self._items = items
         self._backlog = backlog
@@ -208,9 +209,11 @@ class ReadyItems:
     @property
     def _awaits_more(self) -> bool:
         """Whether selectors are still to be evaluated for items that are on disk only."""
-        return (
-            self.has_selectors and self._backlog is not None and self._backlog.count > 0
-        )
+        return self.has_selectors and self._frontier < LAST
+
+    @property
+    def _frontier(self) -> Place:
+        return LAST if self._backlog is None else self._backlog.frontier
 
     @property
     def classifying(self) -> bool:
@@ -487,10 +490,7 @@ class ReadyItems:
                 top = self._top(view, heap) if heap else None
                 if top is not None and (first is None or top < first):
                     first, best = top, (view, heap)
-        backlog = self._backlog
-        if best is None or first is None:
-            return None
-        if backlog is not None and backlog.count and first > backlog.frontier:
+        if best is None or first is None or first > self._frontier:
             return None
         view, heap = best
         return self._item(heapq.heappop(heap), view)

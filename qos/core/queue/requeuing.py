@@ -94,7 +94,7 @@ def _live_again(
     else:
         queue.dead -= 1
     # A dead letter that died again belongs to this node now.
-    alive = item_lifecycle.requeued(item, node=queue.node, item_id=item_id, now=now)
+    alive = item_lifecycle.requeued(item, node=queue.node, item_id=item_id)
     return queue.take_in(alive, item, now)
 
 

@@ -174,7 +174,7 @@ class Queues:
         store = self.ended_items if self._is_paged else None
         queue = self.nodes[node.name] = (TopicNode if is_topic else QueueNode)(
             node,
-            backlog=Backlog(node, store, *(plain or ())),
+            backlog=Backlog(node, store, plain),
             items=items,
             subscriptions=subscriptions,
             dead=dead,
@@ -551,8 +551,9 @@ class Queues:
             if queue.is_over():
                 effects += self.delete(name)
                 continue
-            # A step evaluates new selectors for some items only; the next one goes on.
-            at = now if queue.deliveries.classifying else queue.next_at()
+            # A step evaluates new selectors for some items only, and passes over some
+            # that are held back; the next one goes on.
+            at = now if queue.deliveries.goes_on else queue.next_at()
             if at is not None:
                 self._timers.set(name, at)
         self.selector_time.begin_step(now)

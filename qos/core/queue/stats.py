@@ -42,7 +42,7 @@ def stats(
         now: the time.
     """
     live, active = queue.live, queue.subscriptions.active()
-    delayed = live.counts.delayed(now)
+    delayed = live.counts.delayed(now) + live.backlog.delayed
     oldest = live.published_at()
     return {
         "available": live.counts.waiting + live.backlog.count - delayed,
@@ -56,7 +56,7 @@ def stats(
         "excluded": _stuck(queue, active, present),
         "unmatched": _unmatched(queue, active),
         "oversized": live.oversized,
-        "releases_most": live.counts.releases_most,
+        "releases_most": max(live.counts.releases_most, live.backlog.releases_most),
         "missed": queue.node.missed,
         "repeated": queue.repeated,
     }

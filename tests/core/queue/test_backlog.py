@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from deep_queue import COUNT, deep, is_due, queue_of
 from qos.core.queue import backlog, item_index, timers
 from qos.core.queue.contents import PlainItems
 from qos.core.queue.item import ItemOutcome
-from qos.core.queue.node import QueueNode
 from qos.core.queue.requests import Items, Publish, Purge, Requeue
 from qos.core.queue.results import ItemsResult, PublishResult
 from qos.core.record import replace
@@ -26,31 +26,12 @@ from queue_world import (
     retraction,
 )
 
-COUNT = 40
-
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few items are a deep queue here: it keeps 4 to 8 of them in memory, and reads 3."""
     monkeypatch.setattr(item_index, "HEAD", 4)
     monkeypatch.setattr(backlog, "READ", 3)
-
-
-def deep(**config: str) -> World:
-    """A world whose queue has i0 to i39."""
-    fields = {f"queue#{name}": value for name, value in config.items()}
-    it = World({**PLAIN, **fields})
-    it.publish(*(f"i{number}" for number in range(COUNT)))
-    return it
-
-
-def queue_of(it: World, node: str = NODE) -> QueueNode:
-    return it.core.nodes[node]
-
-
-def is_due(it: World) -> bool:
-    at = it.core.next_at()
-    return at is not None and at <= it.now
 
 
 def browsed(it: World, **wish: Any) -> tuple[list[str], int | None]:
@@ -106,15 +87,42 @@ def test_a_priority_goes_before_what_is_in_memory_and_behind_it() -> None:
 
 
 def test_what_is_given_back_comes_after_what_was_never_given() -> None:
-    """It stays in memory, and waits for its turn there."""
+    """It waits for its turn where they do."""
     it = deep()
     it.subscribe(BEE, 1)
     it.unlock("i0", BEE)
     it.wait(1.0)
-    assert queue_of(it).items["i0"].order
+    assert "i0" not in queue_of(it).items
     for number in range(1, COUNT):
         it.retract(f"i{number}", BEE)
     assert it.given()[-1] == ("i0", BEE)
+
+
+def test_what_excludes_a_worker_comes_after_what_was_never_given() -> None:
+    """It is in memory, and those that are on disk come first."""
+    it = deep()
+    it.subscribe(BEE, 1)
+    it.unlock("i0", BEE, not_here=True)
+    assert "i0" in queue_of(it).items
+    it.unsubscribe(BEE)
+    it.subscribe(ANT, 100)
+    seen = [item_id for item_id, by in it.given() if by == ANT]
+    assert seen[-1] == "i0"
+    assert len(seen) == COUNT - 1, "all but the one that is not settled"
+
+
+def test_an_item_that_is_too_large_for_workers_is_there_once() -> None:
+    """It stays in memory, where alone this is known."""
+    it = deep()
+    it.subscribe(BEE, 1)
+    it.add(it.core.unsendable(BEE, NODE, [it.item("i0").token], "too large", it.now))
+    it.flush()
+    assert "i0" in queue_of(it).items
+    it.subscribe(ANT, 100)
+    assert len(it.given()) == COUNT
+    assert queue_of(it).live.count == COUNT
+    assert it.stats()["oversized"] == 1
+    assert it.stats()["bytes"] == sum(item.size for item in it.live().values())
 
 
 def test_an_excluded_worker_goes_on_with_what_is_on_disk() -> None:
@@ -321,9 +329,12 @@ def test_a_start_counts_what_is_there() -> None:
     it.create("other", PLAIN)
     it.publish("a", "b", node="other")
     it.subscribe(BEE, 5)
-    plain = it.disk.contents(paged=True).plain
+    plain = it.disk.contents(paged_at=it.now).plain
     size = sum(len(f"<x>i{number}</x>") for number in range(5, COUNT))
-    assert plain == {NODE: PlainItems(COUNT - 5, size), "other": PlainItems(2, 16)}
+    assert plain == {
+        NODE: PlainItems(COUNT - 5, size, counted_at=it.now),
+        "other": PlainItems(2, 16, counted_at=it.now),
+    }
     assert it.disk.contents().plain is None
     assert all(item.outcome is not ItemOutcome.ACCEPTED for item in it.live().values())
 
@@ -444,8 +455,8 @@ def test_an_item_whose_time_has_come_is_not_left_on_disk(
     it.publish(*(entry(f"j{n}", ttl=5) for n in range(20)))
     it.publish(*(f"k{n}" for n in range(20)))
     for n in range(20):
-        # In memory, since it comes back; it takes the place of others in the slices.
-        it.unlock(f"i{n}", BEE)
+        # In memory, since it excludes a worker; it takes the place of others in the slices.
+        it.unlock(f"i{n}", BEE, not_here=True)
     it.now += 5
     for n in range(10):
         # With each step more come, and the head is made short again.
@@ -467,20 +478,16 @@ def test_an_item_that_expires_at_once_does_so() -> None:
     assert it.stats()["dead"] == COUNT + 1
 
 
-def test_what_is_in_memory_behind_the_head_does_not_move_its_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What came while there was a selector lies behind items that nobody has read."""
-    monkeypatch.setattr(item_index, "HEAD", 10)
+def test_what_comes_while_a_selector_reads_has_its_place() -> None:
+    """Behind items that nobody has read yet."""
     it = deep()
     it.boot()
     it.subscribe(BEE, 1, selector="n = 1")
     it.publish(*(f"j{n}" for n in range(20)))
     assert queue_of(it).deliveries.classifying
     it.unsubscribe(BEE)
-    assert len(queue_of(it).items) > 20
     it.publish(entry("first", priority=9))
-    assert len(queue_of(it).items) <= 20
+    assert len(queue_of(it).items) <= 8
     it.subscribe(ANT, 1000)
     assert [item_id for item_id, _ in it.given()] == [
         "first",

@@ -91,7 +91,7 @@ def step(item: Item, input_: ItemInput, **given: object) -> Item:
         case ItemInput.EXPIRE:
             return item_lifecycle.expired(item, now=now)
         case ItemInput.REQUEUE:
-            return item_lifecycle.requeued(item, node=ORDERS, item_id="a", now=now)
+            return item_lifecycle.requeued(item, node=ORDERS, item_id="a")
     more = {"options": options(), "order": 3, **given}
     return item_lifecycle.given_back(item, input_, now=now, **more)  # type: ignore[arg-type]
 
@@ -300,13 +300,12 @@ def test_a_requeued_item_begins_again_with_its_history() -> None:
         origin_id="b",
         origin_identity="i",
     )
-    after = item_lifecycle.requeued(item, node=OTHER, item_id="c", now=400.0)
+    after = item_lifecycle.requeued(item, node=OTHER, item_id="c")
     assert after == replace(
         ITEM,
         node="other",
         gen=3,
         item_id="c",
-        available_at=400.0,
         expires_at=None,
         history=DEAD.history,
     )

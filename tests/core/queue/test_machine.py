@@ -26,6 +26,7 @@ from qos.core.queue import backlog, item_index, ready_items, requeuing
 from qos.core.queue.consumer_jids import consumer_jid
 from qos.core.queue.effects import NotifyItem, QueueEffect, SaveItem
 from qos.core.queue.item import ItemOutcome
+from qos.core.queue.node import QueueNode
 from qos.core.queue.properties import Properties
 from qos.core.queue.requests import (
     Configure,
@@ -240,6 +241,7 @@ class Queue(RuleBasedStateMachine):
                     digest=one.digest,
                     size=one.size,
                     priority=4 if priority is None else priority,
+                    published_at=self.now,
                     available_at=self.now + delay,
                     expires_at=None if ttl is None else self.now + ttl,
                     properties=properties,
@@ -611,17 +613,30 @@ class Queue(RuleBasedStateMachine):
         effects = self.world.core.dispatch(self.now)
         self.model.due(self.now)
         self.gave(effects)
-        # New selectors are evaluated for one item a step here.
-        while any(
-            queue.deliveries.classifying for queue in self.world.core.nodes.values()
-        ):
-            assert self.world.core.next_at() == self.now, "not woken for the next items"
+        # New selectors are evaluated for one item a step here, one delay on disk ends, and
+        # a worker is looked for one item that is not held back.
+        while any(map(self.goes_on, self.world.core.nodes.values())):
+            at = self.world.core.next_at()
+            assert at is not None
+            assert at <= self.now, "not woken for the next items"
             effects = self.world.core.dispatch(self.now)
             self.gave(effects)
         self.model.idle(self.present, self.now)
 
+    def goes_on(self, queue: QueueNode) -> bool:
+        """Whether the next step follows at once."""
+        until = queue.live.backlog.delayed_until
+        return queue.deliveries.goes_on or (until is not None and until <= self.now)
+
     def gave(self, effects: list[QueueEffect]) -> None:
         """Check what a dispatch has given out."""
+        self.world.add(effects)
+        self.model.unread = {
+            item.seq
+            for name, queue in self.world.core.nodes.items()
+            for item in self.world.live(name).values()
+            if item.item_id not in queue.items and queue.live.backlog._is_delayed(item)
+        }
         self.model.new_selectors = {
             (name, selector)
             for name, queue in self.world.core.nodes.items()
@@ -631,7 +646,6 @@ class Queue(RuleBasedStateMachine):
         for effect in effects:
             if isinstance(effect, SaveItem) and effect.item.token:
                 self.model.gave(effect.item, self.present, self.now)
-        self.world.add(effects)
 
     def commit(self) -> None:
         old_at, disk = self.world.old_at, self.world.disk

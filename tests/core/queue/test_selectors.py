@@ -151,7 +151,7 @@ def test_old_entries_of_a_requeued_item_do_not_count() -> None:
     ready.add(item)
     ready.discard(item)
     node = Node(name=NODE, identity="i", created_at=0.0)
-    letter = items["a"] = requeued(item, node=node, item_id="a", now=2.0)
+    letter = items["a"] = requeued(item, node=node, item_id="a")
     ready.add(letter)
     assert ready.pop([ready.kind_of("JMSExpiration > 0", BEE)]) is None
     assert ready.pop([ready.kind_of("", BEE)]) is letter

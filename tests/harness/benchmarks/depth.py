@@ -6,6 +6,8 @@ is the engine with its store. Each row says
 
 - for a start: the time to the first answer, the processor time, and the memory that came
   with it;
+- for a worker: the time from its subscription to its first item. With `--delay` all items
+  that were there are held back, and lie in front of it;
 - for requests one by one, each answered when it is on disk: the median and the slowest of
   a hundred;
 - for a purge of the whole queue: the time until the last row has gone, and how long a
@@ -95,16 +97,17 @@ class Service(QueuePort):
         assert not isinstance(stats, Refusal)
         return stats
 
-    async def publish(self, node: str, count: int = 1) -> None:
+    async def publish(self, node: str, count: int = 1, delay: float = 0.0) -> None:
         """Publish items with ids that nobody has used."""
-        await self.ask(Publish(node, tuple(self._entry() for _ in range(count))))
+        await self.ask(Publish(node, tuple(self._entry(delay) for _ in range(count))))
 
-    def _entry(self) -> PublishedItem:
+    def _entry(self, delay: float) -> PublishedItem:
         return PublishedItem(
             item_id=self.new_id(),
             payload=PAYLOAD,
             digest=content_digest(PAYLOAD.encode(), {}),
             size=len(PAYLOAD),
+            delay=delay,
         )
 
     # -- see QueuePort -----------------------------------------------------
@@ -128,15 +131,21 @@ class Service(QueuePort):
         return f"{os.getpid()}-{next(self._numbers)}"
 
 
-async def fill(path: Path, count: int) -> None:
-    """Make a store with a queue of this many items, and another one."""
+async def fill(path: Path, count: int, delay: float) -> None:
+    """Make a store with a queue of this many items, and another one.
+
+    Args:
+        path: of the store.
+        count: of the items.
+        delay: of each of them, in seconds.
+    """
     service = Service(path)
     options = {"pubsub#access_model": "open", "queue#max_bytes": str(2**40)}
     options["queue#max_items"] = str(count + 10_000)
     await service.ask(Create(DEEP, options))
     await service.ask(Create(SMALL, options))
     for start in range(0, count, _BATCH):
-        await service.publish(DEEP, min(_BATCH, count - start))
+        await service.publish(DEEP, min(_BATCH, count - start), delay)
     await service.engine.aclose()
 
 
@@ -144,9 +153,9 @@ async def measure(path: Path) -> dict[str, float]:
     """The figures of a row; times are in ms, but those of a start and a purge in s."""
     memory, cpu_s, began = _memory(), time.process_time(), time.perf_counter()
     service = Service(path)
-    available = int((await service.stats())["available"] or 0)
+    stats = await service.stats()
     figures: dict[str, float] = {
-        "items": available,
+        "items": (stats["available"] or 0) + (stats["delayed"] or 0),
         "start_s": time.perf_counter() - began,
         "start_cpu_s": time.process_time() - cpu_s,
         "memory_mb": (_memory() - memory) / _MB,
@@ -155,7 +164,10 @@ async def measure(path: Path) -> dict[str, float]:
     # So that there is a next item, however few there are.
     await service.publish(DEEP, _TIMES)
     figures |= await _each("publish", lambda: service.publish(DEEP))
+    began = time.perf_counter()
     await service.ask(Subscribe(DEEP, WORKER, {"pubsub#queue_requests": "1"}), WORKER)
+    held = [await service.given.get()]
+    figures["first_ms"] = (time.perf_counter() - began) * 1e3
 
     async def accept() -> None:
         item_id, token = held.pop()
@@ -163,7 +175,6 @@ async def measure(path: Path) -> dict[str, float]:
         await service.ask(Retract(DEEP, (how,)), WORKER)
         held.append(await service.given.get())
 
-    held = [await service.given.get()]
     figures |= await _each("accept", accept)
     figures |= await _each("stats", service.stats)
     page = await service.ask(Items(node=DEEP, max_items=100, last=True))
@@ -239,6 +250,7 @@ _COLUMNS: Mapping[str, tuple[str, int]] = {
     "start_cpu_s": ("CPU, s", 2),
     "memory_mb": ("memory, MB", 1),
     "publish_ms": ("publish, ms", 2),
+    "first_ms": ("first item, ms", 1),
     "accept_ms": ("accept and next, ms", 2),
     "stats_ms": ("stats, ms", 2),
     "page_ms": ("page of 100, ms", 2),
@@ -273,11 +285,12 @@ def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(prog="depth", description=__doc__)
     parser.add_argument("depths", nargs="*", type=int, default=DEPTHS)
+    parser.add_argument("--delay", metavar="S", type=float, default=0.0)
     parser.add_argument("--fill", metavar="PATH", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--measure", metavar="PATH", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.fill:
-        asyncio.run(fill(options.fill, options.depths[0]))
+        asyncio.run(fill(options.fill, options.depths[0], options.delay))
         print("{}")
     elif options.measure:
         print(json.dumps(asyncio.run(measure(options.measure))))
@@ -286,7 +299,7 @@ def main() -> None:
         for depth in options.depths:
             with tempfile.TemporaryDirectory() as folder:
                 path = str(Path(folder) / "queues.sqlite")
-                _run("--fill", path, str(depth))
+                _run("--fill", path, "--delay", str(options.delay), str(depth))
                 rows.append(_run("--measure", path))
                 print(json.dumps(rows[-1]), file=sys.stderr)
         print(_table(rows))

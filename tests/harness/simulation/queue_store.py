@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from qos.core.queue.contents import Moment, QueueContents
 from qos.core.queue.effects import Change
 from qos.core.queue.item import EndedItem, Item, ItemOutcome
+from qos.core.queue.places import DelayEnd, Place
 from qos.core.queue.push import PushLink, PushSubscriber
 from qos.core.wall_clock import ClockHistory
 from qos.engine.clock import Clock
@@ -95,7 +96,9 @@ class SimulatedQueueStore:
             raise StoreError(self.url, "is not open")
         return self.disk.kept
 
-    def open(self, now: float | None = None, *, paged: bool = False) -> QueueContents:
+    def open(
+        self, now: float | None = None, *, paged_at: float | None = None
+    ) -> QueueContents:
         """See QueueStore."""
         if self.disk.holder is not None:
             raise StoreInUse(self.url, "a store has it open")
@@ -103,11 +106,11 @@ class SimulatedQueueStore:
         if now is not None:
             self.moved_s = self.disk.kept.move(now)
         self.disk.holder = self
-        return self.contents(paged=paged)
+        return self.contents(paged_at=paged_at)
 
-    def contents(self, *, paged: bool = False) -> QueueContents:
+    def contents(self, *, paged_at: float | None = None) -> QueueContents:
         """See QueueStore."""
-        return self._kept.contents(paged=paged)
+        return self._kept.contents(paged_at=paged_at)
 
     def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
         """See QueueStore."""
@@ -128,10 +131,10 @@ class SimulatedQueueStore:
         return {seq: payloads[seq] for seq in seqs if seq in payloads}
 
     def plain(
-        self, node: str, gen: int, *, after: tuple[int, int], limit: int
-    ) -> list[Item]:
+        self, node: str, gen: int, *, start: Place, limit: int, now: float
+    ) -> tuple[list[Item], Place]:
         """See QueueStore."""
-        return self._kept.plain(node, gen, after=after, limit=limit)
+        return self._kept.plain(node, gen, start=start, limit=limit, now=now)
 
     def find_plain(
         self, node: str, gen: int, item_ids: Collection[str]
@@ -142,6 +145,16 @@ class SimulatedQueueStore:
     def expiring(self, node: str, gen: int, *, after: Moment, limit: int) -> list[Item]:
         """See QueueStore."""
         return self._kept.expiring(node, gen, after=after, limit=limit)
+
+    def delayed(
+        self, node: str, gen: int, *, after: DelayEnd, until: float, limit: int
+    ) -> list[Item]:
+        """See QueueStore."""
+        return self._kept.delayed(node, gen, after=after, until=until, limit=limit)
+
+    def next_delay(self, node: str, gen: int, now: float) -> float | None:
+        """See QueueStore."""
+        return self._kept.next_delay(node, gen, now)
 
     def plain_page(
         self, node: str, gen: int, *, after: int, limit: int, last: bool = False
