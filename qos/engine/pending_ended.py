@@ -326,6 +326,44 @@ class PendingEndedItems:
             after = delay_end(chunk[-1])
         return sorted([*pending, *unchanged], key=delay_end)[:limit]
 
+    def _pending_letters(self, node: str, gen: int, identity: str) -> list[Item]:
+        """The dead letters from this node that are on their way, or change."""
+        key = (node, gen, identity)
+        return [
+            item
+            for item in self._items.values()
+            if item is not None
+            and item.origin
+            and (item.node, item.gen, item.origin_identity) == key
+            and item.state is not ItemState.ARCHIVED
+        ]
+
+    def letters(
+        self, node: str, gen: int, identity: str, *, after: int, limit: int
+    ) -> list[Item]:
+        """See qos.core.queue.contents.StoredItems."""
+        pending = self._pending_letters(node, gen, identity)
+        letters = [item for item in pending if item.seq > after]
+        unchanged: list[Item] = []
+        while len(unchanged) < limit:
+            chunk = self._store.letters(node, gen, identity, after=after, limit=limit)
+            unchanged += [item for item in chunk if item.seq not in self._items]
+            if len(chunk) < limit:
+                break
+            after = chunk[-1].seq
+        return sorted([*letters, *unchanged], key=lambda item: item.seq)[:limit]
+
+    def find_letters(
+        self, node: str, gen: int, identity: str, origin_ids: Collection[str]
+    ) -> list[Item]:
+        """See qos.core.queue.contents.StoredItems."""
+        letters = self._store.find_letters(node, gen, identity, origin_ids)
+        pending = self._pending_letters(node, gen, identity)
+        return [
+            *(item for item in letters if item.seq not in self._items),
+            *(item for item in pending if item.origin_id in origin_ids),
+        ]
+
     def next_delay(self, node: str, gen: int, now: float) -> float | None:
         """See qos.core.queue.contents.StoredItems."""
         times = [self._store.next_delay(node, gen, now)]

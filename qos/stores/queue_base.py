@@ -252,6 +252,26 @@ class QueueStore(PurgedRows, Protocol):
             limit: so many at most; a shorter list is the end.
         """
 
+    def letters(
+        self, node: str, gen: int, identity: str, *, after: int, limit: int
+    ) -> list[Item]:
+        """The dead letters of this generation of a node from one other node, by seq.
+
+        Those that are available or locked.
+
+        Args:
+            node: the name of the node where they are.
+            gen: its generation.
+            identity: of the node where they died.
+            after: only those with a larger seq.
+            limit: so many at most; a shorter list is the end.
+        """
+
+    def find_letters(
+        self, node: str, gen: int, identity: str, origin_ids: Collection[str]
+    ) -> list[Item]:
+        """Those of them that had one of these ids where they died, in any order."""
+
     def next_delay(self, node: str, gen: int, now: float) -> float | None:
         """When the next delay of a plain item, or of a locked one, ends after now."""
 

@@ -1,4 +1,4 @@
-"""The plain items of a queue (`Item.is_plain`) in its database.
+"""The plain items of a queue (`Item.is_plain`), and its dead letters, in its database.
 
 Each read takes its time by what it returns, however many items there are: an index has
 them in the order in which they are asked for. A lock changes none of these indices. So a
@@ -17,7 +17,7 @@ from qos.core.counting import uncount
 from qos.core.queue.contents import Moment, PlainItems
 from qos.core.queue.item import PRIORITIES, Item
 from qos.core.queue.places import LAST, DelayEnd, Place, behind, place_of
-from qos.stores.queue_schema import HAS_DELAY, IN_MEMORY, PLAIN
+from qos.stores.queue_schema import HAS_DELAY, IN_MEMORY, LETTER, PLAIN
 
 __all__ = ["IDS", "LOOKED_AT", "PlainReads"]
 
@@ -235,6 +235,44 @@ class PlainReads:
             if len(items) == limit:
                 break
         return items
+
+    def letters(
+        self, node: str, gen: int, identity: str, *, after: int, limit: int
+    ) -> list[Item]:
+        """See QueueStore."""
+        return self._items(
+            f"INDEXED BY item_letter WHERE {LETTER} AND node = ? AND gen = ?"
+            " AND origin_identity = ? AND seq > ? ORDER BY seq LIMIT ?",
+            *(node, gen, identity, after, limit),
+        )
+
+    def find_letters(
+        self, node: str, gen: int, identity: str, origin_ids: Collection[str]
+    ) -> list[Item]:
+        """See QueueStore."""
+        items: list[Item] = []
+        ids = list(origin_ids)
+        for start in range(0, len(ids), IDS):
+            batch = ids[start : start + IDS]
+            marks = ", ".join("?" * len(batch))
+            items += self._items(
+                f"INDEXED BY item_letter_by_id WHERE {LETTER} AND node = ? AND gen = ?"
+                f" AND origin_identity = ? AND origin_id IN ({marks})",
+                *(node, gen, identity, *batch),
+            )
+        return items
+
+    def _letter_counts(self) -> dict[str, dict[str, int]]:
+        rows = self._read(
+            "SELECT name, origin_identity, COUNT(*) FROM node"
+            " CROSS JOIN item INDEXED BY item_letter"
+            f" ON item.node = name AND item.gen = node.gen WHERE {LETTER}"
+            " GROUP BY name, origin_identity"
+        )
+        counts: dict[str, dict[str, int]] = {}
+        for name, identity, count in rows:
+            counts.setdefault(name, {})[identity] = count
+        return counts
 
     def next_delay(self, node: str, gen: int, now: float) -> float | None:
         """See QueueStore."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from qos.stores.sqlite_file import ABOUT, Migrations
 
-__all__ = ["APPLICATION_ID", "HAS_DELAY", "IN_MEMORY", "MIGRATIONS", "PLAIN"]
+__all__ = ["APPLICATION_ID", "HAS_DELAY", "IN_MEMORY", "LETTER", "MIGRATIONS", "PLAIN"]
 
 #: "QoSq", by which `file` and we recognize our files.
 APPLICATION_ID = 0x516F5371
@@ -12,9 +12,12 @@ APPLICATION_ID = 0x516F5371
 #: The condition on an item that is plain (`Item.is_plain`), or was when it was locked: none
 #: of these columns changes then.
 PLAIN = (
-    "ended_at IS NULL AND origin = '' AND excluded = '[]'"
+    "ended_at IS NULL AND excluded = '[]'"
     """ AND ("order" > 0 OR history = '[]' OR available_at <= published_at)"""
 )
+
+#: The condition on a dead letter.
+LETTER = "ended_at IS NULL AND origin <> ''"
 
 #: The condition on a plain item that has a delay (`Item.has_delay`).
 HAS_DELAY = '("order" > 0 OR available_at > published_at)'
@@ -291,5 +294,11 @@ MIGRATIONS: Migrations = (
             ) WHERE {PLAIN} AND {HAS_DELAY}""",
         f"""CREATE INDEX item_given_back ON item (node, gen, seq, releases)
             WHERE {PLAIN} AND "order" > 0""",
+        # Dead letters by the node where they died, and by their id there.
+        f"""CREATE INDEX item_letter ON item (node, gen, origin_identity, seq)
+            WHERE {LETTER}""",
+        f"""CREATE INDEX item_letter_by_id ON item (
+                node, gen, origin_identity, origin_id, seq
+            ) WHERE {LETTER}""",
     ),
 )

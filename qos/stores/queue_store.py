@@ -319,6 +319,7 @@ class SqliteQueueStore(PlainReads, SqliteFile[QueueContents, Change]):
             termini=self._termini(),
             items=self._items(live),
             plain=plain,
+            letters=self._letter_counts(),
             dead=dict(dead),
             next_seq=self._next_seq("item"),
             next_order=last_order + 1,

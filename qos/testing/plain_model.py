@@ -117,8 +117,43 @@ class PlainModel:
         ]
         return items[:limit]
 
+    def letter_counts(self) -> dict[str, dict[str, int]]:
+        """See QueueContents.letters."""
+        counts: dict[str, Counter[str]] = {}
+        for item in self.items.values():
+            node = self.nodes.get(item.node)
+            if node is not None and item.gen == node.gen and _is_letter(item):
+                counts.setdefault(item.node, Counter())[item.origin_identity] += 1
+        return {name: dict(by_identity) for name, by_identity in counts.items()}
+
+    def letters(
+        self, node: str, gen: int, identity: str, *, after: int, limit: int
+    ) -> list[Item]:
+        """See QueueStore."""
+        letters = self._letters(node, gen, identity)
+        return [item for item in letters if item.seq > after][:limit]
+
+    def find_letters(
+        self, node: str, gen: int, identity: str, origin_ids: Collection[str]
+    ) -> list[Item]:
+        """See QueueStore."""
+        letters = self._letters(node, gen, identity)
+        return [item for item in letters if item.origin_id in origin_ids]
+
+    def _letters(self, node: str, gen: int, identity: str) -> list[Item]:
+        key = (node, gen, identity)
+        return [
+            item
+            for _, item in sorted(self.items.items())
+            if (item.node, item.gen, item.origin_identity) == key and _is_letter(item)
+        ]
+
     def next_delay(self, node: str, gen: int, now: float) -> float | None:
         """See QueueStore."""
         items = self._with_locked(node, gen)
         ends = [item.available_at for item in items if item.is_held_back(now)]
         return min(ends, default=None)
+
+
+def _is_letter(item: Item) -> bool:
+    return item.state is not ItemState.ARCHIVED and item.origin != ""

@@ -185,7 +185,7 @@ class Chance:
             return life | {"ended_at": self._any(float)}
         life |= {"outcome": None, "ended_at": None}
         if self._chance.randrange(2):
-            life |= {"origin": "", "excluded": frozenset()}
+            life["excluded"] = frozenset()
             if self._chance.randrange(2):
                 life |= {"order": 0, "history": ()}
             if self._chance.randrange(2):

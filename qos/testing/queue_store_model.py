@@ -351,6 +351,7 @@ class QueueModel(PlainModel):
                 and not (paged_at is not None and item.is_plain)
             ],
             plain=None if paged_at is None else self.plain_counts(paged_at),
+            letters=self.letter_counts(),
             dead=dict(dead),
             next_seq=self.last_seq + 1,
             next_order=1 + last_order,
@@ -404,9 +405,11 @@ class QueueModel(PlainModel):
             and self.is_shown(item)
         }
         contents = self.contents()
-        keys = {(item.node, item.gen) for item in contents.items}
-        ids = [item.item_id for item in contents.items]
-        plain = {(node, gen): plain_state(self, node, gen, ids) for node, gen in keys}
+        live = contents.items
+        plain = {
+            (node, gen): plain_state(self, node, gen, live)
+            for node, gen in {(item.node, item.gen) for item in live}
+        }
         return State(
             contents=contents,
             paged=self.contents(paged_at=AT),

@@ -35,7 +35,8 @@ class State:
         paged: the same, with plain items counted at the time AT.
         plain: the plain items of each node's generation that has some: those that are not
             held back at three times, in the order of delivery; by seq, the last ones,
-            those with an id, those with a ttl, and those with a delay.
+            those with an id, those with a ttl, and those with a delay. And its dead
+            letters, by seq and by their ids.
         payloads: of all items, by seq.
         archived: the items that nodes keep after an outcome, by seq.
         ended: the remembered ends.
@@ -84,9 +85,11 @@ def state_of(store: QueueStore, nodes: Sequence[str], ids: Sequence[str]) -> Sta
         for subscriber_id in ids
         for seq, link in store.push_links(subscriber_id).items()
     }
-    keys = {(item.node, item.gen) for item in contents.items}
-    live_ids = [item.item_id for item in contents.items]
-    plain = {(node, gen): plain_state(store, node, gen, live_ids) for node, gen in keys}
+    live = contents.items
+    plain = {
+        (node, gen): plain_state(store, node, gen, live)
+        for node, gen in {(item.node, item.gen) for item in live}
+    }
     return State(
         contents=contents,
         paged=store.contents(paged_at=AT),
@@ -108,10 +111,17 @@ def state_of(store: QueueStore, nodes: Sequence[str], ids: Sequence[str]) -> Sta
 
 
 def plain_state(
-    store: QueueStore | PlainModel, node: str, gen: int, ids: Sequence[str]
+    store: QueueStore | PlainModel, node: str, gen: int, items: Sequence[Item]
 ) -> tuple[list[Item], ...]:
-    """See State.plain; read by pages of two."""
-    by_id = store.find_plain(node, gen, ids)
+    """See State.plain; read by pages of two.
+
+    Args:
+        store: open.
+        node: the name of a node.
+        gen: a generation of it.
+        items: all that are available or locked.
+    """
+    by_id = store.find_plain(node, gen, [item.item_id for item in items])
     return (
         *(_in_order(store, node, gen, now) for now in (-math.inf, AT, math.inf)),
         _by_seq(store, node, gen),
@@ -119,6 +129,7 @@ def plain_state(
         [by_id[item_id] for item_id in sorted(by_id)],
         _expiring(store, node, gen),
         _delayed(store, node, gen),
+        *_letters(store, node, gen, items),
     )
 
 
@@ -161,3 +172,23 @@ def _delayed(store: QueueStore | PlainModel, node: str, gen: int) -> list[Item]:
             items += page
             end = delay_end(page[-1])
     return items
+
+
+def _letters(
+    store: QueueStore | PlainModel, node: str, gen: int, items: Sequence[Item]
+) -> tuple[list[Item], list[Item]]:
+    """By the identity of the node where they died: by seq, and by id and seq."""
+    by_seq: list[Item] = []
+    by_id: list[Item] = []
+    origin_ids = sorted({item.origin_id for item in items})
+    for identity in sorted({item.origin_identity for item in items}):
+        seq = 0
+        while page := store.letters(node, gen, identity, after=seq, limit=2):
+            by_seq += page
+            seq = page[-1].seq
+        for origin_id in origin_ids:
+            letters = store.find_letters(node, gen, identity, [origin_id])
+            by_id += sorted(letters, key=lambda item: item.seq)
+        letters = store.find_letters(node, gen, identity, origin_ids)
+        by_id += sorted(letters, key=lambda item: item.seq)
+    return by_seq, by_id

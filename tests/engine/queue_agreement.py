@@ -104,11 +104,11 @@ def counts_agree(world: World, name: str, now: float) -> None:
     stuck = [item for item in waiting if item.excluded.issuperset(takers)]
     letters = [
         item
-        for each in world.core.nodes.values()
-        for item in each.items.values()
+        for each in world.core.nodes
+        for item in world.live(each).values()
         if item.origin_identity == queue.node.identity
     ]
-    counted = sum(len(each.order) for _, each in world.core.letters(name))
+    counted = sum(each.count for _, each in world.core.letters(name))
     found = stats(queue, present, letters=counted, copying=0, now=now)
     oldest = min((each.published_at for each in items), default=None)
     assert found == {

@@ -435,6 +435,20 @@ class _Memory:
             node, gen, after=after, until=until, limit=limit
         )
 
+    def letters(
+        self, node: str, gen: int, identity: str, *, after: int, limit: int
+    ) -> list[Item]:
+        return QueueModel(items=self._items()).letters(
+            node, gen, identity, after=after, limit=limit
+        )
+
+    def find_letters(
+        self, node: str, gen: int, identity: str, origin_ids: Collection[str]
+    ) -> list[Item]:
+        return QueueModel(items=self._items()).find_letters(
+            node, gen, identity, origin_ids
+        )
+
     def next_delay(self, node: str, gen: int, now: float) -> float | None:
         return QueueModel(items=self._items()).next_delay(node, gen, now)
 

@@ -17,11 +17,18 @@ from qos.core.queue.requests import (
     Publish,
     Purge,
     Refusal,
+    Requeue,
     Retract,
     Settlement,
     Subscribe,
 )
-from qos.core.queue.results import CreateResult, ItemsResult, Ok, PublishResult
+from qos.core.queue.results import (
+    CreateResult,
+    ItemsResult,
+    Ok,
+    PublishResult,
+    RequeueResult,
+)
 from qos.core.record import replace
 from qos.engine.queue_engine import Unwritten
 from qos.errors import StoreError
@@ -198,6 +205,40 @@ async def test_a_delay_that_is_being_written_is_the_next_to_end(bench: Bench) ->
     assert isinstance(await more, PublishResult)
     assert on_disk.delayed == 2
     assert on_disk.delayed_until == end
+
+
+async def dead(bench: Bench, **wish: Any) -> list[str]:
+    """The ids of items that have died here."""
+    return await ids(bench, state="dead", **wish)
+
+
+async def test_letters_that_are_being_written_are_found(bench: Bench) -> None:
+    """By page, by id, and by a requeue; and not where they no longer are."""
+    await bench.ask(Create("graves"))
+    await bench.ask(Configure(NODE, {"queue#dead_letter_node": "graves"}))
+    await bench.ask(bench.reject("i0"), BEE)
+    await bench.ask(bench.reject("i1"), BEE)
+    await until(lambda: "i3" in bench.tokens)
+    bench.disk.hold()
+    rejected = bench.ask(bench.reject("i2"), BEE)
+    page, named = (
+        asyncio.ensure_future(dead(bench, **wish))
+        for wish in ({}, {"item_ids": ("i2", "i1")})
+    )
+    await asyncio.sleep(0)
+    requeued = bench.ask(Requeue(NODE, ("i2", "i0")))
+    later, gone = (
+        asyncio.ensure_future(dead(bench, **wish))
+        for wish in ({}, {"item_ids": ("i2", "i0")})
+    )
+    await asyncio.sleep(0)
+    bench.disk.release()
+    assert await rejected == Ok()
+    assert await page == ["orders/i0", "orders/i1", "orders/i2"]
+    assert await named == ["orders/i1", "orders/i2"]
+    assert await requeued == RequeueResult(NODE, ("i2", "i0"))
+    assert await later == ["orders/i1"]
+    assert await gone == []
 
 
 async def test_a_request_that_the_store_cannot_answer_is_refused_alone(

@@ -6,7 +6,7 @@ the head is known by number and size alone. When the head is given out, the next
 read.
 
 That is so for *plain* items (`Item.is_plain`), which have the same order on disk as here.
-All others stay in memory: those that are locked, exclude a worker or died elsewhere.
+All others stay in memory: those that are locked, or exclude a worker.
 
 The *frontier* is the end of the head. Every plain item in front of it is in memory, if it
 is ready, whatever comes and goes. So a worker gets the item at the top of memory if that

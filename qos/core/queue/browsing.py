@@ -114,18 +114,19 @@ def _dead_page(
     if request.item_ids:
         dead = _named(service, name, request, outcome, now)
         for item_id in frozenset(request.item_ids):
-            item = queue.items.get(item_id)
+            item = queue.live.get(item_id)
             dead += [item] if item is not None and item.origin else []
-            for letters in moved_away:
-                dead += letters.named(item_id)
+        for letters in moved_away:
+            dead += letters.find(request.item_ids)
         return _sorted(dead, after, limit), len(dead)
-    orders = [queue.live.letters.order, *(letters.order for letters in moved_away)]
     page = service.ended_items.archived(
         name, outcome, after=after, limit=limit, now=now
     )
-    for order in orders:
-        page += order.after(after, limit)
-    return _sorted(page, after, limit), queue.dead + sum(map(len, orders))
+    page += queue.live.letters.page(after, limit)
+    for letters in moved_away:
+        page += letters.page(after, limit)
+    count = queue.dead + len(queue.live.letters)
+    return _sorted(page, after, limit), count + sum(each.count for each in moved_away)
 
 
 def _named(

@@ -104,6 +104,16 @@ class StoredItems(EndedItems, Protocol):
     ) -> list[Item]:
         """Plain items whose delay ends after this place, and not after `until`, in order."""
 
+    def letters(
+        self, node: str, gen: int, identity: str, *, after: int, limit: int
+    ) -> list[Item]:
+        """The dead letters from the node of this identity with a larger seq, by seq."""
+
+    def find_letters(
+        self, node: str, gen: int, identity: str, origin_ids: Collection[str]
+    ) -> list[Item]:
+        """The dead letters from the node of this identity that had one of these ids."""
+
     def next_delay(self, node: str, gen: int, now: float) -> float | None:
         """No delay of a plain item ends after now and before that; None: none ends."""
 
@@ -143,6 +153,8 @@ class QueueContents:
         plain: the counts of the plain items of each node that has some; None: they are not
             counted, and queues keep all items in memory.
         termini: the durable termini of links of gateways.
+        letters: how many dead letters each node has, by the identity of the node where they
+            died.
         dead: how many items each node keeps as dead; a node with none is left out.
         next_seq: one more than the largest seq that was ever used.
         next_order: one more than the largest `Item.order` of an item that is there.
@@ -155,6 +167,7 @@ class QueueContents:
     items: list[Item] = field(default_factory=list)
     termini: list[Terminus] = field(default_factory=list)
     plain: dict[str, PlainItems] | None = None
+    letters: dict[str, dict[str, int]] = field(default_factory=dict)
     dead: dict[str, int] = field(default_factory=dict)
     next_seq: int = 1
     next_order: int = 1

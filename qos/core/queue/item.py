@@ -205,12 +205,12 @@ class Item:
     def is_plain(self) -> bool:
         """Whether time and its place decide alone when it is given: see `queue.backlog`.
 
-        Any worker may have it, and it did not die elsewhere. (A requeued item that an
-        older version wrote is none.)
+        Any worker may have it. (A requeued item, or a dead letter, that an older version
+        wrote is none.)
         """
         return (
             self.state is ItemState.AVAILABLE
-            and not (self.origin or self.excluded)
+            and not self.excluded
             and (
                 self.order > 0
                 or not self.history

@@ -41,19 +41,23 @@ class ItemIndex:
         order: the same by seq.
         counts: of those that are available.
         oversized: how many of those that are available are too large for XMPP workers.
-        letters: those that died in other nodes.
+        letters: those that died in other nodes, wherever they are.
         holders: the locks, by holder.
         ready: the items that can be delivered now.
         timers: the times at which items need attention.
     """
 
     def __init__(
-        self, backlog: Backlog, selector_time: SelectorTime | None = None
+        self,
+        backlog: Backlog,
+        letters: Letters,
+        selector_time: SelectorTime | None = None,
     ) -> None:
         """Begin without items in memory.
 
         Args:
             backlog: the items on disk.
+            letters: of the node.
             selector_time: see ReadyItems.
         """
         self.backlog = backlog
@@ -63,7 +67,7 @@ class ItemIndex:
         self._size = self.oversized = 0
         # The plain ones in memory that are in the head, by seq.
         self._plain: dict[int, Item] = {}
-        self.letters = Letters()
+        self.letters = letters
         self.holders = Holders()
         self.ready = ReadyItems(self.items, selector_time, backlog)
         self.timers = ItemTimers(self.items.get)
@@ -118,8 +122,18 @@ class ItemIndex:
         in_memory = self.order.published_at()
         return min(first if in_memory is None else [*first, in_memory], default=None)
 
+    def load(self, items: Iterable[Item], now: float) -> None:
+        """Add items that the store has; the letters among them are counted already."""
+        for item in items:
+            self._place(item, now)
+
     def put(self, item: Item, now: float) -> None:
         """Add an item whose id is not in the index."""
+        self.letters.put(item)
+        self._place(item, now)
+
+    def _place(self, item: Item, now: float) -> None:
+        """Add an item, to memory or to those on disk only."""
         backlog = self.backlog
         if (
             backlog.is_used
@@ -148,7 +162,7 @@ class ItemIndex:
         for item in plain[HEAD:]:
             del self._plain[item.seq]
             if self.backlog.may_wait(item):
-                self.drop(item)
+                self._remove(item)
                 self.backlog.put(item)
         self.backlog.frontier = behind(place_of(plain[HEAD - 1]))
 
@@ -183,8 +197,8 @@ class ItemIndex:
 
     def delay_over(self, item: Item, now: float) -> None:
         """Note that an item in memory is not held back any more."""
-        self.drop(item)
-        self.put(item, now)
+        self._remove(item)
+        self._place(item, now)
 
     def read_due(self, now: float) -> None:
         """Take a slice of the items on disk whose delay is over, as far as they are next.
@@ -230,8 +244,6 @@ class ItemIndex:
         self.order.put(item)
         self.counts.put(item, now)
         self._size += item.size
-        if item.origin:
-            self.letters.put(item)
         if item.state is ItemState.ACQUIRED:
             self.holders.add(item)
         else:
@@ -242,17 +254,20 @@ class ItemIndex:
 
     def drop(self, item: Item) -> None:
         """Remove an item, given as it was put."""
-        if item.item_id not in self.items:
+        self.letters.drop(item)
+        if item.item_id in self.items:
+            self._remove(item)
+        else:
             self.backlog.drop(item)
-            return
+
+    def _remove(self, item: Item) -> None:
+        """Remove an item from memory."""
         del self.items[item.item_id]
         self._plain.pop(item.seq, None)
         self.order.drop(item)
         self.counts.drop(item)
         self._size -= item.size
         self.ready.discard(item)
-        if item.origin:
-            self.letters.drop(item)
         if item.state is ItemState.ACQUIRED:
             self.holders.discard(item)
         else:
@@ -271,7 +286,7 @@ class ItemIndex:
         self.order = SeqOrder()
         self.counts = ItemCounts()
         self._size = self.oversized = 0
-        self.letters = Letters()
+        self.letters.clear(gen)
         self.holders.clear()
         self.ready.clear()
         self.timers = ItemTimers(self.items.get)

@@ -36,6 +36,7 @@ from qos.core.queue.item import (
 )
 from qos.core.queue.item_index import ItemIndex
 from qos.core.queue.item_lifecycle import ItemInput
+from qos.core.queue.letters import Letters
 from qos.core.queue.lifetime import Lifetime, NodeLinks
 from qos.core.queue.link_time import LOOK_S, LinkTime
 from qos.core.queue.node_options import NodeOptions, node_options
@@ -73,6 +74,7 @@ class QueueNode:
         node: Node,
         *,
         backlog: Backlog,
+        letters: Letters,
         items: Iterable[Item] = (),
         subscriptions: Iterable[Subscription] = (),
         dead: int = 0,
@@ -86,6 +88,7 @@ class QueueNode:
         Args:
             node: as it is set up.
             backlog: its items that are available and on disk only.
+            letters: its dead letters.
             items: the others that are available or locked.
             subscriptions: its subscriptions.
             dead: how many items are kept here as dead.
@@ -96,9 +99,8 @@ class QueueNode:
         """
         self.node = node
         self.options: NodeOptions = node_options(node.config)
-        self.live = ItemIndex(backlog, selector_time)
-        for item in items:
-            self.live.put(item, now)
+        self.live = ItemIndex(backlog, letters, selector_time)
+        self.live.load(items, now)
         if self.keeps_all:
             self.live.keep_all(now)
         # After the items: their selectors are evaluated in slices.

@@ -141,7 +141,7 @@ def _dead_after(
         (item.item_id, (queue, item)) for item in archived
     ]
     for location, letters in service.letters(name):
-        page = letters.order.after(since, limit)
+        page = letters.page(since, limit)
         candidates += [(item.origin_id, (location, item)) for item in page]
     candidates.sort(key=_seq)
     return [dead for dead in candidates[:limit] if _seq(dead) <= until]
@@ -168,15 +168,18 @@ def _dead_named(
 ) -> dict[str, _Dead]:
     """The items with these ids that died in a node, without a look at others."""
     name, find = queue.node.name, service.ended_items.find_archived
-    locations = list(service.letters(name))
-    dead_items = {}
-    for item_id in item_ids:
-        dead = [(queue, item) for item in find(name, item_id, ItemOutcome.REJECTED)]
-        for location, letters in locations:
-            dead += [(location, item) for item in letters.named(item_id)]
-        if dead:
-            dead_items[item_id] = max(dead, key=lambda entry: entry[1].seq)
-    return dead_items
+    died: dict[str, list[_Dead]] = {
+        item_id: [(queue, item) for item in find(name, item_id, ItemOutcome.REJECTED)]
+        for item_id in item_ids
+    }
+    for location, letters in service.letters(name):
+        for item in letters.find(died.keys()):
+            died[item.origin_id].append((location, item))
+    return {
+        item_id: max(dead, key=lambda entry: entry[1].seq)
+        for item_id, dead in died.items()
+        if dead
+    }
 
 
 def _conflict(text: str) -> Refusal:

@@ -26,7 +26,7 @@ from qos.core.queue.effects import (
 )
 from qos.core.queue.item import Item, Node, Subscription
 from qos.core.queue.item_lifecycle import ItemInput
-from qos.core.queue.letters import LettersFrom
+from qos.core.queue.letters import Letters, LettersFrom
 from qos.core.queue.link_time import LinkTime
 from qos.core.queue.node import QueueNode
 from qos.core.queue.node_options import NODE_TYPE
@@ -110,6 +110,7 @@ class Queues:
                 node,
                 items=items.get(node.name, ()),
                 plain=plain.get(node.name),
+                letters=start.letters.get(node.name),
                 subscriptions=subscriptions.get(node.name, ()),
                 dead=start.dead.get(node.name, 0),
                 now=now,
@@ -165,6 +166,7 @@ class Queues:
         *,
         items: Iterable[Item] = (),
         plain: PlainItems | None = None,
+        letters: dict[str, int] | None = None,
         subscriptions: Iterable[Subscription] = (),
         dead: int = 0,
         now: float,
@@ -175,6 +177,7 @@ class Queues:
         queue = self.nodes[node.name] = (TopicNode if is_topic else QueueNode)(
             node,
             backlog=Backlog(node, store, plain),
+            letters=Letters(node, self.ended_items, letters),
             items=items,
             subscriptions=subscriptions,
             dead=dead,
@@ -236,7 +239,7 @@ class Queues:
             Refusal: there is no such node, or the requester may not use it.
         """
         queue = self.shown(name, bare(requester))
-        letters = sum(len(letters.order) for _, letters in self.letters(name))
+        letters = sum(letters.count for _, letters in self.letters(name))
         copying = len(self.topics.of(name))
         present = self.presence.present
         return stats(queue, present, letters=letters, copying=copying, now=now)

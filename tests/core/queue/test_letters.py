@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from qos.core.queue import browsing, seq_order
 from qos.core.queue.effects import RemoveNode
 from qos.core.queue.item import Item
-from qos.core.queue.letters import Letters
 from qos.core.queue.requests import Configure, Delete, Items, Requeue
 from qos.core.queue.results import ItemsResult, RequeueResult
 from queue_world import BEE, NODE, OWNER, PLAIN, World
 
 GRAVES = "graves"
-
-
-def letter(seq: int, origin: str, origin_id: str) -> Item:
-    return Item(
-        seq=seq,
-        node=GRAVES,
-        item_id=f"l{seq}",
-        origin=origin,
-        origin_id=origin_id,
-        origin_identity=f"node {origin}",
-        publisher="shop@x",
-        digest="",
-        size=1,
-        published_at=0.0,
-        available_at=0.0,
-    )
 
 
 def world(count: int = 0) -> World:
@@ -45,31 +26,6 @@ def world(count: int = 0) -> World:
             it.reject(item.item_id, BEE)
         it.unsubscribe(BEE)
     return it
-
-
-def test_letters_are_those_of_a_plain_list() -> None:
-    """Whatever comes and goes: all of them, of one node, and with one id."""
-    chance, letters, there = random.Random(1), Letters(), dict[int, Item]()
-    for _ in range(500):
-        seq = chance.randrange(30)
-        if seq in there:
-            letters.drop(there.pop(seq))
-        else:
-            there[seq] = letter(seq, chance.choice("abc"), chance.choice("xyz"))
-            letters.put(there[seq])
-        expected = [there[each] for each in sorted(there)]
-        assert letters.order.after(-1, 99) == expected
-        assert len(letters.order) == len(expected)
-        for origin in "abc":
-            of = [each for each in expected if each.origin == origin]
-            here = letters.of(f"node {origin}")
-            assert (here is None) is (not of)
-            if here is not None:
-                assert here.order.after(-1, 99) == of
-                assert len(here.order) == len(of)
-                for name in "xyz":
-                    named = [each for each in of if each.origin_id == name]
-                    assert sorted(here.named(name), key=lambda one: one.seq) == named
 
 
 @pytest.mark.parametrize("node", [NODE, GRAVES])

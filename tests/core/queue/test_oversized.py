@@ -194,7 +194,9 @@ def test_what_is_remembered_of_former_items_is_bounded(
     """A queue may see many of them in its life."""
     monkeypatch.setattr(ready_items, "_SLACK", 3)
     it = world()
-    index = ItemIndex(Backlog(it.core.nodes[NODE].node, None))
+    index = ItemIndex(
+        Backlog(it.core.nodes[NODE].node, None), it.core.nodes[NODE].live.letters
+    )
     ready: ReadyItems = index.ready
     for number in range(100):
         ready.oversize(replace(it.item("a"), seq=number))

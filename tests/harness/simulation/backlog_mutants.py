@@ -9,6 +9,7 @@ __all__ = ["BACKLOG"]
 _COUNTS = ("counts_are_a_recount",)
 _TEST = "core/queue/test_backlog.py::"
 _DELAYED = "core/queue/test_delayed_backlog.py::"
+_LETTERS = "core/queue/test_letters_backlog.py::"
 _ENGINE = "engine/test_queue_backlog.py::"
 
 BACKLOG = (
@@ -111,8 +112,8 @@ BACKLOG = (
     Mutant(
         "what-ends-on-disk-still-counts",
         "qos.core.queue.item_index",
-        "            self.backlog.drop(item)\n            return\n",
-        "            return\n",
+        "            self.backlog.drop(item)\n\n",
+        "            pass\n\n",
         "An item that is withdrawn before it was read counts no more.",
         test=_TEST + "test_an_item_on_disk_is_withdrawn",
     ),
@@ -304,8 +305,15 @@ BACKLOG = (
         (
             "            unchanged += [item for item in chunk if item.seq not in self._items]\n"
             "            if len(chunk) < limit:\n"
+            "                break\n"
+            "            after = delay_end(chunk[-1])\n"
         ),
-        "            unchanged += chunk\n            if len(chunk) < limit:\n",
+        (
+            "            unchanged += chunk\n"
+            "            if len(chunk) < limit:\n"
+            "                break\n"
+            "            after = delay_end(chunk[-1])\n"
+        ),
         "What is read is as it has been decided to be, not as it is on disk.",
         test=_ENGINE + "test_delays_of_what_is_being_written_end_in_time",
     ),
@@ -325,6 +333,74 @@ BACKLOG = (
         "Those behind many delayed items are found by the next look.",
         test="stores/test_queue_file.py::"
         "test_a_look_for_items_that_are_ready_ends_though_it_has_found_none",
+    ),
+    Mutant(
+        "letters-stay-in-memory",
+        "qos.core.queue.item",
+        "            and not self.excluded\n",
+        "            and not (self.excluded or self.origin)\n",
+        "A dead-letter queue is as deep as its disk.",
+        test=_LETTERS + "test_letters_wait_on_disk_and_are_handled_in_order",
+    ),
+    Mutant(
+        "a-start-counts-no-letters",
+        "qos.core.queue.service",
+        "                letters=start.letters.get(node.name),\n",
+        "                letters=None,\n",
+        "The dead items of a queue are those in its dead-letter queue, after a start too.",
+        test=_LETTERS + "test_pages_and_ids_show_letters_wherever_they_are",
+    ),
+    Mutant(
+        "purged-letters-still-count",
+        "qos.core.queue.letters",
+        "        self._counts.clear()\n",
+        "",
+        "A purge of a dead-letter queue is one of the dead items of another.",
+        test=_LETTERS + "test_a_purge_takes_letters_from_both_queues",
+    ),
+    Mutant(
+        "a-letter-on-its-way-is-on-no-page",
+        "qos.engine.pending_ended",
+        "        letters = [item for item in pending if item.seq > after]\n",
+        "        letters: list[Item] = []\n",
+        "What has been decided is shown, though it is not written yet.",
+        test=_ENGINE + "test_letters_that_are_being_written_are_found",
+    ),
+    Mutant(
+        "a-letter-that-was-requeued-is-on-a-page",
+        "qos.engine.pending_ended",
+        (
+            "            unchanged += [item for item in chunk if item.seq not in self._items]\n"
+            "            if len(chunk) < limit:\n"
+            "                break\n"
+            "            after = chunk[-1].seq\n"
+            "        return sorted([*letters"
+        ),
+        (
+            "            unchanged += chunk\n"
+            "            if len(chunk) < limit:\n"
+            "                break\n"
+            "            after = chunk[-1].seq\n"
+            "        return sorted([*letters"
+        ),
+        "What is shown is as it has been decided to be, not as it is on disk.",
+        test=_ENGINE + "test_letters_that_are_being_written_are_found",
+    ),
+    Mutant(
+        "a-letter-on-its-way-has-no-id",
+        "qos.engine.pending_ended",
+        "            *(item for item in pending if item.origin_id in origin_ids),\n",
+        "",
+        "What has been decided is found, though it is not written yet.",
+        test=_ENGINE + "test_letters_that_are_being_written_are_found",
+    ),
+    Mutant(
+        "a-letter-that-was-requeued-has-its-id",
+        "qos.engine.pending_ended",
+        "            *(item for item in letters if item.seq not in self._items),\n",
+        "            *letters,\n",
+        "What is found is as it has been decided to be, not as it is on disk.",
+        test=_ENGINE + "test_letters_that_are_being_written_are_found",
     ),
     Mutant(
         "a-requeued-item-is-held-back",

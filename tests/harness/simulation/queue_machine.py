@@ -311,7 +311,7 @@ class QueueMachine(Machine, QueuePort):
         now = self._now()
         for name, queue in core.nodes.items():
             recount = recounted(core, self._engine._ended_items, name, now)
-            letters = sum(len(each.order) for _, each in core.letters(name))
+            letters = sum(each.count for _, each in core.letters(name))
             present = core.presence.present
             counts = stats(queue, present, letters=letters, copying=0, now=now)
             self.check(invariants.counts_are_a_recount, name, counts, recount)

@@ -152,6 +152,18 @@ class SimulatedQueueStore:
         """See QueueStore."""
         return self._kept.delayed(node, gen, after=after, until=until, limit=limit)
 
+    def letters(
+        self, node: str, gen: int, identity: str, *, after: int, limit: int
+    ) -> list[Item]:
+        """See QueueStore."""
+        return self._kept.letters(node, gen, identity, after=after, limit=limit)
+
+    def find_letters(
+        self, node: str, gen: int, identity: str, origin_ids: Collection[str]
+    ) -> list[Item]:
+        """See QueueStore."""
+        return self._kept.find_letters(node, gen, identity, origin_ids)
+
     def next_delay(self, node: str, gen: int, now: float) -> float | None:
         """See QueueStore."""
         return self._kept.next_delay(node, gen, now)

@@ -29,7 +29,7 @@ def recounted(
     letters = [
         each
         for other in core.nodes.values()
-        for each in other.items.values()
+        for each in other.live.page(0, _ALL)
         if each.origin_identity == queue.node.identity
     ]
     oldest = min((each.published_at for each in items), default=None)
