@@ -13,7 +13,7 @@ class Bounds(NamedTuple):
     Attributes:
         calls: the present number, and a few more for another version of Python. Of a
             message seven of them keep a slow link from being flooded; of an item
-            thirty leave a long queue on disk, and let its items and their delays end
+            thirty-four leave a long queue on disk, and let its items and their delays end
             there.
         modules: through which it runs.
         functions: that belong to it, the last one of the way among them: the profile has
@@ -27,8 +27,8 @@ class Bounds(NamedTuple):
 
 BOUNDS = {
     "message": Bounds(473, 49, {"XEP_QOS.send", "Handovers.begin", "Delivery.outcome"}),
-    "xmpp": Bounds(836, 71, {"XEP_0254.publish", "XEP_0254.retract"}),
-    "http": Bounds(1321, 73, {"message", "acknowledge"}),
+    "xmpp": Bounds(840, 71, {"XEP_0254.publish", "XEP_0254.retract"}),
+    "http": Bounds(1325, 73, {"message", "acknowledge"}),
 }
 
 

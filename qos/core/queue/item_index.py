@@ -129,7 +129,8 @@ class ItemIndex:
 
     def put(self, item: Item, now: float) -> None:
         """Add an item whose id is not in the index."""
-        self.letters.put(item)
+        if item.origin:
+            self.letters.put(item)
         self._place(item, now)
 
     def _place(self, item: Item, now: float) -> None:
@@ -254,7 +255,8 @@ class ItemIndex:
 
     def drop(self, item: Item) -> None:
         """Remove an item, given as it was put."""
-        self.letters.drop(item)
+        if item.origin:
+            self.letters.drop(item)
         if item.item_id in self.items:
             self._remove(item)
         else:

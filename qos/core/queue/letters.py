@@ -71,14 +71,12 @@ class Letters:
         return self._counts.total()
 
     def put(self, item: Item) -> None:
-        """Count an item, if it is a letter."""
-        if item.origin:
-            self._counts[item.origin_identity] += 1
+        """Count a letter."""
+        self._counts[item.origin_identity] += 1
 
     def drop(self, item: Item) -> None:
-        """Count an item no more."""
-        if item.origin:
-            uncount(self._counts, item.origin_identity)
+        """Count a letter no more."""
+        uncount(self._counts, item.origin_identity)
 
     def clear(self, gen: int) -> None:
         """Note that the node has been purged, and has this generation now."""

@@ -97,8 +97,8 @@ COUNTS = (
     Mutant(
         "handled-letters-are-still-dead",
         "qos.core.queue.letters",
-        "            uncount(self._counts, item.origin_identity)\n",
-        "            pass\n",
+        "        uncount(self._counts, item.origin_identity)\n",
+        "        pass\n",
         "A dead letter that was handled is not counted where it died.",
         test=f"{_LETTERS}test_dead_letters_are_counted_until_they_are_gone",
     ),
