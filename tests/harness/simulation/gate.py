@@ -71,7 +71,10 @@ class Gate:
 
     def dropped(self, item: Item) -> None:
         """The service does not send it this item, which it had locked for it."""
-        if item.token not in self._sent | self._held:
+        if self._unsure:
+            # It took credit of before, which is forgotten.
+            self._held |= {item.token}
+        elif item.token not in self._sent | self._held:
             self._dropped.add(item.token)
 
 

@@ -274,12 +274,14 @@ def never_what_is_not_delivered(facts: MessageFacts, ledger: Ledger) -> str | No
 def not_delivered_has_a_cause(facts: MessageFacts, ledger: Ledger) -> str | None:
     """A message is not delivered only if its deadline has come or it was withdrawn.
 
-    Or if the application has rejected it, its sender is not trusted, or it is too large.
+    Or if the application has rejected it, an operator has dropped it by force, its
+    sender is not trusted, or it is too large.
     """
     if (
         facts.told is not OutgoingState.NOT_DELIVERED
         or facts.taken_back
         or facts.rejected
+        or facts.dropped
         or facts.planned.padding
         or facts.planned.sender in ledger.distrusted
         or _deadline_may_have_come(facts, ledger)

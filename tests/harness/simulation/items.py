@@ -201,7 +201,9 @@ class ItemLedger:
             )
         check(invariants.only_failures_are_counted, facts, count, failed)
         if locked is not None and not item.token:
-            returned = locked.token in {*facts.returned, facts.default}
+            if locked.token == facts.default:
+                facts.returned.add(locked.token)
+            returned = locked.token in facts.returned
             check(invariants.each_failure_is_counted, facts, count, returned)
         facts.count = count
         facts.locked = item if item.token else None
