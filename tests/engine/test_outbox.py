@@ -1034,6 +1034,37 @@ async def test_what_cannot_be_taken_back_keeps_its_place_in_the_queue(
     bench.outbox.stop()
 
 
+async def test_no_ordered_message_passes_one_whose_end_is_not_on_disk_yet(
+    bench: Bench,
+) -> None:
+    """The end may have to be written again, and nobody was told of it."""
+    bench.outbox.session_started(OWN)
+    await bench.submit(ordered=True)
+    second = await bench.submit(ordered=True, deadline_s=5.0)
+    third = await bench.submit(ordered=True)
+    await bench.run(4.9)
+    offer = bench.port.sent[-1]
+    bench.port.sent.clear()
+    failing = bench.store.disk.commits + 1
+    full = StoreFull("sim:end", "no space left on device")
+    bench.store.disk.fails = lambda commit: full if commit == failing else None
+    bench.clock.advance(0.1)
+    await settle()
+    ends = asyncio.ensure_future(second.outcome())
+    # Now the peer holds all before the third, but that end.
+    bench.answer(offer)
+    steps = []
+    for _ in range(40):
+        await bench.run()
+        for transmit in bench.port.sent[:]:
+            bench.port.sent.remove(transmit)
+            steps.append((transmit.record.msg_id, transmit.step, ends.done()))
+            bench.answer(transmit)
+    assert bench.store.disk.commits > failing
+    assert (third.msg_id, "deliver", True) in steps
+    assert (third.msg_id, "deliver", False) not in steps
+
+
 async def test_what_is_put_back_is_not_offered_beside_those_that_passed_it() -> None:
     """They are queued on disk until their offer is written, but have had their turn."""
     bench = Bench(OutboxLimits(window=3))

@@ -115,10 +115,14 @@ class Flow:
             self.update(record)
 
     def update(self, record: Outgoing) -> None:
-        """Note the new state of a message in flight."""
+        """Note the new state of a message in flight.
+
+        The peer does not hold one that ends without it, and that may come back: until
+        `end`, its end is not on disk.
+        """
         if record.ordered and record.state in _UNHELD:
             self._unheld.add(record.seq)
-        else:
+        elif not record.state.ended:
             self._unheld.discard(record.seq)
 
     def may_release(self, record: Outgoing) -> bool:

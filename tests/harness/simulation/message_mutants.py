@@ -81,6 +81,15 @@ SENDER = (
         seed=9,
     ),
     Mutant(
+        "an-end-counts-before-it-is-written",
+        "qos.core.message.flow",
+        "        elif not record.state.ended:",
+        "        else:",
+        "An ordered message waits until the end of the one before it is on disk.",
+        test="engine/test_outbox.py::"
+        "test_no_ordered_message_passes_one_whose_end_is_not_on_disk_yet",
+    ),
+    Mutant(
         "window-leaks",
         "qos.core.message.flow",
         "self._in_flight.remove(record.msg_id)",
