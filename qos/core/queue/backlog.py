@@ -16,6 +16,9 @@ Delays end in the order of time, wherever the items lie. Some held back ones are
 the rest on disk, also in front of the frontier. When the time of one on disk has come, it
 is read if it lies in front of the frontier. From then on it is an item like others.
 
+The store knows what earlier steps have decided, and nothing of the present one. So no read
+goes past an item that was put there in this step: the next step goes on.
+
 Items expire in the order of time, too. Those whose time has come are read into memory, some
 at a time, and end there. From then on nobody finds them here, though their rows may still
 be written or read.
@@ -30,7 +33,7 @@ from collections.abc import Collection, Container, Iterable
 from qos.core.counting import uncount
 from qos.core.queue.contents import Moment, PlainItems, StoredItems
 from qos.core.queue.item import Item, Node
-from qos.core.queue.places import FIRST, LAST, DelayEnd, delay_end, place_of
+from qos.core.queue.places import FIRST, LAST, DelayEnd, before, delay_end, place_of
 from qos.core.queue.timers import EXPIRED_MAX
 
 __all__ = ["READ", "Backlog"]
@@ -38,8 +41,9 @@ __all__ = ["READ", "Backlog"]
 #: The items that are read at once when the head is given out: it takes 2 ms.
 READ = 128
 
-#: Before each moment.
+#: Before each moment, and after each.
 _NEVER: Moment = (-math.inf, 0)
+_NO_MOMENT: Moment = (math.inf, 0)
 
 
 def _moment(item: Item) -> Moment:
@@ -92,6 +96,20 @@ class Backlog:
         # Each delay that ends before, or then, is over.
         self._over: DelayEnd = (plain.counted_at, *LAST[:3])
         self._releases = Counter(dict(plain.releases))
+        # Those that were decided in the present step, here or in memory.
+        self._new: list[Item] = []
+
+    def begin_step(self) -> None:
+        """Note that the store knows all that was decided before."""
+        self._new.clear()
+
+    def decided(self, item: Item) -> None:
+        """Note a plain item that the store does not know yet, wherever it is put."""
+        self._new.append(item)
+
+    def _unknown(self, in_memory: Container[str]) -> list[Item]:
+        """The items that the store may not know yet."""
+        return [item for item in self._new if item.item_id not in in_memory]
 
     def end(self) -> None:
         """Leave no items on disk from now on; there are none."""
@@ -145,6 +163,7 @@ class Backlog:
         self.expires_at = self.delayed_until = None
         self._expired = _NEVER
         self._releases.clear()
+        self._new.clear()
 
     def read(self, now: float, in_memory: Container[str]) -> list[Item]:
         """Take the next items out that are not held back; they will be in the head.
@@ -154,7 +173,7 @@ class Backlog:
             in_memory: the ids of the items that are in memory already.
         """
         assert self._store is not None
-        page, self.frontier = self._store.plain(
+        page, end = self._store.plain(
             self._node,
             self._gen,
             start=self.frontier,
@@ -162,6 +181,9 @@ class Backlog:
             # A delay that has ended does not begin again if the clock is set back.
             now=max(now, self._over[0]),
         )
+        new = (it for it in self._unknown(in_memory) if not it.is_held_back(now))
+        self.frontier = min([end, *(before(place_of(item)) for item in new)])
+        page = [item for item in page if place_of(item) < self.frontier]
         items = self._taken(page, in_memory)
         self.passes = self.is_unread and not items
         if not (self.is_unread or self.delayed):
@@ -178,10 +200,14 @@ class Backlog:
         page = self._store.expiring(
             self._node, self._gen, after=self._expired, limit=EXPIRED_MAX + 1
         )
+        new = min(map(_moment, self._unknown(in_memory)), default=_NO_MOMENT)
+        page = [item for item in page if _moment(item) < new]
         moments = [_moment(item) for item in page]
         count = sum(at <= now for at, _ in moments[:EXPIRED_MAX])
         items = self._taken(page[:count], in_memory)
         self.expires_at = moments[count][0] if count < len(page) else None
+        if new < _NO_MOMENT:
+            self.expires_at = _earlier(self.expires_at, new[0])
         if count:
             self._expired = moments[count - 1]
         return items
@@ -196,18 +222,25 @@ class Backlog:
         page = self._store.delayed(
             self._node, self._gen, after=self._over, until=now, limit=READ
         )
+        unknown = filter(self._is_delayed, self._unknown(in_memory))
+        new = min(map(delay_end, unknown), default=(math.inf, *LAST[:3]))
+        is_all = len(page) < READ and new[0] > now
+        page = [item for item in page if delay_end(item) < new]
         due = len(self._on_disk(page, in_memory))
         in_head = [item for item in page if place_of(item) < self.frontier]
         items = self._taken(in_head, in_memory)
         self.delayed -= due - len(items)
-        if len(page) == READ:
-            self._over = delay_end(page[-1])
-            self.delayed_until = page[-1].available_at
-        else:
+        if is_all:
             self._over = max(self._over, (now, *LAST[:3]))
             self.delayed_until = self._store.next_delay(self._node, self._gen, now)
+            if new[0] < math.inf:
+                self.delayed_until = _earlier(self.delayed_until, new[0])
             if self.delayed_until is None:
                 self.delayed = 0
+        else:
+            self.delayed_until = now
+            if page:
+                self._over = delay_end(page[-1])
         return items
 
     def _on_disk(self, page: Iterable[Item], in_memory: Container[str]) -> list[Item]:

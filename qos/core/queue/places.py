@@ -9,7 +9,16 @@ from typing import TypeAlias
 
 from qos.core.queue.item import PRIORITIES, Item
 
-__all__ = ["FIRST", "LAST", "DelayEnd", "Place", "behind", "delay_end", "place_of"]
+__all__ = [
+    "FIRST",
+    "LAST",
+    "DelayEnd",
+    "Place",
+    "before",
+    "behind",
+    "delay_end",
+    "place_of",
+]
 
 #: The place of an item in the order of delivery: the priority (negative), `Item.order`,
 #: `Item.seq`; then the id. Without an id: in front of the item with this seq.
@@ -32,6 +41,11 @@ def behind(place: Place) -> Place:
     """The place right behind an item."""
     priority, order, seq, _ = place
     return (priority, order, seq + 1, "")
+
+
+def before(place: Place) -> Place:
+    """The place right before an item."""
+    return (*place[:3], "")
 
 
 def delay_end(item: Item) -> DelayEnd:

@@ -507,11 +507,14 @@ class Queues:
         return min(times if at is None else (at, *times), default=None)
 
     def due(self, now: float) -> list[QueueEffect]:
-        """Handle all timed events up to now."""
+        """Handle all timed events up to now; what was decided before is in the store."""
+        due = list(self._timers.due(now))
+        for name in {*due, *self._touched}:
+            self.nodes[name].live.backlog.begin_step()
         effects: list[QueueEffect] = []
         for jid in [jid for jid, at in self._leaving.items() if at <= now]:
             effects += self.departed(jid, now)
-        for name in self._timers.due(now):
+        for name in due:
             self._touched.add(name)
             effects += self._pass_time(name, now)
         return effects

@@ -107,6 +107,62 @@ def test_a_worker_finds_what_lies_behind_delayed_items() -> None:
     assert sorted(given(it)) == sorted(names("d"))
 
 
+@pytest.mark.parametrize("delay", ["0", "7"])
+def test_what_comes_back_in_the_step_that_reads_the_rest_is_not_lost(
+    delay: str,
+) -> None:
+    """The disk does not have it yet, nor is it known to be on its way."""
+    it = World({**PLAIN, "queue#lock_timeout": "10", "queue#backoff": delay})
+    it.publish(*names("i", 5))
+    it.boot()
+    it.subscribe(BEE, 2)
+    assert given(it) == names("i", 2)
+    it.now += 10.0
+    # In one step the locks time out, and this worker takes all there is.
+    it.subscribe(ANT, 100)
+    flush_all(it)
+    assert it.stats()["acquired"] == (3 if delay == "7" else 5)
+    it.wait(7.0)
+    flush_all(it)
+    assert sorted(given(it)) == names("i", 5)
+
+
+def test_a_delay_that_ends_in_the_step_that_begins_another_is_followed_by_it() -> None:
+    """The disk knew of no other delay, so that the second one had no end (seed 36117)."""
+    it = World({**PLAIN, "queue#lock_timeout": "10", "queue#backoff": "7"})
+    it.publish("i0", "i1", *(entry(f"d{n}", delay=10.0) for n in range(2)))
+    it.boot()
+    it.subscribe(BEE, 2)
+    assert given(it) == names("i", 2)
+    # There is no room in memory for more that is held back.
+    it.publish(*(entry(f"m{n}", delay=99.0) for n in range(4)))
+    it.wait(10.0)
+    flush_all(it)
+    assert it.stats()["delayed"] == 2 + 4
+    it.wait(7.0)
+    flush_all(it)
+    assert it.stats()["delayed"] == 4
+    it.subscribe(ANT, 100)
+    flush_all(it)
+    assert sorted(given(it)) == sorted([*names("i", 2), *names("d", 2)])
+
+
+def test_a_ttl_that_ends_in_the_step_that_gives_an_item_back_is_not_the_last() -> None:
+    """The disk knew of no other ttl."""
+    it = World({**PLAIN, "queue#lock_timeout": "10"})
+    it.publish(*(entry(f"g{n}", ttl=20.0) for n in range(2)))
+    it.publish(*(entry(f"t{n}", ttl=10.0) for n in range(4)), *names("i"))
+    it.boot()
+    it.subscribe(BEE, 2)
+    assert given(it) == names("g", 2)
+    it.wait(10.0)
+    flush_all(it)
+    assert sorted(it.live()) == sorted([*names("g", 2), *names("i")])
+    it.wait(10.0)
+    flush_all(it)
+    assert sorted(it.live()) == sorted(names("i"))
+
+
 def test_nobody_looks_for_items_without_a_worker_for_them() -> None:
     """A step that finds nobody free is not followed by another one."""
     it = World(PATIENT)

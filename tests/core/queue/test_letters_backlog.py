@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deep_queue import COUNT, queue_of
+from deep_queue import COUNT, is_due, queue_of
 from qos.core.queue import backlog, item_index, requeuing
 from qos.core.queue.requests import Configure, Delete, Items, Purge, Requeue
 from qos.core.queue.results import ItemsResult, RequeueResult
@@ -58,6 +58,27 @@ def test_letters_wait_on_disk_and_are_handled_in_order(it: World) -> None:
         assert it.stats()["dead"] == COUNT - 1 - number
         assert len(queue_of(it, GRAVES).items) <= 3 + 8
     assert dead(it, NODE) == dead(it, GRAVES) == ([], 0)
+
+
+def test_a_letter_that_comes_in_the_step_that_reads_past_it_is_not_lost() -> None:
+    """The disk does not have it yet, nor is it known to be on its way."""
+    it = World(
+        {**PLAIN, "queue#lock_timeout": "10", "queue#max_deliveries": "1"},
+    )
+    it.create(GRAVES, PLAIN)
+    it.ask(Configure(NODE, {"queue#dead_letter_node": GRAVES}), OWNER)
+    it.publish("i0")
+    it.publish("g0", "g1", "g2", "g3", node=GRAVES)
+    it.boot()
+    it.subscribe(BEE, 1)
+    it.now += 10.0
+    # In one step the item dies, and this worker takes all there is.
+    it.given()
+    it.subscribe(ANT, 100, node=GRAVES)
+    while is_due(it):
+        it.flush()
+    given = [item_id for item_id, _ in it.given()]
+    assert given == [f"{NODE}/i0", "g0", "g1", "g2", "g3"]
 
 
 @pytest.mark.parametrize("node", [NODE, GRAVES])

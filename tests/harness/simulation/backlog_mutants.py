@@ -210,7 +210,7 @@ BACKLOG = (
     Mutant(
         "delays-after-a-slice-are-forgotten",
         "qos.core.queue.backlog",
-        "            self.delayed_until = page[-1].available_at\n",
+        "            self.delayed_until = now\n",
         "            self.delayed_until = None\n",
         "Slices follow until all is seen whose delay is over.",
         test=_DELAYED + "test_what_is_due_at_one_moment_is_given_by_its_place",
@@ -409,5 +409,32 @@ BACKLOG = (
         "        available_at=item.published_at + 1e9,\n",
         "A requeued item has no delay.",
         test="core/queue/test_item_lifecycle.py",
+    ),
+    Mutant(
+        "a-read-goes-past-what-is-new",
+        "qos.core.queue.backlog",
+        "self.frontier = min([end, *(before(place_of(item)) for item in new)])",
+        "self.frontier = end",
+        "A letter that comes in the step that reads the rest is given.",
+        test=_LETTERS
+        + "test_a_letter_that_comes_in_the_step_that_reads_past_it_is_not_lost",
+    ),
+    Mutant(
+        "a-new-delay-has-no-end",
+        "qos.core.queue.backlog",
+        "            if new[0] < math.inf:\n",
+        "            if new[0] < now:\n",
+        "A delay that begins in the step that ends all others has an end.",
+        test=_DELAYED
+        + "test_a_delay_that_ends_in_the_step_that_begins_another_is_followed_by_it",
+    ),
+    Mutant(
+        "a-new-ttl-has-no-end",
+        "qos.core.queue.backlog",
+        "        if new < _NO_MOMENT:\n",
+        "        if new < _NEVER:\n",
+        "An item expires that was given back in the step that ended all others.",
+        test=_DELAYED
+        + "test_a_ttl_that_ends_in_the_step_that_gives_an_item_back_is_not_the_last",
     ),
 )
