@@ -9,15 +9,13 @@ read passes over the rows that are locked.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from qos.core.counting import uncount
-from qos.core.queue.contents import Moment, PlainItems
+from qos.core.queue.contents import Moment
 from qos.core.queue.item import PRIORITIES, Item
 from qos.core.queue.places import LAST, DelayEnd, Place, behind, place_of
-from qos.stores.queue_schema import HAS_DELAY, IN_MEMORY, LETTER, PLAIN
+from qos.stores.queue_conditions import HAS_DELAY, LETTER, PLAIN
 
 __all__ = ["IDS", "LOOKED_AT", "PlainReads"]
 
@@ -58,59 +56,6 @@ class PlainReads:
 
     #: The items that these clauses find.
     _items: Callable[..., list[Item]]
-
-    def _plain_counts(self, now: float) -> dict[str, PlainItems]:
-        of_nodes = f"ON item.node = name AND item.gen = node.gen WHERE {PLAIN}"
-        counts = self._read(
-            "SELECT name, COUNT(*), SUM(size), MIN(expires_at) FROM node"
-            f" CROSS JOIN item INDEXED BY item_plain {of_nodes} GROUP BY name"
-        )
-        delayed = self._read(
-            "SELECT name, COUNT(*), MIN(available_at) FROM node"
-            f" CROSS JOIN item INDEXED BY item_delayed {of_nodes} AND {HAS_DELAY}"
-            " AND available_at > ? GROUP BY name",
-            now,
-        )
-        released = self._read(
-            "SELECT name, releases, COUNT(*) FROM node"
-            f" CROSS JOIN item INDEXED BY item_given_back {of_nodes}"
-            ' AND "order" > 0 AND releases > 0 GROUP BY name, releases'
-        )
-        delays = {name: (count, until) for name, count, until in delayed}
-        releases: defaultdict[str, Counter[int]] = defaultdict(Counter)
-        for name, in_a_row, count in released:
-            releases[name][in_a_row] = count
-        plain = {
-            name: PlainItems(count, size, at, *delays.get(name, (0, None)), now)
-            for name, count, size, at in counts
-        }
-        for name, size, is_delayed, in_a_row in self._acquired(now):
-            all_of_it = plain[name]
-            plain[name] = all_of_it._replace(
-                items=all_of_it.items - 1,
-                size=all_of_it.size - size,
-                delayed=all_of_it.delayed - is_delayed,
-            )
-            if in_a_row:
-                uncount(releases[name], in_a_row)
-        return {
-            name: counted._replace(releases=tuple(sorted(releases[name].items())))
-            for name, counted in plain.items()
-            if counted.items
-        }
-
-    def _acquired(self, now: float) -> list[tuple[str, int, int, int]]:
-        """The node, size, whether it is delayed, and releases of each that is locked.
-
-        They are found without a look at the others.
-        """
-        return self._read(
-            f"SELECT name, size, {HAS_DELAY} AND available_at > ?, releases"
-            " FROM item INDEXED BY item_in_memory"
-            " JOIN node ON item.node = name AND item.gen = node.gen"
-            f" WHERE {IN_MEMORY} AND state = 'acquired' AND {PLAIN}",
-            now,
-        )
 
     def plain(
         self, node: str, gen: int, *, start: Place, limit: int, now: float
@@ -261,18 +206,6 @@ class PlainReads:
                 *(node, gen, identity, *batch),
             )
         return items
-
-    def _letter_counts(self) -> dict[str, dict[str, int]]:
-        rows = self._read(
-            "SELECT name, origin_identity, COUNT(*) FROM node"
-            " CROSS JOIN item INDEXED BY item_letter"
-            f" ON item.node = name AND item.gen = node.gen WHERE {LETTER}"
-            " GROUP BY name, origin_identity"
-        )
-        counts: dict[str, dict[str, int]] = {}
-        for name, identity, count in rows:
-            counts.setdefault(name, {})[identity] = count
-        return counts
 
     def next_delay(self, node: str, gen: int, now: float) -> float | None:
         """See QueueStore."""

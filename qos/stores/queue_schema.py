@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
+from qos.stores import queue_counts
+from qos.stores.queue_conditions import HAS_DELAY, IN_MEMORY, LETTER, PLAIN
 from qos.stores.sqlite_file import ABOUT, Migrations
 
-__all__ = ["APPLICATION_ID", "HAS_DELAY", "IN_MEMORY", "LETTER", "MIGRATIONS", "PLAIN"]
+__all__ = ["APPLICATION_ID", "MIGRATIONS"]
 
 #: "QoSq", by which `file` and we recognize our files.
 APPLICATION_ID = 0x516F5371
-
-#: The condition on an item that is plain (`Item.is_plain`), or was when it was locked: none
-#: of these columns changes then.
-PLAIN = (
-    "ended_at IS NULL AND excluded = '[]'"
-    """ AND ("order" > 0 OR history = '[]' OR available_at <= published_at)"""
-)
-
-#: The condition on a dead letter.
-LETTER = "ended_at IS NULL AND origin <> ''"
-
-#: The condition on a plain item that has a delay (`Item.has_delay`).
-HAS_DELAY = '("order" > 0 OR available_at > published_at)'
-
-#: The condition on an item that a queue keeps in memory always: it has not ended, and only
-#: waiting is not all that there is to it.
-IN_MEMORY = f"ended_at IS NULL AND (state = 'acquired' OR NOT ({PLAIN}))"
 
 MIGRATIONS: Migrations = (
     (
@@ -300,5 +285,10 @@ MIGRATIONS: Migrations = (
         f"""CREATE INDEX item_letter_by_id ON item (
                 node, gen, origin_identity, origin_id, seq
             ) WHERE {LETTER}""",
+    ),
+    # The counts of items, and the largest order.
+    (
+        *queue_counts.MIGRATION,
+        'CREATE INDEX item_order ON item ("order") WHERE "order" > 0',
     ),
 )

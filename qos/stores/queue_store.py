@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
+import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from qos.core.queue.contents import QueueContents
@@ -21,6 +22,8 @@ from qos.core.queue.push import PushLink, PushSubscriber
 from qos.core.queue.terminus import Terminus
 from qos.errors import InvalidArgument, StoreError
 from qos.stores.queue_base import ItemRow, QueueStore
+from qos.stores.queue_conditions import IN_MEMORY
+from qos.stores.queue_counts import CountReads
 from qos.stores.queue_forgetting import HAS_OLD
 from qos.stores.queue_plain import IDS, PlainReads
 from qos.stores.queue_purges import (
@@ -43,7 +46,7 @@ from qos.stores.queue_rows import (
     TERMINUS,
     rows,
 )
-from qos.stores.queue_schema import APPLICATION_ID, IN_MEMORY, MIGRATIONS
+from qos.stores.queue_schema import APPLICATION_ID, MIGRATIONS
 from qos.stores.queue_values import (
     ended_from,
     item_from,
@@ -73,16 +76,19 @@ MESSAGES = "-messages"
 _PAYLOADS = 256
 
 
-#: When something has happened to an item; of an item that is not locked, locked_at is 0.
-_USED_AT = (
-    "CASE state WHEN 'acquired' THEN MAX(published_at, locked_at) ELSE published_at END"
-)
-_NOT_SEEN = f"NOT EXISTS (SELECT 1 FROM about WHERE name = '{SEEN_AT}')"
+_SEEN = f"EXISTS (SELECT 1 FROM about WHERE name = '{SEEN_AT}')"
+
+
+def _unless_seen(value: str, rows: str) -> tuple[str, str]:
+    """For `newest`: a time of all rows, of a file that does not say when it was used."""
+    all_rows = f"(SELECT MAX({value}) FROM {rows})"
+    return "at", f"(SELECT CASE WHEN {_SEEN} THEN NULL ELSE {all_rows} END AS at)"
+
 
 _SELECT_ENDED = f"SELECT {names(ENDED)} FROM ended WHERE {SHOWN_ENDS} AND node = ? AND"
 
 
-class SqliteQueueStore(PlainReads, SqliteFile[QueueContents, Change]):
+class SqliteQueueStore(PlainReads, CountReads, SqliteFile[QueueContents, Change]):
     """`sqlite:PATH`, for a queue service; see QueueStore."""
 
     _application_id = APPLICATION_ID
@@ -97,13 +103,20 @@ class SqliteQueueStore(PlainReads, SqliteFile[QueueContents, Change]):
         "deleted",
         "push_subscriber",
         "push_link",
+        "item_count",
     )
     _newest = newest(
-        (_USED_AT, "item"),
         ("CAST(value AS REAL)", f"about WHERE name = '{SEEN_AT}'"),
+        # Since then: the item that was published last, and those that are locked.
+        ("published_at", "(SELECT published_at FROM item ORDER BY seq DESC LIMIT 1)"),
+        (
+            "locked_at",
+            f"item INDEXED BY item_in_memory WHERE {IN_MEMORY} AND state = 'acquired'",
+        ),
         # A file of an earlier version does not say when it was used.
-        ("ended_at", f"item WHERE state = 'archived' AND {_NOT_SEEN}"),
-        ("ended_at", f"ended WHERE {_NOT_SEEN}"),
+        _unless_seen("published_at", "item"),
+        _unless_seen("ended_at", "item WHERE state = 'archived'"),
+        _unless_seen("ended_at", "ended"),
     )
     heard_at: float | None = None
     _paged_at: float | None = None
@@ -115,6 +128,12 @@ class SqliteQueueStore(PlainReads, SqliteFile[QueueContents, Change]):
     @property
     def _migrations(self) -> Migrations:
         return MIGRATIONS
+
+    def _connect_writer(self) -> sqlite3.Connection:
+        writer = super()._connect_writer()
+        # So that INSERT OR REPLACE takes what it replaces out of the counts.
+        writer.execute("PRAGMA recursive_triggers = ON")
+        return writer
 
     def open(
         self, now: float | None = None, *, paged_at: float | None = None
@@ -296,12 +315,10 @@ class SqliteQueueStore(PlainReads, SqliteFile[QueueContents, Change]):
         subscriptions = (
             f"SELECT {names(SUBSCRIPTION)} FROM subscription ORDER BY node, jid"
         )
-        dead = self._read(
-            "SELECT node, COUNT(*) FROM item"
-            f" WHERE state = 'archived' AND outcome = 'rejected' AND {SHOWN}"
-            " GROUP BY node"
+        ((last_order,),) = self._read(
+            'SELECT COALESCE(MAX("order"), 0) FROM item INDEXED BY item_order'
+            ' WHERE "order" > 0'
         )
-        ((last_order,),) = self._read('SELECT COALESCE(MAX("order"), 0) FROM item')
         noted = self._read(
             "SELECT CAST(value AS REAL) FROM about WHERE name = ?", HEARD_AT
         )
@@ -320,7 +337,7 @@ class SqliteQueueStore(PlainReads, SqliteFile[QueueContents, Change]):
             items=self._items(live),
             plain=plain,
             letters=self._letter_counts(),
-            dead=dict(dead),
+            dead=self._dead_counts(),
             next_seq=self._next_seq("item"),
             next_order=last_order + 1,
             next_gen=self._read(NEXT_GEN)[0][0],

@@ -189,7 +189,11 @@ class QueueEndedContract(QueueReadContract):
         async def scenario() -> None:
             async with opened(store := self.new_store(tmp_path)):
                 items = [*reversed(accepted), *other_items, outdated]
-                await write(store, *(SaveItem(entry, "x") for entry in items))
+                await write(
+                    store,
+                    SaveNode(node()),
+                    *(SaveItem(entry, "x") for entry in items),
+                )
 
                 def page(after: int, limit: int) -> list[int]:
                     entries = store.archived(

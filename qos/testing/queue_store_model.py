@@ -333,11 +333,6 @@ class QueueModel(PlainModel):
         # Also of items that nobody sees.
         last_order = max((item.order for item in items), default=0)
         items = list(filter(self.is_shown, items))
-        dead = Counter(
-            item.node
-            for item in items
-            if item.state is ItemState.ARCHIVED and item.outcome is ItemOutcome.REJECTED
-        )
         return QueueContents(
             nodes=[self.nodes[name] for name in sorted(self.nodes)],
             subscriptions=[
@@ -352,10 +347,21 @@ class QueueModel(PlainModel):
             ],
             plain=None if paged_at is None else self.plain_counts(paged_at),
             letters=self.letter_counts(),
-            dead=dict(dead),
+            dead=self._dead_counts(),
             next_seq=self.last_seq + 1,
             next_order=1 + last_order,
             next_gen=1 + max(self.deleted.values(), default=-1),
+        )
+
+    def _dead_counts(self) -> dict[str, int]:
+        """See QueueContents.dead."""
+        return Counter(
+            item.node
+            for item in self.items.values()
+            if item.state is ItemState.ARCHIVED
+            and item.outcome is ItemOutcome.REJECTED
+            and item.node in self.nodes
+            and item.gen == self.nodes[item.node].gen
         )
 
     def live_rows(self, node: str, item_ids: Collection[str]) -> list[ItemRow]:
