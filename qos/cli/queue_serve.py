@@ -169,8 +169,7 @@ async def _serve(
         await engine.given_up.wait()
     finally:
         reporting.cancel()
-    text = f"no queue could be served for {engine.recover_for_s:g} s; see above"
-    raise CommandError(text, Status.STORE)
+    raise CommandError(engine.why_given_up, Status.STORE)
 
 
 async def _report(session: Session) -> None:

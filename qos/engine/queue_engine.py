@@ -58,7 +58,7 @@ from qos.engine.queue_commit import (
 )
 from qos.engine.queue_outputs import Payloads, QueueOutputs, QueuePort
 from qos.engine.queue_state import NodeSearch, QueueState, Watchers
-from qos.errors import StoreError, StoreFull
+from qos.errors import StoreDamaged, StoreError, StoreFull
 from qos.journal.items import ItemJournal, ItemRecorder
 from qos.journal.writer import JournalWriter
 from qos.stores.queue_base import QueueStore
@@ -104,7 +104,9 @@ class QueueEngine(QueueState):
         selector_time: measures selectors.
         recover_for_s: the time after which it is given up, if the store can be opened
             and not be read any more, or not be written though it is not full.
-        given_up: it has served nothing for so long. It still tries again.
+        given_up: it has served nothing for so long, or the store is damaged. It still
+            tries again.
+        why_given_up: a sentence; '' before.
     """
 
     def __init__(
@@ -182,12 +184,14 @@ class QueueEngine(QueueState):
         self._wall = clock
         self._recovery: Timers[None] = Timers(clock, lambda _: self._read_again())
         self.recover_for_s = RECOVER_FOR_S
-        self.given_up = asyncio.Event()
+        self.given_up, self.why_given_up = asyncio.Event(), ""
         #: When the queues could not be read, or nothing be decided, for the first time since
         #: they could.
         self._failing_at = math.inf
         #: How many commits have failed in a row, and the time of the first one.
         self._failures, self._first_failed_at = 0, 0.0
+        if (checking := store.check()) is not None:
+            checking.add_done_callback(self._checked)
 
     def _new_core(self, start: QueueContents) -> Queues:
         return Queues(
@@ -637,7 +641,7 @@ class QueueEngine(QueueState):
             self._first_failed_at = now
         lasts = now - self._first_failed_at >= self.recover_for_s
         if lasts and self._failures >= _FAILED_COMMITS:
-            self.given_up.set()
+            self._give_up()
 
     def _broken(self, error: Exception) -> None:
         """Begin anew: what the core has in memory may be half a step."""
@@ -698,12 +702,27 @@ class QueueEngine(QueueState):
         if self._core is not None:
             self._clock.go_on()
 
+    def _checked(self, checking: asyncio.Future[None]) -> None:
+        """Give up if the store is damaged: what is read of it would be wrong."""
+        error = None if checking.cancelled() else checking.exception()
+        if isinstance(error, StoreDamaged):
+            self._give_up(str(error))
+        elif error is not None:
+            log.error("the store could not be checked: %s", str(error) or repr(error))
+
+    def _give_up(self, why: str = "") -> None:
+        if not self.given_up.is_set():
+            seconds = f"{self.recover_for_s:g}"
+            why = why or f"no queue could be served for {seconds} s; see above"
+            self.why_given_up = why
+            self.given_up.set()
+
     def _is_failing(self) -> None:
         """Give up when nothing could be decided for so long."""
         now = self._wall.now()
         self._failing_at = min(self._failing_at, now)
         if now - self._failing_at >= self.recover_for_s:
-            self.given_up.set()
+            self._give_up()
 
     # -- time --------------------------------------------------------------
 

@@ -283,6 +283,14 @@ class QueueStore(PurgedRows, Protocol):
         Of more than the limit the first ones, or the last ones.
         """
 
+    def check(self) -> asyncio.Future[None] | None:
+        """Look for damage that `open` has not looked for, in the background.
+
+        Returns:
+            What is done when it is over, with the StoreError if something is wrong; None:
+            there is nothing left to look at.
+        """
+
     def has_old(self, now: float) -> bool:
         """Whether ForgetOld with this time would remove anything.
 

@@ -92,6 +92,7 @@ class SqliteQueueStore(PlainReads, CountReads, SqliteFile[QueueContents, Change]
     """`sqlite:PATH`, for a queue service; see QueueStore."""
 
     _application_id = APPLICATION_ID
+    _checks_later = True
     _tables = (
         "about",
         "node",

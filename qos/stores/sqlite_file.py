@@ -17,6 +17,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote
@@ -31,6 +32,7 @@ from qos.errors import (
 )
 from qos.stores.durable_store import DurableStore, disk_error, sync
 from qos.stores.sqlite_changes import CACHED_STATEMENTS, NoSuchRow, Row, make
+from qos.stores.sqlite_check import BackgroundCheck, check
 from qos.stores.times import clock_from, clock_text
 
 __all__ = ["ABOUT", "Migrations", "SqliteFile"]
@@ -84,8 +86,8 @@ _Record = TypeVar("_Record")
 class SqliteFile(DurableStore[_Contents, _Change]):
     """`sqlite:PATH`. In use, SQLite's own two files are beside PATH.
 
-    `open` finds damage to the file's structure. In a large file, damage to payloads is
-    found only when they are read.
+    `open` finds damage to the file's structure, or `check` does so in the background. In a
+    large file, damage to payloads is found only when they are read.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -95,6 +97,8 @@ class SqliteFile(DurableStore[_Contents, _Change]):
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._thread: ThreadPoolExecutor | None = None
+        self._is_unchecked = False
+        self._checking: BackgroundCheck | None = None
 
     # -- to be defined by a file -----------------------------------------------
 
@@ -103,6 +107,9 @@ class SqliteFile(DurableStore[_Contents, _Change]):
 
     #: All its tables except those of payloads.
     _tables: ClassVar[tuple[str, ...]]
+
+    #: A large file is checked when `check` is called, and not when it is opened.
+    _checks_later: ClassVar[bool] = False
 
     @property
     @abc.abstractmethod
@@ -330,12 +337,16 @@ class SqliteFile(DurableStore[_Contents, _Change]):
         except RuntimeError as error:
             raise StoreError(self.url, str(error)) from error
 
-    def _connect_reader(self) -> int:
-        """Connect without the right to write; returns the version of the file."""
+    def _new_reader(self) -> sqlite3.Connection:
+        """A connection without the right to write."""
         uri = f"file:{quote(str(self._path))}?mode=ro"
-        reader = self._reader = sqlite3.connect(
+        return sqlite3.connect(
             uri, uri=True, isolation_level=None, check_same_thread=False
         )
+
+    def _connect_reader(self) -> int:
+        """Connect without the right to write; returns the version of the file."""
+        reader = self._reader = self._new_reader()
         (version,) = reader.execute("PRAGMA user_version").fetchone()
         self._check_version(version)
         self._check(reader)
@@ -367,13 +378,28 @@ class SqliteFile(DurableStore[_Contents, _Change]):
 
     def _check(self, reader: sqlite3.Connection) -> None:
         """Raise if the file is broken. Of a large file, payloads are not checked."""
-        checks = ["quick_check(1)"]
-        if self._path.stat().st_size > _CHECKED_BYTES_MAX:
-            checks = [f"quick_check({table})" for table in self._tables]
-        for check in checks:
-            (verdict,) = reader.execute(f"PRAGMA {check}").fetchone()
-            if verdict != "ok":
-                raise self._damaged(verdict)
+        is_large = self._path.stat().st_size > _CHECKED_BYTES_MAX
+        self._is_unchecked = is_large and self._checks_later
+        if not self._is_unchecked:
+            self._look_for_damage(reader, self._tables if is_large else ())
+
+    def _look_for_damage(
+        self, reader: sqlite3.Connection, tables: Sequence[str]
+    ) -> None:
+        with self._errors():
+            verdict = check(reader, tables)
+        if verdict != "ok":
+            raise self._damaged(verdict)
+
+    def check(self) -> asyncio.Future[None] | None:
+        """See QueueStore; payloads are not checked."""
+        if not self._is_unchecked:
+            return None
+        self._is_unchecked = False
+        self._checking = BackgroundCheck(
+            self._new_reader, partial(self._look_for_damage, tables=self._tables)
+        )
+        return self._checking.done
 
     def _read_about(self) -> None:
         about = dict(self._read("SELECT name, value FROM about"))
@@ -415,6 +441,9 @@ class SqliteFile(DurableStore[_Contents, _Change]):
     async def _release(self) -> None:
         # From here on there are no reads: none may run while a connection is being
         # closed.
+        checking, self._checking = self._checking, None
+        if checking is not None:
+            await checking.stop()
         assert self._reader is not None
         self._reader.close()
         self._reader = None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -247,3 +249,25 @@ async def test_a_service_that_serves_nothing_ends_with_a_line_and_a_status(
     ended = await running.end()
     assert ended.status == Status.STORE
     assert "no queue could be served for 0.1 s; see above" in ended.notes[-1]
+
+
+async def test_a_service_whose_large_store_is_damaged_ends_when_that_is_found(
+    commands: Commands,
+) -> None:
+    """It serves meanwhile; then it ends, with what is wrong and a status."""
+    running = await commands.serve()
+    assert (await commands.queue("create")).status == 0
+    running.process.send_signal(signal.SIGTERM)
+    assert (await running.end()).status == 0
+    path = commands.folder / "queues.db"
+    with closing(sqlite3.connect(path)) as db:
+        sql = "SELECT rootpage FROM sqlite_schema WHERE name = 'item_letter_by_id'"
+        ((page,),) = db.execute(sql)
+    with path.open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(b"\xff" * 4096)
+    commands.function = fork_settings.as_if_large
+    words = ("--port", str(commands.component_port), "--store", f"sqlite:{path}")
+    ended = await commands.run(*COMPONENT, *words, password=SECRET)
+    assert ended.status == Status.STORE
+    assert f"sqlite:{path}: " in ended.notes[-1]

@@ -15,6 +15,8 @@ from qos.core.queue.requests import Create, Items, Publish, Refusal
 from qos.core.queue.results import ItemsResult, PublishResult, Result
 from qos.engine import queue_engine
 from qos.engine.queue_engine import Unwritten
+from qos.errors import StoreDamaged, StoreError
+from qos.stores.queue_store import SqliteQueueStore
 from queue_bench import BEE, NODE, OWNER, Bench, Sent, entry, opened
 from waiting import until
 
@@ -226,3 +228,32 @@ async def test_a_few_commits_that_failed_long_ago_are_no_reason_to_give_up(
         bench.disk.error = None
         bench.clock.advance(600.0)
     assert not bench.engine.given_up.is_set()
+
+
+async def test_a_service_is_given_up_when_its_store_is_found_damaged(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It serves while a large store is checked; what it would read then may be wrong."""
+    checking: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    monkeypatch.setattr(SqliteQueueStore, "check", lambda _store: checking)
+    await bench.restart()
+    bench.engine.online()
+    assert await ids(bench) == []
+    assert not bench.engine.given_up.is_set()
+    checking.set_exception(StoreDamaged("sqlite:queues", "is malformed"))
+    await bench.engine.given_up.wait()
+    assert bench.engine.why_given_up == "sqlite:queues: is malformed"
+
+
+async def test_a_check_that_cannot_be_made_ends_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is known to be wrong."""
+    checking: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    monkeypatch.setattr(SqliteQueueStore, "check", lambda _store: checking)
+    await bench.restart()
+    bench.engine.online()
+    checking.set_exception(StoreError("sqlite:queues", "out of memory"))
+    assert await goes_on(bench)
+    assert not bench.engine.given_up.is_set()
+    assert "sqlite:queues: out of memory" in caplog.text

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
+import threading
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -18,6 +20,7 @@ from holder import holder
 from qos.core.queue.effects import (
     Change,
     ForgetOld,
+    NoteSeen,
     RemoveItem,
     RemoveNode,
     RemovePurged,
@@ -47,6 +50,7 @@ from qos.errors import (
 )
 from qos.stores import SqliteStore, queue_plain, queue_store, sqlite_file
 from qos.stores.queue_store import SqliteQueueStore, queue_store_from_url
+from qos.stores.sqlite_check import BackgroundCheck
 from qos.testing.queue_store_records import item, write
 from queue_files import NODE, accepted, ended, query, run
 
@@ -370,9 +374,84 @@ def test_a_damaged_payload_of_a_great_store_is_found_when_it_is_read(
     with pytest.raises(StoreDamaged, match="malformed"):
         store.payloads([1])
     asyncio.run(store.close())
+
+
+async def test_damage_of_a_great_store_is_found_in_the_background(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a start takes no longer the more items there are."""
+    monkeypatch.setattr(sqlite_file, "_CHECKED_BYTES_MAX", 0)
+    store = SqliteQueueStore(path)
+    store.open()
+    seen = NoteSeen(1.0, 1.0)
+    await write(store, SaveItem(item(1), "x"), SaveEnded(ended("a")), seen)
+    checking = store.check()
+    assert checking is not None
+    await checking
+    assert store.check() is None
+    await store.close()
+    overwrite(path, "ended")
+    assert store.open().items == [item(1)]
+    checking = store.check()
+    assert checking is not None
+    with pytest.raises(StoreDamaged, match=str(path)):
+        await checking
+    await store.close()
+
+
+async def test_a_small_store_is_checked_when_it_is_opened(path: Path) -> None:
+    """That takes no time, and tells of damage before anybody is served."""
+    store = SqliteQueueStore(path)
+    store.open()
+    await write(store, SaveEnded(ended("a")))
+    assert store.check() is None
+    await store.close()
     overwrite(path, "ended")
     with pytest.raises(StoreDamaged):
         store.open()
+
+
+async def test_a_check_ends_with_the_store(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for what may take seconds, and nothing is said to be damaged."""
+    monkeypatch.setattr(sqlite_file, "_CHECKED_BYTES_MAX", 0)
+    store = SqliteQueueStore(path)
+    store.open()
+    may_look = threading.Event()
+    connect = store._new_reader
+    monkeypatch.setattr(store, "_new_reader", lambda: (may_look.wait(10), connect())[1])
+    checking = store.check()
+    assert checking is not None
+    closing = asyncio.ensure_future(store.close())
+    await asyncio.sleep(0)
+    may_look.set()
+    await closing
+    await checking
+
+
+def test_a_look_that_was_begun_is_interrupted(path: Path) -> None:
+    """SQLite looks at a whole table in one statement."""
+
+    async def scenario() -> None:
+        began = threading.Event()
+
+        def look(db: sqlite3.Connection) -> None:
+            db.create_function("begin", 0, began.set)
+            endless = (
+                "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
+                " SELECT COUNT(*) FROM n, (SELECT begin())"
+            )
+            db.execute(endless).fetchall()
+
+        checking = BackgroundCheck(
+            lambda: sqlite3.connect(path, check_same_thread=False), look
+        )
+        await asyncio.to_thread(began.wait, 10)
+        await checking.stop()
+        assert checking.done.exception() is None
+
+    asyncio.run(scenario())
 
 
 def overwrite(path: Path, table: str) -> None:

@@ -30,7 +30,8 @@ from qos.core.queue.item import (
 )
 from qos.core.queue.properties import Properties
 from qos.errors import StoreTooNew
-from qos.stores import queue_rows, queue_store
+from qos.stores import queue_rows, queue_store, sqlite_file
+from qos.stores.queue_counts import differences
 from qos.stores.queue_store import SqliteQueueStore
 from qos.testing.queue_store_records import item, write
 from queue_files import NODE, accepted, ended, query, run
@@ -323,6 +324,21 @@ def test_the_indices_of_versions_14_and_15_had_less(path: Path, version: int) ->
     (expiring,) = store.expiring("jobs", 0, after=(0.0, 0), limit=9)
     (delayed,) = store.delayed("jobs", 0, after=(0.0, 0, 0, 0), until=99.0, limit=9)
     assert expiring.seq == delayed.seq == 1
+    asyncio.run(store.close())
+
+
+@pytest.mark.parametrize("version", range(1, len(queue_store.MIGRATIONS) + 1))
+def test_a_large_file_of_any_version_is_checked(
+    ram_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """It was refused for the tables that its version does not have."""
+    monkeypatch.setattr(sqlite_file, "_CHECKED_BYTES_MAX", 0)
+    monkeypatch.setattr(SqliteQueueStore, "_checks_later", False)
+    file_of_version(ram_path / "q.db", version)
+    rows_of_version(ram_path / "q.db")
+    store = SqliteQueueStore(ram_path / "q.db")
+    assert len(store.open().items) == 2
+    assert differences(store._read) == []
     asyncio.run(store.close())
 
 

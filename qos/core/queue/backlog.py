@@ -181,8 +181,12 @@ class Backlog:
             # A delay that has ended does not begin again if the clock is set back.
             now=max(now, self._over[0]),
         )
-        new = (it for it in self._unknown(in_memory) if not it.is_held_back(now))
-        self.frontier = min([end, *(before(place_of(item)) for item in new)])
+        new = [
+            before(place_of(item))
+            for item in self._unknown(in_memory)
+            if not item.is_held_back(now)
+        ]
+        self.frontier = min([end, *new])
         page = [item for item in page if place_of(item) < self.frontier]
         items = self._taken(page, in_memory)
         self.passes = self.is_unread and not items

@@ -413,7 +413,7 @@ BACKLOG = (
     Mutant(
         "a-read-goes-past-what-is-new",
         "qos.core.queue.backlog",
-        "self.frontier = min([end, *(before(place_of(item)) for item in new)])",
+        "self.frontier = min([end, *new])",
         "self.frontier = end",
         "A letter that comes in the step that reads the rest is given.",
         test=_LETTERS

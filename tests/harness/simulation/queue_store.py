@@ -186,6 +186,9 @@ class SimulatedQueueStore:
         """See QueueStore."""
         return self._kept.has_purged()
 
+    def check(self) -> None:
+        """See QueueStore: a simulated disk keeps what it has."""
+
     def has_old(self, now: float) -> bool:
         """See QueueStore."""
         return self._kept.has_old(now)

@@ -50,8 +50,8 @@ ROWS = (
     Mutant(
         "a-purge-forgets-its-ids",
         "qos.stores.queue_purges",
-        '    db.executemany(\n        f"INSERT OR REPLACE INTO ended',
-        '    db.executemany(\n        f"INSERT OR REPLACE INTO temp.ended',
+        'seq IN {_THESE}"\n    db.execute(',
+        'seq IN {_THESE} AND FALSE"\n    db.execute(',
         "A purged item is a remembered end, also when its row is gone.",
         test=f"{_STORES}test_purged_items_are_ends_and_go_in_slices",
     ),
@@ -236,5 +236,23 @@ ROWS = (
         "",
         "An item does not end after the next one with its id has come.",
         test=f"{_JOURNAL}test_an_id_that_is_used_again_has_two_lives",
+    ),
+    Mutant(
+        "what-is-replaced-is-counted-twice",
+        "qos.stores.queue_store",
+        "PRAGMA recursive_triggers = ON",
+        "PRAGMA recursive_triggers = OFF",
+        "The counts of the store are those of its rows.",
+        test="stores/test_queue_counts.py::"
+        "test_an_item_that_is_saved_again_at_once_is_counted_once",
+    ),
+    Mutant(
+        "a-damaged-store-is-served",
+        "qos.engine.queue_engine",
+        "        if isinstance(error, StoreDamaged):\n",
+        "        if isinstance(error, StoreFull):\n",
+        "A service ends when its store is found damaged.",
+        test="engine/test_queue_errors.py::"
+        "test_a_service_is_given_up_when_its_store_is_found_damaged",
     ),
 )
