@@ -67,6 +67,8 @@ class Backlog:
         expires_at: none of the items expires before; None: none of them does.
         delayed: how many are held back, or were when this was looked at last.
         delayed_until: none of these delays ends before; None: there is none.
+        new: the items that were decided in the present step, here or in memory: the store
+            does not know them.
     """
 
     def __init__(
@@ -96,20 +98,11 @@ class Backlog:
         # Each delay that ends before, or then, is over.
         self._over: DelayEnd = (plain.counted_at, *LAST[:3])
         self._releases = Counter(dict(plain.releases))
-        # Those that were decided in the present step, here or in memory.
-        self._new: list[Item] = []
-
-    def begin_step(self) -> None:
-        """Note that the store knows all that was decided before."""
-        self._new.clear()
-
-    def decided(self, item: Item) -> None:
-        """Note a plain item that the store does not know yet, wherever it is put."""
-        self._new.append(item)
+        self.new: list[Item] = []
 
     def _unknown(self, in_memory: Container[str]) -> list[Item]:
-        """The items that the store may not know yet."""
-        return [item for item in self._new if item.item_id not in in_memory]
+        """Those that the store does not know yet."""
+        return [item for item in self.new if item.item_id not in in_memory]
 
     def end(self) -> None:
         """Leave no items on disk from now on; there are none."""
@@ -163,7 +156,7 @@ class Backlog:
         self.expires_at = self.delayed_until = None
         self._expired = _NEVER
         self._releases.clear()
-        self._new.clear()
+        self.new.clear()
 
     def read(self, now: float, in_memory: Container[str]) -> list[Item]:
         """Take the next items out that are not held back; they will be in the head.

@@ -131,8 +131,8 @@ class ItemIndex:
         """Add an item whose id is not in the index."""
         if item.origin:
             self.letters.put(item)
-        if self.backlog.is_used and item.is_plain:
-            self.backlog.decided(item)
+        if item.state is ItemState.AVAILABLE:
+            self.backlog.new.append(item)
         self._place(item, now)
 
     def _place(self, item: Item, now: float) -> None:

@@ -510,7 +510,7 @@ class Queues:
         """Handle all timed events up to now; what was decided before is in the store."""
         due = list(self._timers.due(now))
         for name in {*due, *self._touched}:
-            self.nodes[name].live.backlog.begin_step()
+            self.nodes[name].live.backlog.new.clear()
         effects: list[QueueEffect] = []
         for jid in [jid for jid, at in self._leaving.items() if at <= now]:
             effects += self.departed(jid, now)
